@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from allranks.checking import causes, factor, scoring
 from allranks.checking.cases import Setup
+from allranks.checking.in_rank import driver
 from allranks.checking.judging import MAX_RANKS, judge_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import get
@@ -15,6 +20,7 @@ from allranks.wire.messages import OpKind
 from allranks.wire.requests import read_place
 from allranks.wire.wait import InnerLine, Unmet, line_number, named, rows_of
 
+EXERCISES = Path(__file__).parents[1] / "exercises"
 HEAD = "import torch\nimport torch.distributed as dist\n\n"
 SHIFT = """def ring_shift(tensor, k):
     p, r = dist.get_world_size(), dist.get_rank()
@@ -122,6 +128,35 @@ def test_the_result_of_an_even_number_is_not_called_a_power_of_two(pool):
     # with a secret the text of exceptions is withheld, and the exercise's advice is not
     hidden = verdict_on("mirror", text, pool, secret=7)
     assert "middle rank is its own mirror image" in hidden.reason and "isend to rank" not in hidden.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("forward_only_shard", "compute got another number of weights than the block has"),
+        ("keeps_copies", "more than 2 whole blocks are still in memory"),
+        ("backward_in_forward_order", "compute was called for another block than the one that is next"),
+        ("float32_weights", "compute got weights of another dtype than the block's shards"),
+    ],
+)
+def test_grading_says_what_compute_refused_and_no_number_of_the_case(answer, words, pool):
+    text = (EXERCISES / "wrong" / "fsdp_step" / f"{answer}.py").read_text()
+    shown, hidden = (verdict_on("fsdp_step", text, pool, secret=secret) for secret in (0, 7))
+    assert words in hidden.reason and words not in shown.reason, hidden.reason
+    said = hidden.reason.partition(words)[2]
+    assert not re.search(r"\d", said.partition(".")[0]), said
+
+
+def test_all_that_a_rank_says_to_a_wrong_call_can_be_said_without_numbers():
+    module = ast.parse(Path(driver.__file__).read_text())
+    raised = [node.exc for node in ast.walk(module) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
+    for call in raised:
+        names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+        assert any(getattr(driver, name, None) in driver.WITHOUT_NUMBERS for name in names if name.isupper()), (
+            ast.unparse(call)
+        )
+    assert len(raised) == len(driver.WITHOUT_NUMBERS)
+    assert not any("{" in words for words in driver.WITHOUT_NUMBERS.values())
 
 
 def test_each_pattern_about_ranks_must_be_tried():

@@ -15,6 +15,7 @@ from allranks.checking import compare, evidence
 from allranks.checking.cases import OPTION_LABELS, Expected, Setup, View, plain, views
 from allranks.checking.exercise import FaultKind, Mistake, Result, ResultFault, Run
 from allranks.checking.fault import blame_of, blame_of_failure
+from allranks.checking.in_rank import driver
 from allranks.checking.mistake import UNWRITTEN
 from allranks.checking.verdict import Reason
 from allranks.engines.alone import PACKAGE
@@ -126,9 +127,10 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
         # the name of the student's own exception could carry inputs, as its text could
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
+        said = _without_numbers(failure.error_text)
         return (
-            f"rank {failure.rank} raised {name}{at}.{_advice_on_missing_name(failure)}{_advice_on_peer(run, failure)}"
-            f"{_advice_on_index(run, failure)}"
+            f"rank {failure.rank} raised {name}{at}{': ' + said if said else ''}.{_advice_on_missing_name(failure)}"
+            f"{_advice_on_peer(run, failure)}{_advice_on_index(run, failure)}"
         )
     if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
         return f"rank {failure.rank} ended its process{at}. Return from the function instead."
@@ -142,6 +144,18 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
         sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return sentence
+
+
+def _without_numbers(text: str) -> str:
+    """What a rank of ours says to a wrong call, without the numbers of the case; "" of any other text.
+
+    The student's own exception may have such a text too; it tells no more than which of these it is.
+    """
+    for template, words in driver.WITHOUT_NUMBERS.items():
+        pattern = ".{1,80}".join(map(re.escape, template.split("{}")))
+        if re.fullmatch(pattern, text.rstrip(".")):
+            return words
+    return ""
 
 
 def meets_an_empty_message(failure: Failure) -> bool:

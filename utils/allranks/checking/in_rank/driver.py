@@ -25,6 +25,27 @@ from allranks.wire.window import memory
 WRAPPER = "__allranks_call__"
 LONGEST_TEXT = 40  # more of a returned text is not read
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
+# what a rank says to a wrong call: {} are numbers of the case, which grading doesn't show
+WROTE_INTO_GRADIENT = "a backward() wrote into the gradient that autograd gave it: copy it first"
+ALL_COMPUTED = "every block has been computed forward and backward"
+OTHER_BLOCK = "compute({}, ...) was called, but block {} is next, {}"
+OTHER_SIZE = "block {} has {} weights, but compute got {}"
+OTHER_DTYPE = "the shards of block {} are {}, but compute got {}"
+TOO_MANY_WHOLE = (
+    "{} whole blocks are still in memory when block {} computes, but {} are enough: let go of a block behind its pass, and use what "
+    "was gathered last"
+)
+OTHER_SHAPE = "add(into, part): into has the shape {}, part has {}"
+WITHOUT_NUMBERS = {
+    WROTE_INTO_GRADIENT: WROTE_INTO_GRADIENT,
+    ALL_COMPUTED: ALL_COMPUTED,
+    OTHER_BLOCK: "compute was called for another block than the one that is next",
+    OTHER_SIZE: "compute got another number of weights than the block has",
+    OTHER_DTYPE: "compute got weights of another dtype than the block's shards",
+    TOO_MANY_WHOLE: f"more than {MOST_WHOLE} whole blocks are still in memory when a block computes: let go of a block behind its pass, and "
+    "use what was gathered last",
+    OTHER_SHAPE: "add(into, part): the two shapes differ",
+}
 _NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 _TAIL = "__import__('allranks.checking.in_rank.driver', fromlist=['at_end']).at_end(globals(), {function!r})"
 _END = """
@@ -91,7 +112,7 @@ def _differentiate(returned: Any, upstream: torch.Tensor) -> None:
         before = upstream.clone()
         returned.backward(upstream)
         if not torch.equal(upstream.nan_to_num(), before.nan_to_num()):
-            raise ValueError("a backward() wrote into the gradient that autograd gave it: copy it first")
+            raise ValueError(WROTE_INTO_GRADIENT)
 
 
 def _build(spec: list, handles: list, before: list) -> Any:
@@ -164,15 +185,15 @@ def _blocks(order: list[int], sizes: list[int], shards: list[torch.Tensor]) -> C
     def compute(block: int, whole: torch.Tensor) -> torch.Tensor | None:
         turn, wanted = next(turns, (0, None))
         if wanted is None:
-            raise ValueError("every block has been computed forward and backward")
+            raise ValueError(ALL_COMPUTED)
         if block != wanted:
             way = "forward" if turn < len(sizes) else "backward"
-            raise ValueError(f"compute({block}, ...) was called, but block {wanted} is next, {way}")
+            raise ValueError(OTHER_BLOCK.format(block, wanted, way))
         if whole.numel() != sizes[wanted]:
-            raise ValueError(f"block {wanted} has {sizes[wanted]} weights, but compute got {whole.numel()}")
+            raise ValueError(OTHER_SIZE.format(wanted, sizes[wanted], whole.numel()))
         if whole.dtype != shards[wanted].dtype:
             right, got = (dtype_name(tensor.dtype) for tensor in (shards[wanted], whole))
-            raise ValueError(f"the shards of block {wanted} are {right}, but compute got {got}")
+            raise ValueError(OTHER_DTYPE.format(wanted, right, got))
         late.append(holds_poison(whole.detach().cpu()))
         mine = StorageWeakRef(whole.untyped_storage())
         if mine not in used:
@@ -185,10 +206,7 @@ def _blocks(order: list[int], sizes: list[int], shards: list[torch.Tensor]) -> C
             gc.collect()  # a circle of references lives for as long as the collector pleases
             count = _count(used, known, whole.dtype)
         if count > MOST_WHOLE and not any(late):
-            raise ValueError(
-                f"{count} whole blocks are still in memory when block {wanted} computes, but {MOST_WHOLE} are enough: let go of "
-                "a block behind its pass, and use what was gathered last"
-            )
+            raise ValueError(TOO_MANY_WHOLE.format(count, wanted, MOST_WHOLE))
         result = take_piece(used=weights).read()
         if turn < len(sizes):
             return None
@@ -239,7 +257,7 @@ def _multiply(weight: torch.Tensor) -> Callable:
 def _add(into: torch.Tensor, part: torch.Tensor) -> None:
     """Adds in place, in virtual time for each element."""
     if into.shape != part.shape:
-        raise ValueError(f"add(into, part): into has the shape {tuple(into.shape)}, part has {tuple(part.shape)}")
+        raise ValueError(OTHER_SHAPE.format(tuple(into.shape), tuple(part.shape)))
     if part.numel():
         do_piece(part.numel())
     into += part

@@ -180,7 +180,7 @@ def test_each_pattern_about_ranks_must_be_tried():
     ],
 )
 def test_a_factor_gets_a_name_only_if_several_numbers_of_ranks_agree(values, words):
-    told = factor.in_words([(Setup(p), (value, False)) for p, value in values.items()])
+    told = factor.in_words([(Setup(p), factor.Factor(value, False)) for p, value in values.items()])
     assert told is None if words is None else words in told
 
 

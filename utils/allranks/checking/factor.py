@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
 from allranks.checking.cases import Setup, plain, views
+from allranks.checking.compare import difference, name_of
 from allranks.checking.exercise import FaultKind, ResultFault, Run
 
 _EXACT = 1e-3  # of the factor; results in float32 have rounding errors
@@ -34,34 +36,77 @@ _NAMED: tuple[tuple[str, str, Callable[[Setup], float | None]], ...] = (
 )
 
 
-def factor(run: Run, faults: Sequence[ResultFault]) -> tuple[float, bool] | None:
-    """What every rank's result is a multiple of, if there is one such number other than 1, and whether only the *change* of the
-    caller's tensors is that multiple."""
+class Factor(NamedTuple):
+    """`value` times the right one is every element of `thing` ("" for all that the function gives), or only its `change`."""
+
+    value: float
+    change: bool
+    thing: str = ""
+
+
+class _Part(NamedTuple):
+    """One tensor that a rank gives: what it has and what it must have, what it had before if it is the caller's, and how near it must be."""
+
+    thing: str
+    got: torch.Tensor
+    wanted: torch.Tensor
+    before: torch.Tensor | None
+    atol: Any
+
+
+def factor(run: Run, faults: Sequence[ResultFault]) -> Factor | None:
+    """What every rank's result is a multiple of, if there is one such number other than 1.
+
+    It may be that of the change of the caller's tensors only, or of one of several tensors while the others are right.
+    """
     if len(faults) < run.ranks or any(f.kind is not FaultKind.VALUES for f in faults):
         return None
-    whole, step = [], []
+    parts: list[_Part] = []
     for rank in range(run.ranks):
-        got, expected = run.results[faults[0].call][rank], run.expected[faults[0].call][rank]
-        if got is None:
+        mine = _parts(run, faults[0].call, rank)
+        if mine is None:
             return None
-        if isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
-            whole.append((got.returned, expected.returns))
-        if isinstance(expected.returns, list) and isinstance(got.returned, list | tuple):
-            items = list(zip(got.returned, expected.returns, strict=False))
-            if not all(isinstance(item, torch.Tensor) for pair in items for item in pair):
-                return None
-            whole += items
-        for (path, view), (now, _) in zip(views(run.args[faults[0].call][rank]), got.tensors, strict=True):
-            if path in expected.changed and now is not None:
-                before, wanted = plain(view), expected.changed[path]
-                whole.append((now, wanted))
-                if before.shape == wanted.shape == now.shape and not wanted.dtype.is_complex:
-                    step.append((now.double() - before.double(), wanted.double() - before.double()))
-    found = _constant(whole)
-    if found is not None:
-        return found, False
-    found = _constant(step)
-    return None if found is None else (found, True)
+        parts += mine
+    things = {part.thing for part in parts if difference(part.got, part.wanted, part.atol) is not None}
+    for thing in ("", *sorted(things if len(things) == 1 else ())):
+        some = [part for part in parts if thing in ("", part.thing)]
+        found = _constant([(part.got, part.wanted) for part in some])
+        if found is not None:
+            return Factor(found, False, thing)
+        found = _constant(
+            [
+                (part.got.double() - part.before.double(), part.wanted.double() - part.before.double())
+                for part in some
+                if part.before is not None
+            ]
+        )
+        if found is not None:
+            return Factor(found, True, thing)
+    return None
+
+
+def _parts(run: Run, call: int, rank: int) -> list[_Part] | None:
+    got, expected = run.results[call][rank], run.expected[call][rank]
+    if got is None:
+        return None
+    found = []
+    if isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
+        found.append(_Part("what is returned", got.returned, expected.returns, None, expected.atol))
+    if isinstance(expected.returns, list | tuple) and isinstance(got.returned, list | tuple):
+        items = list(zip(got.returned, expected.returns, strict=False))
+        if not all(isinstance(item, torch.Tensor) for pair in items for item in pair):
+            return None
+        for i, (now, wanted) in enumerate(items):
+            atol = expected.atol[i] if isinstance(expected.atol, tuple | list) else expected.atol
+            found.append(_Part(f"item {i} of what is returned", now, wanted, None, atol))
+    given = run.args[call][rank]
+    for (path, view), (now, _) in zip(views(given), got.tensors, strict=True):
+        if path in expected.changed and now is not None:
+            before, wanted = plain(view), expected.changed[path]
+            fits = before.shape == wanted.shape == now.shape and not wanted.dtype.is_complex
+            name = name_of(path, given, run.exercise.arguments)
+            found.append(_Part(name, now, wanted, before if fits else None, expected.atol))
+    return found
 
 
 def _constant(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float | None:
@@ -79,24 +124,26 @@ def _constant(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float | Non
     return value if same and value and abs(value - 1) > 10 * _EXACT else None
 
 
-def in_words(found: Sequence[tuple[Setup, tuple[float, bool]]]) -> str | None:
+def in_words(found: Sequence[tuple[Setup, Factor]]) -> str | None:
     """What the factors of these cases have in common: a name that holds for different p, else None."""
-    if len({setup.ranks for setup, _ in found}) < 2 or len({step for _, (_, step) in found}) != 1:
+    if len({setup.ranks for setup, _ in found}) < 2 or len({one[1:] for _, one in found}) != 1:
         return None
     for name, meaning, of in _NAMED:
-        if all(_is(value, of(setup)) for setup, (value, _) in found):
-            return f"{_thing(found[0][1][1])} {name} times the right one on every rank: {meaning}"
+        if all(_is(one.value, of(setup)) for setup, one in found):
+            return f"{_about(found[0][1])} {name} times the right one on every rank: {meaning}"
+    if all(_is(one.value, found[0][1].value) for _, one in found):
+        return f"{_about(found[0][1])} {found[0][1].value:.4g} times the right one on every rank"
     return None
 
 
-def of_one(setup: Setup, found: tuple[float, bool]) -> str:
+def of_one(setup: Setup, found: Factor) -> str:
     """The factor of one case, without a name that it could have by chance."""
-    value, step = found
-    return f"{_thing(step)} {value:.4g} times the right one on every rank (for p = {setup.ranks})"
+    return f"{_about(found)} {found.value:.4g} times the right one on every rank (for p = {setup.ranks})"
 
 
-def _thing(step: bool) -> str:
-    return "the change of each element is" if step else "each element is"
+def _about(found: Factor) -> str:
+    element = f"each element of {found.thing}" if found.thing else "each element"
+    return f"the change of {element} is" if found.change else f"{element} is"
 
 
 def _is(value: float, named: float | None) -> bool:

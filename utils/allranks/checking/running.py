@@ -73,7 +73,7 @@ class CaseResult:
     faults: list[ResultFault] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
     mistake: str | None = None  # the one of them that the verdict names
-    factor: tuple[float, bool] | None = None  # see `factor.factor`
+    factor: factor.Factor | None = None
 
     @property
     def passed(self) -> bool:

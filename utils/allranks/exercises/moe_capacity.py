@@ -129,6 +129,28 @@ def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     ]
 
 
+def _no_way_back(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank took what its own experts had made of the others' tokens."""
+    made, local = [], len(args[0][3])
+    routed = [plain(a[1]).tolist() for a in args]
+    given: list[dict[int, list[int]]] = []  # of each rank: the tokens that each expert has room for
+    for wanted, a in zip(routed, args, strict=True):
+        given.append({})
+        for i in sorted(_first(wanted, a[2])):
+            given[-1].setdefault(wanted[i], []).append(i)
+    for rank, right in enumerate(_through(setup, args)):
+        result = right.returns.clone()
+        for expert, rows in given[rank].items():
+            sender, which = divmod(expert, local)
+            theirs = given[sender].get(rank * local + which, [])
+            for place, row in enumerate(rows):
+                tokens = plain(args[sender][0])
+                token = tokens[theirs[place]] if place < len(theirs) else plain(args[rank][0])[row] * 0
+                result[row] = args[rank][3][which](token).to(result.dtype)
+        made.append(Expected(result, {}, right.atol))
+    return made
+
+
 def _by_rank(experts: list[int], capacity: int, local: int) -> set[int]:
     """The room of one expert for all experts of a rank."""
     return _first([e // local for e in experts], capacity)
@@ -265,6 +287,10 @@ EXERCISE = Exercise(
             "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, with "
             "L = len(expert_fns)",
             lambda s, a: _through(s, a, of=lambda rank, e: e // len(a[0][3]) * len(a[0][3])),
+        ),
+        Mistake(
+            "the way back is missing: a rank's experts have made the others' tokens, so a second all_to_all must give these back",
+            _no_way_back,
         ),
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(

@@ -106,6 +106,8 @@ def _by_steps(
     own_scale: bool = False,
     nan: bool = False,
     old_scale: bool = False,
+    mean_scale: bool = False,
+    undone_with: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> Oracle:
     """What the usual two steps give with one thing wrong."""
 
@@ -125,7 +127,12 @@ def _by_steps(
             owners = [i // each for i in range(len(rows[0]))]
             mine = torch.stack([scales[o][i] for i, o in enumerate(owners)])
             total = sum(ints[1:], ints[0]) * mine
-        if again:
+        if mean_scale:
+            total = sum(ints[1:], ints[0]) * torch.stack(scales).mean(0)
+        if undone_with is not None:  # of all ranks' scales of the first step
+            step = first(total)
+            total = rounded(total / torch.where(step > 0, step, 1)) * undone_with(torch.stack(scales))
+        elif again:
             step = scales[0] if old_scale else _one_a_chunk(total, setup.ranks) if first is _one_scale else first(total)
             total = _quantised(total, step, rounded)
         if nan:
@@ -281,6 +288,17 @@ _BY_THEIR_NUMBERS = (
     Mistake(
         "the 8-bit numbers were added with one rank's scale: each rank has scales of its own, which must travel too",
         _by_steps(own_scale=True, again=False),
+    ),
+    Mistake(
+        "the 8-bit numbers were added before they were multiplied with their scales: each rank has scales of its own",
+        _by_steps(mean_scale=True),
+    ),
+    *(
+        Mistake(
+            "the quantised sums were multiplied with scales of the first step: they were quantised with new ones, which must travel too",
+            _by_steps(undone_with=choose),
+        )
+        for choose in (lambda s: s.sum(0), lambda s: s.mean(0), lambda s: s.amax(0), lambda s: s[0])
     ),
 )
 

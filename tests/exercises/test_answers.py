@@ -1,6 +1,6 @@
 """Every right answer passes whole; each known wrong one gets the message it must get, in a notebook or from a file.
 
-All of them are judged whenever this file or its folder is named, and nightly; a run of everything takes every sixth of each exercise.
+All of them are judged whenever this file or its folder is named, and nightly; a run of everything takes every tenth of each exercise.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def _name(path: Path) -> str:
 
 
 def _shared_out(paths: list[Path]) -> list:
-    """One parameter for each answer, in which all but the first, the seventh and so on of an exercise are nightly."""
+    """One parameter for each answer, in which all but the first, the eleventh and so on of an exercise are nightly."""
     turn: Counter[str] = Counter()
     shared = []
     for path in paths:
-        shared.append(pytest.param(path, marks=pytest.mark.nightly if turn[path.parent.name] % 6 else ()))
+        shared.append(pytest.param(path, marks=pytest.mark.nightly if turn[path.parent.name] % 10 else ()))
         turn[path.parent.name] += 1
     return shared
 

@@ -1,4 +1,7 @@
-"""The instructor's labs run from the first cell to the last: a live world, the player, instant checks, full points."""
+"""The instructor's labs run from the first cell to the last: a live world, the player, instant checks, full points.
+
+A run of everything takes every third lab; all are run whenever this file or its folder is named, and nightly.
+"""
 
 from __future__ import annotations
 
@@ -208,7 +211,9 @@ def test_a_solution_that_starts_sends_and_receives_does_so_in_batches(lab):
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("lab", SHOWN)
+@pytest.mark.parametrize(
+    "lab", [pytest.param(lab, marks=pytest.mark.nightly if turn % 3 else ()) for turn, lab in enumerate(sorted(SHOWN))]
+)
 def test_every_cell_of_the_solution_runs(lab, ranks):
     path, notebook = solution(lab)
     for cell in notebook.cells:

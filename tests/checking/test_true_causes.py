@@ -123,7 +123,7 @@ def test_the_result_of_an_even_number_is_not_called_a_power_of_two(pool):
     return out
 """
     verdict = verdict_on("mirror", text, pool)
-    assert "Only right if the number of ranks is even" in verdict.reason
+    assert "Results are only right if the number of ranks is even" in verdict.reason
     assert "middle rank is its own mirror image" in verdict.reason
     # with a secret the text of exceptions is withheld, and the exercise's advice is not
     hidden = verdict_on("mirror", text, pool, secret=7)
@@ -162,8 +162,8 @@ def test_all_that_a_rank_says_to_a_wrong_call_can_be_said_without_numbers():
 def test_each_pattern_about_ranks_must_be_tried():
     found = [(Setup(p, 12), passed) for p, passed in ((2, True), (4, True), (8, True), (3, False), (5, False))]
     told = dict(causes.common_properties(found))
-    assert told["Only right if the number of ranks is a power of two. "](Setup(6))
-    assert not told["Only right if the number of ranks is even. "](Setup(6))
+    assert told["Results are only right if the number of ranks is a power of two. "](Setup(6))
+    assert not told["Results are only right if the number of ranks is even. "](Setup(6))
     assert all(ranks > 1 and size > 0 for ranks, size in scoring._MORE)
 
 

@@ -49,8 +49,8 @@ def test_the_action_has_the_inputs_that_its_page_names_and_a_matcher_that_finds_
     given = yaml.safe_load(example)["steps"][-1]["with"]
     assert set(given) <= set(action["inputs"])
     matcher = json.loads((ROOT / ".github/matchers/allranks-check.json").read_text())["problemMatcher"][0]["pattern"][0]
-    found = re.match(matcher["regexp"], "answers/my_ring.py:5: Only right for two ranks.")
-    assert found.groups() == ("answers/my_ring.py", "5", "Only right for two ranks.")
+    found = re.match(matcher["regexp"], "answers/my_ring.py:5: Results are only right for two ranks.")
+    assert found.groups() == ("answers/my_ring.py", "5", "Results are only right for two ranks.")
     assert str(ROOT.joinpath(".github/matchers/allranks-check.json").relative_to(ROOT)) in json.dumps(action)
 
 

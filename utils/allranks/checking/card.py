@@ -192,10 +192,11 @@ _STYLE = """<style>
 .ar-verdict summary{cursor:pointer;min-height:30px;align-content:center}
 .ar-verdict .fault{display:flex;flex-wrap:wrap;gap:8px 40px;margin:10px 0}
 .ar-verdict .fault>div{flex:1 1 320px;min-width:0;overflow-x:auto}
-.ar-verdict table.code{border-collapse:collapse;width:100%;margin:0!important;background:var(--ar-panel);border-radius:6px}
-.ar-verdict .code td{font:13px/1.7 var(--ar-mono)!important;color:var(--ar-ink)!important;white-space:pre;text-align:left!important;
+.ar-verdict table.code{table-layout:auto!important;border-collapse:collapse;width:100%;margin:0!important;background:var(--ar-panel);border-radius:6px}
+.ar-verdict .code tr{background:none!important}
+.ar-verdict .code td{font:13px/1.7 var(--ar-mono)!important;color:var(--ar-ink)!important;white-space:pre-wrap;overflow-wrap:anywhere;text-align:left!important;
 padding:0 12px 0 0!important;border:0!important;background:none!important}
-.ar-verdict .code td:first-child{width:1%;padding:0 14px 0 12px!important;text-align:right!important;color:var(--ar-soft)!important}
+.ar-verdict .code td:first-child{width:1%;white-space:nowrap;overflow-wrap:normal;padding:0 14px 0 12px!important;text-align:right!important;color:var(--ar-soft)!important}
 .ar-verdict .code .marked td{background:var(--ar-you)!important;color:var(--ar-on-you)!important}
 .ar-verdict .sides{display:flex;flex-wrap:wrap;gap:4px 48px;margin-top:12px;border-top:1px solid var(--ar-hair);padding-top:8px}
 .ar-verdict .sides>div{flex:1 1 320px;min-width:0}

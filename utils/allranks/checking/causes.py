@@ -105,6 +105,7 @@ def explain_failure(run: Run, withhold: bool = False) -> Reason:
         code = ("failure", failure.kind, sentence, UNWRITTEN if _is_stub(failure) else name)
     rows = tuple(rows_of(failure.unmet))
     question = _ABOUT_GAPS if failure.misuse is Misuse.GAPS else _QUESTIONS_OF_RUNS.get(failure.kind, "")
+    question = _WRITE_IT if _is_stub(failure) else question
     return Reason(sentence, code, seen, question, cause, rows, blame_of_failure(failure))
 
 
@@ -227,6 +228,8 @@ def _deadlock_sentence(run: Run, failure: Failure) -> str:
     if failure.cause in _SEND_FIRST:
         who = "every rank" if len(cycle) == run.ranks else "each of these ranks"
         does = "sends before it receives"
+        if any(e.kind is OpKind.RECV and e.rank in cycle and e.call == failure.call for e in run.outcome.log):
+            does = "sends before its next receive"  # some of them have received before
         if failure.cause is DeadlockCause.SENDS_AWAITED_FIRST:
             does = "waits for its isend before it receives"
         return (
@@ -266,7 +269,9 @@ def explain_faults(run: Run, faults: Sequence[ResultFault], mistake: str | None,
     right = sorted(set(range(run.ranks)) - {f.rank for f in faults}) if whole else []
     others = f" ({name_ranks(right)} {'is' if len(right) == 1 else 'are'} right)" if right else ""
     seen = f"{first.sentence}{again}{others}."
-    code = ("result", mistake, first.kind, first.call > 0)
+    code: tuple[Hashable, ...] = ("result", mistake, first.kind, first.call > 0)
+    if mistake is None and first.part:
+        code = (*code, first.part)  # another part that is wrong is not the same reason
     sentence = f"{mistake}: {seen}" if mistake else begun(run, seen)
     cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
     about_messages = first.kind is FaultKind.VALUES
@@ -299,6 +304,7 @@ _QUESTIONS_OF_RUNS = {
     FailureKind.DTYPE_MISMATCH: "Which dtype does each of the two buffers have?",
     FailureKind.EXCEPTION: "What are the values in this line on this rank?",
 }
+_WRITE_IT = "Write the function, then check it again."
 
 
 def fitting_mistakes(run: Run, faults: Sequence[ResultFault], right: Sequence[Run] = ()) -> list[str]:
@@ -485,6 +491,8 @@ def _result_not_written(
     if isinstance(got.returned, torch.Tensor):
         if compare.difference(got.returned, expected.changed[path], expected.atol) is None:
             return CommonMistake.RETURNED_NOT_COPIED
+    if isinstance(expected.returns, torch.Tensor | tuple | list):
+        return None  # it has to return something too, and that may be what is wrong
     if len(faults) == run.ranks and all(_left_unchanged(run, fault) for fault in faults):
         moved = run.sends or run.collectives or run.outcome.accesses
         return CommonMistake.NOTHING_CHANGED if moved else CommonMistake.NO_MESSAGE
@@ -508,7 +516,7 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
     if not pairs:
         return None
     found, right = pairs[0]
-    if found.is_floating_point() and found.numel() > 1 and torch.equal(found, right.floor()):
+    if found.numel() > 1 and _is_cut(found, right):
         return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)
     if narrow is not None and _near_enough(found, right, _error_of(narrow)):
@@ -517,6 +525,15 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
         single = found.dtype in (torch.float32, torch.complex64)
         return CommonMistake.LESS_PRECISE_SINGLE if single else CommonMistake.LESS_PRECISE_DOUBLE
     return None
+
+
+def _is_cut(found: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether whole numbers stand where the right ones have fractions; a right one that was rounded may be a whole one itself."""
+    if not found.is_floating_point() or found.shape != right.shape or torch.equal(right, right.floor()):
+        return False
+    off = right.double() - found.double()
+    near = torch.finfo(found.dtype).eps * right.double().abs()
+    return torch.equal(found, found.floor()) and bool(((off >= -near) & (off < 1)).all())
 
 
 def _never_received(run: Run, faults: Sequence[ResultFault]) -> str | None:
@@ -586,7 +603,7 @@ def _right_to_half_the_bits(got: torch.Tensor, wanted: torch.Tensor) -> bool:
         torch.float32: 5e-3,
         torch.complex64: 5e-3,
     }.get(got.dtype)
-    if eps is None or not got.numel() or (got.dtype == torch.int64 and int(wanted.abs().max()) < 1 << 24):
+    if eps is None or got.numel() < 2 or (got.dtype == torch.int64 and int(wanted.abs().max()) < 1 << 24):
         return False
     return _near_enough(got, wanted, eps)
 
@@ -628,7 +645,7 @@ def _left_out(run: Run, fault: ResultFault, count: int) -> bool:
         return False
     found, right, old = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
     whole = len(found) // count * count
-    if whole == len(found):
+    if whole in (0, len(found)):
         return False
     return torch.equal(found[:whole], right[:whole]) and torch.equal(found[whole:], old[whole:])
 
@@ -636,8 +653,12 @@ def _left_out(run: Run, fault: ResultFault, count: int) -> bool:
 # ------------------------------------------------------------------------------------------ what failures share
 
 
-def common_properties(found: Sequence[tuple[Setup, bool]]) -> list[tuple[str, Callable[[Setup], bool] | None]]:
+def common_properties(
+    found: Sequence[tuple[Setup, bool]], unit: str = "element"
+) -> list[tuple[str, Callable[[Setup], bool] | None]]:
     """What all failing cases have and no passing one has: sentences with a space behind them, the likeliest first.
+
+    `unit` is what the size counts: that ranks divide it says something only of the elements of one tensor.
 
     With each comes what it says of a setup that must fail, if more setups must be tried before it is said.
     """
@@ -649,7 +670,9 @@ def common_properties(found: Sequence[tuple[Setup, bool]]) -> list[tuple[str, Ca
     fitting: list[tuple[str, Callable[[Setup], bool] | None]] = [
         (f"{sentence} ", holds if must_be_tried else None)
         for sentence, holds, must_be_tried in _PROPERTIES
-        if all(not holds(s) for s in right) and all(holds(s) for s in wrong)
+        if all(not holds(s) for s in right)
+        and all(holds(s) for s in wrong)
+        and (unit == "element" or sentence != _DIVIDES)
     ]
     if not fitting and {s.ranks for s in right} == {4} and any(s.ranks != 4 for s in wrong):
         fitting.append((f"{_ONLY_FOUR} ", None))
@@ -660,27 +683,36 @@ def _is_power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-_ONLY_FOUR = "Only right for p = 4: use the world size, not a number."
+_DIVIDES = "Results are only right if the number of ranks divides the size."
+_ONLY_FOUR = "Results are only right for p = 4: use the world size, not a number."
 # a sentence, what it says of a case that must fail, and whether more cases must be tried before it is said
 _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
     (
-        "Only right if the number of nodes equals the number of ranks per node.",
+        "Results are only right if the number of nodes equals the number of ranks per node.",
         lambda s: s.option("ranks_per_node", 0) ** 2 not in (0, s.ranks),
         False,
     ),
-    ("Only right if the number of ranks divides the size.", lambda s: not s.divides, True),
-    ("Only right if the number of ranks divides the number of rows.", lambda s: not s.divides_rows, True),
+    (_DIVIDES, lambda s: not s.divides, True),
+    ("Results are only right if the number of ranks divides the number of rows.", lambda s: not s.divides_rows, True),
     (_ONLY_FOUR, lambda s: s.ranks != 4, True),
-    ("Only right for two ranks.", lambda s: s.ranks > 2, True),
-    ("Only right if the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks), True),
-    ("Only right if the number of ranks is even.", lambda s: s.ranks % 2 == 1, True),
-    ("Only right for at most 8 ranks: go on until all ranks are reached.", lambda s: s.ranks > 8, True),
-    ("Only wrong with a transposed, so non-contiguous, tensor.", lambda s: s.layout == "transposed", False),
-    ("Only wrong with non-contiguous tensors.", lambda s: s.layout in ("strided", "transposed"), False),
-    ("Only wrong with tensors that are windows on larger ones.", lambda s: s.layout != "contiguous", False),
-    ("Only wrong the second time in a row: something is left over from the first call.", lambda s: s.times > 1, False),
-    ("Only wrong as part of a larger job: ask dist.get_rank(), not the environment.", lambda s: s.outer_world, False),
-    ("Only right in float32.", lambda s: s.dtype != "float32", False),
-    ("Only right with root 0.", lambda s: bool(s.root), False),
-    ("Only wrong when messages are delayed.", lambda s: s.delivery == "shuffled", False),
+    ("Results are only right for two ranks.", lambda s: s.ranks > 2, True),
+    ("Results are only right if the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks), True),
+    ("Results are only right if the number of ranks is even.", lambda s: s.ranks % 2 == 1, True),
+    ("Results are only right for at most 8 ranks: go on until all ranks are reached.", lambda s: s.ranks > 8, True),
+    ("Results are only wrong with a transposed, so non-contiguous, tensor.", lambda s: s.layout == "transposed", False),
+    ("Results are only wrong with non-contiguous tensors.", lambda s: s.layout in ("strided", "transposed"), False),
+    ("Results are only wrong with tensors that are windows on larger ones.", lambda s: s.layout != "contiguous", False),
+    (
+        "Results are only wrong the second time in a row: something is left over from the first call.",
+        lambda s: s.times > 1,
+        False,
+    ),
+    (
+        "Results are only wrong as part of a larger job: ask dist.get_rank(), not the environment.",
+        lambda s: s.outer_world,
+        False,
+    ),
+    ("Results are only right in float32.", lambda s: s.dtype != "float32", False),
+    ("Results are only right with root 0.", lambda s: bool(s.root), False),
+    ("Results are only wrong when messages are delayed.", lambda s: s.delivery == "shuffled", False),
 )

@@ -112,8 +112,9 @@ def _rank_fault(
 
 
 def _as_fault(found: Difference, rank: int, call: int, thing: str) -> ResultFault:
+    part = next((name for name in found.items if not name.startswith("item ")), "")
     return ResultFault(
-        found.kind, rank, call, found.sentence(thing), found.wrong, found.dtype_found, found.dtype_expected
+        found.kind, rank, call, found.sentence(thing), found.wrong, found.dtype_found, found.dtype_expected, part
     )
 
 
@@ -199,16 +200,22 @@ def _items_difference(got: Any, wanted: tuple | list, atol: Any) -> Difference |
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
         found = difference(a, b, atol[i] if isinstance(atol, tuple | list) else atol)
         if found:
-            names = getattr(wanted, "_fields", ())  # of a named tuple
+            names = _names(wanted)
             if found.kind is FaultKind.VALUES and not found.items and isinstance(wanted, tuple):
                 found = replace(found, detail=found.detail + _items_right(got, wanted, atol))
             return replace(found, items=(names[i] if names else f"item {i}", *found.items))
     return None
 
 
+def _names(wanted: Any) -> Sequence[str]:
+    """What the items of a named tuple are called: by its `words`, if it has some, else by its fields."""
+    names: Sequence[str] = getattr(wanted, "words", getattr(wanted, "_fields", ()))
+    return names
+
+
 def _items_right(got: Sequence, wanted: tuple, atol: Any) -> str:
     """Which items of a tuple are right: ", but items 0 and 1 are right"."""
-    names = getattr(wanted, "_fields", [str(i) for i in range(len(wanted))])
+    names = _names(wanted) or [str(i) for i in range(len(wanted))]
     limits = atol if isinstance(atol, tuple | list) else [atol] * len(wanted)
     right = [
         name

@@ -197,7 +197,10 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True)
 class ResultFault:
-    """The first thing wrong with one rank's result. `sentence` has no full stop; programs read the other fields."""
+    """The first thing wrong with one rank's result. `sentence` has no full stop; programs read the other fields.
+
+    `part` is the name of the part that is wrong, where the parts have names.
+    """
 
     kind: FaultKind
     rank: int
@@ -206,6 +209,7 @@ class ResultFault:
     wrong: tuple[int, ...] = ()  # flat indices of wrong elements
     dtype_found: torch.dtype | None = None
     dtype_expected: torch.dtype | None = None
+    part: str = ""
 
 
 @dataclass(frozen=True)

@@ -271,7 +271,7 @@ def _confirmed_property(runner: CaseRunner, found: list[tuple[Setup, bool]]) -> 
     """What the failing cases have in common; a sentence about the number of ranks only if more cases, tried now, agree."""
     plain = [s for s, _ in found if not causes.simplest_first(s)[1] and s.earns_credit]
     tried = list(found)
-    for sentence, fails in causes.common_properties(found):
+    for sentence, fails in causes.common_properties(found, runner.exercise.unit):
         if fails is None or all(_agrees(runner, plain, tried, fails, *case) for case in _MORE):
             return sentence
     return ""

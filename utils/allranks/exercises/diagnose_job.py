@@ -190,7 +190,7 @@ def _group(kind: Kind) -> Group:
         1,
         tuple(
             Setup(len(jobs), 1).with_options(
-                case=f"{which} pair of jobs",
+                case=f"{kind.name.lower().replace('_', ' ')}, {which} pair",
                 _kinds=tuple((job if isinstance(job, Kind) else kind).name for job in jobs),
                 _traps=tuple(job.name if isinstance(job, Trap) else "" for job in jobs),
             )

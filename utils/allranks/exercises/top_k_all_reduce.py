@@ -207,7 +207,8 @@ def _few_bytes(run: Run) -> str | None:
 
 
 def _others_values(run: Run, call: int, rank: int) -> int:
-    return (run.ranks - 1) * _count(run, call) * run.itemsize
+    """What each of the others sends; or their sum, which no rank need have apart, if that is less."""
+    return min((run.ranks - 1) * _count(run, call), run.setup.size) * run.itemsize
 
 
 def _own_values(run: Run, call: int, rank: int) -> int:

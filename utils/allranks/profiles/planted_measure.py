@@ -66,6 +66,11 @@ class Diagnosis(NamedTuple):
     blamed: int | None
     evidence: float | None
 
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """What a verdict calls the three."""
+        return "the cause", "the rank to blame", "the evidence"
+
 
 class Figure(NamedTuple):
     """A figure, the rank that it is about, and the evidence that goes with it."""

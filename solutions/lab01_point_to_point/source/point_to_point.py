@@ -109,7 +109,7 @@ def shift_of_ranks(k):
     return ring_shift(torch.tensor([10.0 * dist.get_rank()]), k)
 
 
-results, trace = world.trace(shift_of_ranks, 1)
+results, trace = world.trace(shift_of_ranks, 1, deadline=20)
 print([t.item() for t in results])
 Player(trace)
 

@@ -110,7 +110,7 @@ def tree_of_ranks():
     return mine
 
 
-results, trace = world.trace(tree_of_ranks)
+results, trace = world.trace(tree_of_ranks, deadline=20)
 print([t.tolist() for t in results])
 Player(trace)
 
@@ -156,7 +156,7 @@ def reduce_of_ranks():
     return mine.item()
 
 
-world.run(reduce_of_ranks)
+world.run(reduce_of_ranks, deadline=20)
 
 # %% [markdown] name="pipeline_task"
 # ## 3. Broadcast down a pipeline
@@ -212,7 +212,7 @@ def pipeline_of_ranks():
     return mine
 
 
-results, trace = world.trace(pipeline_of_ranks)
+results, trace = world.trace(pipeline_of_ranks, deadline=20)
 print([t.tolist() for t in results])
 Player(trace)
 

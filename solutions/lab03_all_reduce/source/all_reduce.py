@@ -81,7 +81,7 @@ def mean_of_ranks():
     return distributed_mean(torch.full((2,), float(dist.get_rank())))
 
 
-world.run(mean_of_ranks)
+world.run(mean_of_ranks, deadline=20)
 
 # %% name="check_mean"
 check(distributed_mean)
@@ -131,7 +131,7 @@ def argmax_of_ranks():
     return distributed_argmax(scores)
 
 
-world.run(argmax_of_ranks)
+world.run(argmax_of_ranks, deadline=20)
 
 # %% [markdown] name="ring_task"
 # ## 3. The ring all-reduce

@@ -122,7 +122,7 @@ def doubling_of_ranks():
     return mine
 
 
-results, trace = world.trace(doubling_of_ranks)
+results, trace = world.trace(doubling_of_ranks, deadline=20)
 print([t.tolist() for t in results])
 Player(trace)
 
@@ -211,7 +211,7 @@ def hierarchy_of_ranks():
     return mine
 
 
-results, trace = world.trace(hierarchy_of_ranks)
+results, trace = world.trace(hierarchy_of_ranks, deadline=20)
 print([t.tolist() for t in results])
 for event in trace:
     if event.rank == 0:

@@ -108,7 +108,7 @@ def gather_of_ranks():
     return bruck_all_gather(torch.full((2,), 10.0 * dist.get_rank()))
 
 
-results, trace = world.trace(gather_of_ranks)
+results, trace = world.trace(gather_of_ranks, deadline=20)
 print(results[1].tolist())
 Player(trace)
 
@@ -158,7 +158,7 @@ def scatter_of_ranks():
     return ring_reduce_scatter(torch.arange(10.0) * (dist.get_rank() + 1))
 
 
-results, trace = world.trace(scatter_of_ranks)
+results, trace = world.trace(scatter_of_ranks, deadline=20)
 print([t.tolist() for t in results])
 Player(trace)
 
@@ -230,7 +230,7 @@ def one_step_both_ways():
     return max((a - b).abs().max().item() for a, b in pairs)
 
 
-results, trace = world.trace(one_step_both_ways)
+results, trace = world.trace(one_step_both_ways, deadline=20)
 print("largest difference:", max(results))
 for event in trace:
     if event.rank == 0:

@@ -93,7 +93,7 @@ def softmax_of_ranks():
     return (distributed_softmax(rows[:, mine]) - wanted).abs().max().item()
 
 
-results, trace = world.trace(softmax_of_ranks)
+results, trace = world.trace(softmax_of_ranks, deadline=20)
 print("largest difference:", max(results))
 for event in trace:
     if event.rank == 0:
@@ -155,7 +155,7 @@ def top_k_of_ranks():
     return found, values.flatten().topk(3).values
 
 
-results, trace = world.trace(top_k_of_ranks)
+results, trace = world.trace(top_k_of_ranks, deadline=20)
 (values, ranks, indices), wanted = results[0]
 print("values ", values.tolist(), "\nwanted ", wanted.tolist())
 print("ranks  ", ranks.tolist(), "\nindices", indices.tolist())
@@ -207,7 +207,7 @@ def loss_of_ranks():
     return distributed_cross_entropy(rows[:, 3 * rank : 3 * (rank + 1)], targets), wanted
 
 
-for ours, wanted in world.run(loss_of_ranks)[:2]:
+for ours, wanted in world.run(loss_of_ranks, deadline=20)[:2]:
     print("ours  ", [f"{x:.4f}" for x in ours.tolist()])
     print("wanted", [f"{x:.4f}" for x in wanted.tolist()])
 

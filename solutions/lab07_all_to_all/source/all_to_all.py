@@ -100,7 +100,7 @@ def pairwise_of_ranks():
     return pairwise_all_to_all([torch.full((to + 1,), 10.0 * rank + to) for to in range(p)])
 
 
-results, trace = world.trace(pairwise_of_ranks)
+results, trace = world.trace(pairwise_of_ranks, deadline=20)
 print("rank 1 has", [t.tolist() for t in results[1]])
 Player(trace)
 
@@ -155,7 +155,7 @@ def lookup_of_ranks():
     return embedding_lookup(ids, torch.stack([rows, 100 + rows], dim=1))
 
 
-results, trace = world.trace(lookup_of_ranks)
+results, trace = world.trace(lookup_of_ranks, deadline=20)
 print(results[0].tolist())
 for event in trace:
     if event.rank == 0:
@@ -213,7 +213,7 @@ def moe_of_ranks():
     return made.flatten().tolist()
 
 
-results, trace = world.trace(moe_of_ranks)
+results, trace = world.trace(moe_of_ranks, deadline=20)
 for rank, made in enumerate(results):
     mine = [event.nbytes for event in trace if event.rank == rank]
     print(f"rank {rank}: {made}, bytes put into each call: {mine}")

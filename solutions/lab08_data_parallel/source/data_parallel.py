@@ -131,7 +131,7 @@ def step_of_ranks():
     return all(torch.allclose(mine.grad, right.grad, atol=1e-6) for mine, right in pairs)
 
 
-results, trace = world.trace(step_of_ranks)
+results, trace = world.trace(step_of_ranks, deadline=20)
 print("the same as alone:", all(results))
 print("rank 1:", [(event.op, event.nbytes) for event in trace if event.rank == 1])
 
@@ -221,7 +221,7 @@ def hooked_step():
     return order, torch.stack([p.grad.double().sum() for p in parameters])
 
 
-results, trace = world.trace(hooked_step)
+results, trace = world.trace(hooked_step, deadline=20)
 print("ready in this order:", results[0][0])
 print("rank 0 launched:", [event.nbytes for event in trace if event.rank == 0 and event.op == "all_reduce"], "bytes")
 print("all ranks agree:", all(torch.equal(results[0][1], sums) for _, sums in results))

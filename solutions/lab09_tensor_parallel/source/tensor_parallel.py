@@ -114,7 +114,7 @@ def mlp_of_ranks():
     return torch.allclose(result, torch.relu(tokens @ wide) @ narrow, atol=1e-5)
 
 
-results, trace = world.trace(mlp_of_ranks)
+results, trace = world.trace(mlp_of_ranks, deadline=20)
 print("the same as alone:", all(results))
 print("rank 0:", [(event.op, event.nbytes) for event in trace if event.rank == 0])
 
@@ -229,7 +229,7 @@ def gradient_of_x():
     return torch.allclose(shared.grad, alone.grad, rtol=1e-4, atol=1e-4)
 
 
-results, trace = world.trace(gradient_of_x)
+results, trace = world.trace(gradient_of_x, deadline=20)
 print("the same gradient as alone:", all(results))
 print("rank 0:", [(event.op, event.nbytes) for event in trace if event.rank == 0])
 
@@ -302,7 +302,7 @@ def gradient_of_bias():
     return [round(x) for x in bias.grad.tolist()]
 
 
-results, trace = world.trace(gradient_of_bias)
+results, trace = world.trace(gradient_of_bias, deadline=20)
 print("gradient of bias:", results)
 print("rank 0:", [event.op for event in trace if event.rank == 0])
 
@@ -357,7 +357,7 @@ def loss_and_gradient():
     return torch.allclose(loss, wanted, rtol=1e-4), torch.allclose(gradient, whole.grad[:, mine], atol=1e-5)
 
 
-results, trace = world.trace(loss_and_gradient)
+results, trace = world.trace(loss_and_gradient, deadline=20)
 print("loss and gradient as torch's:", all(all(pair) for pair in results))
 print("all_reduces of rank 0:", sum(event.rank == 0 for event in trace))
 
@@ -409,7 +409,7 @@ def norm_of_ranks():
     return round(norm, 2), round(sharded.grad.item() * norm, 2), round(replicated.grad.item() * norm, 2)
 
 
-print("norm, and gradients times the norm:", world.run(norm_of_ranks))
+print("norm, and gradients times the norm:", world.run(norm_of_ranks, deadline=20))
 
 # %% [markdown] name="marking"
 # ## Marking

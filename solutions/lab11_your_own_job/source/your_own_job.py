@@ -55,7 +55,7 @@ NOBODY = -1  # instead of a rank, where no single rank is to blame
 #
 # Times are microseconds **on the clock of the file's host**: the clocks of two hosts may be a tenth of a second apart. Files don't begin at the same call.
 #
-# Eight jobs were recorded for you, on six live ranks, each with a fault planted in it. This is the one with a straggler:
+# Eight jobs were recorded for you, on six live ranks: seven with a fault planted in them, and a healthy one. This is the one with a straggler:
 
 # %% name="a_recorded_job"
 job = recorded("straggler")
@@ -285,8 +285,8 @@ check(diagnose_job)
 for name in RECORDED:
     job = recorded(name)
     cause, rank, evidence = diagnose_job(job)
-    right = cause == job.answer.cause and rank == job.answer.blamed
-    print(f"{name:18} cause {cause}, rank {rank:2}, evidence {float(evidence):12.1f}: {'right' if right else 'wrong'}")
+    right = "right" if job.accepts(cause, rank, evidence) else "wrong"
+    print(f"{name:18} cause {cause}, rank {rank:2}, evidence {float(evidence):12.1f}: {right}")
 
 # %% [markdown] name="question"
 # ## In words

@@ -99,7 +99,7 @@ def chunks_of_ranks():
     return to_zigzag(rows).flatten().tolist()
 
 
-print("chunks:", world.run(chunks_of_ranks))
+print("chunks:", world.run(chunks_of_ranks, deadline=20))
 
 # %% [markdown] name="ring_task"
 # ## 2. Ring attention with a causal mask
@@ -164,7 +164,7 @@ def ring_of_ranks():
     return (ring_attention(q[mine], k[mine], v[mine], mine) - wanted).abs().max().item()
 
 
-results, trace = world.trace(ring_of_ranks)
+results, trace = world.trace(ring_of_ranks, deadline=20)
 print("largest difference below 1e-5:", max(results) < 1e-5)
 print("rank 0 sends", sum(e.nbytes for e in trace if e.rank == 0 and e.op in ("send", "isend")), "bytes")
 
@@ -222,7 +222,7 @@ def ulysses_of_ranks():
     return (ulysses_attention(q[mine], k[mine], v[mine]) - wanted[mine]).abs().max().item()
 
 
-print("largest difference below 1e-5:", max(world.run(ulysses_of_ranks)) < 1e-5)
+print("largest difference below 1e-5:", max(world.run(ulysses_of_ranks, deadline=20)) < 1e-5)
 
 # %% [markdown] name="question"
 # ## 4. Which of the two?

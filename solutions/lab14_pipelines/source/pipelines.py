@@ -195,7 +195,7 @@ def pipeline_of_ranks(orders):
 
 
 orders = [pipeline_order(rank, world.ranks, 8) for rank in range(world.ranks)]
-results, trace = world.trace(pipeline_of_ranks, orders)
+results, trace = world.trace(pipeline_of_ranks, orders, deadline=20)
 print("the same as alone:", all(results))
 print("messages of each rank:", [sum(e.rank == r and "send" in e.op for e in trace) for r in range(world.ranks)])
 

@@ -105,7 +105,7 @@ def step_of_ranks():
     return calls, [s[0].item() for s in shards]
 
 
-results, trace = world.trace(step_of_ranks)
+results, trace = world.trace(step_of_ranks, deadline=20)
 print("passes:", results[0][0], "mean gradients:", results[0][1])
 print("rank 0:", [(e.op.split("_")[1], e.nbytes) for e in trace if e.rank == 0 and "_" in e.op])
 

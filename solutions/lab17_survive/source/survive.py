@@ -85,7 +85,7 @@ def one_step():
     return commit_step(weights, update, True, p - 1), weights.item()
 
 
-print("count and weight of each rank:", world.run(one_step))
+print("count and weight of each rank:", world.run(one_step, deadline=20))
 
 # %% [markdown] name="heal_task"
 # ## 2. Weights for the ranks that are behind
@@ -138,7 +138,7 @@ def comes_back():
     return heal(weights, 7 if rank else 0), weights.tolist()
 
 
-print("step and weights of each rank:", world.run(comes_back))
+print("step and weights of each rank:", world.run(comes_back, deadline=20))
 
 # %% [markdown] name="reshard_task"
 # ## 3. The same rows on fewer ranks, or on more
@@ -187,7 +187,7 @@ def to_half():
     return reshard(rows, [3] * p, after).flatten().tolist()
 
 
-print("rows of each rank:", world.run(to_half))
+print("rows of each rank:", world.run(to_half, deadline=20))
 
 # %% [markdown] name="question"
 # ## 4. How often?

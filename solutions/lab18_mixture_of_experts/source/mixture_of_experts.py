@@ -99,7 +99,7 @@ def capacity_of_ranks():
     return moe_capacity(tokens, wanted, 2, [lambda x: x + 1000 * (rank + 1)]).flatten().tolist()
 
 
-results, trace = world.trace(capacity_of_ranks)
+results, trace = world.trace(capacity_of_ranks, deadline=20)
 print("rank 1:", results[1])
 print("rank 1 puts into each call:", [e.nbytes for e in trace if e.rank == 1 and e.op == "all_to_all_single"])
 
@@ -164,7 +164,7 @@ def top_k_of_ranks():
     return moe_top_k(tokens, experts, weights, fns)[:, 0].tolist()
 
 
-results, trace = world.trace(top_k_of_ranks)
+results, trace = world.trace(top_k_of_ranks, deadline=20)
 print("rank 1:", results[1])
 print("the largest call of rank 1:", max(e.nbytes for e in trace if e.rank == 1), "bytes")
 
@@ -218,7 +218,7 @@ def gradients_of_ranks():
     return weight.grad.item() * p == sum(of_one[r][rank % ep] for r in range(p)) and bias.grad.item() == (p - 1) / 2
 
 
-print("the gradients of the mean loss:", world.run(gradients_of_ranks))
+print("the gradients of the mean loss:", world.run(gradients_of_ranks, deadline=20))
 
 # %% [markdown] name="question"
 # ## 4. How much does one copy save?

@@ -84,7 +84,7 @@ def mfu_of_ranks():
     return round(job_mfu(tokens, seconds, 1, flop, 989e12).item(), 3)
 
 
-print("MFU:", world.run(mfu_of_ranks)[0])
+print("MFU:", world.run(mfu_of_ranks, deadline=20)[0])
 
 # %% [markdown] name="linear_task"
 # ## 2. Gather it again
@@ -142,7 +142,7 @@ def kept_rows():
     return sum(t.numel() // 4 for t in kept if t.data_ptr() != w.data_ptr()), len(y)
 
 
-results = world.run(kept_rows)
+results = world.run(kept_rows, deadline=20)
 print(f"keeps {results[0][0]} rows; the product has {results[0][1] // world.ranks} for each rank")
 
 # %% [markdown] name="async_task"
@@ -191,7 +191,7 @@ def product_of_ranks():
     return (found - rows @ w).abs().max().item()
 
 
-print("largest difference below 1e-5:", max(world.run(product_of_ranks)) < 1e-5)
+print("largest difference below 1e-5:", max(world.run(product_of_ranks, deadline=20)) < 1e-5)
 
 # %% [markdown] name="question"
 # ## 4. More GPUs?

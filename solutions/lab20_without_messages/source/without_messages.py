@@ -121,7 +121,7 @@ def slots_of_ranks():
     return shift_through_slots(torch.full((10,), float(dist.get_rank())), memory, 2)[-1].item()
 
 
-print("from rank:", world.run(slots_of_ranks))
+print("from rank:", world.run(slots_of_ranks, deadline=20))
 
 # %% [markdown] name="two_shot_task"
 # ## 2. An all-reduce in two shots
@@ -179,7 +179,7 @@ def two_shots_of_ranks():
     return right, memory.moved_nbytes <= 2 * (p - 1) * 12 * 4
 
 
-print("right, and no byte too many:", all(all(pair) for pair in world.run(two_shots_of_ranks)))
+print("right, and no byte too many:", all(all(pair) for pair in world.run(two_shots_of_ranks, deadline=20)))
 
 # %% [markdown] name="question"
 # ## 3. How many barriers?

@@ -109,7 +109,7 @@ def brought(trace):
     return sum(event.nbytes for event in trace if event.rank == 0 and event.op.startswith(("all_to_all", "all_gather")))
 
 
-results, trace = world.trace(quantised_of_ranks)
+results, trace = world.trace(quantised_of_ranks, deadline=20)
 print("within the bound:", all(results))
 print(
     "float32 would put",

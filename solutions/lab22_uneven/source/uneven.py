@@ -89,7 +89,7 @@ def first_places():
     return exclusive_scan(torch.tensor([dist.get_rank() + 1, 1])).tolist()
 
 
-results, trace = world.trace(first_places)
+results, trace = world.trace(first_places, deadline=20)
 print("first places:", results)
 print("rank 0 sends", sum(event.rank == 0 and event.op == "send" for event in trace), "messages")
 
@@ -143,7 +143,7 @@ def rows_of_all():
     return [part.flatten().tolist() for part in all_gather_v(torch.full((rank, 1), float(rank)))]
 
 
-print(world.run(rows_of_all)[0])
+print(world.run(rows_of_all, deadline=20)[0])
 
 # %% [markdown] name="question"
 # ## 3. Pad, or not?

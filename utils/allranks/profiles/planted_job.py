@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.profiles.job import Call, Job, RankRecord, merged
-from allranks.profiles.planted_measure import Diagnosis, Measured
+from allranks.profiles.planted_measure import Diagnosis, Measured, accepts
 
 __all__ = ["PlantedJob", "as_job"]
 
@@ -22,6 +22,14 @@ class PlantedJob(dict[str, Any]):
         self.answer, self.true = answer, true
         self.figures: list[Measured] = []  # of the true job, once they are measured
         self.told: dict[Any, Diagnosis | None] = {}  # what each mistake would tell, once it is known
+
+    def accepts(self, cause: int, blamed: int, evidence: float) -> bool:
+        """Whether a diagnosis is right: the cause, the rank, and the evidence within what lab 11's contract allows.
+
+        >>> PlantedJob({"files": []}, Diagnosis(8, -1, 0.0), {}).accepts(8, -1, 0)
+        True
+        """
+        return accepts(Diagnosis(cause, blamed, evidence), self.answer)
 
 
 def as_job(job: dict[str, Any]) -> Job:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from allranks.checking import causes, factor, scoring
+from allranks import pipelines
+from allranks.checking import causes, factor, orders, scoring
 from allranks.checking.cases import Setup
 from allranks.checking.in_rank import driver
 from allranks.checking.judging import MAX_RANKS, judge_text
@@ -157,6 +158,21 @@ def test_all_that_a_rank_says_to_a_wrong_call_can_be_said_without_numbers():
         )
     assert len(raised) == len(driver.WITHOUT_NUMBERS)
     assert not any("{" in words for words in driver.WITHOUT_NUMBERS.values())
+
+
+def test_waiting_that_no_order_can_avoid_is_nobodys_mistake():
+    """Rank 0 waits for I0 in each order; what all W at the end leave empty is the time before I3."""
+    lists = []
+    for rank in range(2):
+        warm = 1 - rank
+        order = [f"F{i}" for i in range(warm)]
+        for i in range(4 - warm):
+            order += [f"F{warm + i}", f"I{i}"]
+        order += [f"I{i}" for i in range(4 - warm, 4)]
+        lists.append(order + [f"W{i}" for i in range(4)])
+    line = pipelines.timeline(pipelines.read(lists, 4))
+    assert [span.action.short for span in line.spans[0]].index("I0") == 2 and line.spans[0][2].start == 3
+    assert orders.longest_wait(line) == "rank 0 is idle from 8 to 9, before I3: W0 could run in that time"
 
 
 def test_each_pattern_about_ranks_must_be_tried():

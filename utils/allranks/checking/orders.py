@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from itertools import pairwise
 
 from allranks import pipelines
 from allranks.checking.cases import Args, Expected, Setup, Texts
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import Run
+from allranks.pipelines.clock import Span
 
 Judge = Callable[[Run, pipelines.Timeline], str | None]
 
@@ -105,10 +107,22 @@ def late_start(line: pipelines.Timeline) -> str | None:
     return f"rank {late} begins with {line.spans[late][0].action.short}, which rank {late - 1} does not run first"
 
 
+def _earliest(line: pipelines.Timeline, rank: int, span: Span) -> Fraction:
+    """When this action could begin in a pipeline with nothing else to do than what it needs."""
+    spans = [one for row in line.spans for one in row]
+    forward = next(one.end - one.start for one in spans if one.action.kind == "F")
+    before = forward * span.action.micro_batch  # the first stage runs the forward passes one after the other
+    if span.action.kind == "F":
+        return before + forward * rank
+    back = next(one.end - one.start for one in spans if one.action.kind in "BI")
+    ranks = line.orders.ranks
+    return before + forward * ranks + back * (ranks - 1 - rank + (span.action.kind == "W"))
+
+
 def longest_wait(line: pipelines.Timeline) -> str:
-    """Who waits longest between two actions, and for what."""
+    """Who waits longest between two actions, and for what. Waiting until an action can begin at the earliest is nobody's mistake."""
     gaps = [
-        (after.start - before.end, -rank, before.end, after)
+        (after.start - max(before.end, _earliest(line, rank, after)), -rank, before.end, after)
         for rank, spans in enumerate(line.spans)
         for before, after in pairwise(spans)
     ]
@@ -116,6 +130,14 @@ def longest_wait(line: pipelines.Timeline) -> str:
     idle = f"rank {-minus} is idle from {float(since):g} to {float(after.start):g}, before {after.action.short}"
     other = -minus + (-1 if after.action.kind == "F" else 1)
     before, late = next((a, b) for a, b in pairwise(line.spans[other]) if b.end == after.start)
+    mine = line.spans[-minus]
+    done = {one.action.micro_batch for one in mine if one.action.kind == "I" and one.end <= since}
+    waiting = next(
+        (o.action for o in mine if o.action.kind == "W" and o.start >= after.start and o.action.micro_batch in done),
+        None,
+    )
+    if waiting is not None:
+        return f"{idle}: {waiting.short} could run in that time"
     return f"{idle}, because rank {other} runs {late.action.short} only after {before.action.short}"
 
 

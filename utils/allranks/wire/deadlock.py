@@ -294,17 +294,29 @@ def _desync(
     gone = [wait.rank for wait in missing if wait.doing is Doing.RETURNED]
     if gone:
         what.append(f"{name_ranks(gone)} {'has' if len(gone) == 1 else 'have'} returned without calling it")
+    groups = ""
     for wait in missing:
         if wait.doing is not Doing.RETURNED:
-            what.append(f"rank {wait.rank} is in {wait.op}{lines.at(wait.line)}")
+            group = _other_group(op, router.ranks[wait.rank].on)
+            what.append(f"rank {wait.rank} is in {wait.op}{lines.at(wait.line)}{group}")
+            groups = groups or group
     verb = "waits" if len(same) == 1 else "wait"
+    advice = "Ranks meet only in one and the same group." if groups else "Every rank of the group must call it."
     message = (
-        f"{capital(name_ranks(same))} {verb} in {op.name}{lines.at(first.line)}, but {'; '.join(what[:6])}. "
-        "Every rank of the group must call it."
+        f"{capital(name_ranks(same))} {verb} in {op.name}{lines.at(first.line)}, but {'; '.join(what[:6])}. {advice}"
     )
     return Failure(
         FailureKind.DESYNC, message, first.rank, first.line, first.text, _step(router, first.rank), all_waits, cycle
     )
+
+
+def _other_group(op: Op, other: Op | None) -> str:
+    """In which other group a rank is in the same collective, in words; "" if it is not in one."""
+    if other is None or other.kind is not OpKind.COLLECTIVE or other.name != op.name or other.group == op.group:
+        return ""
+    members = other.group[1]
+    same = members == op.group[1]
+    return f", in another group{' of the same ranks' if same else f', that of {name_ranks(members)}'}"
 
 
 def _left_early(router: Router, all_waits: tuple[Wait, ...], stuck: list[Wait]) -> Failure:

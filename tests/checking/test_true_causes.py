@@ -135,7 +135,6 @@ def test_the_result_of_an_even_number_is_not_called_a_power_of_two(pool):
     ("answer", "words"),
     [
         ("forward_only_shard", "compute got another number of weights than the block has"),
-        ("keeps_copies", "more than 2 whole blocks are still in memory"),
         ("backward_in_forward_order", "compute was called for another block than the one that is next"),
         ("float32_weights", "compute got weights of another dtype than the block's shards"),
     ],

@@ -43,7 +43,7 @@ def _of_rank(run: Run, call: int, rank: int, args: Sequence[Args]) -> ResultFaul
             return ResultFault(FaultKind.COMPUTED, rank, call, words)
         parts = [plain(own[0][block]) for own in args]
         right = torch.cat(parts)
-        got = _read(used.data, right)
+        got = _read(used.data[:-1], right)
         if torch.equal(got, right) or _rounded(got, right):
             continue
         way = "forward" if turn < passes // 2 else "backward"
@@ -57,6 +57,12 @@ def _of_rank(run: Run, call: int, rank: int, args: Sequence[Args]) -> ResultFaul
         about = About(words, Event(rank, "compute", line=outermost(used.line)), kind="computes with wrong weights")
         return ResultFault(FaultKind.COMPUTED, rank, call, about)
     return None
+
+
+def most_whole(run: Run, call: int, rank: int) -> list[tuple[int, int | None]]:
+    """How many whole blocks were in the rank's memory at each pass, and the student's line of it."""
+    handed = record.used(run.outcome.router, rank, call)
+    return [(handed[turn].data[-1], handed[turn].line) for turn in sorted(handed)]
 
 
 def _read(data: bytes, right: torch.Tensor) -> torch.Tensor:

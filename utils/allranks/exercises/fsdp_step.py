@@ -8,13 +8,14 @@ from itertools import pairwise
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import computed, rules
 from allranks.checking.cases import Args, Blocks, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import MANY_RANKS
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 from allranks.checking.in_rank.driver import MOST_WHOLE
 from allranks.trace import Event
+from allranks.wire.wait import outermost
 
 Life = tuple[float, float, int, Event, int]  # of a whole block: from, to, its number, its all_gather, how many that has
 BLOCK_S = 64.0  # of virtual time; with alpha = 1 a gather among p ranks takes p-1
@@ -135,6 +136,28 @@ def _whole_blocks(run: Run) -> str | None:
     return None
 
 
+def _in_memory(run: Run) -> str | None:
+    """No rank may have kept more than two whole blocks, or copies of them, when a block computes."""
+    for call in range(run.setup.times):
+        order = run.args[call][0][1].order
+        for rank in range(run.ranks):
+            for turn, (count, line) in enumerate(computed.most_whole(run, call, rank)):
+                if count > MOST_WHOLE:
+                    way = "forward" if turn < len(order) // 2 else "backward"
+                    return About(
+                        f"rank {rank} has {count} whole blocks in memory when block {order[turn]} computes {way}{run.at(line)}, but "
+                        f"{MOST_WHOLE} are enough: let go of a block behind its last use, with the handle of its all_gather and all "
+                        "copies, and use what was gathered last",
+                        Event(rank, "compute", line=outermost(line)),
+                    )
+    return None
+
+
+def _kept(run: Run) -> str | None:
+    """At most two whole blocks: by the messages where these tell which block they are of, and by what is in memory."""
+    return (_if_blocks_right(_whole_blocks)(run) if _tells_blocks(run.setup) else None) or _in_memory(run)
+
+
 def _why_alive(run: Run, lives: Sequence[Life], turns: Sequence[Event], order: Sequence[int]) -> str:
     """Why there are too many whole blocks when the last of these is launched."""
     start, _, block, event, _ = lives[-1]
@@ -242,7 +265,7 @@ EXERCISE = Exercise(
     allow=GATHERS | SCATTERS,
     rules=(
         Rule("one all_gather a block and direction, one reduce_scatter a block", 2, _each_block, _tells_blocks),
-        Rule("at most two whole blocks at a time", 6, _if_blocks_right(_whole_blocks), _tells_blocks),
+        Rule("at most two whole blocks at a time", 6, _kept),
         Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause), _tells_blocks),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _given),

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy
 import torch
 
-from allranks.wire.values import OF_NUMPY
+from allranks.wire.values import unsigned
 
 # NaNs that arithmetic changes ("signalling"), so that `+=` shows too; of other numbers, one that is far from all in use
 _POISON = {
@@ -26,22 +26,17 @@ _POISON = {
     torch.bool: 1,
 }
 _MANTISSA = {torch.float64: 52, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}  # bits; the first says "quiet"
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_UNSIGNED = {1: numpy.uint8, 2: numpy.uint16, 4: numpy.uint32, 8: numpy.uint64}
 
 
 def _bits(tensor: torch.Tensor) -> numpy.ndarray:
     """The same memory as whole numbers, complex numbers as pairs. NumPy is quicker than torch with few elements."""
     plain = tensor.data  # has a version of its own, so autograd does not count what is written here
-    if plain.dtype in OF_NUMPY and not plain.is_complex() and not plain.is_neg():
-        return (numbers := plain.numpy()).view(_UNSIGNED[numbers.itemsize])
-    if plain.is_conj():
-        plain = plain.conj()
-    if plain.is_neg():
-        plain = torch._neg_view(plain)
     if plain.is_complex():
-        plain = torch.view_as_real(plain)
-    return plain.view(_INTEGERS[plain.element_size()]).numpy()
+        plain = plain.conj() if plain.is_conj() else plain
+        plain = torch.view_as_real(torch._neg_view(plain) if plain.is_neg() else plain)
+    elif plain.is_neg():
+        plain = torch._neg_view(plain)
+    return unsigned(plain)
 
 
 def _poison_of(dtype: torch.dtype) -> int:

@@ -15,7 +15,6 @@ import torch
 from allranks.wire.codec import Body, CodecError
 
 DTYPES = {str(d).removeprefix("torch."): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
-OF_NUMPY = {torch.from_numpy(numpy.empty(0, code)).dtype for code in "?bBhHiIlLefdFD"}
 MAX_DEPTH = 64
 MAX_BITS = 1024  # of a whole number: Python turns none of more than 4300 digits into text
 
@@ -34,16 +33,49 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+class _View:
+    """What NumPy reads a tensor's memory by. `tensor.numpy()` would forbid for ever to resize it, as FSDP does to free a block."""
+
+    __slots__ = ("__array_interface__", "tensor")
+
+    def __init__(
+        self, tensor: torch.Tensor, shape: tuple[int, ...], strides: tuple[int, ...] | None, code: str
+    ) -> None:
+        if not tensor.is_cpu:
+            raise TypeError(f"a tensor in the memory of {tensor.device} can't be read here")
+        address = tensor.data_ptr()
+        if not address:
+            raise ValueError("the memory of this tensor was given back with resize_(0)")
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": shape,
+            "strides": strides,
+            "typestr": code,
+            "version": 3,
+        }
+
+
+def unsigned(tensor: torch.Tensor) -> numpy.ndarray:
+    """The memory of a real CPU tensor as whole numbers of its elements' size."""
+    nbytes = tensor.element_size()
+    if not tensor.numel():
+        return numpy.empty(tensor.shape, f"<u{nbytes}")
+    strides = None if tensor.is_contiguous() else tuple(step * nbytes for step in tensor.stride())
+    return numpy.asarray(_View(tensor, tuple(tensor.shape), strides, f"<u{nbytes}"))
+
+
 def raw(tensor: torch.Tensor) -> memoryview | bytes:
     """The tensor's elements as bytes in row-major order, without a copy if it is contiguous."""
     if tensor.numel() == 0:
         return b""
     plain = tensor.detach()
-    if plain.is_contiguous() and plain.dtype in OF_NUMPY and not plain.is_conj() and not plain.is_neg():
-        return plain.numpy().reshape(-1).view(numpy.uint8).data  # NumPy is quicker than torch with few elements
+    if plain.is_contiguous() and not plain.is_conj() and not plain.is_neg():
+        nbytes = plain.numel() * plain.element_size()
+        return numpy.asarray(_View(plain, (nbytes,), None, "|u1")).data  # NumPy is quicker than torch with few elements
     flat = plain.resolve_conj().resolve_neg().contiguous()
     flat = flat.as_strided((flat.numel(),), (1,))  # not reshape: a slice of one element may keep a stride of its own
-    return flat.view(torch.uint8).numpy().data
+    return numpy.asarray(_View(flat, (flat.numel() * flat.element_size(),), None, "|u1")).data
 
 
 def from_raw(data, dtype: torch.dtype, shape) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Gathers as it should, and keeps a copy of every block.
 
-Must get: 3 whole blocks are still in memory
+Must get: 3 whole blocks in memory
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Gathers twice, but keeps and uses the copies of the forward pass.
 
-Must get: whole blocks are still in memory
+Must get: whole blocks
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Keeps all blocks from forward to backward: ZeRO-2, not FSDP.
 
-Must get: whole blocks are still in memory
+Must get: whole blocks
 """
 
 import torch

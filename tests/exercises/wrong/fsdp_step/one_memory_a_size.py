@@ -1,6 +1,6 @@
 """Gathers the next block into the memory of the one that computes, where both have one size.
 
-Must get: computes block 0 forward
+Must get: computes block 3 forward
 Must get: are not there: probably a later all_gather (line 27, which leads to line 20) fills the same memory
 """
 

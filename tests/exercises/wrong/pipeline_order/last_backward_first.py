@@ -1,7 +1,7 @@
 """Backward begins with what was kept last.
 
 Must get: the pipeline takes
-Must get: because rank 1 runs B1 only after F1
+Must get: because rank 1 runs B2 only after F2
 """
 
 

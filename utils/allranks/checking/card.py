@@ -129,12 +129,14 @@ def _cases(cases: Sequence[Mapping[str, Any]]) -> str:
         by_group.setdefault(case["group"], []).append(case)
     rules = [own[0] for name, own in by_group.items() if [case["name"] for case in own] == [name]]
     groups = {name: own for name, own in by_group.items() if own[0] not in rules}
-    passed, judged = sum(case["passed"] for case in cases), sum(case["judged"] for case in cases)
-    head = f"{passed} of {judged} cases pass" if passed < judged else f"All {len(cases)} cases pass"
+    counted = [case for own in groups.values() for case in own if case["judged"]]
+    passed = sum(case["passed"] for case in counted)
+    head = f"{passed} of {len(counted)} cases pass" if passed < len(counted) else f"All {passed} cases pass"
     parts = [f'<div class="sides"><div><h4>{head}</h4>', *(_group(name, own) for name, own in groups.items())]
     if rules:
         later = not any(case["judged"] for case in rules)
-        heading = "Judged once the results are right" if later else "Rules"
+        kept = sum(case["passed"] for case in rules)
+        heading = "Judged once the results are right" if later else f"{kept} of {len(rules)} rules kept"
         parts += [f"</div><div><h4>{heading}</h4>", *map(_rule, rules)]
     return "".join([*parts, "</div></div>"])
 

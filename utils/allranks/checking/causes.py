@@ -684,7 +684,9 @@ def _is_power_of_two(n: int) -> bool:
 
 
 _DIVIDES = "Results are only right if the number of ranks divides the size."
-_ONLY_FOUR = "Results are only right for p = 4: use the world size, not a number."
+_ONLY_FOUR = (
+    "Results are only right for p = 4: does a number stand where the world size, or what follows from it, must stand?"
+)
 # a sentence, what it says of a case that must fail, and whether more cases must be tried before it is said
 _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
     (

@@ -25,6 +25,13 @@ def ring_all_reduce(tensor):
 
 check(ring_all_reduce)"""
 
+# whether the number of a line ends before its code begins
+BESIDE = """tr => {
+    const range = document.createRange();
+    const [number, code] = [...tr.cells].map((cell) => (range.selectNodeContents(cell), range.getBoundingClientRect()));
+    return number.right <= code.left;
+}"""
+
 
 def test_a_deadlock_is_explained_drawn_and_played(lab, new_page):
     page = new_page()
@@ -46,4 +53,19 @@ def test_a_deadlock_is_explained_drawn_and_played(lab, new_page):
     both.wait_for()
     assert both.locator(".ar-half-title").all_inner_texts()[1].startswith("The right schedule")
     assert page.locator(".ar-player").count() == 1, "it takes the place of the other one"
+    lab.close_sessions()
+
+
+def test_the_numbers_of_lines_stand_beside_the_code(lab, new_page):
+    """A card without a player is plain output, in which JupyterLab gives tables a fixed layout."""
+    page = new_page()
+    lab.open(
+        page,
+        lab.write(
+            "from allranks import check\n\ndef ring_shift(tensor, k):\n    raise NotImplementedError()\n\ncheck(ring_shift)"
+        ),
+    )
+    lab.run_all(page)
+    assert "Write the function" in page.locator(".ar-verdict").inner_text()
+    assert page.locator(".ar-verdict .code .marked").evaluate(BESIDE), "the number stands on the code"
     lab.close_sessions()

@@ -89,7 +89,8 @@ def fsdp_step(shards: list[torch.Tensor], compute) -> list[torch.Tensor]:
 check(fsdp_step)
 
 # %% [markdown] name="step_live"
-# On the live world, with real blocks: each multiplies by its weights, and the loss is the sum. `compute` here notes in which order it is called.
+# On the live world, with three real blocks: each multiplies by its weights, and the loss is the sum. `compute` here notes in which order it is called.
+# The last line answers your prediction: each block is gathered forward and backward, except those that may stay whole in between.
 
 
 # %% name="try_step"
@@ -109,6 +110,8 @@ def step_of_ranks():
 results, trace = world.trace(step_of_ranks, deadline=20)
 print("passes:", results[0][0], "mean gradients:", results[0][1])
 print("rank 0:", [(e.op.split("_")[1], e.nbytes) for e in trace if e.rank == 0 and "_" in e.op])
+blocks = 4
+print("all-gathers of four blocks:", [2 * blocks - kept for kept in (1, 2)], "and your prediction:", prediction)
 
 # %% [markdown] name="hybrid"
 # ## 2. Nodes

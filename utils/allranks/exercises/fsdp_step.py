@@ -193,14 +193,13 @@ def _no_pause(run: Run) -> str | None:
                 slow = max(waits, key=lambda e: e.end - e.start, default=None)
                 way = "forward" if number < len(order) // 2 else "backward"
                 words = (
-                    f"rank {rank} computes nothing for {after.start - before.end:g} before block {order[number]} {way}"
-                    f"{run.at(slow.line) if slow else ''}"
+                    f"rank {rank} computes nothing for {after.start - before.end:g} s of virtual time before block "
+                    f"{order[number]} {way}{run.at(slow.line) if slow else ''}"
                 )
-                return About(
-                    f"{words}: launch the next block's all_gather with async_op=True before a block computes, and wait for a "
-                    "reduce_scatter only at the end",
-                    slow,
-                )
+                advice = "launch the next block's all_gather with async_op=True before a block computes"
+                if order[number] == order[number - 1]:
+                    advice = "it is whole from its forward pass, so use it as it is"
+                return About(f"{words}: {advice}, and wait for a reduce_scatter only at the end", slow)
     return None
 
 

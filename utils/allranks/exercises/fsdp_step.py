@@ -265,7 +265,12 @@ EXERCISE = Exercise(
     rules=(
         Rule("one all_gather a block and direction, one reduce_scatter a block", 2, _each_block, _tells_blocks),
         Rule("at most two whole blocks at a time", 6, _kept),
-        Rule("no pause between two blocks", 6, _if_blocks_right(_no_pause), _tells_blocks),
+        Rule(
+            "no pause between two blocks",
+            6,
+            _if_blocks_right(_no_pause),
+            lambda setup: _tells_blocks(setup) and setup.size > 1,
+        ),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _given),
     ),

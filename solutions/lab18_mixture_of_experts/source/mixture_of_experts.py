@@ -166,7 +166,7 @@ def top_k_of_ranks():
 
 results, trace = world.trace(top_k_of_ranks, deadline=20)
 print("rank 1:", results[1])
-print("the largest call of rank 1:", max(e.nbytes for e in trace if e.rank == 1), "bytes")
+print("the largest call of rank 1:", max((e.nbytes for e in trace if e.rank == 1), default=0), "bytes")
 
 # %% [markdown] name="gradients_task"
 # ## 3. The gradients

@@ -273,7 +273,7 @@ def explain_faults(run: Run, faults: Sequence[ResultFault], mistake: str | None,
     if mistake is None and first.part:
         code = (*code, first.part)  # another part that is wrong is not the same reason
     sentence = f"{mistake}: {seen}" if mistake else begun(run, seen)
-    cause = f"{capital(mistake).rstrip('.')}." if mistake else ""
+    cause = f"{begun(run, mistake).rstrip('.')}." if mistake else ""
     about_messages = first.kind is FaultKind.VALUES
     question = "" if about_messages and not messages else _QUESTIONS_OF_RESULTS.get(first.kind, "")
     return Reason(sentence, code, begun(run, seen), question, cause, blame=blame_of(mistake or first.sentence))

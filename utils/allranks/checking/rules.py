@@ -176,7 +176,7 @@ def in_rounds(limit: Callable[[int], int], formula: str, weight: float) -> Rule:
 
     def breach(run: Run) -> str | None:
         words = rounds(run, limit(run.ranks), formula)
-        if words is None or (run.ranks > 2 and _common_rank(run.sends) is not None):
+        if words is None or no_messages(run) or (run.ranks > 2 and _common_rank(run.sends) is not None):
             return words
         more = "In each round every rank sends and receives at the same time (one batch_isend_irecv, or isend and then recv)"
         return in_place_of(words, f"{words}. {more}")

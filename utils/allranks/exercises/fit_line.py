@@ -135,7 +135,7 @@ EXERCISE = Exercise(
     allow=frozenset(),
     mistakes=(
         Mistake(
-            "plain least squares: the errors of the longest messages hide alpha. Make the *relative* errors small",
+            "plain least squares: the errors of the longest messages hide alpha. Make the relative errors small",
             _oracle_from(lambda points: _weighted(points, 0)),
         ),
         Mistake("alpha and beta are swapped", _oracle_from(lambda points: _best(points)[::-1], OFF)),

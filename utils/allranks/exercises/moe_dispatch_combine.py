@@ -219,7 +219,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(
-            "the permutation was applied again instead of its inverse; write `result[order] = returned`",
+            "the permutation was applied again instead of its inverse; write result[order] = returned",
             _permuted_twice,
         ),
         Mistake(

@@ -272,7 +272,7 @@ EXERCISE = Exercise(
             lambda s, a: attention(s, a, lambda mine, theirs: theirs >= mine),
         ),
         Mistake(
-            "the mask comes from the order of the ranks: a token's place in the sequence is in `positions`, which travels with the keys",
+            "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which travels with the keys",
             _by_index,
         ),
         Mistake(
@@ -334,7 +334,7 @@ EXERCISE = Exercise(
         ),
         *(
             Mistake(
-                "the mask comes from the order in which the blocks came: a key's place in the sequence is in `positions`, which "
+                "the mask comes from the order in which the blocks came: a key's place in the sequence is in positions, which "
                 "travels with the keys",
                 _as_they_came(step),
             )

@@ -67,7 +67,7 @@ EXERCISE = Exercise(
     blocking_weight=3,
     mistakes=(
         in_place(
-            "dst's own contribution only: what was received was not added (`a.add(b)` makes a new tensor, `a += b` adds), "
+            "dst's own contribution only: what was received was not added (a.add(b) makes a new tensor, a += b adds), "
             "or dst received nothing",
             lambda t, r, s: t[r] if r == s.root else None,
         ),

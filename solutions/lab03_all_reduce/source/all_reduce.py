@@ -162,7 +162,8 @@ Player(schedules.ring_all_reduce(ranks=4))
 # - If every rank *sends first*, each waits for a receiver that is itself still sending. Put the send and the receive of a step into one
 #   `dist.batch_isend_irecv`, as in Lab 1, and `wait()` for its works before you touch the buffers.
 # - A non-contiguous tensor can't be sent. Work on a contiguous copy and copy the result back.
-# - With 5 elements on 3 ranks the chunks differ in length; with 2 elements on 3 ranks one is empty.
+# - With 5 elements on 3 ranks the chunks differ in length; with 2 elements on 3 ranks one is empty. You may instead pad a copy with zeros to a
+#   multiple of $p$ elements: then all chunks are equally long.
 
 
 # %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}

@@ -368,7 +368,7 @@ print("all_reduces of rank 0:", sum(event.rank == 0 for event in trace))
 # `replicated` are those which every rank has whole, with the same gradient, such as layer norms. If the norm is above
 # `max_norm`, multiply every `.grad` by `max_norm / norm`; else leave them. Return the norm *before* clipping, a number or a tensor with one element.
 #
-# - One `all_reduce` of **one** number.
+# - One `all_reduce` of **one** number in every call, also if `sharded` is empty.
 # - Some ranks may have a shard without elements. A parameter may have no gradient (`.grad` is None). `replicated` may have the same parameter twice, as tied
 #   embeddings are: it has one gradient.
 # - Gradients may have two bytes, whose squares can overflow. `math.sqrt` and `float` are allowed.

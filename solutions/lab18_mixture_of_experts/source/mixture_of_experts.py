@@ -178,7 +178,7 @@ print("the largest call of rank 1:", max((e.nbytes for e in trace if e.rank == 1
 # - Dense gradients go through `all_reduce` once, over all ranks. Expert gradients go once too, among the ranks with the same experts only: make groups with `dist.new_group`. All ranks must make all groups, in one order.
 # - One `all_reduce` for each parameter at most; one flat buffer is fine too.
 # - What does an expert's gradient hold before you begin: one loss, or several? Divide by what?
-# - An expert without tokens has `.grad` None on some ranks. It must get the result too. No gradient has gaps.
+# - An expert without tokens has `.grad` None on some ranks. So may any other parameter, also a dense one that a rank did not use. It must get the result too. No gradient has gaps.
 
 
 # %% nbgrader={"grade_id": "expert_gradients", "solution": true}

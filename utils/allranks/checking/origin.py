@@ -271,7 +271,7 @@ def _added(
     basis = [] if shares is None else [s.reshape(-1)[first].double().item() for s in shares]
     counted = _counts(value, [b for b in basis if b], _near(output.wanted) / 100) if any(basis) else None
     if counted is None:
-        return _elsewhere(run, fault, outputs, value, where)
+        return _elsewhere(run, fault, output, outputs, value)
     # a rank without a share, such as a higher one in a scan, is not among those counted
     each = iter(counted)
     counts = [next(each) if b else None for b in basis]
@@ -298,9 +298,10 @@ def _contributions(ranks: Sequence[int]) -> str:
 
 
 def _elsewhere(
-    run: Run, fault: ResultFault, outputs: list[_Output], value: float, where: str
+    run: Run, fault: ResultFault, output: _Output, outputs: list[_Output], value: float
 ) -> tuple[str, str] | None:
-    """Whether the element is the right value of another place, on this rank or on another."""
+    """Whether the first wrong element is the right value of another place, on this rank or on another."""
+    where = f"{_element(output.wrong()[0], output.wanted)}{output.name}"
     places = [(output.name, output.wanted) for output in outputs]
     for rank, expected in enumerate(run.expected[fault.call]):
         if rank != fault.rank and isinstance(expected.returns, torch.Tensor):
@@ -312,11 +313,18 @@ def _elsewhere(
         flat = wanted.reshape(-1).double()
         same = torch.nonzero((flat - value).abs() <= _near(wanted) * (1 + abs(value))).reshape(-1).tolist()
         if same:
-            columns = wanted.shape[1] if wanted.dim() == 2 else 1
-            place = f"row {same[0] // columns}" if columns > 1 else f"element {same[0]}"
-            words = f"{where} holds the right value of {place} of {name}"
+            whose = "the same tensor" if wanted is output.wanted else name
+            words = f"{where} holds the right value of {_element(same[0], wanted)}{whose}"
             return words, words
     return None
+
+
+def _element(index: int, tensor: torch.Tensor) -> str:
+    """ "element 8 (in row 2) of ", or nothing for a tensor of one element."""
+    if tensor.numel() == 1:
+        return ""
+    row = f" (in row {index // tensor.shape[1]})" if tensor.dim() == 2 and tensor.shape[1] > 1 else ""
+    return f"element {index}{row} of "
 
 
 def _shares(run: Run, fault: ResultFault, output: _Output) -> list[torch.Tensor] | None:

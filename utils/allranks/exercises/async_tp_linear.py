@@ -66,6 +66,11 @@ def _turned(step: int) -> Oracle:
     return lambda s, a: _blocks(s, a, lambda rank: [(rank + step * k) % s.ranks for k in range(s.ranks)])
 
 
+def _mirrored(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The piece that came s steps round the ring is as far on the other side of the rank's own."""
+    return _blocks(setup, args, lambda rank: [(2 * rank - place) % setup.ranks for place in range(setup.ranks)])
+
+
 def _last_zero(step: int) -> Oracle:
     """The block that a ring brings last is missing."""
 
@@ -236,6 +241,11 @@ EXERCISE = Exercise(
                 _turned(step),
             )
             for step in (1, -1)
+        ),
+        Mistake(
+            "the pieces stand round the ring the wrong way: what comes from rank r-1 in the s-th step are the rows of rank r-s, and "
+            "from rank r+1 those of rank r+s",
+            _mirrored,
         ),
         Mistake("this rank's own rows in every place: the other ranks' rows were not multiplied", _own_everywhere),
         Mistake("only this rank's own rows: the other ranks' rows are missing", _only_others_zero),

@@ -58,6 +58,16 @@ def _relu_late(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Te
     return torch.relu(_without_relu(x, columns, rows, rank))
 
 
+def _relu_each(between: bool) -> Callable[..., torch.Tensor]:
+    """The sum of relus of the partial products; `between`: with the right relu too."""
+
+    def made(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
+        parts = [(torch.relu(x @ c) if between else x @ c) @ r for c, r in zip(columns, rows, strict=True)]
+        return torch.stack([torch.relu(part) for part in parts]).sum(0)
+
+    return made
+
+
 def _relu_again(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.relu(_right(x, columns, rows, rank))
 
@@ -112,6 +122,15 @@ EXERCISE = Exercise(
         Mistake("relu is missing between the two products, or its result is not used", _oracle_from(_without_relu)),
         Mistake("relu came after the second product: it belongs between the two", _oracle_from(_relu_late)),
         Mistake("relu was applied to the result too", _oracle_from(_relu_again)),
+        Mistake(
+            "relu came after the second product, on each rank's partial product: it belongs between the two products, and a sum of "
+            "relus is not the relu of a sum",
+            _oracle_from(_relu_each(False)),
+        ),
+        Mistake(
+            "relu was applied to each rank's partial product too: it belongs between the two products only",
+            _oracle_from(_relu_each(True)),
+        ),
         Mistake("the mean instead of the sum of the partial products", _oracle_from(_mean)),
     ),
     unit="row",

@@ -120,6 +120,34 @@ def _cleaned(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) ->
     return sum(parts, torch.zeros(()).double()) / len(parts)
 
 
+def _all_cleaned(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
+    """The updates of all ranks, with zeros for elements that are not finite, over the number of ranks that count."""
+    return sum((plain(a[1]).double().nan_to_num(0, 0, 0) for a in args), torch.zeros(()).double()) / sum(counts)
+
+
+def _all_finite(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
+    """The updates of all ranks that have finite ones, over the number of ranks that count."""
+    return _sum(args, [bool(plain(a[1]).isfinite().all()) for a in args]) / sum(counts)
+
+
+def _cleaned_by_count(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
+    """As `_cleaned`, over the number of ranks that count."""
+    parts = [plain(a[1]).double().nan_to_num(0, 0, 0) for a in args if a[2]]
+    return sum(parts, torch.zeros(()).double()) / sum(counts)
+
+
+def _replaced(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
+    """What must be added that the mean update is left."""
+    return _sum(args, counts) / sum(counts) - weights
+
+
+def _all_counted(weights: torch.Tensor, args: Sequence[Args], counts: list[bool], rank: int) -> tuple:
+    """The right weights, and the number of all ranks."""
+    if all(counts):
+        raise ValueError("all ranks count")
+    return _right(weights, args, counts, rank)[0], len(args)
+
+
 def _times_zero(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
     parts = [plain(a[1]).double() * float(c) for a, c in zip(args, counts, strict=True)]
     return sum(parts, torch.zeros(()).double()) / sum(counts)
@@ -218,6 +246,22 @@ EXERCISE = Exercise(
         Mistake(
             "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank must not count",
             _changed(_cleaned),
+        ),
+        Mistake(
+            "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank must not count",
+            _changed(_cleaned_by_count),
+        ),
+        *(
+            Mistake(
+                "the updates of ranks that do not count were added: put zeros in place of the whole update of such a rank",
+                _changed(step),
+            )
+            for step in (_all_cleaned, _all_finite)
+        ),
+        Mistake("the weights were replaced by the mean update: add it to them", _changed(_replaced)),
+        Mistake(
+            "the number of all ranks came back: return the number of those that count",
+            _oracle_from(_all_counted),
         ),
         Mistake(
             "only the ranks that count changed their weights: the others need the same step, or the weights are no longer equal",

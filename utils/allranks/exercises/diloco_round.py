@@ -215,7 +215,7 @@ EXERCISE = Exercise(
             _taking(_no_outer),
         ),
         Mistake(
-            "plain momentum: Nesterov's step is difference + beta times the *new* momentum",
+            "plain momentum: Nesterov's step is difference + beta times the new momentum",
             _stepping(lambda b, delta, m: b.lr * m),
         ),
         Mistake(
@@ -263,7 +263,7 @@ EXERCISE = Exercise(
             _stepping(lambda b, delta, m: b.lr * (delta + b.beta * (b.beta * m + delta))),
         ),
         Mistake(
-            "the difference is zero: take the mean of the *parameters*, for anchor is the same on all ranks",
+            "the difference is zero: take the mean of the parameters, for anchor is the same on all ranks",
             _stepping(
                 lambda b, delta, m: b.lr * b.beta * m,
                 lambda b, delta: b.beta * b.momentum,

@@ -143,6 +143,18 @@ def _last_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(value, rank, last, setup)
 
 
+def _swapped(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The index where the rank belongs, and the rank in its place."""
+    value, rank, index = _best(args)
+    return _tuples(value, index, rank, setup)
+
+
+def _in_last_dimension(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The index in the last dimension only."""
+    value, rank, index = _best(args)
+    return _tuples(value, rank, index % plain(args[rank][0]).shape[-1], setup)
+
+
 def _own_place(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     value, _, _ = _best(args)
     return [Expected((value, rank, _best([a])[2])) for rank, a in enumerate(args)]
@@ -262,6 +274,11 @@ EXERCISE = Exercise(
         Mistake(
             "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum",
             _index_of_zero,
+        ),
+        Mistake("rank and index are swapped: return (value, rank, index)", _swapped),
+        Mistake(
+            "the index is that in the last dimension: it must be the flat index, which counts all elements of that rank's tensor",
+            _in_last_dimension,
         ),
         Mistake("NaN was ignored: it is the maximum, as in torch.argmax", _without_nan),
         Mistake("the largest magnitude instead of the maximum", _magnitude),

@@ -79,6 +79,21 @@ def _where_less(*, less_maximum: bool) -> Rows:
     return losses
 
 
+def _one_too_many(*, less_maximum: bool) -> Rows:
+    """The rank before the target's adds a logit too, its last one, if the target is the first column behind its own."""
+
+    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
+        found = torch.zeros(len(rows), dtype=rows.dtype)
+        for rank, part in enumerate(shifted.split(width, -1)):
+            column = targets - rank * width
+            mine = part.gather(1, column.clamp(0, width - 1)[:, None])[:, 0]
+            found = found + torch.where((column >= 0) & (column <= width), mine, 0)
+        return torch.logsumexp(shifted, -1) - found
+
+    return losses
+
+
 def _two_scales(*, missing_in_sum: bool) -> Rows:
     """The maximum was subtracted in the sum only, or from the target's logit only."""
 
@@ -103,6 +118,36 @@ def _of_probability(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
     made = -torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0].log()
     return [Expected(made, {}, _atol(whole)) for _ in args]
+
+
+def _kept_off_zero(eps: float, *, added: bool) -> Oracle:
+    """The logarithm of the target's probability plus `eps`, or of `eps` where it is less."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
+        of_target = torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0]
+        kept = of_target + eps if added else of_target.clamp(min=eps)
+        return [Expected(-kept.log(), {}, _atol(whole)) for _ in args]
+
+    return oracle
+
+
+def _own_parts(*, maximum: str) -> Oracle:
+    """Neither the sum nor the target's logit is added over the ranks; the `maximum` is of "all" ranks, the "own" one, or "no" one."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        parts, targets = [plain(a[0]).double() for a in args], plain(args[0][1])
+        whole, width, kind = torch.cat(parts, -1), parts[0].shape[1], args[0][0].base.dtype
+        made = []
+        for rank, part in enumerate(parts):
+            less = {"all": whole, "own": part}.get(maximum, torch.zeros_like(part)).amax(-1, keepdim=True)
+            column = targets - rank * width
+            mine = (part - less).gather(1, column.clamp(0, width - 1)[:, None])[:, 0]
+            loss = torch.logsumexp(part - less, -1) - torch.where((column >= 0) & (column < width), mine, 0)
+            made.append(Expected(loss.to(kind), {}, _atol(whole.to(kind))))
+        return made
+
+    return oracle
 
 
 def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -171,6 +216,29 @@ EXERCISE = Exercise(
                 _oracle_from(_where_less(less_maximum=less_maximum)),
             )
             for less_maximum in (True, False)
+        ),
+        *(
+            Mistake(
+                "off by one where a rank looks for the target among its columns: target - r*w = w is the next rank's first column",
+                _oracle_from(_one_too_many(less_maximum=less_maximum)),
+            )
+            for less_maximum in (True, False)
+        ),
+        *(
+            Mistake(
+                "a small number was added to the probability, or put in its place, before the logarithm: log(sum) - x needs no "
+                "probability, and no such number",
+                _kept_off_zero(10.0**-digits, added=added),
+            )
+            for digits in (5, 6, 7, 8, 9, 10, 12, 15, 20, 30)
+            for added in (True, False)
+        ),
+        *(
+            Mistake(
+                "neither the sum of exponentials nor the target's logit was added over the ranks",
+                _own_parts(maximum=maximum),
+            )
+            for maximum in ("all", "own", "no")
         ),
         *(
             Mistake(

@@ -105,6 +105,11 @@ def _links(*links: str, ranks: int = 2, size: int = 8, **more: Any) -> tuple[Set
     return tuple(Setup(ranks, size, **more).with_options(link=link) for link in links)
 
 
+def _times(alpha: float, beta: float) -> Oracle:
+    """The best fit, with each of the two so many times what it must be."""
+    return _oracle_from(lambda points: (alpha * _best(points)[0], beta * _best(points)[1]), OFF)
+
+
 _FEW = "only the shortest and the longest message count here: their errors are whole, and all points together have less"
 
 EXERCISE = Exercise(
@@ -130,7 +135,7 @@ EXERCISE = Exercise(
     allow=frozenset(),
     mistakes=(
         Mistake(
-            "plain least squares: the errors of the longest messages hide alpha. Make the *relative* errors small",
+            "plain least squares: the errors of the longest messages hide alpha. Make the relative errors small",
             _oracle_from(lambda points: _weighted(points, 0)),
         ),
         Mistake("alpha and beta are swapped", _oracle_from(lambda points: _best(points)[::-1], OFF)),
@@ -140,6 +145,17 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "microseconds instead of seconds", _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF)
+        ),
+        Mistake("alpha is 10^6 times the best one, as in microseconds: it must be in seconds", _times(1e6, 1)),
+        Mistake("alpha is 1000 times the best one, as in milliseconds: it must be in seconds", _times(1e3, 1)),
+        Mistake("both are 1000 times the best ones, as in milliseconds: they must be in seconds", _times(1e3, 1e3)),
+        Mistake("beta is 1/8 of the best one, as in seconds a bit: it must be in seconds a byte", _times(1, 1 / 8)),
+        Mistake("beta is 8 times the best one: n counts bytes already, so it must be in seconds a byte", _times(1, 8)),
+        Mistake(
+            "beta is 10^6 times the best one, as in microseconds a byte: it must be in seconds a byte", _times(1, 1e6)
+        ),
+        Mistake(
+            "beta is 10^9 times the best one, as in nanoseconds a byte: it must be in seconds a byte", _times(1, 1e9)
         ),
         Mistake("a line through zero: even an empty message takes alpha", _oracle_from(_through_zero, OFF)),
         Mistake(_FEW, _oracle_from(_two_points)),

@@ -44,7 +44,7 @@ def _own_rows(run: Run) -> str | None:
     return (
         None
         if sent == wanted
-        else f"rank 0 sends {sent} messages, but one to each of the others is enough, {wanted} in all"
+        else f"rank 0 sends {sent} message{'' if sent == 1 else 's'}, but one to each of the others is {'enough' if sent > wanted else 'needed'}, {wanted} in all"
     )
 
 

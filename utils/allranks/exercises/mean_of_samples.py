@@ -45,6 +45,18 @@ def _of_full_ranks(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.stack(full).mean()
 
 
+def _with_nan(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
+    """The mean of the ranks' means; that of no samples is NaN."""
+    return torch.stack([s.mean() for s in shards]).mean()
+
+
+def _all_nan(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
+    """NaN, where a rank has no samples."""
+    if all(len(s) for s in shards):
+        raise ValueError("every rank has samples")
+    return torch.tensor(float("nan"))
+
+
 def _two(run: Run) -> str | None:
     return rules.calls(run, "all_reduce", "two are enough", most=2)
 
@@ -74,6 +86,14 @@ EXERCISE = Exercise(
         Mistake(
             "the mean of the ranks' means: a rank with many samples counts as one with few",
             _oracle_from(_of_full_ranks),
+        ),
+        Mistake(
+            "the mean of no samples is NaN, and so is every sum with it: a rank without samples must add 0",
+            _oracle_from(_all_nan),
+        ),
+        Mistake(
+            "the mean of the ranks' means: a rank with many samples counts as one with few, and the mean of none is NaN",
+            _oracle_from(_with_nan),
         ),
         Mistake("the sum instead of the mean", _oracle_from(lambda shards, rank: torch.cat(shards).sum())),
         Mistake("each rank's own mean", _oracle_from(lambda shards, rank: shards[rank].mean())),

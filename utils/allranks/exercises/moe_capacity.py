@@ -246,28 +246,28 @@ EXERCISE = Exercise(
             lambda s, a: _through(s, a, dropped=torch.zeros_like),
         ),
         Mistake(
-            "no token was dropped: each rank has room for `capacity` tokens an expert",
+            "no token was dropped: each rank has room for capacity tokens an expert",
             lambda s, a: _through(s, a, _shifted(10**6)),
         ),
         Mistake("the last tokens of each expert were kept: the first ones have the room", _later),
         Mistake(
-            "one token too many for each expert: `capacity` of them have room",
+            "one token too many for each expert: capacity of them have room",
             lambda s, a: _through(s, a, _shifted(1)),
         ),
         Mistake(
-            "one token too few for each expert: `capacity` of them have room",
+            "one token too few for each expert: capacity of them have room",
             lambda s, a: _through(s, a, _shifted(-1)),
         ),
         Mistake(
-            "the room was counted for all experts of a rank together: each *expert* has room for `capacity` tokens",
+            "the room was counted for all experts of a rank together: each expert has room of its own for capacity tokens",
             lambda s, a: _through(s, a, _by_rank),
         ),
         Mistake(
-            "the room was counted over all experts together: each *expert* has room for `capacity` tokens",
+            "the room was counted over all experts together: each expert has room of its own for capacity tokens",
             lambda s, a: _through(s, a, lambda experts, capacity, local: set(range(capacity))),
         ),
         Mistake(
-            "the room was counted over all ranks: each *rank* has room for `capacity` of its tokens with each expert",
+            "the room was counted over all ranks: each rank has room of its own for capacity of its tokens with each expert",
             _in_the_world,
         ),
         Mistake(

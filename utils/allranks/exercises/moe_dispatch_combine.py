@@ -84,6 +84,12 @@ def _permuted_twice(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(w.returns[order][order], {}, w.atol) for w, order in zip(right, orders, strict=True)]
 
 
+def _by_present_experts(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The i-th lot of tokens goes to rank i, though experts without tokens have no lot."""
+    present = [plain(a[1]).unique().tolist() for a in args]
+    return _through(setup, args, lambda rank, expert: present[rank].index(expert))
+
+
 def _untouched(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(plain(a[0])) for a in args]
 
@@ -213,7 +219,7 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
         Mistake(
-            "the permutation was applied again instead of its inverse; write `result[order] = returned`",
+            "the permutation was applied again instead of its inverse; write result[order] = returned",
             _permuted_twice,
         ),
         Mistake(
@@ -223,6 +229,15 @@ EXERCISE = Exercise(
         Mistake(
             "the tokens came back as they were: expert_fn was never applied, or what it returned was not used",
             _untouched,
+        ),
+        Mistake(
+            "an expert without tokens was left out of the counts, so the tokens of those behind it went to the wrong ranks: count "
+            "with torch.bincount(experts, minlength=p)",
+            _by_present_experts,
+        ),
+        Mistake(
+            "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e",
+            lambda setup, args: _through(setup, args, lambda rank, expert: setup.ranks - 1 - expert),
         ),
         Mistake("expert_fn was applied again after the tokens came back", _then(_own, _of_expert)),
         Mistake("expert_fn was applied twice on the rank of the expert", _then(_of_expert, _of_expert)),

@@ -359,11 +359,15 @@ def _misled(run: Run, rank: int, copies: list[set[int]], tokens: torch.Tensor, e
                     )
                 if seen[i, peer] > 1:
                     return About(
-                        f"rank {rank} sends token {i} to rank {peer} {seen[i, peer]} times{run.at(entry.line)}: two of its "
+                        f"rank {rank} sends token {i} {_times(seen[i, peer])} to rank {peer}{run.at(entry.line)}: two of its "
                         "experts are there, but one copy of the token is enough for both",
                         entry,
                     )
     return None
+
+
+def _times(count: int) -> str:
+    return "twice" if count == 2 else f"{count} times"
 
 
 def _too_much(run: Run, call: int, copies: list[list[set[int]]]) -> str | None:
@@ -433,11 +437,11 @@ EXERCISE = Exercise(
             lambda s, a: _oracle(s, a, lambda weights: torch.ones_like(weights)),
         ),
         Mistake(
-            "the weights were divided by their sum: `weights` are what the router gave, use them as they are",
+            "the weights were divided by their sum: weights are what the router gave, use them as they are",
             lambda s, a: _oracle(s, a, lambda weights: weights / weights.sum()),
         ),
         Mistake(
-            "each token got only one of its experts: `experts` has k columns",
+            "each token got only one of its experts: experts has k columns",
             lambda s, a: _oracle(s, a, chosen=lambda experts: [0]),
         ),
         Mistake(
@@ -449,7 +453,7 @@ EXERCISE = Exercise(
             _lost_mates(True),
         ),
         Mistake(
-            "the weights were rounded to the tokens' dtype: `weights` are float32, use them as they are, and send them as float32",
+            "the weights were rounded to the tokens' dtype: weights are float32, use them as they are, and send them as float32",
             _rounded_weights,
         ),
         Mistake(

@@ -301,7 +301,7 @@ EXERCISE = Exercise(
             _with_error(lambda w, x, a: plain(a[0]).double() - x),
         ),
         Mistake(
-            "error is that of the mean, or of all ranks: it is what *this* rank wanted minus the approximation",
+            "error is that of the mean, or of all ranks: it is what this rank itself wanted minus the approximation",
             _of_the_mean,
         ),
         Mistake(

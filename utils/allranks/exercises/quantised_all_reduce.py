@@ -257,7 +257,7 @@ _BY_THEIR_NUMBERS = (
     _near("the own numbers are missing from the sum", lambda s, t, rank: torch.stack(t).sum(0) - t[rank]),
     _near("the last, shorter block is missing: count blocks with ceil(n / block)", _whole_blocks_only),
     Mistake(
-        "the scale was taken from the largest number: take the largest *absolute* value, or large negative ones are cut off",
+        "the scale was taken from the largest number: take the largest absolute value, or large negative ones are cut off",
         _by_steps(first=lambda rows: (rows.amax(1, keepdim=True) / MOST).clamp(min=0)),
     ),
     Mistake(

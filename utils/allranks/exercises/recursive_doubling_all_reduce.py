@@ -7,11 +7,12 @@ import itertools
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Setup, vectors
+from allranks.checking.cases import Setup, summed, vectors
 from allranks.checking.common import (
     CIRCUMSTANCES,
     LAYOUTS,
     SUM_DTYPES,
+    Make,
     explain_sum,
     in_place,
     many_ranks,
@@ -55,6 +56,25 @@ def _first_round(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.
     return tensors[rank] + tensors[other] if other < len(tensors) else tensors[rank]
 
 
+def _rounds_only(rounds: int, *, in_pairs: bool) -> Make:
+    """What so many rounds give, after the ranks beyond a power of two are folded: `in_pairs` (0, 1), (2, 3) ..., or r and r - that power."""
+
+    def made(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+        whole = 1 << (len(tensors).bit_length() - 1)
+        if 1 << rounds >= whole:
+            raise ValueError("these rounds are enough")
+        extra = len(tensors) - whole
+        if in_pairs:
+            groups = [[2 * i, 2 * i + 1] for i in range(extra)] + [[rank] for rank in range(2 * extra, len(tensors))]
+        else:
+            groups = [[r, r + whole] if r < extra else [r] for r in range(whole)]
+        place = next(i for i, group in enumerate(groups) if rank in group)
+        first = place >> rounds << rounds
+        return summed([tensors[r] for group in groups[first : first + (1 << rounds)] for r in group])[0]
+
+    return made
+
+
 EXERCISE = Exercise(
     name="recursive_doubling_all_reduce",
     promise="replaces tensor by its sum over all ranks, in place, in ceil(lg p) + 2 rounds at most",
@@ -86,6 +106,15 @@ EXERCISE = Exercise(
         in_place(
             "only the first round was done, or only its sum was kept: go on with partners 2, 4, 8 ... away",
             _first_round,
+        ),
+        *(
+            in_place(
+                f"this is what {rounds} round{'s' * (rounds > 1)} of doubling give{'s' * (rounds == 1)}, which reach{'es' * (rounds == 1)} {1 << rounds} ranks: go on until "
+                "the distance is the largest power of two up to p",
+                _rounds_only(rounds, in_pairs=in_pairs),
+            )
+            for rounds in (1, 2)
+            for in_pairs in (False, True)
         ),
     ),
     explain=explain_sum,

@@ -215,7 +215,7 @@ EXERCISE = Exercise(
             _ending(lambda rows, args, r: plain(args[r][0])),
         ),
         Mistake(
-            "an even split over all ranks: `after` says how many rows each rank has",
+            "an even split over all ranks: after says how many rows each rank has",
             _ending(lambda rows, args, r: rows.tensor_split(len(args))[r]),
         ),
         Mistake(

@@ -86,6 +86,43 @@ def _block_softmaxes(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(t, {}, _atol(t.dtype)) for t in total]
 
 
+def _mean_of_blocks(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The mean of the outputs of the blocks, each with a softmax of its own."""
+    return [Expected(e.returns / setup.ranks, {}, e.atol) for e in _block_softmaxes(setup, args)]
+
+
+def _softmaxed(make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], wide: bool = True) -> Oracle:
+    """What `make(scores, values)` gives, in float64 or, with `wide` False, in the tensors' own dtype."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for own in args:
+            kind = own[0].base.dtype
+            q = plain(own[0]).to(torch.float64 if wide else kind)
+            k, v, theirs = (torch.cat([plain(a[i]) for a in args]) for i in (1, 2, 3))
+            scores = q @ k.to(q.dtype).T / math.sqrt(WIDTH)
+            scores = scores.masked_fill(theirs[None] > plain(own[3])[:, None], float("-inf"))
+            made.append(Expected(make(scores, v.to(q.dtype)).to(kind), {}, _atol(kind)))
+        return made
+
+    return oracle
+
+
+def _not_divided(scores: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return (scores - scores.amax(1, keepdim=True)).exp() @ values
+
+
+def _without_maximum(scores: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    weights = scores.exp()
+    return (weights @ values) / weights.sum(1, keepdim=True)
+
+
+def _first_sees_nothing(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """No query sees its own key, and zeros stand where a query sees nothing at all."""
+    made = attention(setup, args, lambda mine, theirs: theirs < mine)
+    return [Expected(torch.nan_to_num(e.returns), {}, e.atol) for e in made]
+
+
 def _first_sees_itself(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """No query sees its own key, except the one that would see nothing at all."""
     return attention(setup, args, lambda mine, theirs: (theirs < mine) | ((theirs == 0) & (mine == 0)))
@@ -231,11 +268,11 @@ EXERCISE = Exercise(
             lambda s, a: attention(s, a, lambda mine, theirs: theirs < mine),
         ),
         Mistake(
-            "the mask is turned round: a query sees keys at its own position and *before* it",
+            "the mask is turned round: a query sees keys at its own position and before it, not behind it",
             lambda s, a: attention(s, a, lambda mine, theirs: theirs >= mine),
         ),
         Mistake(
-            "the mask comes from the order of the ranks: a token's place in the sequence is in `positions`, which travels with the keys",
+            "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which travels with the keys",
             _by_index,
         ),
         Mistake(
@@ -259,6 +296,35 @@ EXERCISE = Exercise(
             lambda s, a: attention(s, a, scale=1 / WIDTH),
         ),
         Mistake("a query does not see its own key: the key at the query's own position counts too", _first_sees_itself),
+        Mistake(
+            "a query does not see its own key: the key at the query's own position counts too", _first_sees_nothing
+        ),
+        Mistake(
+            "the mean of the blocks' outputs, each with a softmax of its own: merge them with their maxima and sums",
+            _mean_of_blocks,
+        ),
+        *(
+            Mistake("the output was not divided by the sum of the exponentials", _softmaxed(make))
+            for make in (_not_divided, lambda scores, values: scores.exp() @ values)
+        ),
+        *(
+            Mistake(
+                "the softmax is over the queries: for each query it is over the keys, so over the last dimension of its scores",
+                _softmaxed(make),
+            )
+            for make in (
+                lambda scores, values: torch.softmax(scores, 0) @ values,
+                lambda scores, values: torch.nan_to_num(torch.softmax(scores, 0)) @ values,
+            )
+        ),
+        *(
+            Mistake(
+                "not stable: exp of large scores is infinite, or all of a row's are zero, so the result is NaN; subtract the largest "
+                "score of each query first",
+                _softmaxed(_without_maximum, wide),
+            )
+            for wide in (True, False)
+        ),
         *(
             Mistake(
                 "what was added before has the scale of an older maximum: with a new one, multiply output and sum by exp(old - new)",
@@ -268,7 +334,7 @@ EXERCISE = Exercise(
         ),
         *(
             Mistake(
-                "the mask comes from the order in which the blocks came: a key's place in the sequence is in `positions`, which "
+                "the mask comes from the order in which the blocks came: a key's place in the sequence is in positions, which "
                 "travels with the keys",
                 _as_they_came(step),
             )

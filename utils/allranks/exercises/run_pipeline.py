@@ -195,8 +195,10 @@ def _one_message_an_action(run: Run) -> str | None:
                     large,
                 )
             if len(mine) > len(_sends_of(run, rank)):
+                needs = len(_sends_of(run, rank))
                 return About(
-                    f"rank {rank} sends {len(mine)} messages, but its order has {len(_sends_of(run, rank))} results that a neighbour needs",
+                    f"rank {rank} sends {len(mine)} message{'' if len(mine) == 1 else 's'}, but its order has {needs or 'no'} "
+                    f"result{'' if needs == 1 else 's'} that a neighbour needs",
                     mine[-1],
                 )
     return None
@@ -259,7 +261,7 @@ EXERCISE = Exercise(
     blocking_weight=2,
     mistakes=(
         Mistake(
-            "a stage's output gets this rank's own row of `upstream`; only on the last rank that is right: the others receive theirs",
+            "a stage's output gets this rank's own row of upstream; only on the last rank that is right: the others receive theirs",
             lambda s, a: _gradients(s, a, own_upstream=True),
         ),
         Mistake(
@@ -267,23 +269,23 @@ EXERCISE = Exercise(
             lambda s, a: _gradients(s, a, own_batch=True),
         ),
         Mistake(
-            "each rank uses its own batch and its own `upstream`: only rank 0's batch goes through the pipeline",
+            "each rank uses its own batch and its own upstream: only rank 0's batch goes through the pipeline",
             lambda s, a: _gradients(s, a, own_batch=True, own_upstream=True),
         ),
         Mistake(
-            "the gradient of the last micro-batch alone: those of all micro-batches are added",
+            "the gradient is of the last micro-batch alone: those of all micro-batches are added",
             lambda s, a: _gradients(s, a, micro_batches=slice(-1, None)),
         ),
         Mistake(
-            "the gradient of the backward pass that came last alone: those of all micro-batches are added",
+            "the gradient is of the last micro-batch alone: those of all micro-batches are added",
             _last_pass_alone,
         ),
         Mistake(
-            "what is sent back is the gradient of the stage's *output*: B sends that of its input, which is times the weight",
+            "what is sent back is the gradient of the stage's output: B sends that of its input, which is times the weight",
             lambda s, a: _gradients(s, a, back=lambda rank, ranks: False),
         ),
         Mistake(
-            "the last stage sends `upstream` back as it is: B sends the gradient of its input, which is times the weight",
+            "the last stage sends upstream back as it is: B sends the gradient of its input, which is times the weight",
             lambda s, a: _gradients(s, a, back=lambda rank, ranks: rank < ranks - 1),
         ),
         Mistake(
@@ -295,15 +297,15 @@ EXERCISE = Exercise(
             _oldest_input,
         ),
         Mistake(
-            "the gradient of the weight is the output's gradient times the stage's *input*: its output was taken instead",
+            "the gradient of the weight is the output's gradient times the stage's input: its output was taken instead",
             _instead_of_input(lambda x, weight: x * weight),
         ),
         Mistake(
-            "the gradient of the weight is the output's gradient times the stage's *input*: the weight was taken instead",
+            "the gradient of the weight is the output's gradient times the stage's input: the weight was taken instead",
             _instead_of_input(lambda x, weight: weight.expand_as(x)),
         ),
         Mistake(
-            "what is sent back is times the stage's input: the gradient of the input is the output's gradient times the *weight*",
+            "what is sent back is the output's gradient times the stage's input: the gradient of the input is that gradient times the weight",
             _input_sent_back,
         ),
         Mistake(
@@ -315,7 +317,7 @@ EXERCISE = Exercise(
             _by_arrival,
         ),
         Mistake(
-            "the gradient of the first micro-batch alone: those of all micro-batches are added",
+            "the gradient is of the first micro-batch alone: those of all micro-batches are added",
             lambda s, a: _gradients(s, a, micro_batches=slice(0, 1)),
         ),
     ),

@@ -121,5 +121,5 @@ EXERCISE = Exercise(
         returning("the last piece is missing: it may be shorter than a slot", _last_piece_missing),
     ),
     demo_setup=_case(4, 12, dtype="float64", values="provenance"),
-    forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of `memory`.",
+    forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of memory.",
 )

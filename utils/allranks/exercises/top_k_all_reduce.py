@@ -295,7 +295,7 @@ EXERCISE = Exercise(
             "error was set to zero: keep what was not sent", _differs(keeps=lambda v, sent: torch.zeros_like(sent))
         ),
         Mistake(
-            "error is what this rank wanted minus what *it* sent; here the other ranks' elements were subtracted too",
+            "error is what this rank wanted minus what it sent itself; here the other ranks' elements were subtracted too",
             _less_the_total,
         ),
         Mistake(
@@ -319,7 +319,7 @@ EXERCISE = Exercise(
             _of_the_sum,
         ),
         Mistake(
-            "error is 0 where *any* rank sent: it is 0 only where *this* rank sent, and keeps its own element elsewhere",
+            "error is 0 wherever some rank sent: it is 0 only where this rank itself sent, and keeps its own element elsewhere",
             _zero_wherever_sent,
         ),
         Mistake(
@@ -338,7 +338,7 @@ EXERCISE = Exercise(
             _differs(choose=lambda v, k: (-(v[0] + v[1]).double().abs()).topk(min(k, len(v[0]))).indices),
         ),
         Mistake(
-            "several ranks chose the same index and only one of their values is left: `result[indices] += values` adds each "
+            "several ranks chose the same index and only one of their values is left: result[indices] += values adds each "
             "index once, so use index_add_ or add rank by rank",
             _differs(last_wins=True),
         ),

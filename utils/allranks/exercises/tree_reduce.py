@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
+
 from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.common import SUM_DTYPES, explain_sum, in_place, rooted_groups, sum_mistakes
+from allranks.checking.common import SUM_DTYPES, Make, explain_sum, in_place, rooted_groups, sum_mistakes
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
@@ -19,6 +21,18 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     total, atol = summed([plain(a[0]) for a in args])
     return [Expected(None, {(0,): total} if rank == setup.root else {}, atol) for rank in range(setup.ranks)]
+
+
+def _rounds_only(rounds: int) -> Make:
+    """What so many rounds bring to dst: the sum of 2^rounds ranks, counted from dst."""
+
+    def made(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor | None:
+        if 1 << rounds >= len(tensors):
+            raise ValueError("these rounds are enough")
+        root = setup.root or 0
+        return summed([tensors[(root + i) % len(tensors)] for i in range(1 << rounds)])[0] if rank == root else None
+
+    return made
 
 
 def _rounds(run: Run) -> str | None:
@@ -53,9 +67,17 @@ EXERCISE = Exercise(
     blocking_weight=3,
     mistakes=(
         in_place(
-            "dst's own contribution only: what was received was not added (`a.add(b)` makes a new tensor, `a += b` adds), "
+            "dst's own contribution only: what was received was not added (a.add(b) makes a new tensor, a += b adds), "
             "or dst received nothing",
             lambda t, r, s: t[r] if r == s.root else None,
+        ),
+        *(
+            in_place(
+                f"dst has the sum of {1 << rounds} ranks only, counted from dst: {'one round brings' if rounds == 1 else f'{rounds} rounds bring'} "
+                "no more, so go on until all ranks are reached",
+                _rounds_only(rounds),
+            )
+            for rounds in (1, 2, 3)
         ),
         *sum_mistakes(),
     ),

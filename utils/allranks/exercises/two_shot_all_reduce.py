@@ -124,5 +124,5 @@ EXERCISE = Exercise(
     ),
     collective="all_reduce",
     demo_setup=Setup(4, 12, "float64", values="provenance"),
-    forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of `memory`.",
+    forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of memory.",
 )

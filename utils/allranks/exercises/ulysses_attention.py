@@ -70,6 +70,39 @@ def _interleaved(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(e.returns[:, order].contiguous(), {}, e.atol) for e in _oracle(setup, args)]
 
 
+def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The tensors cut into p pieces as they lie in memory, which are tokens: on the way there, on the way back, or on both."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        p, n, share = setup.ranks, setup.size, setup.option("heads_a_rank", 1)
+        pieces, tokens = (p, n, share, WIDTH), (n, p, share, WIDTH)
+        if there:
+            mixed = [[plain(x).reshape(pieces).transpose(0, 1).reshape(n, -1, WIDTH) for x in given] for given in args]
+            args = [tuple(View.of(x.contiguous()) for x in given) for given in mixed]
+        made = _oracle(setup, args)
+        if back:
+            lies = [e.returns.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for e in made]
+            made = [Expected(x.contiguous(), {}, e.atol) for x, e in zip(lies, made, strict=True)]
+        return made
+
+    return oracle
+
+
+def _over_heads(causal: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """Each token's heads of one rank attend to each other, as if the heads were the sequence."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        n, share, made = setup.size, setup.option("heads_a_rank", 1), []
+        for own in args:
+            q, k, v = (plain(x).double().reshape(n, setup.ranks, share, WIDTH) for x in own)
+            result = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            kind = own[0].base.dtype
+            made.append(Expected(result.reshape(n, -1, WIDTH).to(kind), {}, _atol(kind)))
+        return made
+
+    return oracle
+
+
 def _four_small(run: Run) -> str | None:
     """Queries, keys, values and results: each rank sends (p-1)/p of each, and no more."""
     p, nbytes = run.ranks, rules.nbytes_of(run)
@@ -151,6 +184,28 @@ EXERCISE = Exercise(
         Mistake(
             "the heads come back in the wrong order: a rank's heads lie side by side, not one of each rank in turn",
             _interleaved,
+        ),
+        Mistake(
+            "tokens and heads were mixed on the way there: a tensor (tokens, heads, width) that is cut into p pieces as it lies in "
+            "memory gives each rank some tokens; make it (p, tokens, heads a rank, width) by reshape and transpose first",
+            _as_it_lies(True, False),
+        ),
+        Mistake(
+            "tokens and heads were mixed on the way back: the pieces of the ranks lie one behind the other, (p, tokens, heads a "
+            "rank, width); transpose to (tokens, p, heads a rank, width) before the reshape",
+            _as_it_lies(False, True),
+        ),
+        Mistake(
+            "tokens and heads were mixed on both ways: pieces of a tensor (tokens, heads, width) as it lies in memory are "
+            "tokens, not heads; reshape and transpose before and after an all-to-all",
+            _as_it_lies(True, True),
+        ),
+        *(
+            Mistake(
+                "the attention is over the heads: it must be over the tokens of each head, so transpose to (heads, tokens, width) first",
+                _over_heads(causal),
+            )
+            for causal in (True, False)
         ),
     ),
     unit="token a rank",

@@ -141,6 +141,21 @@ def _summed(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) ->
     return loss * len(rows), gradient * len(rows)
 
 
+def _loss_times(by: Callable[[int, int], float]) -> Made:
+    """The right gradient, and the loss times `by(rows, ranks)`."""
+
+    def made(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        loss, gradient = _right(rows, targets, rank, width)
+        return loss * by(len(rows), rows.shape[1] // width), gradient
+
+    return made
+
+
+def _ones_added(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    softmax, ones = _parts(rows, targets, rank, width)
+    return _loss(rows, targets), (softmax + ones) / len(rows)
+
+
 def _each_row(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
     return (
         torch.nn.functional.cross_entropy(rows, targets, reduction="none"),
@@ -253,6 +268,22 @@ EXERCISE = Exercise(
             "the gradient's sign is wrong: it is softmax minus one at the target", _oracle_from(_scaled(lambda *a: -1))
         ),
         Mistake("the loss and its gradient are of the sum over the rows: return their mean", _oracle_from(_summed)),
+        Mistake(
+            "the loss is the sum over the rows, though its gradient is that of the mean: return the mean",
+            _oracle_from(_loss_times(lambda rows, ranks: rows)),
+        ),
+        Mistake(
+            "the loss was divided by the number of ranks too: these ranks share one loss",
+            _oracle_from(_loss_times(lambda rows, ranks: 1 / ranks)),
+        ),
+        Mistake(
+            "the loss was multiplied by the number of ranks: each rank has the whole loss already",
+            _oracle_from(_loss_times(lambda rows, ranks: ranks)),
+        ),
+        Mistake(
+            "the ones at the targets were added to the softmax: the gradient is the softmax minus them",
+            _oracle_from(_ones_added),
+        ),
         Mistake("one loss a row came back: return their mean", _oracle_from(_each_row)),
         Mistake(
             "the gradient's softmax is over this rank's columns: divide by the sum over all ranks",

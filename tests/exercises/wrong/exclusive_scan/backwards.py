@@ -1,6 +1,6 @@
 """Adds what comes from above.
 
-Must get: the sum of the *higher* ranks
+Must get: the sum of the higher ranks
 """
 
 import torch

@@ -1,6 +1,6 @@
 """The mean of nothing is NaN, and NaN spreads.
 
-Must get: wrong value
+Must get: probably the mean of no samples is NaN
 """
 
 import torch

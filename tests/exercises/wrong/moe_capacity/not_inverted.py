@@ -1,6 +1,6 @@
 """Reads the results in the order of the room.
 
-Must get: rank
+Must get: (in row 2) of the same tensor
 """
 
 import torch

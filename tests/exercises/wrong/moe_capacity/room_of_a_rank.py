@@ -1,6 +1,6 @@
 """Counts the room for all experts of a rank together.
 
-Must get: each *expert* has room
+Must get: each expert has room of its own
 """
 
 import torch

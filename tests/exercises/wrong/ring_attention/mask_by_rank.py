@@ -1,6 +1,6 @@
 """Takes positions from the rank, as if the shards lay in the order of ranks.
 
-Must get: `positions`
+Must get: in positions, which travels with the keys
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Sums exponentials without a maximum.
 
-Must get: rank
+Must get: not stable: exp of large scores
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Sends the gradient of its output back.
 
-Must get: gradient of the stage's *output*
+Must get: gradient of the stage's output
 """
 
 import torch

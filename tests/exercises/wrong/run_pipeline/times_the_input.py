@@ -1,6 +1,6 @@
 """Sends back the gradient of the weight, not that of the input.
 
-Must get: what is sent back is times the stage's input
+Must get: what is sent back is the output's gradient times the stage's input
 """
 
 import torch

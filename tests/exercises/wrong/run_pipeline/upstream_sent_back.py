@@ -1,6 +1,6 @@
-"""The last stage sends `upstream` back.
+"""The last stage sends upstream back.
 
-Must get: the last stage sends `upstream` back as it is
+Must get: the last stage sends upstream back as it is
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Sets error to zero at all ranks' indices.
 
-Must get: error is 0 where *any* rank sent
+Must get: error is 0 wherever some rank sent
 Must get: error on rank 0 has
 Must not get: still zero
 """

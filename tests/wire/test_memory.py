@@ -125,6 +125,26 @@ def test_waits_in_a_circle_are_a_deadlock(pool):
 
     failure = pool.run(wait_first, 3, memory=Memory(1)).failure
     assert (failure.kind, failure.cause, failure.cycle) == (FailureKind.DEADLOCK, DeadlockCause.SIGNALS, (0, 1, 2))
+    assert "Rank 1 has given rank 0 no signal on channel 0: either it is missing, or rank 1 would give it only" in failure.advice
+
+
+@pytest.mark.parametrize(
+    ("step", "channel", "waits", "advice"),
+    [
+        (1, 1, 1, "rank 1 has given rank 0 one signal on channel 1, but rank 0 waits on channel 0"),
+        (2, 0, 1, "rank 1 has given rank 2 one signal on channel 0, but rank 0 waits for a signal of rank 1 on it"),
+        (1, 0, 2, "one signal on channel 0, and rank 0 waits for one more: either this wait is too many"),
+    ],
+)
+def test_a_deadlock_says_which_signal_is_not_there(pool, step, channel, waits, advice):
+    def signal_then_wait():
+        memory = wire.memory()
+        memory.signal((memory.rank + 2 * step) % 3, channel)
+        for _ in range(waits):
+            memory.wait((memory.rank + 1) % 3)
+
+    failure = pool.run(signal_then_wait, 3, memory=Memory(1)).failure
+    assert failure.cause is DeadlockCause.SIGNALS and advice.lower() in failure.advice.lower(), failure.advice
 
 
 def test_a_signal_that_never_comes_is_named(pool):

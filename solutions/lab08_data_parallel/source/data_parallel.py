@@ -145,8 +145,8 @@ print("rank 1:", [(event.op, event.nbytes) for event in trace if event.rank == 1
 #
 # - Plan the buckets as before, from the last parameter on (here none is frozen, unused or tied).
 # - Launch a bucket's all-reduce *inside* `ready`, as soon as its last gradient is ready, with `async_op=True`, and keep the handle.
-# - `wait()` and copy back after `backward(ready)`. Until then the all-reduce uses the buffer: don't read or change it, and don't call
-#   `is_completed()`, because it does not use the virtual clock by which you are judged.
+# - `wait()` and copy back after `backward(ready)`. Until then the all-reduce uses the buffer: don't read or change it. You may call
+#   `is_completed()`, but you don't need it: launch what is ready, whatever is over.
 #
 # A common mistake is the order. Gradients may be ready in another order on another rank, but collectives are matched in the order of the calls. So a
 # complete bucket must **wait until the buckets before it are launched**.

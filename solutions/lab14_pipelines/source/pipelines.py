@@ -91,6 +91,7 @@ None if pipelines.check(mine) else pipelines.picture(gpipe, pipelines.timeline(m
 # ## 2. Wait less
 #
 # Backward has two parts: `I3` makes the gradient of the *input*, for which the rank before waits, and `W3` that of the *weights*, for which nobody waits.
+# ZB-H1 (Qi et al., arXiv:2401.10241) is 1F1B with backward cut in this way: the `W` come later, where a rank would be idle, as long as no rank keeps more than the first one does in 1F1B.
 # `F`, `I` and `W` take 1 each. Return the actions of one rank again, now with `F`, `I` and `W`; $m \geq p$.
 #
 # - On each rank every micro-batch has its `F`, then its `I`, then its `W`, once each.

@@ -116,6 +116,8 @@ print("all-gathers of four blocks:", [2 * blocks - kept for kept in (1, 2)], "an
 # %% [markdown] name="hybrid"
 # ## 2. Nodes
 #
+# Hybrid sharding (HSDP) cuts the weights inside of each node only: every node holds a whole copy of them, and nodes exchange gradients only.
+#
 # 8 billion weights on 8 nodes with 8 GPUs, gradients in float32. **Predict** first: how many GB does a GPU send to its neighbour in the ring if the shards are spread over all 64 GPUs,
 # and how many for each GPU leave a node? And if each node has all shards, one eighth a GPU?
 

@@ -111,6 +111,7 @@ print("near the mean of the goals:", max(world.run(diloco_of_ranks, 150)) < 0.05
 # - Two ranks may choose the same place, and then both count.
 # - With collectives only, such as `all_gather`: `isend` and `irecv` are not allowed.
 # - A rank receives $k$ values and $k$ indices of each other rank, and no more: at most $(p-1)\,k\,(e+8)$ bytes, with $e$ bytes a value. A vector that is mostly zeros is as long as any other.
+#   Values and indices may travel apart, or packed into one tensor of bytes.
 # - Can every dtype of `tensor` hold an index?
 
 

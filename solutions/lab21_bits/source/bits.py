@@ -54,7 +54,8 @@ print([int(n) for n in (row / scale).round()], f"a step is {scale:.3f}, the larg
 # - **Error.** A number may be quantised twice: as a part, with the scale of its block on its rank, and as a sum, with the scale of its block of the sum. Each time it is off by half a step at
 #   most, and a step is the largest absolute value of the block divided by 127. So element $i$ in block $j$ may be off by
 #   $\frac12\sum_r s_{r,j} + \frac12 s_j$, and by no more.
-# - **Bytes.** Each rank receives $2(p-1)$ chunks: a byte for each number, and 4 bytes for each scale. A chunk has $\lceil \text{blocks}/p \rceil$ blocks.
+# - **Bytes.** Each rank receives $2(p-1)$ chunks: a byte for each number, and 4 bytes for each scale. A chunk has $\lceil \text{blocks}/p \rceil$ blocks. The last block may be sent
+#   padded to `block` numbers. Numbers and scales may be packed into one tensor of bytes. A scale may have fewer bytes, if the error keeps its bound for numbers of any size.
 # - **Bits.** All ranks end with the *same* bits. Which rank is in danger of having better ones?
 # - Two steps: an all-to-all, after which each rank has everybody's numbers of one chunk and adds them; then an all-gather of the sums. Only these two collectives are allowed, in any number of
 #   calls: no `isend`, `irecv` or `broadcast`. Compute in float32. A block of zeros has the scale 0.

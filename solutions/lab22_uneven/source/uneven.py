@@ -100,8 +100,10 @@ print("rank 0 sends", sum(event.rank == 0 and event.op == "send" for event in tr
 #
 # - **No padding.** A rank receives the others' rows, and one number of 8 bytes for each rank's length.
 # - **No rank sends more than all parts once.** If one rank has nearly everything, it must not send it $p-1$ times.
-# - In $2(p-1)$ rounds at most: a ring for the lengths, a ring for the rows. How long is what comes next?
-# - A tensor without rows has no bytes; it may be sent or not, but both ends must agree. Numbers of rows are whole numbers: send them in an integer dtype.
+# - In $2(p-1)$ rounds at most: a ring for the lengths, a ring for the rows. How long is what comes next? In a round each rank sends and receives at the same time; a blocking
+#   `send` and a blocking `recv`, ordered by even and odd ranks, need two rounds a step.
+# - A tensor without rows has no bytes; it may be sent or not, but both ends must agree. Numbers of rows are whole numbers: send them in an integer dtype that holds
+#   them, however many rows a rank has.
 
 
 # %% nbgrader={"grade_id": "all_gather_v", "solution": true}

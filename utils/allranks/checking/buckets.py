@@ -129,9 +129,9 @@ def left_out_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return expect(setup, args, lambda i, rank: mine[rank][i] if i in out else right[i])
 
 
-def absent_advice(setup: Setup) -> str:
+def absent_advice(run: Run) -> str:
     """What calls that differ may come from, where a parameter has no `.grad` on some rank."""
-    if not setup.option("_unused"):
+    if not run.setup.option("_unused"):
         return ""
     return "Here a parameter has no .grad on some rank: that rank probably left it out, but it must contribute zeros."
 

@@ -70,6 +70,7 @@ class CommonMistake(StrEnum):
     SOME_ZERO = "some elements are still zero: that part was never received"
     WHOLE_NUMBERS = "rounded down to whole numbers: divide with /, and keep the tensor's dtype on the way"
     NO_MESSAGE = "no rank sent a message"
+    NOTHING_PUT = "no rank put or got anything: the data must go through the memory"
 
 
 def simplest_first(setup: Setup) -> tuple:
@@ -138,8 +139,8 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     sentence = failure.message + _advice_on_missing_name(failure)
     sentence += _advice_on_peer(run, failure) + _advice_on_index(run, failure)
     if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
-        sentence += f" {run.exercise.call_advice(run.setup)}".rstrip()
-    if meets_an_empty_message(failure) or _left_an_empty_message(failure):
+        sentence += f" {run.exercise.call_advice(run)}".rstrip()
+    if (meets_an_empty_message(failure) and _skipped_one(run, failure)) or _left_an_empty_message(failure):
         sentence += f" {run.exercise.empty_advice}".rstrip()
     # torch raises a plain RuntimeError for this: only its text tells
     if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
@@ -164,6 +165,17 @@ def meets_an_empty_message(failure: Failure) -> bool:
     if failure.kind is not FailureKind.SIZE_MISMATCH or failure.between is None:
         return False
     return sum(amount.startswith("0 ") for amount in failure.between[2:]) == 1
+
+
+def _skipped_one(run: Run, failure: Failure) -> bool:
+    """Whether a rank sent more or fewer messages than it received, and not only because the next one was still to be posted."""
+    for rank in range(run.ranks):
+        mine = [e for e in run.outcome.log if e.rank == rank and e.call == failure.call]
+        mine = sorted((e for e in mine if e.kind is not OpKind.COLLECTIVE), key=lambda e: e.index)
+        more = sum(1 if e.kind is OpKind.SEND else -1 for e in mine)
+        if more and not (abs(more) == 1 and (mine[-1].kind is OpKind.SEND) == (more > 0)):
+            return True
+    return False
 
 
 def _left_an_empty_message(failure: Failure) -> bool:
@@ -495,7 +507,9 @@ def _result_not_written(
         return None  # it has to return something too, and that may be what is wrong
     if len(faults) == run.ranks and all(_left_unchanged(run, fault) for fault in faults):
         moved = run.sends or run.collectives or run.outcome.accesses
-        return CommonMistake.NOTHING_CHANGED if moved else CommonMistake.NO_MESSAGE
+        if moved:
+            return CommonMistake.NOTHING_CHANGED
+        return CommonMistake.NO_MESSAGE if run.exercise.allow else CommonMistake.NOTHING_PUT
     if run.ranks > 2 and len(faults) == run.ranks - 1:
         right = next(r for r in range(run.ranks) if r not in {f.rank for f in faults})
         if (run.sends or run.collectives) and _result_equals_input(run, call, right):

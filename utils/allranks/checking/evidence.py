@@ -78,6 +78,11 @@ def used(*operations: str) -> Holds:
     return lambda run: not reduced_with(run).isdisjoint(operations)
 
 
+def unused(*operations: str) -> Holds:
+    """The opposite of `used`."""
+    return lambda run: reduced_with(run).isdisjoint(operations)
+
+
 def maxima_at_least(count: int) -> Holds:
     """Whether each rank reduced with MAX at least so often in a call."""
 

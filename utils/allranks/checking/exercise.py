@@ -107,9 +107,7 @@ class Exercise:
     blocking_weight: float = 0.0  # what it counts to be right when every send waits for its receiver
     forbidden_advice: str = ""  # what to use instead of a forbidden operation
     peer_advice: str = ""  # what to do where there is no such rank
-    call_advice: Callable[[Setup], str] = lambda setup: (
-        ""
-    )  # where ranks call different collectives: what it may come from
+    call_advice: Callable[[Run], str] = lambda run: ""  # where ranks call different collectives: what it may come from
     empty_advice: str = ""  # what to do about a message without elements that one end has, and the other has not
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)

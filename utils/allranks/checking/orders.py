@@ -37,8 +37,11 @@ def fault(texts: Sequence[str], kinds: str, micro_batches: int) -> str | None:
 
     >>> fault(["B0", "F0"], "FB", 1)
     'has B0 before F0: backward needs what forward kept'
+    >>> fault(["B0"], "FB", 1)
+    'lacks F0'
     """
     seen: set[str] = set()
+    late: str | None = None
     letters = f"{', '.join(kinds[:-1])} or {kinds[-1]}"
     needed = {"B": "F", "I": "F", "W": "I"}
     why = {
@@ -57,12 +60,12 @@ def fault(texts: Sequence[str], kinds: str, micro_batches: int) -> str | None:
         if action in seen:
             return f"has {action} twice"
         if kind in needed and f"{needed[kind]}{number}" not in seen:
-            return f"has {action} before {needed[kind]}{number}: {why[kind]}"
+            late = late or f"has {action} before {needed[kind]}{number}: {why[kind]}"
         seen.add(action)
     missing = [f"{kind}{i}" for kind in kinds for i in range(micro_batches) if f"{kind}{i}" not in seen]
     if missing:
         return f"lacks {missing[0]}" + (f", the first of {len(missing)}" if len(missing) > 1 else "")
-    return None
+    return late
 
 
 def orders(run: Run) -> pipelines.Orders:

@@ -15,6 +15,7 @@ from allranks.wire.values import dtype_name
 
 LENGTH_NBYTES = 8  # a number of rows, sent as int64
 COLUMNS = 3  # of a row in a layout of two dimensions
+LONG = {"more rows than int8 holds": 130, "more rows than int16 holds": 33_000}  # rows of rank 0
 _WHOLE = ("int64", "int32", "int16", "int8", "uint8", "bool")  # dtypes of whole numbers
 _ONE_NUMBER = "one number is enough to say how long a part is"
 
@@ -26,6 +27,8 @@ def _rows(setup: Setup, rng: Draws) -> list[int]:
     match setup.option("case"):
         case "one rank has almost all":
             return [least + (40 + more[r] if r == p - 1 else 0) for r in range(p)]
+        case "more rows than int8 holds" | "more rows than int16 holds" as long:
+            return [least + (LONG[long] + more[r] if r == 0 else 0) for r in range(p)]
         case "some ranks have nothing":
             return [least + more[r] if r % 2 else 0 for r in range(p)]
         case "one rank has something":
@@ -41,7 +44,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     most = 9 if setup.dtype == "bfloat16" else 9999
     made: list[Args] = []
     for rank, rows in enumerate(_rows(setup, rng)):
-        shape = (rows,) if flat and not setup.option("row") else (rows, COLUMNS)
+        shape = (rows,) if flat and not setup.option("row") else (rows, setup.option("columns", COLUMNS))
         made.append((View.of(draw(setup, rng.of_rank(rank), *shape, most=most), setup.layout),))
     return made
 
@@ -185,7 +188,12 @@ EXERCISE = Exercise(
         Group(
             "very different lengths",
             3,
-            (_case(4, 1, "one rank has almost all"), _case(5, 2, "one rank has almost all")),
+            (
+                _case(4, 1, "one rank has almost all"),
+                _case(5, 2, "one rank has almost all"),
+                _case(3, 2, "more rows than int8 holds"),
+                _case(3, 2, "more rows than int16 holds", dtype="uint8"),
+            ),
         ),
         Group(
             "empty parts",
@@ -214,6 +222,7 @@ EXERCISE = Exercise(
             1,
             (
                 _case(3, 2).with_options(row=True),
+                _case(3, 2).with_options(row=True, columns=0),  # rows without elements
                 _case(3, 3, layout="offset"),
                 _case(3, 3, layout="strided"),
                 _case(3, 3, layout="transposed"),

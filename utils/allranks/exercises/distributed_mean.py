@@ -10,6 +10,7 @@ from allranks.checking import rules
 from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
 from allranks.checking.common import LAYOUTS, many_ranks, returning
 from allranks.checking.drawing import Draws
+from allranks.checking.evidence import unused, used
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 
@@ -110,9 +111,12 @@ EXERCISE = Exercise(
             lambda t, r, s: summed(t)[0],
             lambda run: _reduced_again(run),
         ),
-        returning(
-            "divided by the number of ranks twice: ReduceOp.AVG divides already",
-            lambda t, r, s: summed(t)[0] / len(t) ** 2,
+        *(
+            returning(cause, lambda t, r, s: summed(t)[0] / len(t) ** 2, holds)
+            for cause, holds in (
+                ("divided by the number of ranks twice: ReduceOp.AVG divides already", used("AVG")),
+                ("divided by the number of ranks twice: the mean is the sum divided by it once", unused("AVG")),
+            )
         ),
         returning(
             "the rank's own tensor came back: nothing was reduced, or what the all_reduce brought was not returned",

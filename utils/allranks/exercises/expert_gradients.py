@@ -94,6 +94,20 @@ def _reducing(**plans: Reduced) -> Callable[[Setup, Sequence[Args]], list[Expect
     return lambda setup, args: _oracle(setup, args, **plans)  # type: ignore[arg-type]
 
 
+def _divided_by(
+    divisor: Callable[[int, int], int], other: Callable[[int, int], int], both: bool = False
+) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The experts' sum divided by a wrong number, where it differs from another wrong one, or where they are the same (`both`)."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        p, ep = setup.ranks, setup.option("ep")
+        if divisor(p, ep) == p or (divisor(p, ep) == other(p, ep)) is not both:
+            raise ValueError("that number says nothing")
+        return _oracle(setup, args, expert=lambda rank, p, ep: (replicas(rank, p, ep), divisor(p, ep)))
+
+    return oracle
+
+
 def _numel(run: Run, which: int) -> int:
     return sum(p.data.tensor().numel() for p in run.args[0][0][which])
 
@@ -207,7 +221,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the experts' gradients were divided twice: once by the number of all ranks is right",
-            _reducing(expert=lambda rank, p, ep: (replicas(rank, p, ep), p * (p // ep))),
+            _divided_by(lambda p, ep: p * (p // ep), lambda p, ep: ep * ep),
+        ),
+        Mistake(
+            "the experts' sum was divided by ep twice: divide it by the number of all ranks, once",
+            _divided_by(lambda p, ep: ep * ep, lambda p, ep: p * (p // ep)),
+        ),
+        Mistake(
+            "the experts' sum was divided by too much: divide it by the number of all ranks, once",
+            _divided_by(lambda p, ep: p * (p // ep), lambda p, ep: ep * ep, both=True),
         ),
         Mistake(
             "the experts' sum was divided by ep instead of the number of all ranks",

@@ -121,6 +121,55 @@ def _last_place_shared(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
+def _one_too_far(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Place `capacity` was taken too: that is the first place of the next expert, where the last token that came stays."""
+    made, local, right = [], len(args[0][3]), _through(setup, args)
+    for rank, a in enumerate(args):
+        tokens, wanted, capacity = plain(a[0]), plain(a[1]).tolist(), a[2]
+        at = [(i, e * capacity + wanted[:i].count(e)) for i, e in enumerate(wanted) if wanted[:i].count(e) <= capacity]
+        at = [(i, slot) for i, slot in at if slot < setup.ranks * local * capacity]
+        stored = {slot: i for i, slot in at}
+        result = tokens.clone()
+        for i, slot in at:
+            where, which = divmod(slot // capacity, local)
+            result[i] = args[where][3][which](tokens[stored[slot]]).to(result.dtype)
+        made.append(Expected(result, {}, right[rank].atol))
+    return made
+
+
+def _first_place_shared(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each token in the first place of its expert: the last one stays there, and all get what came back."""
+    made, local = [], len(args[0][3])
+    for a, right in zip(args, _through(setup, args), strict=True):
+        tokens, result = plain(a[0]), right.returns.clone()
+        last = {e: i for i, e in enumerate(plain(a[1]).tolist())}
+        for i, e in enumerate(plain(a[1]).tolist()):
+            result[i] = args[e // local][3][e % local](tokens[last[e]]).to(result.dtype)
+        made.append(Expected(result, {}, right.atol))
+    return made
+
+
+def _by_expert_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """What arrived was taken to be in the order of the experts, and in each of the senders; the results went back in the right order."""
+    local, p = len(args[0][3]), setup.ranks
+    if local == 1:
+        raise ValueError("there is one order")
+    routed = [plain(a[1]).tolist() for a in args]
+    made = []
+    for rank, right in enumerate(_through(setup, args)):
+        result = right.returns.clone()
+        for i in _first(routed[rank], args[rank][2]):
+            where, which = divmod(routed[rank][i], local)
+            place = routed[rank][:i].count(routed[rank][i])
+            sender, other = divmod(which * p + rank, local)
+            theirs = [j for j, e in enumerate(routed[sender]) if e == where * local + other]
+            tokens = plain(args[sender][0])
+            token = tokens[theirs[place]] if place < len(theirs) else torch.zeros_like(plain(args[rank][0])[i])
+            result[i] = args[where][3][which](token).to(result.dtype)
+        made.append(Expected(result, {}, right.atol))
+    return made
+
+
 def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     right = _through(setup, args)
     return [
@@ -223,10 +272,10 @@ EXERCISE = Exercise(
     promise="returns each token as its expert makes it, and as it was where its expert has no room for it",
     groups=(
         Group("right tokens", 3, (_case(2, 6), _case(3, 7), _case(4, 9))),
-        Group("several experts a rank", 2, (_case(2, 8, 2, 2), _case(3, 10, 1, 3))),
+        Group("several experts a rank", 2, (_case(2, 8, 2, 2), _case(2, 9, 2, 3), _case(4, 10, 1, 2))),
         Group("any capacity", 2, (_case(3, 8, 1), _case(3, 6, 7), _case(4, 12, 3))),
         Group("any rank count", 1, (_case(1, 5), _case(5, 8), _case(8, 9))),
-        Group("many ranks", 2, (_case(9, 10).with_choices(ranks=(9, 11, 13), size=(10, 14), capacity=(1, 2, 3)),)),
+        Group("many ranks", 2, (_case(9, 10, local=2).with_choices(ranks=(9, 11), size=(10, 14), capacity=(1, 2, 3)),)),
         Group("any routing", 2, (_case(3, 5, all_to=0), _case(3, 5, 3, 2, all_to=5), _case(4, 1))),
         Group("any number of tokens", 1, (_case(3, 0), _case(3, 0, spread=2), _case(4, 6, spread=1))),
         Group("any dtype", 1, (_case(3, 7, dtype="float64"), _case(3, 7, dtype="bfloat16"))),
@@ -253,6 +302,20 @@ EXERCISE = Exercise(
         Mistake(
             "one token too many for each expert: capacity of them have room",
             lambda s, a: _through(s, a, _shifted(1)),
+        ),
+        Mistake(
+            "place number capacity of an expert was used too, which is the first place of the next expert: its own places are 0 to capacity - 1",
+            _one_too_far,
+        ),
+        Mistake(
+            "every token was put into the first place of its expert: its place is the number of tokens before it that want the same "
+            "expert, a cumsum over the tokens (dim 0)",
+            _first_place_shared,
+        ),
+        Mistake(
+            "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, capacity, width), not "
+            "(L, p, capacity, width)",
+            _by_expert_first,
         ),
         Mistake(
             "one token too few for each expert: capacity of them have room",

@@ -230,6 +230,48 @@ def _first_experts_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _per_token(setup, args, made)
 
 
+def _weighted_by_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The unweighted sum of a rank's experts, times the sum of their weights."""
+    local = len(args[0][3])
+
+    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
+        homes = [e // local for e in experts]
+        if len(set(homes)) == len(homes):  # as it must be
+            return torch.stack(
+                [w * _computed(args, e, token).double() for e, w in zip(experts, weights.double(), strict=True)]
+            ).sum(0)
+        total = torch.zeros(len(token), dtype=torch.float64)
+        for home in set(homes):
+            mine = [j for j, h in enumerate(homes) if h == home]
+            scale = weights.double()[mine].sum()
+            total += scale * torch.stack([_computed(args, experts[j], token).double() for j in mine]).sum(0)
+        return total
+
+    expected = _per_token(setup, args, made)
+    return [Expected(e.returns, {}, setup.option("k", 2) * e.atol) for e in expected]
+
+
+def _of_some(
+    picked: Callable[[int, int, int], tuple[int, int] | None],
+) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The weighted sum of the experts that `picked(e, L, p)` gives as (rank, index); None adds nothing."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        local = len(args[0][3])
+
+        def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
+            total = torch.zeros(len(token), dtype=torch.float64)
+            for e, w in zip(experts, weights.double(), strict=True):
+                found = picked(e, local, setup.ranks)
+                if found is not None:
+                    total += w * args[found[0]][3][found[1]](token).double()
+            return total
+
+        return _per_token(setup, args, made)
+
+    return oracle
+
+
 def _first_of_its_rank(args: Sequence[Args], rank: int, expert: int, token: torch.Tensor) -> torch.Tensor:
     return args[expert // len(args[rank][3])][3][0](token)
 
@@ -435,6 +477,28 @@ EXERCISE = Exercise(
         Mistake(
             "the results were added without their weights",
             lambda s, a: _oracle(s, a, lambda weights: torch.ones_like(weights)),
+        ),
+        Mistake(
+            "the mean of the experts' results: multiply each by its own weight, and add",
+            lambda s, a: _oracle(s, a, lambda weights: torch.full_like(weights, 1 / len(weights))),
+        ),
+        Mistake(
+            "each result has the weight of the token's first expert: weights has a column for each choice",
+            lambda s, a: _oracle(s, a, lambda weights: weights[:1].expand_as(weights)),
+        ),
+        Mistake(
+            "the results of a rank's experts were added, and their sum multiplied by the sum of their weights: multiply each result by "
+            "its own weight, then add",
+            _weighted_by_rank,
+        ),
+        Mistake(
+            "only the experts of rank 0 have computed: a number in experts counts all experts, and expert e is expert_fns[e % L] on "
+            "rank e // L, where L = len(expert_fns)",
+            _of_some(lambda e, local, p: (0, e) if e < local else None),
+        ),
+        Mistake(
+            "expert e was taken to be expert_fns[e % p]: it is expert_fns[e % L] on rank e // L, where L = len(expert_fns)",
+            _of_some(lambda e, local, p: (e // local, e % p) if e % p < local else None),
         ),
         Mistake(
             "the weights were divided by their sum: weights are what the router gave, use them as they are",

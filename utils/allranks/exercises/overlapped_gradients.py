@@ -12,6 +12,7 @@ from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, 
 from allranks.checking.common import MANY_RANKS
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.wire.wait import Doing
 
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
 
@@ -125,6 +126,30 @@ def _launches(run: Run, rank: int, call: int) -> list:
     return events[before : before + len(buckets.reduces(run, rank, call))]
 
 
+def _advice_on_order(run: Run) -> str:
+    """What the launches say where the ranks call all_reduce in different orders, or not equally often."""
+    failure = run.outcome.failure
+    if failure is None or not run.setup.option("_orders"):
+        return ""
+    call = failure.call or 0
+    right = buckets.numels(run.args[call][0])
+    launched = [[e.numel for e in buckets.reduces(run, rank, call)] for rank in range(run.ranks)]
+    told = "Here the gradients come in another order on some rank."
+    for wait in failure.waits:
+        mine = launched[wait.rank]
+        if wait.doing is Doing.RETURNED and len(mine) < len(right) and mine == right[: len(mine)]:
+            return (
+                f"{told} Rank {wait.rank} launched {len(mine)} of {len(right)} buckets, in the right order, and returned: every bucket must be "
+                "launched. One may be complete before its turn comes: after each launch look whether the next bucket is complete too."
+            )
+    if all(mine == right[: len(mine)] for mine in launched):
+        return told
+    return (
+        f"{told} Collectives are matched in the order of the calls, so a complete bucket probably was launched before a bucket that "
+        "stands in front of it."
+    )
+
+
 def _listed(places: Sequence[int]) -> str:
     return ", ".join(map(str, places))
 
@@ -198,10 +223,5 @@ EXERCISE = Exercise(
     demo_setup=_case(4, SHAPES, 32),
     only_sums=True,
     forbidden_advice="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",
-    call_advice=lambda setup: (
-        "Here the gradients come in another order on some rank. Collectives are matched in the order of the calls, so a complete "
-        "bucket probably was launched before a bucket that stands in front of it."
-        if setup.option("_orders")
-        else ""
-    ),
+    call_advice=_advice_on_order,
 )

@@ -13,6 +13,7 @@ from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View,
 from allranks.checking.compare import difference
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.wire import LogEntry
 
 MOST = 127  # of int8; -128 has no partner
 SCALE_NBYTES = 4
@@ -41,6 +42,10 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             case "mostly negative":
                 values = -values.abs()
                 values[::block] = 2.0**-OCTAVES
+            case "very large numbers":  # their scales are beyond float16
+                values = values * 2.0**26
+            case "very small numbers":
+                values = values * 2.0**-26
             case "numbers between two steps":  # and scales that bfloat16 rounds down, as it does their sum
                 scale = 1 + ((rank == 0) + 0.48) * torch.finfo(torch.bfloat16).eps
                 values = steps + (0 < rank <= setup.ranks // 2)  # so that the sum lies between two steps too
@@ -218,7 +223,7 @@ def _byte_bound(run: Run) -> str | None:
                     "gathering everybody's whole vector grows with p: let each rank add one chunk, then gather the sums"
                 )
             else:
-                why = "each chunk and its scales must be sent once"
+                why = _what_is_too_much(run, mine, numbers)
             worst = wide or max(mine, key=lambda e: e.received_nbytes)
             return About(
                 f"rank {rank} receives {got} bytes{run.at(worst.line)}, but 2(p-1) chunks of {numbers} bytes and {scales} scales "
@@ -226,6 +231,18 @@ def _byte_bound(run: Run) -> str | None:
                 worst,
             )
     return None
+
+
+def _what_is_too_much(run: Run, mine: Sequence[LogEntry], numbers: int) -> str:
+    """What the messages of a rank that received too many bytes say of it."""
+    itemsize = {str(e.dtype): getattr(torch, str(e.dtype)).itemsize for e in mine}
+    large = next((str(e.dtype) for e in mine if e.numel and itemsize[str(e.dtype)] > SCALE_NBYTES), None)
+    small = sum(rules.received_from_others(e) for e in mine if itemsize[str(e.dtype)] == 1)
+    if large is not None and small <= 2 * (run.ranks - 1) * numbers:
+        return f"{large} has {itemsize[large]} bytes, and a scale needs {SCALE_NBYTES}: send the scales in float32"
+    if large is None and any(n > 1 for n in itemsize.values()):
+        return "each chunk and its scales must be sent once"
+    return f"probably a chunk or its scales come twice, or a scale has more than {SCALE_NBYTES} bytes"
 
 
 def _same_bits(run: Run) -> str | None:
@@ -302,7 +319,11 @@ _BY_THEIR_NUMBERS = (
     ),
 )
 
-KNOWN = tuple(replace(m, holds=functools.partial(_shows, m.oracle)) for m in _BY_THEIR_NUMBERS)
+_HALF_SCALES = Mistake(
+    "scales in float16: it holds no number above 65,504, and makes those near 0 a zero, so compute and send the scales in float32",
+    _by_steps(first=lambda rows: _scales(rows).half().double()),
+)
+KNOWN = tuple(replace(m, holds=functools.partial(_shows, m.oracle)) for m in (*_BY_THEIR_NUMBERS, _HALF_SCALES))
 
 EXERCISE = Exercise(
     name="quantised_all_reduce",
@@ -316,6 +337,8 @@ EXERCISE = Exercise(
                 _case(4, 512, 16, "positive numbers"),
                 _case(3, 600, 8, "positive numbers"),
                 _case(4, 128, 8, "numbers between two steps"),
+                _case(3, 96, 8, "very large numbers"),
+                _case(3, 96, 8, "very small numbers"),
             ),
         ),
         Group("signs", 1, (_case(3, 96, 8, "mostly negative"), _case(2, 64, 16, "mostly negative"))),

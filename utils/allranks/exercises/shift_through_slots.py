@@ -24,7 +24,8 @@ SLOT, SLOTS = 2, 3  # elements of a slot, and slots, where a case does not say
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     slots = setup.option("slots", SLOTS)
-    memory = Memory(slots * setup.option("_slot", SLOT), setup.dtype, setup.option("order", WEAK))
+    numel = slots * setup.option("_slot", SLOT) + setup.option("_spare", 0)
+    memory = Memory(numel, setup.dtype, setup.option("order", WEAK))
     return [(view, memory, slots) for (view,) in vectors(setup, rng)]
 
 
@@ -76,9 +77,10 @@ def _from(step: int) -> Make:
 
 
 def _case(ranks: int, size: int, order: str = WEAK, slots: int = SLOTS, slot: int = SLOT, **more: object) -> Setup:
+    spare = {"_spare": more.pop("spare")} if "spare" in more else {}  # elements of the memory behind the last slot
     setup = Setup(ranks, size, **more)  # type: ignore[arg-type]
     shown = {"order": order} if order == GENTLE else {"_order": order}
-    return setup.with_options(slots=slots, _slot=slot, **shown)
+    return setup.with_options(slots=slots, _slot=slot, **shown, **spare)
 
 
 EXERCISE = Exercise(
@@ -91,7 +93,16 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (_case(1, 8), _case(5, 8), _case(8, 8))),
         Group("many ranks", 1, (_case(9, 12).with_choices(ranks=(9, 11), size=(10, 13, 15), slots=(2, 3)),)),
         Group(
-            "any size", 2, (_case(3, 7), _case(3, 1), _case(3, 0), _case(2, 11, slots=2, slot=5), _case(3, 9, slot=1))
+            "any size",
+            2,
+            (
+                _case(3, 7),
+                _case(3, 1),
+                _case(3, 0),
+                _case(2, 11, slots=2, slot=5),
+                _case(3, 9, slot=1),
+                _case(3, 9, spare=2),
+            ),
         ),
         Group(
             "any dtype and layout",

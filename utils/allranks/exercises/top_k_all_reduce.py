@@ -151,6 +151,17 @@ def _of_the_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
+def _again_of_the_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right exchange, and then only the k largest of the sum."""
+    made = []
+    for right in _oracle(setup, args):
+        total = right.returns.reshape(-1)
+        left, place = torch.zeros_like(total), _largest(total, args[0][1])
+        left[place] = total[place]
+        made.append(Expected(left.reshape(right.returns.shape), right.changed, right.atol))
+    return made
+
+
 def _misplaced(
     places: Callable[[list[torch.Tensor], int, int], torch.Tensor],
     order: Callable[[torch.Tensor], torch.Tensor] = lambda values: values,
@@ -317,6 +328,10 @@ EXERCISE = Exercise(
         Mistake(
             "the k largest of the sum over the ranks were chosen: each rank chooses the k largest of its own",
             _of_the_sum,
+        ),
+        Mistake(
+            "only the k largest elements of the sum were returned: the sum has every element that some rank sent",
+            _again_of_the_sum,
         ),
         Mistake(
             "error is 0 wherever some rank sent: it is 0 only where this rank itself sent, and keeps its own element elsewhere",

@@ -6,6 +6,7 @@ As in `pipeline_order`, the lists of all ranks are put together and run in virtu
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from allranks import pipelines
@@ -25,7 +26,7 @@ def _longer(run: Run, line: pipelines.Timeline) -> str | None:
 
 
 def _hurried(line: pipelines.Timeline) -> str | None:
-    """A W that a rank runs, without a pause, before an I for which the rank before waits."""
+    """A W that a rank runs before an I for which the rank before waits, if the pipeline is shorter where it comes later."""
     for rank in range(1, line.orders.ranks):
         mine = line.spans[rank]
         for idle, late in pairwise(line.spans[rank - 1]):
@@ -38,14 +39,24 @@ def _hurried(line: pipelines.Timeline) -> str | None:
             )
             if late.action.kind != "I" or idle.end == late.start or mine[here].end != late.start:
                 continue
+            wanted = here
             while here and mine[here - 1].end == mine[here].start:
                 here -= 1
-                if mine[here].action.kind == "W":
+                if mine[here].action.kind == "W" and _shorter(line, rank, here, wanted):
                     return (
                         f"rank {rank} runs {mine[here].action.short} before {late.action.short}, for which rank {rank - 1} waits: "
-                        "W may come later, where the rank would be idle"
+                        f"with {mine[here].action.short} after {late.action.short} the pipeline is shorter"
                     )
     return None
+
+
+def _shorter(line: pipelines.Timeline, rank: int, here: int, behind: int) -> bool:
+    """Whether the pipeline is shorter, and the rank keeps no more than it may, if what is at `here` comes behind `behind`."""
+    rows = list(line.orders.actions)
+    mine = rows[rank]
+    rows[rank] = (*mine[:here], *mine[here + 1 : behind + 1], mine[here], *mine[behind + 1 :])
+    tried = pipelines.timeline(replace(line.orders, actions=tuple(rows)))
+    return tried.makespan < line.makespan and tried.kept(rank) <= min(line.orders.ranks, line.orders.micro_batches)
 
 
 def _keeps_more(run: Run, line: pipelines.Timeline) -> str | None:

@@ -13,6 +13,7 @@ from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
 from allranks.checking.common import MANY_RANKS
 from allranks.checking.drawing import Draws
+from allranks.checking.evidence import unused, used
 from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
@@ -256,7 +257,13 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake("the gradients were summed, not averaged: divide by the number of ranks", _step(divide=0)),
-        Mistake("divided by the number of ranks twice: ReduceOp.AVG divides already", _step(divide=2)),
+        *(
+            Mistake(cause, _step(divide=2), holds)
+            for cause, holds in (
+                ("divided by the number of ranks twice: ReduceOp.AVG divides already", used("AVG")),
+                ("divided by the number of ranks twice: the mean is the sum divided by it once", unused("AVG")),
+            )
+        ),
         Mistake("the step went uphill: subtract lr times the gradient", _step(sign=1)),
         Mistake("each rank stepped with its own gradient: average over the ranks first", _step(own=True)),
         Mistake(

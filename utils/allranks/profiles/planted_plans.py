@@ -40,6 +40,10 @@ class Trap(StrEnum):
     LINK_SHORT = "one rank's calls are slower, a little less than the limit"
     LOAD_SHORT = "one rank gets more, a little less than the limit"
     REST_SHORT = "nothing is hidden, and it takes a little less than the limit"
+    SMALL_AND_WAITS = "small calls take long, and a rank is late"
+    SMALL_AND_LINK = "small calls take long, and one rank's calls are slow"
+    SMALL_AND_LOAD = "small calls take long, and one rank gets too much"
+    LINK_AND_LOAD = "one rank gets too much, and its calls are slow"
     SOME_OVERLAP = "calls take long, and a little more of them is hidden than the limit"
 
 
@@ -326,7 +330,11 @@ def _skewed(plan: Plan, draw: Draw) -> Plan:
 
 def _loaded(plan: Plan, draw: Draw, low: float, high: float) -> Plan:
     """One rank gets so many times as many tokens as it would by right."""
-    plan = replace(plan, program=_experts(draw, 3000.0))
+    return _one_loaded(replace(plan, program=_experts(draw, 3000.0)), draw, low, high)
+
+
+def _one_loaded(plan: Plan, draw: Draw, low: float, high: float) -> Plan:
+    """The same, whatever the plan's program is."""
     blamed = draw.one([rank for rank in range(plan.ranks) if rank not in plan.absent])
     row = next(row for row in plan.grid if blamed in row)
     load = [draw.between(0.92, 1.08) for _ in range(plan.ranks)]
@@ -336,6 +344,34 @@ def _loaded(plan: Plan, draw: Draw, low: float, high: float) -> Plan:
     for rank in row:
         load[rank] = hot if rank == blamed else load[rank] * (len(row) - hot) / (len(row) - 1)
     return replace(plan, blamed=blamed, load=tuple(load))
+
+
+def _small_and_waits(plan: Plan, draw: Draw) -> Plan:
+    """A straggler in a job of many small calls: after each piece of work all ranks meet."""
+    plan, loss = _tiny(plan, draw), Collective("world", "all_reduce", 8)
+    program = tuple(new for op in plan.program for new in ((op, loss) if isinstance(op, Compute) else (op,)))
+    return replace(
+        plan, program=program, warm_up=0, blamed=draw.whole(0, plan.ranks - 1), slower=draw.between(2.2, 2.6)
+    )
+
+
+def _small_and_link(plan: Plan, draw: Draw) -> Plan:
+    """A slow interface in a job of many small calls."""
+    plan = _tiny(plan, draw)
+    large = Collective("column", "all_gather", _megabytes(draw, 1.5, 3))
+    return _slow_link(replace(plan, program=(large, *plan.program)), draw)
+
+
+def _small_and_load(plan: Plan, draw: Draw) -> Plan:
+    """One rank gets too many tokens in a job of many small calls."""
+    plan = _tiny(plan, draw)
+    exchange = Collective("row", "all_to_all", _megabytes(draw, 2, 4))
+    return _one_loaded(replace(plan, program=(exchange, *plan.program)), draw, 2.4, 2.8)
+
+
+def _link_and_load(plan: Plan, draw: Draw) -> Plan:
+    """One rank gets too many tokens, over a slow interface."""
+    return replace(_loaded(_whole(plan), draw, 2.6, 3.4), slow_link=draw.between(5, 9))
 
 
 def _whole(plan: Plan) -> Plan:
@@ -381,4 +417,8 @@ _TRAPPED: dict[Trap, Callable[[Plan, Draw], Plan]] = {
     Trap.LOAD_SHORT: lambda plan, draw: _loaded(_whole(plan), draw, 1.62, 1.75),
     Trap.REST_SHORT: _exposed,
     Trap.SOME_OVERLAP: _exposed,
+    Trap.SMALL_AND_WAITS: _small_and_waits,
+    Trap.SMALL_AND_LINK: _small_and_link,
+    Trap.SMALL_AND_LOAD: _small_and_load,
+    Trap.LINK_AND_LOAD: _link_and_load,
 }

@@ -86,6 +86,30 @@ def _other_total(rules: Rules, *kinds: Kind) -> Tell:
     return tell
 
 
+def _asked_before(later: Kind, first: Kind) -> Tell:
+    """A later cause of the list that holds too, where another one is right."""
+
+    def tell(job: PlantedJob) -> Diagnosis | None:
+        if job.answer.cause != first:
+            return None
+        figure = _measured(job).figures[later]
+        return Diagnosis(later, figure.rank, figure.evidence) if figure.value >= LIMITS[later].at else None
+
+    return tell
+
+
+def _small_calls_once(job: PlantedJob) -> Diagnosis | None:
+    """The time of a small call counted once, and not once for each of its ranks."""
+    if job.answer.cause not in (Kind.TINY_CALLS, Kind.HEALTHY):
+        return None
+    known, rules = _measured(job), Rules()
+    small = [calls for calls in pairs(job.true).values() if rules.nbytes(calls) < rules.small_nbytes]
+    whole = [calls for calls in small if len(calls) == len(next(iter(calls.values()))["ranks"])]
+    share = sum(map(rules.moving_us, whole)) / total_us(job.true)
+    figure = known.figures[Kind.TINY_CALLS]._replace(value=share)
+    return decide(known._replace(figures={**known.figures, Kind.TINY_CALLS: figure}))
+
+
 def _right(job: PlantedJob) -> float:
     return job.answer.evidence or 0.0
 
@@ -351,6 +375,7 @@ _BYTES = "a call's bytes are the largest in_bytes or out_bytes of any of its ran
 _TOTAL = "the total time is the sum over all files of the time from the file's first start to its last end, of calls and compute"
 _FIRST = "of the calls that never ended, the one that began first, on one clock, tells, whatever its number"
 _SEQ = "the evidence must be the number (seq) of that call, as it stands in the files"
+_ORDER = "this cause holds too, but one before it in the list brings it about: ask them in the list's order"
 _LIKE = "calls differ if their operation, in_bytes or out_bytes differ (in an all_to_all only the operation counts)"
 
 # name -> what is wrong with it, and what it tells
@@ -457,6 +482,14 @@ READINGS: dict[str, tuple[str, Tell]] = {
     "waits of one file's total": (_TOTAL, _of_one_file(Kind.STRAGGLER)),
     "time in calls": (_TOTAL, _other_total(Rules(span=_time_in_calls), *_OF_TOTAL)),
     "span of calls": (_TOTAL, _other_total(Rules(span=_span_of_calls), *_OF_TOTAL)),
+    "small calls before stragglers": (_ORDER, _asked_before(Kind.TINY_CALLS, Kind.STRAGGLER)),
+    "small calls before interfaces": (_ORDER, _asked_before(Kind.TINY_CALLS, Kind.WRONG_INTERFACE)),
+    "small calls before loads": (_ORDER, _asked_before(Kind.TINY_CALLS, Kind.SKEWED_ALL_TO_ALL)),
+    "interfaces before loads": (_ORDER, _asked_before(Kind.WRONG_INTERFACE, Kind.SKEWED_ALL_TO_ALL)),
+    "small calls once": (
+        "the time of a small call was counted once: it counts once for each of its ranks, as the total time is that of all files",
+        _small_calls_once,
+    ),
     "small or equal": (
         "a call is small if it has less than 65,536 bytes",
         _running(Rules(small_nbytes=65_537), Kind.TINY_CALLS, other=(Kind.TINY_CALLS,)),

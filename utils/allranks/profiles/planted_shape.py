@@ -57,7 +57,7 @@ SHAPES = {
     Trap.OFTEN_LATE: Shape(_CLOCKS),
     Trap.LATE_IN_WORLD: Shape((*_CLOCKS, "starts of files", "starts of hosts", "starts of first ranks")),
     Trap.WAITS_BEYOND: Shape(_CLOCKS, (Kind.STRAGGLER, (0.167, 0.185))),
-    Trap.OTHER_OPERATION: Shape(("bytes alone",)),
+    Trap.OTHER_OPERATION: Shape(("bytes alone", "unlike the lowest")),
     Trap.OTHER_OUT: Shape(("operation alone", "in bytes of calls")),
     Trap.OTHER_IN: Shape(("operation alone", "out bytes of calls")),
     Trap.TWO_DIFFER: Shape(("last that differs",)),
@@ -95,6 +95,11 @@ SHAPES = {
     ),
     Trap.REST_SHORT: Shape(("overlap alone",), (Kind.NO_OVERLAP, (0.16, 0.178))),
     Trap.SOME_OVERLAP: Shape(("rest alone",), None, (0.11, 0.12)),
+    # both causes hold: the later one's figure is beyond its limit too
+    Trap.SMALL_AND_WAITS: Shape(("small calls before stragglers",), (Kind.TINY_CALLS, (0.222, 9.0))),
+    Trap.SMALL_AND_LINK: Shape(("small calls before interfaces",), (Kind.TINY_CALLS, (0.222, 9.0))),
+    Trap.SMALL_AND_LOAD: Shape(("small calls before loads",), (Kind.TINY_CALLS, (0.222, 9.0))),
+    Trap.LINK_AND_LOAD: Shape(("interfaces before loads",), (Kind.WRONG_INTERFACE, (2.2, 99.0))),
 }
 
 

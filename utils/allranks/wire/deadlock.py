@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from allranks.errors import capital, name_ranks
 from allranks.wire.failures import DeadlockCause, Failure, FailureKind
+from allranks.wire.memory import MemoryModel, MemoryOp
 from allranks.wire.messages import OpKind
 from allranks.wire.router import Router
 from allranks.wire.source import Lines
@@ -36,10 +37,6 @@ _SAME_ADVICE = {  # that needs no rank, line or tag
     ),
     DeadlockCause.QUEUE_ORDER: (
         "NCCL runs a rank's operations one after the other: start them in the same order on all ranks that take part."
-    ),
-    DeadlockCause.SIGNALS: (
-        "Each of them waits for a signal that the other one would give only after its own wait: give signals before you wait, "
-        "and count them: as many waits as signals."
     ),
     DeadlockCause.ORDER: (
         "Each rank waits for an operation that another rank starts only later: check the order of the operations."
@@ -217,13 +214,56 @@ def _chain(waiting: list[Wait]) -> str:
 def _cause(router: Router, lines: Lines, waiting: list[Wait]) -> tuple[DeadlockCause, str]:
     """Why these ranks wait for each other, and a sentence on what to change."""
     ops = [router.holding(router.ranks[w.rank].on) for w in waiting]
-    if any(router.ranks[w.rank].state is Phase.ACCESSING for w in waiting):
-        return DeadlockCause.SIGNALS, _SAME_ADVICE[DeadlockCause.SIGNALS]
+    if router.memory is not None and any(router.ranks[w.rank].state is Phase.ACCESSING for w in waiting):
+        return DeadlockCause.SIGNALS, _missing_signal(router.memory, [w.rank for w in waiting])
     found = other_tag(router, ops) or _crossed(router, lines, ops)
     if found:
         return found
     cause = _cause_by_kind(router, waiting, ops)
     return cause, (_NCCL_ADVICE if router.rules.nccl else {}).get(cause, _SAME_ADVICE[cause])
+
+
+def _missing_signal(memory: MemoryModel, ranks: list[int]) -> str:
+    """Which signal is not there, and what the signals that were given say of it."""
+    wanted = [op for rank in ranks if (op := memory.held_up(rank)) is not None]
+    for wait in wanted:
+        if not memory.given(wait.peer, wait.rank, wait.channel) and (found := _elsewhere(memory, wait)):
+            return found
+    wait = max(wanted, key=lambda op: memory.given(op.peer, op.rank, op.channel))
+    count = memory.given(wait.peer, wait.rank, wait.channel)
+    late = f"or rank {wait.peer} would give it only after its own wait"
+    if count:
+        why = (
+            f"{_signals(wait.peer, wait.rank, wait.channel, count)}, and rank {wait.rank} waits for one more: either this wait is too "
+            f"many, or a signal is missing, {late}"
+        )
+    else:
+        why = f"rank {wait.peer} has given rank {wait.rank} no signal on channel {wait.channel}: either it is missing, {late}"
+    return f"{capital(why)}. Give signals before you wait, and count them: as many waits as signals."
+
+
+def _elsewhere(memory: MemoryModel, wait: MemoryOp) -> str:
+    """Where the rank that gave nothing gave a signal that nobody takes: on another channel, or to another rank. Else empty."""
+    for (src, dst, channel), left in sorted(memory.signals.items()):
+        if src != wait.peer or not left or len(left) < memory.given(src, dst, channel):
+            continue  # where some were taken, the others may still be
+        gave = capital(_signals(src, dst, channel, len(left)))
+        if dst == wait.rank:
+            return (
+                f"{gave}, but rank {dst} waits on channel {wait.channel}: probably one of the two channels is wrong, since a signal and "
+                "its wait need the same."
+            )
+        if channel == wait.channel:
+            return (
+                f"{gave}, but rank {wait.rank} waits for a signal of rank {src} on it: probably the signal names the wrong rank, or the "
+                "wait does."
+            )
+    return ""
+
+
+def _signals(src: int, dst: int, channel: int, count: int) -> str:
+    many = "one signal" if count == 1 else f"{count} signals"
+    return f"rank {src} has given rank {dst} {many} on channel {channel}"
 
 
 def _cause_by_kind(router: Router, waiting: list[Wait], ops: list[Op]) -> DeadlockCause:

@@ -185,6 +185,16 @@ class MemoryModel:
         """(from, to, how many) of the signals for which nobody waited."""
         return [(src, dst, len(left)) for (src, dst, _), left in sorted(self.signals.items()) if left]
 
+    def held_up(self, rank: int) -> MemoryOp | None:
+        """The wait that keeps the rank from going on."""
+        return next((op for op in self.queues[rank] if op.kind is Access.WAIT), None)
+
+    def given(self, src: int, dst: int, channel: int) -> int:
+        """How many signals a rank has given another one on a channel, taken or not."""
+        return sum(
+            op.kind is Access.SIGNAL and (op.rank, op.peer, op.channel) == (src, dst, channel) for op in self.done
+        )
+
     def advance(self) -> tuple[MemoryOp, bytes] | None:
         """Carries out operations until a get or a wait is done, whose rank can go on: that one, and what it got. None: all wait."""
         while True:

@@ -1,7 +1,7 @@
 """1F1B with both parts at once: the rank before waits for W too.
 
 Must get: but ZB-H1 takes 3m+p-1
-Must get: W may come later
+Must get: for which rank 0 waits: with W
 """
 
 

@@ -749,7 +749,10 @@ def _dtypes_property(right: Sequence[Setup], wrong: Sequence[Setup]) -> str:
     others = {s.dtype for s in right} - {"float32"}
     if others or "float32" in tried:
         return ""
-    return f"Results are only wrong in {tried.pop()}." if len(tried) == 1 else _ONLY_FLOAT32
+    *first, last = sorted(tried)
+    if not first:
+        return f"Results are only wrong in {last}."
+    return f"Results are right in float32, and wrong in {', '.join(first)} and {last}."
 
 
 def common_properties(
@@ -786,7 +789,6 @@ def _is_power_of_two(n: int) -> bool:
 
 
 _DIVIDES = "Results are only right if the number of ranks divides the size."
-_ONLY_FLOAT32 = "Results are only right in float32."
 _ONLY_FOUR = "Results are only right for p = 4: use the world size, not a number."
 # a sentence, what it says of a case that must fail, and whether more cases must be tried before it is said
 _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (

@@ -31,10 +31,12 @@ def collective(rank: int, line: int | None = 7, received_nbytes: int = 0, call: 
     )
 
 
-def run(log: list, ranks: int = 4, shape: tuple = (10,), times: int = 1, seconds: float = 0.0) -> Run:
+def run(
+    log: list, ranks: int = 4, shape: tuple = (10,), times: int = 1, seconds: float = 0.0, needed: tuple = ()
+) -> Run:
     view = View.of(torch.zeros(shape))
     return Run(
-        exercise=None,
+        exercise=SimpleNamespace(rules=needed),
         setup=Setup(ranks, view.tensor().numel(), times=times),
         args=(((view,),) * ranks,) * times,
         expected=(),
@@ -57,6 +59,8 @@ def test_a_result_without_a_message_breaks_the_rules():
     assert rules.no_messages(run([collective(0)])) is None
     assert rules.no_messages(run([], ranks=1)) is None
     assert rules.no_messages(run([], shape=(0,))) is None
+    assert rules.no_messages(run([], needed=(rules.carried(),))) == said
+    assert rules.no_messages(run([], needed=(rules.carried(rules.nothing, rules.nothing),))) is None
     for rule in (
         lambda r: rules.chunk_bytes(r, 2, "x"),
         lambda r: rules.rounds(r, 9, "x"),

@@ -215,3 +215,19 @@ def test_an_origin_names_ranks_and_no_values(pool):
     )
     verdict = verdict_on("ring_shift", text, pool, secret=5)
     assert "holds rank" in verdict.reason and "but must hold rank" in verdict.reason, verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "false"),
+    (
+        ("distributed_cross_entropy/sums_reduced_with_max", "the target's probability came back"),
+        ("distributed_cross_entropy/owner_by_modulo", "as if each rank's columns began at 0"),
+        ("ring_attention/softmax_over_the_queries", "the blocks' outputs were added"),
+        ("distributed_mean/mean_of_all_elements", "reshape"),
+        ("clip_gradients/own_norm", "the data came another way"),
+    ),
+)
+def test_what_fits_special_cases_by_chance_is_not_said(answer, false, pool):
+    exercise = answer.partition("/")[0]
+    text = (EXERCISES / "wrong" / f"{answer}.py").read_text()
+    assert false not in judge_text(get(exercise), text, pool=pool).text()

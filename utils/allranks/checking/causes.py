@@ -42,6 +42,8 @@ class CommonMistake(StrEnum):
     PAIRS_OF_REALS = (
         "pairs of reals came back: take the complex tensor itself, not the tensor in a future, or use view_as_complex"
     )
+    REAL_PART = "the imaginary part is lost: a complex tensor became a real one"
+    ABSOLUTE = "absolute values came back: keep the complex numbers themselves"
     OTHER_DTYPE = "the dtype was promoted or narrowed: results keep the dtype of the input"
     OTHER_SHAPE = "the elements are right, and in the right order, but not their shape: reshape them"
     INPUT_CHANGED = "an input was overwritten: work on a copy (tensor.clone())"
@@ -71,6 +73,11 @@ class CommonMistake(StrEnum):
     WHOLE_NUMBERS = "rounded down to whole numbers: divide with /, and keep the tensor's dtype on the way"
     NO_MESSAGE = "no rank sent a message"
     NOTHING_PUT = "no rank put or got anything: the data must go through the memory"
+    NOT_A_NUMBER = "NaN came out, as of 0/0, of infinity minus infinity or of zero times infinity"
+    INFINITE = (
+        "infinity came out: a number was too large for its dtype, as of exp or of a product, or was divided by zero"
+    )
+    OWN_ZERO = "some elements are zero now, though the rank had the right ones before: it must keep them"
 
 
 def simplest_first(setup: Setup) -> tuple:
@@ -335,8 +342,10 @@ def fitting_mistakes(run: Run, faults: Sequence[ResultFault], right: Sequence[Ru
 
 def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault], right_runs: Sequence[Run]) -> list[str]:
     result_kinds = (FaultKind.VALUES, FaultKind.SHAPE, FaultKind.DTYPE, FaultKind.RETURNED)
-    if any(f.kind not in result_kinds for f in faults) or any(_only_the_shape(run, f) for f in faults):
-        return []
+    if any(f.kind not in result_kinds for f in faults) or any(
+        _only_the_shape(run, f) and _has_several(run, f) for f in faults
+    ):
+        return []  # one element alone has the right value by chance
     call, found = faults[0].call, []
     for mistake in run.exercise.mistakes:
         if not mistake.holds(run):
@@ -351,12 +360,14 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault], right_runs: S
         fits = all(_matches(run, call, f.rank, predicted[f.rank]) for f in faults)
         right = set(range(run.ranks)) - {f.rank for f in faults}
         everywhere = all(_matches(run, call, r, predicted[r]) or not _says_something(predicted[r]) for r in right)
-        if fits and not everywhere and all(_is_zero(predicted[f.rank].returns) for f in faults):
-            continue  # zeros alone name no cause
+        if fits and not everywhere and all(_is_empty(predicted[f.rank].returns) for f in faults):
+            continue  # zeros and NaN alone name no cause
         if fits and not run.exercise.allow and not run.outcome.accesses:
             exact = not any(_accepts_any_item(predicted[f.rank]) for f in faults)  # else it is a family of mistakes
             if not everywhere or (exact and any(_shows(r, mistake) for r in right_runs)):
                 continue
+        if not everywhere and mistake.cause.startswith("every rank"):
+            continue  # it is right on some
         cause = mistake.cause if everywhere else f"{_SOME_RANKS}{mistake.cause}"
         if fits and cause not in found:  # one vote for each cause, however many oracles it has
             found.append(cause)
@@ -368,8 +379,9 @@ def on_some_ranks(cause: str) -> bool:
     return cause.startswith(_SOME_RANKS)
 
 
-def _is_zero(returned: Any) -> bool:
-    return isinstance(returned, torch.Tensor) and not bool(returned.any())
+def _is_empty(returned: Any) -> bool:
+    """Whether it is nothing but zeros and NaN."""
+    return isinstance(returned, torch.Tensor) and not bool(returned.nan_to_num(0).any())
 
 
 def _shows(run: Run, mistake: Mistake) -> bool:
@@ -438,6 +450,12 @@ def _only_the_shape(run: Run, fault: ResultFault) -> bool:
     return compare.difference(got.returned.reshape(right.shape), right, expected.atol) is None
 
 
+def _has_several(run: Run, fault: ResultFault) -> bool:
+    """Whether the rank must return more than one element."""
+    right = run.expected[fault.call][fault.rank].returns
+    return isinstance(right, torch.Tensor) and right.numel() > 1
+
+
 def _accepts_any_item(expected: Expected | None) -> bool:
     """Whether the expected tuple accepts any value somewhere."""
     return (
@@ -457,7 +475,7 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> str | None:
         case FaultKind.SHAPE if all(_only_the_shape(run, fault) for fault in faults):
             return CommonMistake.OTHER_SHAPE
         case FaultKind.DTYPE:
-            return _dtype_mistake(first, [view for _, view in views(given)])
+            return _dtype_mistake(first, [view for _, view in views(given)], _outputs(run, first))
         case FaultKind.INPUT_CHANGED:
             return CommonMistake.INPUT_CHANGED
         case FaultKind.OTHER_MEMORY:
@@ -481,12 +499,39 @@ def _differs(now: torch.Tensor | None, expected: Expected, path: tuple) -> bool:
     return compare.difference(now, expected.changed[path], expected.atol) is not None
 
 
-def _dtype_mistake(fault: ResultFault, inputs: Sequence[View]) -> str | None:
+def _outputs(run: Run, fault: ResultFault) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The tensors that the rank ended with, each with the right one."""
+    got, expected = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
+    if got is None:
+        return []
+    given = views(run.args[fault.call][fault.rank])
+    found = [(now, expected.changed.get(path)) for (path, _), (now, _) in zip(given, got.tensors, strict=True)]
+    many = isinstance(expected.returns, tuple | list) and isinstance(got.returned, tuple | list)
+    found += zip(got.returned, expected.returns, strict=False) if many else [(got.returned, expected.returns)]
+    return [(a, b) for a, b in found if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)]
+
+
+def _part_of_complex(found: torch.Tensor, right: torch.Tensor) -> str | None:
+    """What real numbers are of the complex ones that they stand for."""
+    if found.shape == (*right.shape, 2):
+        return CommonMistake.PAIRS_OF_REALS
+    if found.shape != right.shape or not found.numel():
+        return None
+    for part, cause in ((right.real, CommonMistake.REAL_PART), (right.abs(), CommonMistake.ABSOLUTE)):
+        if torch.allclose(found.double(), part.double(), rtol=1e-4, atol=1e-5):
+            return cause
+    return None
+
+
+def _dtype_mistake(
+    fault: ResultFault, inputs: Sequence[View], outputs: Sequence[tuple[torch.Tensor, torch.Tensor]]
+) -> str | None:
     found, expected = fault.dtype_found, fault.dtype_expected
     if expected is torch.int64 and not any(view.base.dtype == torch.int64 for view in inputs):
         return None  # counts and indices have a dtype of their own
     if expected is not None and found is not None and expected.is_complex and found.is_floating_point:
-        return CommonMistake.PAIRS_OF_REALS
+        pair = next(((a, b) for a, b in outputs if b.is_complex() and a.is_floating_point()), None)
+        return (_part_of_complex(*pair) if pair else None) or CommonMistake.OTHER_DTYPE
     return CommonMistake.OTHER_DTYPE
 
 
@@ -522,14 +567,17 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
     pairs = [(now, expected.changed[path]) for path, _, now in outputs if isinstance(now, torch.Tensor)]
     if isinstance(expected.returns, torch.Tensor) and isinstance(got.returned, torch.Tensor):
         pairs.append((got.returned, expected.returns))
-    # of several outputs the first may be right
-    pairs = [pair for pair in pairs if not torch.equal(*pair)]
+    # of several outputs the first may be right, up to rounding
+    pairs = [pair for pair in pairs if compare.difference(*pair, expected.atol) is not None]
     items = got.returned if isinstance(got.returned, list | tuple) else []
     if any(isinstance(one, torch.Tensor) and holds_poison(one) for one in [*(one for one, _ in pairs), *items]):
         return CommonMistake.READ_EARLY
     if not pairs:
         return None
     found, right = pairs[0]
+    strange = _not_finite(found, right, expected.atol)
+    if strange is not None:
+        return strange
     if found.numel() > 1 and _is_cut(found, right):
         return CommonMistake.WHOLE_NUMBERS
     narrow = evidence.narrower_dtype(run, right.dtype)
@@ -547,14 +595,33 @@ def _is_cut(found: torch.Tensor, right: torch.Tensor) -> bool:
         return False
     off = right.double() - found.double()
     near = torch.finfo(found.dtype).eps * right.double().abs()
-    return torch.equal(found, found.floor()) and bool(((off >= -near) & (off < 1)).all())
+    # zeros alone may come of anything
+    return bool(found.any()) and torch.equal(found, found.floor()) and bool(((off >= -near) & (off < 1)).all())
+
+
+def _not_finite(found: torch.Tensor, right: torch.Tensor, atol: Any) -> str | None:
+    """Whether all that is wrong is NaN, or infinite, where the right numbers are finite."""
+    differs = compare.difference(found, right, atol)
+    if differs is None or differs.kind is not FaultKind.VALUES or not found.is_floating_point():
+        return None
+    wrong, wanted = (t.reshape(-1)[torch.tensor(differs.wrong)] for t in (found, right))
+    if not bool(wanted.isfinite().all()):
+        return None
+    if bool(wrong.isnan().all()):
+        return CommonMistake.NOT_A_NUMBER
+    return CommonMistake.INFINITE if bool(wrong.isinf().all()) else None
 
 
 def _never_received(run: Run, faults: Sequence[ResultFault]) -> str | None:
     """Whether all that is wrong are zeros in place of other ranks' elements, and no message brought those."""
-    for fault in faults:
-        lacked, brought = _zero_for(run, fault), evidence.brought(run, fault.call, fault.rank)
-        if lacked is None or brought is None:
+    zeros = [_zero_for(run, fault) for fault in faults]
+    if any(lacked is None for lacked in zeros):
+        return None
+    if all(_had_it(run, fault) for fault in faults):
+        return CommonMistake.OWN_ZERO
+    for fault, lacked in zip(faults, zeros, strict=True):
+        brought = evidence.brought(run, fault.call, fault.rank)
+        if lacked is None or brought is None or _had_it(run, fault):
             return None
         others = [a for rank, a in enumerate(run.args[fault.call]) if rank != fault.rank]
         values = [plain(view).reshape(-1) for args in others for _, view in views(args)]
@@ -562,6 +629,12 @@ def _never_received(run: Run, faults: Sequence[ResultFault]) -> str | None:
         if not given or not bool(torch.isin(lacked, torch.cat(given)).all()) or bool(torch.isin(lacked, brought).any()):
             return None
     return CommonMistake.SOME_ZERO
+
+
+def _had_it(run: Run, fault: ResultFault) -> bool:
+    """Whether the tensors that this rank must end with are those that it was given."""
+    expected = run.expected[fault.call][fault.rank]
+    return bool(expected.changed) and _result_equals_input(run, fault.call, fault.rank)
 
 
 def _zero_for(run: Run, fault: ResultFault) -> torch.Tensor | None:
@@ -619,7 +692,15 @@ def _right_to_half_the_bits(got: torch.Tensor, wanted: torch.Tensor) -> bool:
     }.get(got.dtype)
     if eps is None or got.numel() < 2 or (got.dtype == torch.int64 and int(wanted.abs().max()) < 1 << 24):
         return False
-    return _near_enough(got, wanted, eps)
+    return _near_enough(got, wanted, eps) and _near_each(got, wanted, eps)
+
+
+def _near_each(got: torch.Tensor, wanted: torch.Tensor, eps: float) -> bool:
+    """Whether most of the wrong elements are near their own right value: a term that is missing is as large for small ones."""
+    found, right = (t.to(torch.complex128).reshape(-1) for t in (got, wanted))
+    wrong = found != right
+    near = (found - right).abs()[wrong] <= 2 * eps * right.abs()[wrong]
+    return 2 * int(near.sum()) > len(near)
 
 
 def _error_of(sent: LogEntry) -> float:
@@ -637,34 +718,55 @@ def _near_enough(got: torch.Tensor, wanted: torch.Tensor, eps: float) -> bool:
 
 
 def _remainders_left_out(run: Run, faults: Sequence[ResultFault]) -> list[str]:
-    """The counts that the size is taken to be a multiple of: p, the ranks of a node, or the number of segments."""
+    """The counts that the size is taken to be a multiple of: p, the ranks of a node, the number of segments, or 2."""
     segments, in_node = run.setup.option("segments"), run.setup.option("ranks_per_node")
     counts = {"segments": segments} if segments else {"p": run.ranks} | ({"ranks_per_node": in_node} if in_node else {})
     named = {"p": "the number of ranks", "segments": "the number of segments"}
-    return [
+    if run.ranks < 2 or (run.ranks > 2 and len(faults) == 1):
+        return []
+    found = [
         f"the elements beyond the last whole multiple of {what} were left out: "
         f"the size need not be a multiple of {named.get(what, what)}"
         for what, count in counts.items()
         if all(_left_out(run, fault, count) for fault in faults)
     ]
+    if 2 not in counts.values() and all(_left_out(run, fault, 2) for fault in faults):
+        found.append("the last element was left out: the size need not be even")
+    return found
 
 
 def _left_out(run: Run, fault: ResultFault, count: int) -> bool:
-    """Whether only the elements beyond the last whole multiple of `count` are as they were."""
+    """Whether only the elements beyond the last whole multiple of `count` are wrong, and they are as they were."""
     got, wanted = run.results[fault.call][fault.rank], run.expected[fault.call][fault.rank]
     if fault.kind is not FaultKind.VALUES or got is None or (0,) not in wanted.changed or not got.tensors:
+        return False
+    if compare.difference(got.returned, wanted.returns, wanted.atol) is not None:
+        return False  # what it returned is wrong, and no element
+    if not run.collectives and not evidence.received_by(run, fault.rank):
         return False
     now, before = got.tensors[0][0], plain(run.args[fault.call][fault.rank][0])
     if now is None or now.shape != before.shape or now.dtype != before.dtype:
         return False
     found, right, old = now.reshape(-1), wanted.changed[0,].reshape(-1), before.reshape(-1)
     whole = len(found) // count * count
-    if whole in (0, len(found)):
+    if whole in (0, len(found)) or torch.equal(found[whole:], right[whole:]):
         return False
     return torch.equal(found[:whole], right[:whole]) and torch.equal(found[whole:], old[whole:])
 
 
 # ------------------------------------------------------------------------------------------ what failures share
+
+
+def _dtypes_property(right: Sequence[Setup], wrong: Sequence[Setup]) -> str:
+    """What is said of dtypes: only what was tried."""
+    tried = {s.dtype for s in wrong}
+    others = {s.dtype for s in right} - {"float32"}
+    if others or "float32" in tried:
+        return ""
+    *first, last = sorted(tried)
+    if not first:
+        return f"Results are only wrong in {last}."
+    return f"Results are right in float32, and wrong in {', '.join(first)} and {last}."
 
 
 def common_properties(
@@ -688,6 +790,9 @@ def common_properties(
         and all(holds(s) for s in wrong)
         and (unit == "element" or sentence != _DIVIDES)
     ]
+    about_dtypes = _dtypes_property(right, wrong)
+    if about_dtypes:
+        fitting.append((f"{about_dtypes} ", None))
     if not fitting and {s.ranks for s in right} == {4} and any(s.ranks != 4 for s in wrong):
         fitting.append((f"{_ONLY_FOUR} ", None))
     return fitting
@@ -728,7 +833,6 @@ _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
         lambda s: s.outer_world,
         False,
     ),
-    ("Results are only right in float32.", lambda s: s.dtype != "float32", False),
     ("Results are only right with root 0.", lambda s: bool(s.root), False),
     ("Results are only wrong when messages are delayed.", lambda s: s.delivery == "shuffled", False),
 )

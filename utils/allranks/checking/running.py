@@ -31,7 +31,7 @@ from allranks.checking.cases import (
     Work,
     views,
 )
-from allranks.checking.exercise import Exercise, Result, ResultFault, Run
+from allranks.checking.exercise import Exercise, FaultKind, Result, ResultFault, Run
 from allranks.checking.fault import blame_of
 from allranks.checking.in_rank import driver
 from allranks.checking.source import Source, imported_at, is_installed
@@ -460,6 +460,7 @@ def choose_mistakes(cases: list[CaseResult]) -> None:
             c.mistakes = [mistake for mistake in c.mistakes if mistake not in guesses]
     _drop_contradicted(cases)
     _drop_lost_digits(cases)
+    _drop_other_shape(cases)
     votes = Counter(mistake for c in cases for mistake in c.mistakes)
     fits = {mistake: [c.name for c in cases if mistake in c.mistakes] for mistake in votes}
     for c in cases:
@@ -496,6 +497,13 @@ def _drop_contradicted(cases: list[CaseResult]) -> None:
         others = [c for c in plain if mistake not in c.mistakes and _is_whole(c)]
         if any(c.setup.ranks > least or (not c.mistakes and _would_show(c, mistake)) for c in others):
             contradicted.add(mistake)
+    # what fits special cases only, though it would show in more of the others, fits by chance
+    failed = [c for c in cases if c.faults and c.setup.earns_credit and _is_whole(c)]
+    for mistake in {m for c in cases if c.faults for m in _own_causes(c)} - own:
+        fits = sum(mistake in c.mistakes for c in cases)
+        others = [c for c in failed if not c.mistakes and _would_show(c, mistake)]
+        if any(c in plain for c in others) or len(others) > fits:
+            contradicted.add(mistake)
     for c in cases:
         c.mistakes = [m for m in c.mistakes if m not in contradicted]
 
@@ -510,6 +518,14 @@ def _drop_lost_digits(cases: list[CaseResult]) -> None:
     if any(not c.mistakes for c in whole):
         for c in cases:
             c.mistakes = [mistake for mistake in c.mistakes if not mistake.startswith(causes.NARROWER)]
+
+
+def _drop_other_shape(cases: list[CaseResult]) -> None:
+    """Drops the cause that only the shape is wrong, if other cases have another number of elements too."""
+    of_shape = [c for c in cases if c.faults and c.faults[0].kind is FaultKind.SHAPE]
+    if any(causes.CommonMistake.OTHER_SHAPE not in c.mistakes for c in of_shape):
+        for c in cases:
+            c.mistakes = [mistake for mistake in c.mistakes if mistake != causes.CommonMistake.OTHER_SHAPE]
 
 
 def _is_whole(case: CaseResult) -> bool:

@@ -112,9 +112,17 @@ def of(run: Run | None, bound: Bound | None = None) -> Speed | None:
         words += f", {took / least:.2f} times the lower bound of {_duration(least)}"
     better: list[str] = []
     if _is_plain(run.exercise) and run.exercise.collective in _PARTS:
-        found = run.outcome.what_if(any_order=run.exercise.collective in _ANY_ORDER)
+        found = run.outcome.what_if(any_order=run.exercise.collective in _ANY_ORDER, segmented=_sends_segments(run))
         better = [one.sentence() for one in found]
     return Speed(took, least, words, tuple(run.outcome.critical_path.sentences(run.where)), tuple(better))
+
+
+def _sends_segments(run: Run) -> bool:
+    """Whether every message is shorter than what the collective sends in one step, so that the vector is cut further already."""
+    whole = _nbytes(run.args[0][0])
+    in_chunks = run.exercise.collective in ("all_reduce", "reduce_scatter", "all_to_all")
+    longest = max((e.nbytes for e in run.sends), default=whole)
+    return longest < (whole // run.ranks if in_chunks else whole)
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,9 @@ def _why(run: Run) -> str:
     pieces = max(len([e for e in run.sends if e.rank == r]) for r in range(run.ranks))
     if pieces > run.ranks - 1:
         return f"a rank sends {pieces} messages, and each takes alpha. One message for each share is enough"
+    most, share = max(run.bytes_sent()), rules.nbytes_of(run)
+    if most > (run.ranks - 1) * share * run.setup.times:
+        return f"a rank sends {most} bytes, and each takes time. The p-1 shares have {(run.ranks - 1) * share}"
     return "a rank waits for a piece before it has multiplied the piece that it has, or multiplies before it starts the next exchange"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -163,6 +164,12 @@ def _nowhere(run: Run) -> bool:
     return same_as_before and sum(_counts(args)) >= args[0][3]
 
 
+def _zero_if_not_committed(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    if sum(_counts(args)) >= args[0][3]:
+        raise ValueError("committed, so it is another mistake")
+    return [replace(e, returns=0) for e in _oracle_from(_right)(setup, args)]
+
+
 def _few_bytes(run: Run) -> str | None:
     """One all_reduce of the update and of the count, or one of each."""
     broken = rules.calls(run, "all_reduce", "two are enough, one with the count behind the update", least=1, most=2)
@@ -274,6 +281,9 @@ EXERCISE = Exercise(
         Mistake(
             "not committed although there are just enough healthy ranks: at_least itself is enough",
             _changed(lambda w, args, counts: _sum(args, counts) / sum(counts), lambda count, least: count > least),
+        ),
+        Mistake(
+            "0 came back where nothing was committed: return how many ranks count there too", _zero_if_not_committed
         ),
         Mistake(
             "the weights are unchanged although enough ranks are healthy",

@@ -73,6 +73,24 @@ def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
 
 
+def _unstable_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Each rank's sum is that of exp without a maximum, and is made smaller only then."""
+    whole, parts = _whole(args), [plain(a[0]) for a in args]
+    top = whole.amax(-1, keepdim=True)
+    total = sum((t.exp().sum(-1, keepdim=True).log() - top).exp() for t in parts)
+    return _split((whole - top).exp() / total, setup, _atol(whole.dtype))
+
+
+def _own_sum_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Divided by the rank's own sum first, which is zero where its columns are far below the row's maximum."""
+    whole = _whole(args)
+    top = whole.amax(-1, keepdim=True)
+    parts = [(plain(a[0]) - top).exp() for a in args]
+    own = [t.sum(-1, keepdim=True) for t in parts]
+    kind = whole.dtype
+    return [Expected(t / mine * (mine / sum(own)), {}, _atol(kind)) for t, mine in zip(parts, own, strict=True)]
+
+
 def _one_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The largest of all logits taken from every row: harmless until a row lies far below it."""
     whole = _whole(args)
@@ -144,6 +162,15 @@ EXERCISE = Exercise(
         Mistake(
             "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
             _unstable,
+        ),
+        Mistake(
+            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
+            _unstable_sum,
+        ),
+        Mistake(
+            "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide by the sum "
+            "over all ranks only",
+            _own_sum_first,
         ),
         Mistake(
             "the softmax of each rank's own columns: maximum and sum must be over all ranks",

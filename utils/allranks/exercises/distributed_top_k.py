@@ -137,6 +137,38 @@ def _own_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected((w.returns[0], torch.full_like(w.returns[1], r), None)) for r, w in enumerate(right)]
 
 
+def _rank_by_k(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The rank from the place among all candidates, as if each rank had k of them."""
+    k = args[0][1]
+    if setup.size >= k:
+        raise ValueError("each rank has k candidates, so it is another mistake")
+    order = [{i: place for place, (_, _, i) in enumerate(_ranked([a])[:k])} for a in args]
+    places = [(v, (r * setup.size + order[r][i]) // k, i) for v, r, i in _ranked(args)[:k]]
+    return _made(places, args[0][0].base.dtype, setup)
+
+
+def _rank_zero(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    if setup.size >= args[0][1]:
+        raise ValueError("each rank has k candidates, so it is another mistake")
+    right = _oracle(setup, args)
+    return [Expected((w.returns[0], torch.zeros_like(w.returns[1]), w.returns[2])) for w in right]
+
+
+def _swapped(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    return [Expected((w.returns[0], w.returns[2], w.returns[1])) for w in _oracle(setup, args)]
+
+
+def _other_indices(run: Run) -> bool:
+    """Whether some rank's indices differ from the right ones."""
+    pairs = [
+        (got.returned, want.returns)
+        for results, wanted in zip(run.results, run.expected, strict=True)
+        for got, want in zip(results, wanted, strict=True)
+        if got is not None and isinstance(got.returned, tuple | list) and len(got.returned) == 3
+    ]
+    return any(isinstance(got[2], torch.Tensor) and not torch.equal(got[2], want[2]) for got, want in pairs)
+
+
 def _bytes(run: Run) -> str | None:
     k = run.args[0][0][1]
     return rules.received_at_most(run, 16 * k * run.ranks, f"16 bytes x k = {k} x {run.ranks} ranks")
@@ -222,7 +254,14 @@ EXERCISE = Exercise(
             "the right values with other indices: ties go to the lowest rank, then the lowest index, and neither torch.topk "
             "nor a sort that is not stable promises that",
             _values_only,
+            _other_indices,
         ),
+        Mistake(
+            "the ranks are those of candidates in groups of k: a rank with fewer than k values has fewer candidates",
+            _rank_by_k,
+        ),
+        Mistake("every value is said to be rank 0's, where a rank has fewer than k values", _rank_zero),
+        Mistake("ranks and indices are swapped: return values, ranks and indices in this order", _swapped),
         Mistake("each rank says that all of them are its own: a value's rank is the one that held it", _own_rank),
         Mistake("NaN was ignored: it is the largest, as in torch.topk", _without_nan),
     ),

@@ -19,6 +19,7 @@ from allranks.wire import LogEntry
 
 WIDTH = 3
 _WHOLE = ("int32", "int64")
+_FLOATING = ("float32", "float64", "float16", "bfloat16")
 _OWNER_BY_MODULO = (
     "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)"
 )
@@ -96,8 +97,15 @@ def _owner_by_modulo(place: Callable[[torch.Tensor, int, int], torch.Tensor]) ->
 
 
 def _unique(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """A row for each different id, in the order of sorted ids."""
     table = _rows(args)
     return [Expected(table[plain(a[0]).unique()]) for a in args]
+
+
+def _ascending(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """A row for each id, in the order of sorted ids."""
+    table = _rows(args)
+    return [Expected(table[plain(a[0]).sort().values]) for a in args]
 
 
 def _own_shard(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -171,9 +179,11 @@ def _has_room_for_a_row(entry: LogEntry, kind: torch.dtype) -> bool:
 
 
 def _carries_ids(entry: LogEntry) -> bool:
-    """Whether it carries ids or counts: whole numbers by their dtype, and, since the dtype may be a pretence, by their values."""
-    numbers = provenance.numbers(entry) if entry.dtype in _WHOLE else None
-    return numbers is not None and bool(((-_MOST < numbers) & (numbers < _MOST)).all())
+    """Whether it carries ids or counts: whole numbers by their values, since the dtype may be a pretence or hold them as well."""
+    numbers = provenance.numbers(entry) if entry.dtype in (*_WHOLE, *_FLOATING) else None
+    if numbers is None or not bool(((-_MOST < numbers) & (numbers < _MOST)).all()):
+        return False
+    return not numbers.is_floating_point() or torch.equal(numbers, numbers.floor())
 
 
 EXERCISE = Exercise(
@@ -212,7 +222,15 @@ EXERCISE = Exercise(
     rules=(Rule("no row sent twice", 6, _no_row_twice), Rule("carried by messages", 1, _rows_sent, essential=True)),
     mistakes=(
         Mistake("in the order of the ranks that own the rows: put them back into the order of ids", _sorted),
-        Mistake("each row once: an id that comes again needs its row again", _unique),
+        Mistake(
+            "in ascending order of the ids, as sort or unique leaves them: put the rows back into the order of ids",
+            _ascending,
+        ),
+        Mistake(
+            "the rows of the different ids came back, in ascending order: bring them into the order of ids with unique's inverse "
+            "(return_inverse)",
+            _unique,
+        ),
         Mistake("looked up in the rank's own shard: each row is on rank id // len(shard)", _own_shard),
         Mistake(_OWNER_BY_MODULO, _owner_by_modulo(lambda ids, rows, p: ids % rows)),
         Mistake(_OWNER_BY_MODULO, _owner_by_modulo(lambda ids, rows, p: ids // p)),

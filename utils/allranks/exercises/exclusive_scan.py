@@ -151,7 +151,7 @@ EXERCISE = Exercise(
     mistakes=(
         _adds("the inclusive scan: a rank's own tensor is not part of its result", lambda rank, p: range(rank + 1)),
         _adds("the sum of the higher ranks: the scan runs the other way", lambda rank, p: range(rank + 1, p)),
-        _adds("the sum of all ranks on every rank", lambda rank, p: range(p)),
+        _adds("the sum of all ranks, and not of the lower ones only", lambda rank, p: range(p)),
         _adds(
             "the sum of all other ranks: what comes from a higher rank must not be added",
             lambda rank, p: [i for i in range(p) if i != rank],

@@ -67,6 +67,12 @@ def _own_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(a[1], {(0,): _right(args, rank)}) for rank, a in enumerate(args)]
 
 
+def _zero_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    if len(_fresh(args)) < len(args):
+        raise ValueError("a rank is behind, so it is another mistake")
+    return [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)]
+
+
 def _oldest(args: Sequence[Args], rank: int) -> torch.Tensor:
     first = min(range(len(args)), key=lambda r: args[r][1])
     return plain(args[first][0])
@@ -212,11 +218,12 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake("each rank returned its own step: return the largest one, the same on every rank", _own_step),
+        Mistake("0 came back where no rank is behind: return the largest step there too", _zero_step),
         Mistake(
             "the ranks that were behind still have their old weights", _ending(lambda args, rank: plain(args[rank][0]))
         ),
         Mistake(
-            "rank 0's weights on every rank: but rank 0 may be behind too",
+            "rank 0's weights came: but rank 0 may be behind too",
             _ending(lambda args, rank: plain(args[0][0])),
         ),
         Mistake("the weights of the rank that is furthest behind: the largest step is the newest", _ending(_oldest)),

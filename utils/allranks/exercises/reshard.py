@@ -223,7 +223,7 @@ EXERCISE = Exercise(
             _ending(_own_first),
         ),
         Mistake("the pieces are put together from the last rank to the first", _ending(_reversed)),
-        Mistake("every rank has all rows: each must end with its own part only", _ending(lambda rows, args, r: rows)),
+        Mistake("all rows came: each rank must end with its own part only", _ending(lambda rows, args, r: rows)),
     ),
     unit="row",
     collective="all_to_all",

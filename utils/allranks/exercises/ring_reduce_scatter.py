@@ -118,6 +118,10 @@ EXERCISE = Exercise(
             lambda t, r, s: (summed(t)[0] - t[r]).tensor_split(s.ranks)[r],
         ),
         returning(
+            "the flat vector was cut: tensor_split cuts the tensor itself, along its first dimension",
+            lambda t, r, s: summed(t)[0].reshape(-1).tensor_split(s.ranks)[r],
+        ),
+        returning(
             "the chunk came flat: keep the shape that tensor_split gives it",
             lambda t, r, s: summed(t)[0].tensor_split(s.ranks)[r].flatten(),
         ),

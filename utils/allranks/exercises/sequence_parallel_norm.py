@@ -134,6 +134,27 @@ def _own_gradient(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, tor
     return w.of_x(w.total, rank), *w.of_parameters(w.upstream[rank])
 
 
+def _placed(weight: int, bias: int) -> Gradients:
+    """The gradients of weight and bias are these two of (the right one of weight, that of bias)."""
+
+    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        of_x, *both = _right(w, rank)
+        return of_x, both[weight], both[bias]
+
+    return made
+
+
+def _without(name: str) -> Oracle:
+    """The result if weight or bias had no part in it."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        whole, right = _Whole(args), _oracle_from(_right)(setup, args)
+        result = whole.normal * whole.weight if name == "bias" else whole.normal + whole.bias
+        return [Expected(result.to(e.returns.dtype), {}, e.atol) for e in right]
+
+    return oracle
+
+
 def _pair(run: Run) -> str | None:
     """One gather of the rank's tokens forward, one reduce_scatter of all tokens' gradient backward."""
     broken = rules.no_messages(run)
@@ -266,6 +287,22 @@ EXERCISE = Exercise(
         Mistake(
             "the gradients of weight and bias lack the other ranks' parts: the parameters' gradients must be added over the ranks",
             _oracle_from(_own_gradient),
+        ),
+        Mistake("the bias was not added to the result", _without("bias")),
+        Mistake("the result was not multiplied by the weight", _without("weight")),
+        Mistake(
+            "the gradients of weight and bias are swapped: backward returns them in the order of forward's arguments",
+            _oracle_from(_placed(1, 0)),
+        ),
+        Mistake("the bias got the gradient of the weight: each parameter needs its own", _oracle_from(_placed(0, 0))),
+        Mistake("the weight got the gradient of the bias: each parameter needs its own", _oracle_from(_placed(1, 1))),
+        *(
+            Mistake(
+                f"no gradient arrived at {name}: the function in front of it returned none for it, or it has no part in the result",
+                only_the_result(_oracle_from(_right)),
+                evidence.lacks_gradients(which),
+            )
+            for which, name in ((1, "weight"), (2, "bias"))
         ),
         Mistake(
             "the result has no way back to the arguments, so no gradient arrived: the gather cut it off",

@@ -15,6 +15,7 @@ from allranks.simulator.clock import Compute, Enter, Network, Recv, Send, Step, 
 
 SEGMENTS = (2, 4, 8, 16, 32)
 MAX_STEPS = 20_000  # entries of the programs of one replay, which takes half a second
+_BOTH = "both directions"
 WORTH = 1.02  # below it nothing is said
 
 
@@ -110,13 +111,15 @@ def what_if(
     any_order: bool = False,
     node_of: Callable[[int], int] | None = None,
     buffered: bool = False,
+    segmented: bool = False,
 ) -> list[WhatIf]:
     """The changes that make the programs faster than `seconds`, the best first; an empty list if none does.
 
     - "k segments": the best k of 2 to 32. For programs in which an element's result depends on that element of the inputs only.
-      Not said of programs with a library's own collectives.
+      Not said of programs with a library's own collectives. With `segmented`, for programs that send segments already, it is
+      "each message in k parts, all of them under way at once".
     - with `any_order`, for collectives that treat all ranks alike (all_reduce, all_gather): half of the vector with the ranks
-      in reverse order ("both directions"); and with `node_of`, which names the node of a rank, a part for each place in a node
+      in reverse order ("both directions", or "both directions at the same time" if messages go both ways already); and with `node_of`, which names the node of a rank, a part for each place in a node
       ("a ring for each of the 8 network cards" for a ring).
     - "communication and computing at the same time", if the ranks compute: no program on these messages can be faster than that.
     """
@@ -130,9 +133,11 @@ def what_if(
         took = in_parts(programs, network, [same] * k, buffered=buffered) if entries * k <= MAX_STEPS else seconds
         if took >= best[1]:
             break  # more of them only cost more starts
-        best = (f"{k} segments", took)
+        best = (f"each message in {k} parts, all of them under way at once" if segmented else f"{k} segments", took)
     found = [best]
     for change, orders in _orders(p, node_of) if own and any_order else ():
+        if change == _BOTH and _goes_both_ways(programs):
+            change = f"{_BOTH} at the same time"
         if entries * len(orders) <= MAX_STEPS:
             found.append((change, in_parts(programs, network, orders, buffered=buffered)))
     computing = [sum((s.seconds for s in program if isinstance(s, Compute)), 0 * seconds) for program in programs]
@@ -147,11 +152,20 @@ def what_if(
     return sorted(told.values(), key=lambda one: -one.times_faster)
 
 
+def _goes_both_ways(programs: Sequence[Sequence[Step]]) -> bool:
+    """Whether the messages go the same ways with the ranks in reverse order."""
+    last = len(programs) - 1
+    ways = {
+        (rank, s.peer) for rank, program in enumerate(programs) for s in program if isinstance(s, Send) and s.nbytes > 0
+    }
+    return {(last - a, last - b) for a, b in ways} == ways
+
+
 def _orders(p: int, node_of: Callable[[int], int] | None) -> list[tuple[str, list[Sequence[int]]]]:
     """Both directions; and if the nodes are equally large, the ranks of each node turned by 0, 1, ... places."""
     found: list[tuple[str, list[Sequence[int]]]] = []
     if p > 2:
-        found.append(("both directions", [list(range(p)), list(reversed(range(p)))]))
+        found.append((_BOTH, [list(range(p)), list(reversed(range(p)))]))
     nodes: dict[int, list[int]] = {}
     for rank in range(p):
         nodes.setdefault(node_of(rank) if node_of is not None else 0, []).append(rank)

@@ -22,7 +22,8 @@ _SAME_ADVICE = {  # that needs no rank, line or tag
         "An isend may be complete only when it is received: post the receive first, then wait for the isend."
     ),
     DeadlockCause.RECEIVES_FIRST: (
-        "None of them has sent: start the send with isend before the receive, or let some ranks send first."
+        "None of them has sent: if the send comes after the receive, start it before, with isend, or let some ranks send first; "
+        "if there is no send to the rank that waits, it is missing."
     ),
     DeadlockCause.TOO_MANY_RECEIVES: (
         "What they sent has all been received: one receive is too many, or a send is missing or comes too late."

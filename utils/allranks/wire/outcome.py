@@ -86,7 +86,7 @@ class Outcome:
             line_of=lambda rank, index: outermost(ranks[rank].program[index][2]),
         )
 
-    def what_if(self, *, any_order: bool = False) -> list[WhatIf]:
+    def what_if(self, *, any_order: bool = False, segmented: bool = False) -> list[WhatIf]:
         """What would make the run faster, the best first: see `allranks.simulator.what_if`. Nothing for a run that failed.
 
         Example (needs ranks):
@@ -109,6 +109,7 @@ class Outcome:
             any_order=any_order,
             node_of=node_of,
             buffered=self.router.delivery == "buffered",
+            segmented=segmented,
         )
 
     @functools.cached_property

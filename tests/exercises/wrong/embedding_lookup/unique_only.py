@@ -1,6 +1,6 @@
 """Each row once.
 
-Must get: an id that comes again
+Must get: the rows of the different ids came back, in ascending order
 """
 
 import torch

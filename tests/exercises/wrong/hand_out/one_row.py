@@ -1,6 +1,6 @@
 """Waits too late: the first row for all.
 
-Must get: row 0 on every rank
+Must get: row 0 came, and not the rank's own row
 """
 
 import torch.distributed as dist

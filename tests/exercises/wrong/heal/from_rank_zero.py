@@ -1,6 +1,6 @@
 """Rank 0 gives, whether it is up to date or not.
 
-Must get: rank 0's weights on every rank
+Must get: rank 0's weights came
 """
 
 import torch

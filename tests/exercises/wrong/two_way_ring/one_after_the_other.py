@@ -2,6 +2,8 @@
 
 Must get: times the lower bound
 Must get: over the network card
+Must get: with both directions at the same time
+Must not get: with both directions:
 """
 
 import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import signal
@@ -11,6 +12,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from allranks.engines.forkserver.process import die_with_parent
+from allranks.wire import forking
 
 
 class Process(Protocol):
@@ -98,16 +102,15 @@ def _children(pid: int) -> list[int]:
 
 def fork(fds: list[int], target: str = TARGET) -> Process:
     """Forks this process; the child serves on these descriptors. Only from a process with one thread."""
-    from allranks.engines.forkserver import die_with_parent
-
     module, _, function = target.partition(":")
-    child = getattr(importlib.import_module(module), function)  # here, since only a process that forks needs it
-    parent = os.getpid()
+    main = getattr(importlib.import_module(module), function)  # here, since only a process that forks needs it
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
-    if pid:
-        return Forked(pid)
+    return Forked(forking.fork(functools.partial(_become_rank, main, os.getpid()), fds))
+
+
+def _become_rank(main: Callable[[object, list[int]], int], parent: int, fds: list[int]) -> None:
+    """What the child does: serves until the router closes its socket, and ends."""
     code = 1
     try:
         die_with_parent()
@@ -121,7 +124,7 @@ def fork(fds: list[int], target: str = TARGET) -> Process:
             for after, before in zip([2, *kept], [*kept, os.sysconf("SC_OPEN_MAX")], strict=True):
                 os.closerange(after + 1, before)
             sys.settrace(None)
-            code = child(None, fds)
+            code = main(None, fds)
     except BaseException:
         code = 1
     finally:

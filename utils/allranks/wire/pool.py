@@ -137,7 +137,12 @@ class Ranks:
         jobs = _arguments(ranks, args, per_rank, calls)
         fabric = _fabric(topology, scale, alpha, beta)
         began = time.monotonic()
+        if not rules.alone:  # a rank that ran an answer refuses for good what answers may not do
+            self._discard([r for r, m in enumerate(self._members) if m is not None and m.alone])
         self._ensure(ranks)
+        for member in self._members[:ranks]:
+            if member is not None:
+                member.alone = rules.alone
         limits = {
             "cpu_s": cpu_s,
             "wall_s": wall_s,

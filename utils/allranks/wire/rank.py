@@ -24,7 +24,7 @@ import numpy.random  # not at the first draw: then each rank would import it
 import torch
 import torch.distributed as dist
 
-from allranks.engines.alone import PACKAGE, without_the_course
+from allranks.engines.alone import PACKAGE, refuse_searches, without_the_course
 from allranks.wire import backend, values
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import Channel, CodecError
@@ -66,6 +66,8 @@ class Rank:
             except (EOFError, OSError):
                 return
             if "stop" not in message:
+                if message["alone"]:
+                    refuse_searches()
                 with without_the_course() if message["alone"] else contextlib.nullcontext():
                     self.run(message, body)
                 if not self.endpoint.stopped:

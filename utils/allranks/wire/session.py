@@ -42,6 +42,7 @@ class Member:
     printed_nbytes: int = 0
     gone: bool = False
     output_closed: bool = False  # it has closed its output
+    alone: bool = False  # it has run an answer without the course's modules
 
     def alive(self) -> bool:
         """Whether the process serves: between two runs its end of the socket is open and silent."""

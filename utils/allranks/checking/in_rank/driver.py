@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from allranks.engines.alone import objects_made_here
 from allranks.wire.buffers import holds_poison
 from allranks.wire.endpoint import do_piece, take_piece
 from allranks.wire.values import dtype_name, from_raw, raw
@@ -225,7 +226,7 @@ def _is_there(memory: StorageWeakRef) -> bool:
 def _copied(known: dict[bytes, int], dtype: torch.dtype) -> set[int]:
     """The blocks whose weights are in some tensor of this process."""
     sizes = {len(weights) // dtype.itemsize for weights in known}
-    found = (thing for thing in gc.get_objects() if type(thing) is torch.Tensor and thing.dtype == dtype)
+    found = (thing for thing in objects_made_here() if type(thing) is torch.Tensor and thing.dtype == dtype)
     fitting = (tensor for tensor in found if tensor.numel() in sizes and _has_memory(tensor))
     # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
     return {

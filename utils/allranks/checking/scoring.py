@@ -260,7 +260,7 @@ def _other_reduction(run: Run) -> str | None:
         name = str(entry.reduce_op or "SUM").rpartition(".")[2].upper()
         if name not in ("SUM", "AVG"):
             return About(
-                f"rank {entry.rank} calls {entry.op} with {name}{run.at(entry.line)}, but the ranks' values must be added",
+                f"rank {entry.rank} calls {entry.called} with {name}{run.at(entry.line)}, but the ranks' values must be added",
                 entry,
                 kind=f"reduces with {name} instead of a sum",
             )

@@ -67,7 +67,7 @@ def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
     peers = awaited(router, head)
     return Wait(
         rank,
-        op=op.name if op.line == state.line or state.line is None else f"wait() of {op.name}",
+        op=op.called if op.line == state.line or state.line is None else f"wait() of {op.called}",
         kind=op.kind,
         peer=peers[0] if peers else None,
         line=state.line,
@@ -76,7 +76,7 @@ def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
         tag=op.tag,
         peers=peers,
         nbytes=op.nbytes,
-        held_by="" if head is op else head.name,
+        held_by="" if head is op else head.called,
         held_line=None if head is op else head.line,
         held_place="" if head is op else lines.place(head.line),
     )
@@ -88,7 +88,7 @@ def unmet(router: Router, lines: Lines) -> tuple[Unmet, ...]:
     return tuple(
         Unmet(
             op.rank,
-            op.name,
+            op.called,
             op.kind,
             awaited(router, op) if op.peer is not None or op.kind is OpKind.COLLECTIVE else (),
             op.nbytes,
@@ -299,7 +299,7 @@ def _desync(
             what.append(f"rank {wait.rank} is in {wait.op}{lines.at(wait.line)}")
     verb = "waits" if len(same) == 1 else "wait"
     message = (
-        f"{capital(name_ranks(same))} {verb} in {op.name}{lines.at(first.line)}, but {'; '.join(what[:6])}. "
+        f"{capital(name_ranks(same))} {verb} in {op.called}{lines.at(first.line)}, but {'; '.join(what[:6])}. "
         "Every rank of the group must call it."
     )
     return Failure(

@@ -519,3 +519,93 @@ def test_axe_finds_nothing_serious(show, scheme):
     page.evaluate("() => document.querySelector('.ar-button').removeAttribute('aria-label')")
     page.evaluate("() => document.querySelector('.ar-button').removeAttribute('title')")
     assert "button-name" in scan(), "the scan finds what was planted"
+
+
+def _collectives(ranks: int, code: tuple[str, ...] = ()) -> Trace:
+    """A run on the wire: a long name, a pass of a block while it is under way, and the wait for it."""
+    work = ("all_gather_into_tensor", "reduce_scatter_tensor")
+    names, sizes = ("all_gather_single", "reduce_scatter_single"), ((1_280_000, 5_120_000), (5_120_000, 1_280_000))
+    events = []
+    for r in range(ranks):
+        for seq, (op, label, (put, got)) in enumerate(zip(work, names, sizes, strict=True)):
+            what = {
+                "label": label,
+                "nbytes": put,
+                "received_nbytes": got,
+                "group": "0",
+                "seq": seq,
+                "line": 2 + 3 * seq,
+            }
+            events.append(Event(r, op, start=4.0 * seq, end=4.0 * seq + 3, blocking=bool(seq), **what))
+        events.append(Event(r, "compute", start=0.0, end=2.0, line=3, label="block 10 forward"))
+        events.append(Event(r, "wait", start=2.0, end=3.0, line=4, group="0", seq=0))
+        events.append(Event(r, "wait", start=4.0, end=7.0, line=5, group="0", seq=1))
+    meta = {"code": {"first": 1, "shown": 1, "lines": ["def step(x):", *("    ...",) * 4]}}
+    events.sort(key=lambda e: e.start)
+    return Trace("wire", ranks, tuple(events), clock="virtual", source="your fsdp_step", meta=meta)
+
+
+def _texts_outside(page) -> list[str]:
+    """The words that are not inside their card, with 3 px to spare."""
+    return page.evaluate(
+        """() => [...document.querySelectorAll(".ar-rank")].flatMap((card) => {
+             const box = card.querySelector(".ar-card").getBoundingClientRect();
+             return [...card.querySelectorAll("text")].filter((text) => {
+               const at = text.getBoundingClientRect();
+               return at.width && (at.left < box.left + 3 || at.right > box.right - 3 || at.bottom > box.bottom);
+             }).map((text) => text.textContent);
+           })"""
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_a_run_of_collectives_says_what_each_rank_does_and_its_bytes_in_its_box(show, ranks):
+    page = show(Player(_collectives(ranks)))
+    player = page.locator(".ar-player")
+    assert page.locator(".ar-title strong").text_content() == "Your fsdp_step"
+    page.get_by_role("button", name="Table of this step").click()
+    heads, cells = page.locator(".ar-scroll thead th"), page.locator(".ar-scroll tbody tr").nth(1).locator("td")
+    assert heads.all_text_contents() == ["rank", "put in", "got out"]
+    said = []
+    for step in range(1, 5):
+        player.press("ArrowRight")
+        done(page, step)
+        said.append([page.locator(".ar-code h4").text_content(), *cells.all_text_contents()])
+        assert _texts_outside(page) == []
+        words = page.locator('.ar-rank[data-rank="1"] .ar-bytes').all_text_contents()
+        if step == 2:
+            assert words[0].endswith("block 10 forward") and words[1].endswith("all_gather_single")
+            assert words[2] == "1.28 MB in, 5.12 MB out"
+    assert said == [
+        ["Your line 2", "0 B", "0 B"],
+        ["Your line 3", "0 B", "0 B"],
+        ["Your line 4", "1.28 MB", "5.12 MB"],
+        ["Your line 5", "6.4 MB", "6.4 MB"],
+    ]
+    who = "Ranks 0 and 1" if ranks == 2 else f"All {ranks} ranks"
+    line = "take part in reduce_scatter_single: each 5.12 MB in, 1.28 MB out (line 5)."
+    assert page.locator(".ar-caption").first.text_content() == f"{who} {line}"
+    assert page.locator(".ar-legend .ar-meaning").all_text_contents() == ["computes", "in a collective", "waits"]
+
+
+def test_two_halves_count_on_one_scale_and_name_the_same_rank_at_the_start_and_at_the_end(show):
+    star = [(1, 0), (2, 0), (3, 0), (0, 1), (0, 2), (0, 3)]
+    events = [
+        event
+        for step, (src, dst) in enumerate(star)
+        for event in (
+            Event(src, "send", dst, nbytes=16, step=step, match=step),
+            Event(dst, "recv", src, nbytes=16, step=step, match=step),
+        )
+    ]
+    run = Trace("wire", 4, tuple(events), "all_reduce", nbytes=16, source="your ring_all_reduce")
+    page = show(Player(run, ring_all_reduce(4), titles=("your messages", "the right schedule")))
+
+    def said() -> list[str]:
+        return [page.locator(".ar-half").nth(i).locator('[data-meter="bytes"]').text_content() for i in (0, 1)]
+
+    assert said() == ["0 B of 48 B sent by the busiest rank", "0 B of 24 B sent by each rank"]
+    page.get_by_role("button", name="To the end").click()
+    assert said() == ["48 B of 48 B sent by the busiest rank", "24 B of 24 B sent by each rank"]
+    wide = page.locator(".ar-half-meter .ar-fill").evaluate_all("(bars) => bars.map((bar) => bar.style.width)")
+    assert wide == ["100%", "50%"]

@@ -235,3 +235,23 @@ def test_the_picture_has_a_box_for_each_action_and_only_the_themes_colours():
     assert "ar-theme" in page
     assert not re.findall(r"#[0-9a-f]{3,6}", drawn.svg())
     assert min(map(int, re.findall(r"font:(\d+)px", page.split("--ar-paper: #16191d")[-1]))) >= 12
+
+
+def test_a_long_order_keeps_its_numbers_and_has_an_axis():
+    """One micro-batch after the other takes long: the picture takes the width that is there."""
+    from xml.etree import ElementTree
+
+    slow = read([[f"{kind}{i}" for i in range(8) for kind in "FB"]] * 4, micro_batches=8, name="mine")
+    short, long = orders("gpipe", 4, 8), timeline(slow)
+    tree = ElementTree.fromstring(picture(timeline(short), long).svg())
+    texts = [node for node in tree.iter("{http://www.w3.org/2000/svg}text")]
+    numbers = [node.text for node in texts if node.get("class", "").startswith("on")]
+    assert sorted(numbers) == sorted([str(i) for i in range(8)] * 2 * 4 * 2), "each action of each rank, in both runs"
+    boxes = [float(node.get("width")) for node in tree.iter() if node.get("class", "").startswith("edge ")]
+    assert min(boxes) >= 8.9, "a digit of 12 px has room"
+    assert float(tree.get("width")) <= 940
+    times = [int(node.text) for node in texts if node.get("class") == "time" and node.text != "time"]
+    turn = times.index(0, 1)
+    assert times[0] == 0 and times[turn - 1] <= 33 and 90 <= times[-1] <= long.makespan == 96
+    narrow = ElementTree.fromstring(picture(timeline(orders("1f1b", 2, 2))).svg())
+    assert float(narrow.get("width")) <= 540, "a short one has room beside an open sidebar"

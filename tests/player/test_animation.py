@@ -121,7 +121,7 @@ def test_a_collective_after_an_exchange_comes_in_the_step_after_it():
     events += [Event(r, "all_reduce", nbytes=4, start=2.0, end=3.0) for r in range(2)]
     lines = animate(Trace("live", 2, tuple(events), clock="wall")).captions()
     assert len(lines) == 3
-    assert lines[2].startswith("step 2 of 2: rank 0 takes part in all_reduce")
+    assert lines[2] == "step 2 of 2: ranks 0 and 1 take part in all_reduce of 4 B"
 
 
 def test_messages_of_a_live_run_are_not_taken_for_the_collective_that_torch_did():
@@ -262,3 +262,103 @@ def test_a_critical_path_is_marked_and_said():
     assert animate(path.marked(other.trace)).path.transfers == ()
     head = json.loads(zlib.decompress(film.payload()))
     assert len(head["path"]["transfers"]) == 30
+
+
+def _call(rank, op, start, end, seq, *, blocking=True, nbytes=4, got=4, group="0", **more):
+    what = {"nbytes": nbytes, "received_nbytes": got, "blocking": blocking, "group": group, "seq": seq, **more}
+    return Event(rank, op, start=start, end=end, **what)
+
+
+def _shown(events, ranks, **more):
+    found = animate(Trace("wire", ranks, tuple(events), clock="virtual", **more))
+    return found, [(b.rank, b.op, b.step, b.end_step, b.own) for b in found.bars]
+
+
+def test_a_blocking_collective_is_one_step_and_an_asynchronous_one_has_a_wait_of_its_own():
+    events = [_call(r, "all_reduce", 0.0, 2.0, 0, line=4) for r in range(2)]
+    events += [Event(r, "wait", start=0.0, end=2.0, line=4, group="0", seq=0) for r in range(2)]
+    events += [_call(r, "all_gather", 2.0, 6.0, 1, blocking=False, got=8, line=5) for r in range(2)]
+    events += [Event(r, "compute", start=2.0, end=4.0, line=6, label="block 0 forward") for r in range(2)]
+    events += [Event(r, "wait", start=4.0, end=6.0, line=7, group="0", seq=1) for r in range(2)]
+    found, bars = _shown(events, 2)
+    assert [bar for bar in bars if bar[0] == 0] == [
+        (0, "all_reduce", 0, 0, False),
+        (0, "all_gather", 1, 3, False),
+        (0, "compute", 2, 2, False),
+        (0, "wait", 3, 3, True),
+    ]
+    assert found.captions()[1:] == [
+        "step 1 of 4: ranks 0 and 1 take part in all_reduce: each 4 B in, 4 B out (line 4)",
+        "step 2 of 4: ranks 0 and 1 take part in all_gather: each 4 B in, 8 B out (line 5)",
+        "step 3 of 4: ranks 0 and 1 compute block 0 forward (line 6)",
+        "step 4 of 4: ranks 0 and 1 wait for all_gather (line 7)",
+    ]
+
+
+def test_who_comes_early_waits_in_the_steps_before_the_collective_and_not_in_one_of_its_own():
+    late = [Event(0, "compute", start=0.0, end=3.0)]
+    calls = [_call(r, "all_reduce", 3.0, 4.0, 0) for r in range(3)]
+    waits = [Event(r, "wait", start=0.0, end=4.0, group="0", seq=0) for r in (1, 2)]
+    found, bars = _shown([*waits, *late, *calls], 3)
+    assert sorted(bars) == [
+        (0, "all_reduce", 1, 1, False),
+        (0, "compute", 0, 0, False),
+        *[(r, op, step, step, False) for r in (1, 2) for op, step in (("all_reduce", 1), ("wait", 0))],
+    ]
+    assert [(b.start, b.end) for b in found.bars if b.op == "wait"] == [(0.0, 3.0)] * 2, (
+        "up to the others' arrival only"
+    )
+    assert found.captions()[1] == "step 1 of 2: ranks 1 and 2 wait for the others; rank 0 computes"
+    busy = [Event(r, "compute", start=0.0, end=1.0 + 2 * (r == 0)) for r in range(3)]
+    waits = [Event(r, "wait", start=1.0, end=4.0, group="0", seq=0) for r in (1, 2)]
+    found, _ = _shown([*busy, *waits, *calls], 3)
+    assert found.steps == 2 and all(b.is_between for b in found.bars if b.op == "wait")
+    assert found.captions()[2] == "step 2 of 2: all 3 ranks take part in all_reduce: each 4 B in, 4 B out"
+
+
+def test_a_collective_that_never_ends_says_so():
+    events = [_call(r, "all_reduce", 0.0, 2.0, 0) for r in range(3)]
+    events += [_call(r, "all_reduce", None, None, 1, got=0) for r in (1, 2)]
+    found, bars = _shown(events, 3)
+    assert bars[3:] == [(r, "all_reduce", 1, None, False) for r in (1, 2)]
+    assert found.captions()[2] == "step 2 of 2: ranks 1 and 2 take part in all_reduce, which never ends"
+
+
+def test_a_collective_beside_messages_is_one_step_however_many_rounds_it_takes():
+    events = [
+        Event(0, "send", 1, nbytes=4, step=0, start=0.0, end=1.0, match=0),
+        Event(1, "recv", 0, nbytes=4, step=0, start=0.0, end=1.0, match=0),
+        *[_call(r, "all_reduce", 1.0, 5.0, 0, step=1) for r in range(3)],
+        *[_call(r, "all_reduce", 5.0, 9.0, 1, step=5) for r in range(3)],
+        *[Event(r, "wait", start=1.0 * (r < 2), end=5.0, group="0", seq=0) for r in range(3)],
+        *[Event(r, "wait", start=5.0, end=9.0, group="0", seq=1) for r in range(3)],
+    ]
+    found, _ = _shown(events, 3)
+    assert found.captions()[1:] == [
+        "step 1 of 3: rank 0 sends 4 B to rank 1, which receives it; rank 2 waits for the others",
+        "step 2 of 3: all 3 ranks take part in all_reduce: each 4 B in, 4 B out",
+        "step 3 of 3: all 3 ranks take part in all_reduce: each 4 B in, 4 B out",
+    ]
+
+
+def test_a_run_on_the_wire_has_no_algorithm_in_its_title():
+    sent = (Event(0, "send", 1, nbytes=4, step=0, match=0), Event(1, "recv", 0, nbytes=4, step=0, match=0))
+    calls = tuple(_call(r, "all_to_all", 0.0, 1.0, 0) for r in range(2))
+
+    def title(events, **more):
+        return animate(Trace("wire", 2, events, algorithm="ring", **more)).title
+
+    assert title(sent, collective="all_reduce", source="your star") == "all_reduce"
+    assert title(calls, collective="all_to_all", source="your moe_top_k") == "your moe_top_k"
+    assert title(calls, source="wire") == "wire run"
+
+
+def test_many_ranks_that_do_the_same_are_counted():
+    events = [Event(0, "compute", start=0.0, end=3.0)]
+    events += [Event(r, "wait", start=0.0, end=4.0, group="0", seq=0) for r in range(1, 16)]
+    events += [_call(r, "all_reduce", 3.0, 4.0, 0, got=r + 1) for r in range(16)]
+    found, _ = _shown(events, 16)
+    assert found.captions()[1:] == [
+        "step 1 of 2: rank 0 computes; 15 of 16 ranks wait for the others",
+        "step 2 of 2: all 16 ranks take part in all_reduce: 4 B in, 1 B to 16 B out",
+    ]

@@ -306,3 +306,38 @@ def test_what_gloo_refuses_is_refused_where_only_contiguous_tensors_are_taken(po
     assert "gloo can't receive a tensor without elements" in str(
         pool.run(nothing_from_anybody, ranks=2, rules=strict).failure
     )
+
+
+@pytest.mark.parametrize("called", ["all_gather_single", "all_gather_into_tensor"])
+def test_words_have_the_name_that_the_student_wrote_and_rules_the_one_that_they_know(pool, program, called):
+    called = getattr(dist, called, dist.all_gather_into_tensor).__name__  # torch before 2.13 has the older name only
+    body = f"x = torch.ones(2)\ny = torch.empty(2 * p)\ndist.{called}(y, x)\n"
+    outcome = pool.run(program(body), 2)
+    assert {(e.op, e.called) for e in outcome.log} == {("all_gather_into_tensor", called)}
+    assert {(e.op, e.label) for e in outcome.trace if e.op != "wait"} == {("all_gather_into_tensor", called)}
+    failed = pool.run(program(f"{body}if r: dist.{called}(y, x)"), 2).failure
+    assert f"wait in {called}" in failed.message or f"waits in {called}" in failed.message
+    refused = pool.run(program(body), 2, rules=Rules(allow={"all_reduce"})).failure
+    assert (refused.op, refused.called) == ("all_gather_into_tensor", called)
+    assert f"called {called}, which is not allowed" in refused.message
+
+
+def test_the_trace_has_what_each_rank_put_in_and_got_and_which_calls_waited(pool, program):
+    body = """x = torch.ones(2)
+y = torch.empty(2 * p)
+dist.all_gather_into_tensor(y, x)
+work = dist.all_reduce(x, async_op=True)
+z = torch.ones(1)
+dist.broadcast(z, 1)
+work.wait()
+"""
+    trace = pool.run(program(body), 3).trace
+    calls = {(e.rank, e.op): (e.nbytes, e.received_nbytes, e.blocking) for e in trace if e.op != "wait"}
+    assert calls == {
+        **{(r, "all_gather_into_tensor"): (8, 24, True) for r in range(3)},
+        **{(r, "all_reduce"): (8, 8, False) for r in range(3)},
+        **{(r, "broadcast"): (4 * (r == 1), 4 * (r != 1), True) for r in range(3)},
+    }
+    numbers = {e.op: (e.group, e.seq) for e in trace if e.op != "wait"}
+    assert sorted(numbers.values()) == [("0", 0), ("0", 1), ("0", 2)]
+    assert {(e.group, e.seq) for e in trace if e.op == "wait"} <= set(numbers.values())

@@ -125,7 +125,10 @@ def test_waits_in_a_circle_are_a_deadlock(pool):
 
     failure = pool.run(wait_first, 3, memory=Memory(1)).failure
     assert (failure.kind, failure.cause, failure.cycle) == (FailureKind.DEADLOCK, DeadlockCause.SIGNALS, (0, 1, 2))
-    assert "Rank 1 has given rank 0 no signal on channel 0: either it is missing, or rank 1 would give it only" in failure.advice
+    assert (
+        "Rank 1 has given rank 0 no signal on channel 0: either it is missing, or rank 1 would give it only"
+        in failure.advice
+    )
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ class Event:
     `offset` and `nbytes` are bytes. `start` and `end` are seconds on the trace's clock. `line` is the line of the program.
     `contrib` lists the ranks whose contributions the payload holds; a rank that was added twice is there twice. A send and
     its receive have the same `match`; a send whose `match` no receive has was never received. `group` names the process group
-    of a collective, and `seq` is its number within that group: the calls of one collective on all ranks have the same two.
+    of a collective, and `seq` is its number within that group: the calls of one collective on all ranks have the same two, and so
+    has a wait for it. Of a collective `nbytes` is what the rank put in, `received_nbytes` what it got, and `blocking` says that the call
+    itself waited.
 
     >>> Event(0, "send", peer=1, nbytes=400, step=0, match=0).op
     'send'
@@ -66,6 +68,8 @@ class Event:
     label: str | None = None
     group: str | None = None
     seq: int | None = None
+    received_nbytes: int = 0
+    blocking: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
         return _deadlock_sentence(run, failure)
     if kind is FailureKind.FORBIDDEN_OP:
         advice = f" {run.exercise.forbidden_advice}" if run.exercise.forbidden_advice else ""
-        return f"rank {failure.rank} calls an operation that this exercise forbids: {failure.op}{at}.{advice}"
+        return f"rank {failure.rank} calls an operation that this exercise forbids: {failure.called or failure.op}{at}.{advice}"
     if kind is FailureKind.NCCL_RULE and withhold:  # the error may be the student's own, with any text
         return f"rank {failure.rank} breaks one of NCCL's rules: {failure.rule}{at}."
     if _is_stub(failure):
@@ -209,7 +209,7 @@ def _advice_on_index(run: Run, failure: Failure) -> str:
     under_way = next((e for e in mine if not e.waited), None)
     if under_way is not None:
         return (
-            f" Its {under_way.op}{run.at(under_way.line)} was not waited for before that: what it brings is not in the buffer until "
+            f" Its {under_way.called}{run.at(under_way.line)} was not waited for before that: what it brings is not in the buffer until "
             "wait(), so probably the index was read too early."
         )
     for entry in mine:

@@ -6,6 +6,7 @@ No rank is told what is right, so it can hand over the right weights only once t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -29,6 +30,26 @@ def faults(run: Run) -> list[ResultFault]:
         if found:
             return found
     return []
+
+
+def with_blocks(events: Sequence[Event], run: Run) -> tuple[Event, ...]:
+    """The events with the block and the pass that a rank computes, where the exercise hands out blocks."""
+    found, order = list(events), {}
+    for rank, args in enumerate(run.args[0]):
+        work = next((arg for arg in args if isinstance(arg, Blocks)), None)
+        if work is not None:
+            order[rank] = work.order
+    for rank, turns in order.items():
+        state = run.outcome.router.ranks[rank]
+        pieces = {used.at: used.piece for used in state.used}
+        entries = [at for at, (what, _, _) in enumerate(state.program) if what == "compute"]
+        own = [i for i, e in enumerate(found) if e.op == "compute" and e.rank == rank]
+        for i, at in zip(own, entries, strict=False):
+            turn = pieces.get(at)
+            if turn is not None and turn < len(turns):
+                way = "forward" if turn < len(turns) // 2 else "backward"
+                found[i] = replace(found[i], label=f"block {turns[turn]} {way}")
+    return tuple(found)
 
 
 def _of_rank(run: Run, call: int, rank: int, args: Sequence[Args]) -> ResultFault | None:

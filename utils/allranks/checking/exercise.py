@@ -104,6 +104,9 @@ class Exercise:
     collective: str | None = None
     algorithm: str | None = None
     chunking: str = "split"  # how the trace numbers chunks: "split" the vector in p, "rank" one a rank, "none"
+    comparable: bool = (
+        True  # whether the schedule of that collective and algorithm does all of its work, and nothing else
+    )
     blocking_weight: float = 0.0  # what it counts to be right when every send waits for its receiver
     forbidden_advice: str = ""  # what to use instead of a forbidden operation
     peer_advice: str = ""  # what to do where there is no such rank
@@ -122,7 +125,9 @@ class Exercise:
         return tuple(found[1].split(", ")) if found else ()
 
     def schedule(self, setup: Setup) -> Schedule | None:
-        """How the messages of a right answer may go, as a schedule; None where the course has none."""
+        """How the messages of a right answer may go, as a schedule; None where the course has none that does all of the work."""
+        if not self.comparable:
+            return None
         try:
             known = schedules.describe(self.collective or "", self.algorithm or "")
         except schedules.ScheduleError:
@@ -130,6 +135,13 @@ class Exercise:
         given = {"root": setup.root, "segments": setup.option("segments")}
         given["ranks_per_node"] = setup.option("ranks_per_node")
         return known.build(setup.ranks, **{k: v for k, v in given.items() if k in known.options and v is not None})
+
+    def vector_nbytes(self, setup: Setup, args: Sequence[Args]) -> int | None:
+        """The bytes of all chunks of the schedule together; None where there is no schedule."""
+        if self.schedule(setup) is None:
+            return None
+        each = [sum(view.tensor().nbytes for _, view in views(own[0])) for own in args]
+        return sum(each) if self.collective in ("all_gather", "all_to_all") else max(each)
 
     def label(self, setup: Setup) -> str:
         """The case in words, as the student reads it."""

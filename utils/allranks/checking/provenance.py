@@ -122,8 +122,10 @@ def trace_with_chunks(run: Any) -> Trace:
     """The run's trace with chunks and contributions, read from the messages; if a rank added what it received, the event
     is a "reduce"."""
     exercise, trace = run.exercise, run.outcome.trace
-    trace = replace(trace, collective=exercise.collective, algorithm=exercise.algorithm, source=f"your {exercise.name}")
-    trace = replace(trace, root=run.setup.root)
+    nbytes = exercise.vector_nbytes(run.setup, run.args[0]) or 0
+    trace = replace(
+        trace, collective=exercise.collective, source=f"your {exercise.name}", root=run.setup.root, nbytes=nbytes
+    )
     if run.setup.values != "provenance" or exercise.chunking == "none":
         return trace
     p, size = run.ranks, run.setup.size
@@ -151,7 +153,7 @@ def trace_with_chunks(run: Any) -> Trace:
     if exercise.collective in ("all_reduce", "reduce", "reduce_scatter"):
         events = _reduces(events, run)
     first = run.args[0][0][0]
-    nbytes = first.base.element_size() * size if hasattr(first, "base") else 0
+    nbytes = nbytes or (first.base.element_size() * size if hasattr(first, "base") else 0)
     return replace(trace, events=tuple(events), chunks=p, nbytes=nbytes)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from allranks.checking import causes, origin, pieces, provenance, speed
+from allranks.checking import causes, computed, origin, pieces, provenance, speed
 from allranks.checking.cases import Setup
 from allranks.checking.exercise import About, Exercise, ResultFault, Rule, Run, kind_of
 from allranks.checking.fault import blame_of, code_of, fault_of, text_of
@@ -260,7 +260,7 @@ def _other_reduction(run: Run) -> str | None:
         name = str(entry.reduce_op or "SUM").rpartition(".")[2].upper()
         if name not in ("SUM", "AVG"):
             return About(
-                f"rank {entry.rank} calls {entry.op} with {name}{run.at(entry.line)}, but the ranks' values must be added",
+                f"rank {entry.rank} calls {entry.called} with {name}{run.at(entry.line)}, but the ranks' values must be added",
                 entry,
                 kind=f"reduces with {name} instead of a sum",
             )
@@ -341,6 +341,7 @@ def _trace(runner: CaseRunner, shown: Run | None) -> tuple[Trace | None, str]:
         return None, ""
     values = replace(shown.setup, values="small", dtype="float32")
     trace, code = provenance.trace_with_chunks(shown), code_of(runner.answer)
+    trace = trace.with_events(computed.with_blocks(trace.events, shown))
     if code is not None:
         trace = replace(trace, meta=trace.meta | {"code": code})
     if speed.machine_of(shown.setup) is not None:

@@ -260,6 +260,7 @@ EXERCISE = Exercise(
     unit="row",
     collective="all_gather",
     algorithm="ring",
+    comparable=False,
     chunking="none",
     demo_setup=_case(4, 2),
     forbidden_advice=P2P_ONLY,

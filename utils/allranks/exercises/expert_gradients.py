@@ -133,7 +133,7 @@ def _of_one_rank(run: Run, rank: int, mine: list[LogEntry], p: int, ep: int) -> 
         members = tuple(sorted(entry.group or ()))
         if members not in room:
             return About(
-                f"rank {rank} calls {entry.op} on {name_ranks(members)}{run.at(entry.line)}: dense gradients are averaged over all "
+                f"rank {rank} calls {entry.called} on {name_ranks(members)}{run.at(entry.line)}: dense gradients are averaged over all "
                 f"ranks, its experts' among {name_ranks(group)} only, which hold the same experts",
                 entry,
             )

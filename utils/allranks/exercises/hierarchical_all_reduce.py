@@ -89,7 +89,7 @@ def _between_nodes(run: Run) -> str | None:
             continue
         if len(entry.group) > len(nodes):
             return About(
-                f"rank {entry.rank} calls {entry.op} on {name_ranks(entry.group)}{run.at(entry.line)}: that group "
+                f"rank {entry.rank} calls {entry.called} on {name_ranks(entry.group)}{run.at(entry.line)}: that group "
                 "has several ranks of one node and spans nodes; use one group for each node and one for each place in it",
                 entry,
             )

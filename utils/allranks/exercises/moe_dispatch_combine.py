@@ -142,7 +142,7 @@ def _experts_only(run: Run) -> str | None:
             mine = [e for e in run.collectives if e.rank == rank and e.call == call]
             if len(mine) > MOST_CALLS:
                 return About(
-                    f"rank {rank} calls {mine[-1].op} {len(mine)} times{run.at(mine[-1].line)}, but {MOST_CALLS} calls are enough for any number of tokens",
+                    f"rank {rank} calls {mine[-1].called} {len(mine)} times{run.at(mine[-1].line)}, but {MOST_CALLS} calls are enough for any number of tokens",
                     mine[-1],
                 )
             tokens, experts = plain(args[rank][0]), plain(args[rank][1]).tolist()

@@ -364,7 +364,7 @@ def _one_copy(run: Run) -> str | None:
             mine = [e for e in run.collectives if e.rank == rank and e.call == call]
             if len(mine) > MOST_CALLS:
                 return About(
-                    f"rank {rank} calls {mine[-1].op} {len(mine)} times{run.at(mine[-1].line)}, but {MOST_CALLS} calls are "
+                    f"rank {rank} calls {mine[-1].called} {len(mine)} times{run.at(mine[-1].line)}, but {MOST_CALLS} calls are "
                     "enough for any number of tokens and experts",
                     mine[-1],
                 )

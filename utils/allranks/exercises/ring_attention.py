@@ -364,6 +364,7 @@ EXERCISE = Exercise(
     unit="token a rank",
     collective="all_gather",
     algorithm="ring",
+    comparable=False,
     chunking="rank",
     demo_setup=_case(4, 4, "zigzag"),
     forbidden_advice=P2P_ONLY,

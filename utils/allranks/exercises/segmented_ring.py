@@ -152,6 +152,7 @@ EXERCISE = Exercise(
     explain=explain_sum,
     collective="all_reduce",
     algorithm="ring",
+    comparable=False,
     demo_setup=replace(_timed(4, 32), dtype="float64", values="provenance"),
     forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",

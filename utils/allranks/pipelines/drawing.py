@@ -12,8 +12,12 @@ from allranks import theme
 from allranks.pipelines.actions import KINDS, PipelineError
 from allranks.pipelines.clock import Span, Timeline
 
-LEFT, UNIT, WIDEST, ROW, GAP, HEAD = 52, 24.0, 484.0, 24, 6, 44  # as wide as a cell beside an open sidebar
-LETTERS = 11.0  # a box that is narrower holds no number
+LEFT, UNIT, ROW, GAP, HEAD, AXIS = 52, 24.0, 24, 6, 44, 20
+NARROW, WIDEST = (
+    474.0,
+    860.0,
+)  # as wide as a cell beside an open sidebar; a long run takes as much as a whole window has
+DIGIT, TICK = 7.4, 44.0  # pixels of a digit, and between two numbers below the lanes
 COLUMNS = 400  # of the picture in characters; a finer time is not drawn
 # dark: what makes activations. Grey and hatched are the two halves of backward, and B is both, one after the other.
 STYLE = (
@@ -23,6 +27,7 @@ STYLE = (
     ".ar-pipeline .hatch{stroke:var(--ar-soft);stroke-width:1}.ar-pipeline .edge{fill:none;stroke:var(--ar-soft)}"
     ".ar-pipeline .lane{fill:var(--ar-panel)}.ar-pipeline .later{fill:var(--ar-ink)}"
     ".ar-pipeline .onF{fill:var(--ar-paper)}.ar-pipeline .edgeF{stroke:var(--ar-paper)}"
+    ".ar-pipeline .time{fill:var(--ar-soft)}.ar-pipeline .tick{stroke:var(--ar-line)}"
     ".ar-pipeline .onW{paint-order:stroke;stroke:var(--ar-paper);stroke-width:4px}"
 )
 MEANING = {"F": "forward", "I": "gradient of the input", "W": "gradient of the weights"}
@@ -45,15 +50,16 @@ class Picture:
 
     def svg(self) -> str:
         """The picture as an SVG, which takes its colours from a page with the style sheet of `allranks.theme`."""
-        longest = max(one.makespan for one in self.timelines)
-        unit = min(UNIT, WIDEST / longest) if longest else UNIT
+        longest = float(max(one.makespan for one in self.timelines))
+        unit = _unit(longest, max(_least_unit(one) for one in self.timelines))
+        widest = max(NARROW, longest * unit)
         body, y = [], 0.0
         for one in self.timelines:
             body.append(f'<g transform="translate(0 {y:g})">{_panel(one, unit)}</g>')
-            y += HEAD + one.orders.ranks * (ROW + GAP) + GAP
+            y += HEAD + one.orders.ranks * (ROW + GAP) + AXIS + GAP
         legend, y = _legend(y, any(one.orders.stages_per_rank > 1 for one in self.timelines))
         body.append(legend)
-        width, height = math.ceil(LEFT + WIDEST + 2), math.ceil(y)
+        width, height = math.ceil(LEFT + widest + 12), math.ceil(y)
         words = "; ".join(map(str, self.timelines))
         # an id of its own: what a hidden picture on the same page defines is not drawn
         name = f"ar-hatch-{zlib.crc32(words.encode())}"
@@ -94,7 +100,36 @@ def _panel(one: Timeline, unit: float) -> str:
         parts.append(f'<text x="0" y="{y + 16}">rank {rank}</text>')
         parts.append(f'<rect class="lane" x="{LEFT}" y="{y}" width="{one.makespan * unit:g}" height="{ROW}"/>')
         parts += [_box(span, y, unit, span.action.stage // one.orders.ranks) for span in spans]
+    parts.append(_axis(float(one.makespan), y + ROW, unit))
     return "".join(parts)
+
+
+def _unit(longest: float, least: float) -> float:
+    """Pixels for a unit of time: in a narrow cell, where all numbers have room in it; else wider, up to a whole window."""
+    if not longest:
+        return UNIT
+    return min(UNIT, max(NARROW / longest, min(least, WIDEST / longest)))
+
+
+def _least_unit(one: Timeline) -> float:
+    """Pixels for a unit of time with which every box has room for its number."""
+    return max((_room(span) / float(span.end - span.start) for own in one.spans for span in own), default=0.0)
+
+
+def _room(span: Span) -> float:
+    """Pixels that the number of a micro-batch needs in its box."""
+    return DIGIT * len(str(span.action.micro_batch)) + 1.5
+
+
+def _axis(longest: float, y: float, unit: float) -> str:
+    """The time, below the lanes: a number wherever one has room."""
+    every = next(step for power in range(9) for f in (1, 2, 5) if (step := f * 10**power) * unit >= TICK)
+    parts = []
+    for time in range(0, int(longest) + 1, every):
+        x = LEFT + time * unit
+        parts.append(f'<line class="tick" x1="{x:g}" y1="{y}" x2="{x:g}" y2="{y + 4}"/>')
+        parts.append(f'<text class="time" x="{x:g}" y="{y + 16}" text-anchor="middle">{time}</text>')
+    return f'<g><text class="time" x="0" y="{y + 16}">time</text>{"".join(parts)}</g>'
 
 
 def _box(span: Span, y: float, unit: float, turn: int) -> str:
@@ -111,8 +146,10 @@ def _box(span: Span, y: float, unit: float, turn: int) -> str:
     )
     if turn:
         parts.append(f'<rect class="later" x="{x:g}" y="{y:g}" width="{wide:g}" height="{3 * turn}"/>')
-    if first >= LETTERS:
-        label = f'<text class="on{action.kind}" x="{x + first / 2:g}" y="{y + 17}" text-anchor="middle">{action.micro_batch}</text>'
+    if wide >= _room(span):
+        # over both halves of a backward where one has no room
+        middle, on = (first / 2, action.kind) if first >= _room(span) else (wide / 2, "W")
+        label = f'<text class="on{on}" x="{x + middle:g}" y="{y + 17}" text-anchor="middle">{action.micro_batch}</text>'
         parts.append(label)
     return f"<g>{''.join(parts)}</g>"
 
@@ -129,7 +166,7 @@ def _legend(y: float, several: bool) -> tuple[str, float]:
     parts, x = [], 0.0
     for kind, words in (*MEANING.items(), *([("later", "a later stage")] if several else [])):
         wide = 46 + 6.6 * len(words)
-        if x + wide > LEFT + WIDEST:
+        if x + wide > LEFT + NARROW:
             x, y = 0.0, y + ROW + GAP
         if kind == "later":
             parts.append(f'<rect class="later" x="{x:g}" y="{y + 10:g}" width="20" height="3"/>')

@@ -12,19 +12,20 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Any
 
+from allranks.errors import name_ranks
 from allranks.schedules import COLLECTIVES, Schedule
-from allranks.trace import Message, Trace
+from allranks.trace import Event, Message, Trace
 
 Contributions = tuple[int, ...]
 LAYOUTS = ("ring", "line", "tree", "grid", "all-to-all")
 _CAPTION_ITEMS = 16
 # the fields of each transfer (besides `carried` and `after`) and of each bar that are sent to the browser
 _TRANSFER_COLUMNS = tuple("step src dst nbytes chunks reduce delivered effect_known line start end".split())
-_BAR_COLUMNS = tuple("rank op step end_step peer nbytes line label start end".split())
+_BAR_COLUMNS = tuple("rank op step end_step peer nbytes received_nbytes line label own start end".split())
 
 
 def contributions(ranks: Iterable[int]) -> Contributions:
@@ -96,7 +97,10 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None if it never ended."""
+    """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None if it never ended.
+
+    An `own` wait is for a call of the rank's own that is still under way. A wait between two steps ends in the step before its first.
+    """
 
     rank: int
     op: str
@@ -108,6 +112,13 @@ class Bar:
     end: float | None = None
     line: int | None = None
     label: str | None = None
+    received_nbytes: int = 0
+    own: bool = False
+
+    @property
+    def is_between(self) -> bool:
+        """Whether it has no step: it lasts only in time."""
+        return self.end_step is not None and self.end_step < self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +192,8 @@ class Animation:
         by_step: list[list[Transfer | Bar]] = [[] for _ in range(self.steps)]
         items: tuple[Transfer | Bar, ...] = (*self.transfers, *self.bars)
         for item in items:
-            by_step[item.step].append(item)
+            if not (isinstance(item, Bar) and item.is_between):
+                by_step[item.step].append(item)
         stuck = []
         if self.blocking:
             lost = [transfer for transfer in self.transfers if not transfer.delivered]
@@ -194,9 +206,10 @@ class Animation:
             first += ", nothing moves"
         lines = [first]
         for step, now in enumerate(by_step):
-            words = [_transfer_words(x) if isinstance(x, Transfer) else _bar_words(x) for x in now[:_CAPTION_ITEMS]]
-            if len(now) > _CAPTION_ITEMS:
-                words.append(f"and {len(now) - _CAPTION_ITEMS} more")
+            words = [_transfer_words(x) for x in now if isinstance(x, Transfer)]
+            words += _bars_in_words([x for x in now if isinstance(x, Bar)], self.ranks)
+            if len(words) > _CAPTION_ITEMS:
+                words[_CAPTION_ITEMS:] = [f"and {len(words) - _CAPTION_ITEMS} more"]
             lines.append(f"step {step + 1} of {self.steps}: {'; '.join(words) or 'nothing moves'}")
         if stuck and self.steps:
             lines[-1] += "; at the end " + "; ".join(stuck[:_CAPTION_ITEMS])
@@ -316,7 +329,86 @@ def _read(trace: Trace) -> tuple[list[Transfer], list[Bar], dict[int, Contributi
             given[number] = contributions(m.contrib)
     sends = [e for e in trace.events if e.op == "send" and e.peer is not None]
     place = {e.match: step for e, step in zip(sends, steps, strict=True) if e.match is not None}
-    return transfers, _bars(trace, transfers, place), given, inferred
+    if trace.kind != "wire":
+        return transfers, _bars(trace, transfers, place), given, inferred
+    if not transfers and any(e.seq is not None for e in trace.events):
+        return [], _bars_of_calls(trace), given, inferred
+    return *_without_gaps(transfers, _bars(trace, transfers, place)), given, inferred
+
+
+def _without_gaps(transfers: list[Transfer], bars: list[Bar]) -> tuple[list[Transfer], list[Bar]]:
+    """The same without steps in which nothing begins: a collective counts for several rounds, and is one step."""
+    steps = sorted({t.step for t in transfers} | {bar.step for bar in bars})
+    at = {step: number for number, step in enumerate(steps)}
+
+    def end(bar: Bar) -> int | None:
+        return None if bar.end_step is None else max(at[bar.step], bisect_right(steps, bar.end_step) - 1)
+
+    return [replace(t, step=at[t.step]) for t in transfers], [
+        replace(bar, step=at[bar.step], end_step=end(bar)) for bar in bars
+    ]
+
+
+def _bars_of_calls(trace: Trace) -> list[Bar]:
+    """The bars of a run on the wire whose ranks call collectives only: each turn of a rank is a step.
+
+    The calls of one collective are in the same step on all ranks, and a call that does not wait lasts over the steps in which it
+    is under way.
+    """
+    calls: dict[tuple[str | None, int], list[Event]] = defaultdict(list)
+    for e in trace.events:
+        if e.seq is not None and e.op != "wait":
+            calls[e.group, e.seq].append(e)
+    by_rank = {(e.group, e.seq, e.rank): e for members in calls.values() for e in members}
+    turn: Counter[int] = Counter()
+    placed: dict[tuple[str | None, int], int] = {}
+    begun: list[tuple[Event, int]] = []
+    for e in trace.events:
+        call = by_rank.get((e.group, e.seq, e.rank)) if e.op == "wait" else None
+        if call is not None and call.blocking:
+            if call.start is None or (e.start is not None and e.start < call.start):
+                begun.append((e, turn[e.rank]))
+            continue
+        step = turn[e.rank]
+        if e.seq is not None and e.op != "wait":
+            key = e.group, e.seq
+            step = placed.setdefault(key, max(turn[other.rank] for other in calls[key]))
+        begun.append((e, step))
+        turn[e.rank] = max(turn[e.rank], step + 1)
+    steps: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for e, step in begun:
+        if e.start is not None:
+            steps[e.rank].append((e.start, step))
+    bars = []
+    for e, step in begun:
+        bar = Bar(
+            e.rank,
+            e.op,
+            step,
+            step,
+            e.peer,
+            e.nbytes,
+            e.start,
+            e.end,
+            e.line,
+            e.label,
+            received_nbytes=e.received_nbytes,
+        )
+        if e.op == "wait" or e.op in ("recv", "reduce"):
+            call = by_rank.get((e.group, e.seq, e.rank))
+            if call is None or e.end is None:
+                bar = replace(bar, op="wait", end_step=None)
+            elif call.blocking:
+                last = placed[e.group, e.seq or 0]
+                bar = replace(bar, step=min(step, last), end_step=last - 1, end=call.start, label="for the others")
+            else:
+                bar = replace(bar, label=f"for {call.label or call.op}", own=True)
+        elif e.end is None:
+            bar = replace(bar, end_step=None)
+        elif e.op != "compute" and not e.blocking:
+            bar = replace(bar, end_step=max([step, *(at for start, at in steps[e.rank] if start < e.end)]))
+        bars.append(bar)
+    return bars
 
 
 def _late_steps(trace: Trace) -> list[int]:
@@ -341,6 +433,13 @@ def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> lis
         if transfer.start is not None and transfer.end is not None:
             busy[transfer.src].append((transfer.start, transfer.end))
             busy[transfer.dst].append((transfer.start, transfer.end))
+    calls = {(e.group, e.seq, e.rank): e for e in trace.events if e.seq is not None and e.op != "wait"}
+    for e in calls.values() if trace.kind == "wire" and transfers else ():
+        if e.step is not None and e.start is not None and e.end is not None:
+            done += [0.0] * (e.step + 1 - len(done))
+            done[e.step] = max(done[e.step], e.end)
+            if e.blocking:
+                busy[e.rank].append((e.start, e.end))
     done = list(accumulate(done, max))
     met = {e.match for e in trace.events if e.op == "send"} - {None}
     turn: Counter[int] = Counter()
@@ -356,11 +455,16 @@ def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> lis
             for begin, until in _without(e.start, e.end, busy[e.rank]):
                 first = min(bisect_right(done, begin), len(done) - 1)
                 last = min(max(first, bisect_left(done, until)), len(done) - 1)
-                bars.append(Bar(e.rank, e.op, first, last, e.peer, start=begin, end=until, line=e.line))
+                call = calls.get((e.group, e.seq, e.rank)) if e.seq is not None else None
+                own = call is not None and not call.blocking
+                label = None if call is None else f"for {call.label or call.op}" if own else "for the others"
+                bars.append(Bar(e.rank, e.op, first, last, e.peer, 0, begin, until, e.line, label, own=own))
             continue
         elif e.op not in ("send", "recv", "reduce"):
-            end = None if e.op == "wait" and e.end is None else step
-            bars.append(Bar(e.rank, e.op, step, end, e.peer, e.nbytes, e.start, e.end, e.line, e.label))
+            never = e.end is None and (e.op == "wait" or (trace.kind == "wire" and e.seq is not None))
+            end = None if never else step
+            what = e.peer, e.nbytes, e.start, e.end, e.line, e.label, e.received_nbytes
+            bars.append(Bar(e.rank, e.op, step, end, *what))
         turn[e.rank] = max(turn[e.rank], step + 1)
     return bars
 
@@ -453,7 +557,7 @@ def _fold(
     timed = clock != "step" and any(x.start is not None and x.end is not None for x in drawn)
     # a live run's own messages are not those of the collective that torch ran beside them
     collective = None if kind == "live" and raw else source.collective
-    words = " ".join(filter(None, (source.algorithm, collective))) or f"{kind} run"
+    words = _title(source, collective, bool(raw))
     return Animation(
         title=words,
         kind=kind,
@@ -477,6 +581,15 @@ def _fold(
         code=source.meta.get("code") if isinstance(source, Trace) else None,
         path=_path(source, transfers, bars) if isinstance(source, Trace) else None,
     )
+
+
+def _title(source: Schedule | Trace, collective: str | None, sends: bool) -> str:
+    """What is played, in few words. A run on the wire has no algorithm; one that calls collectives goes by its function's name."""
+    if isinstance(source, Trace) and source.kind == "wire":
+        own = source.source if source.source and source.source.startswith("your ") else None
+        return (collective if sends or own is None else own) or own or "wire run"
+    kind = "schedule" if isinstance(source, Schedule) else source.kind
+    return " ".join(filter(None, (source.algorithm, collective))) or f"{kind} run"
 
 
 def _path(trace: Trace, transfers: Sequence[Transfer], bars: Sequence[Bar]) -> CriticalPath | None:
@@ -596,15 +709,44 @@ def _transfer_words(transfer: Transfer) -> str:
     return f"rank {transfer.src} sends {_what(transfer)} to rank {transfer.dst}, which {transfer.does} {them}"
 
 
-def _bar_words(item: Bar) -> str:
-    line = f" (line {item.line})" if item.line else ""
-    if item.op == "wait":
-        what = item.label or (f"for rank {item.peer}" if item.peer is not None else "")
-        lasting = " to send, for ever" if item.end_step is None and item.peer is not None else ""
-        return f"rank {item.rank} waits {what}{lasting}{line}".replace("  ", " ").rstrip()
-    if item.op == "compute":
-        return f"rank {item.rank} computes{' ' + item.label if item.label else ''}"
-    return f"rank {item.rank} takes part in {item.op}{f' of {size(item.nbytes)}' if item.nbytes else ''}"
+def _bars_in_words(bars: Sequence[Bar], ranks: int) -> list[str]:
+    """What ranks do in a step: those that do the same in one clause."""
+    same: dict[tuple[Any, ...], list[Bar]] = defaultdict(list)
+    for bar in bars:
+        same[bar.op, bar.label, bar.peer, bar.line, bar.end_step is None].append(bar)
+    return [_same_words(together, ranks) for together in same.values()]
+
+
+def _same_words(bars: Sequence[Bar], ranks: int) -> str:
+    first, many = bars[0], len({bar.rank for bar in bars}) > 1
+    same = sorted({bar.rank for bar in bars})
+    who = f"{len(same)} of {ranks} ranks" if 8 < len(same) < ranks else name_ranks(same, ranks if ranks > 2 else None)
+    s = "" if many else "s"
+    line = f" (line {first.line})" if first.line else ""
+    if first.op == "wait":
+        what = first.label or (f"for rank {first.peer}" if first.peer is not None else "")
+        lasting = " to send, for ever" if first.end_step is None and first.peer is not None else ""
+        return f"{who} wait{s} {what}{lasting}{line}".replace("  ", " ").rstrip()
+    if first.op == "compute":
+        return f"{who} compute{s}{' ' + first.label if first.label else ''}{line}"
+    what = f"take{s} part in {first.label or first.op}"
+    if first.end_step is None:
+        return f"{who} {what}, which never ends{line}"
+    return f"{who} {what}{_bytes_in_words(bars)}{line}"
+
+
+def _bytes_in_words(bars: Sequence[Bar]) -> str:
+    """What ranks put into a collective and got from it; "" where no bytes are known."""
+    put, got = [bar.nbytes for bar in bars], [bar.received_nbytes for bar in bars]
+    if not any(got):
+        return f" of {_span_of(put)}" if any(put) else ""
+    each = "each " if len(bars) > 1 and len(set(put)) == len(set(got)) == 1 else ""
+    return f": {each}{_span_of(put)} in, {_span_of(got)} out"
+
+
+def _span_of(sizes: Sequence[int]) -> str:
+    least, most = size(min(sizes)), size(max(sizes))
+    return most if least == most else f"{least} to {most}"
 
 
 def _named_ranks(mask: int) -> str:

@@ -27,9 +27,8 @@ def prepared(
     sources: Sequence[Schedule | Trace], nbytes: int | None = None, axis: str | None = None
 ) -> tuple[list[Animation], str]:
     """The animations of what is played side by side, and the axis on which; those of `Player`, without a widget."""
-    if nbytes is None:  # a schedule beside a run moves as many bytes as the run
-        nbytes = next((given.nbytes for given in sources if isinstance(given, Trace) and given.nbytes), None)
-    animations = [animate(given, nbytes) for given in sources]
+    run = next((given for given in sources if isinstance(given, Trace) and given.nbytes), None)
+    animations = [animate(given, _as_much_as(run, given) if nbytes is None else nbytes) for given in sources]
     if len(animations) > 1 and any(isinstance(given, Schedule) for given in sources):
         animations = on_one_clock(animations)
     if axis is None:
@@ -38,6 +37,14 @@ def prepared(
     if axis == "time" and not all(f.timed for f in animations):
         raise PlayerError("axis is 'time', but a schedule has no times; simulate it, or leave axis out")
     return animations, axis
+
+
+def _as_much_as(run: Trace | None, given: Schedule | Trace) -> int | None:
+    """The bytes of the vector with which a schedule moves as many bytes as the run beside it."""
+    if run is None or not isinstance(given, Schedule):
+        return None
+    # a trace counts all ranks' vectors together, a schedule one
+    return run.nbytes // given.ranks if given.collective == "all_to_all" else run.nbytes
 
 
 def page_without_kernel(*sources: Schedule | Trace, titles: Sequence[str] = ()) -> str:

@@ -282,7 +282,10 @@ class WireGroup(PythonGroup):
 
     def _describe(self, kind: OpKind, fallback: str, tensor: torch.Tensor | None) -> Operation:
         name, *where = self.endpoint.call_sites.here(3)
-        op: Operation = {"do": kind, "name": canonical(name or fallback), "group": self.key, "where": where}
+        known = canonical(name or fallback)
+        op: Operation = {"do": kind, "name": known, "group": self.key, "where": where}
+        if name and name != known:
+            op["called"] = name
         if tensor is not None:
             op["dtype"], op["numel"], op["pairs"] = dtype_name(tensor.dtype), tensor.numel(), _was_complex(tensor)
         return op

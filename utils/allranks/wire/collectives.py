@@ -39,7 +39,7 @@ def describe(op) -> str:
     root = f" with root {op.root}" if op.root is not None else ""
     sizes = op.inputs or op.outputs
     what = f" of {_elements(sum(sizes) // (2 if op.pairs else 1), op.caller_dtype)}" if sizes else ""
-    return f"{op.name}{details}{root}{what}"
+    return f"{op.called}{details}{root}{what}"
 
 
 def _elements(count: int, dtype: str | None = None) -> str:

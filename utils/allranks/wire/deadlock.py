@@ -65,7 +65,7 @@ def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
     peers = awaited(router, head)
     return Wait(
         rank,
-        op=op.name if op.line == state.line or state.line is None else f"wait() of {op.name}",
+        op=op.called if op.line == state.line or state.line is None else f"wait() of {op.called}",
         kind=op.kind,
         peer=peers[0] if peers else None,
         line=state.line,
@@ -74,7 +74,7 @@ def _wait(router: Router, rank: int, state: RankState, lines: Lines) -> Wait:
         tag=op.tag,
         peers=peers,
         nbytes=op.nbytes,
-        held_by="" if head is op else head.name,
+        held_by="" if head is op else head.called,
         held_line=None if head is op else head.line,
         held_place="" if head is op else lines.place(head.line),
     )
@@ -86,7 +86,7 @@ def unmet(router: Router, lines: Lines) -> tuple[Unmet, ...]:
     return tuple(
         Unmet(
             op.rank,
-            op.name,
+            op.called,
             op.kind,
             awaited(router, op) if op.peer is not None or op.kind is OpKind.COLLECTIVE else (),
             op.nbytes,
@@ -344,7 +344,7 @@ def _desync(
     verb = "waits" if len(same) == 1 else "wait"
     advice = "Ranks meet only in one and the same group." if groups else "Every rank of the group must call it."
     message = (
-        f"{capital(name_ranks(same))} {verb} in {op.name}{lines.at(first.line)}, but {'; '.join(what[:6])}. {advice}"
+        f"{capital(name_ranks(same))} {verb} in {op.called}{lines.at(first.line)}, but {'; '.join(what[:6])}. {advice}"
     )
     return Failure(
         FailureKind.DESYNC, message, first.rank, first.line, first.text, _step(router, first.rank), all_waits, cycle

@@ -161,7 +161,8 @@ class Endpoint:
 
     def compute(self, seconds: float) -> None:
         """Tells the router that this rank works, in virtual time."""
-        self._tell({"do": FrameKind.COMPUTE, "seconds": float(seconds)})
+        _, *where = self.call_sites.here(2)
+        self._tell({"do": FrameKind.COMPUTE, "seconds": float(seconds), "where": where})
 
     def _tell(self, op: Request) -> None:
         self.check_thread()
@@ -174,9 +175,9 @@ class Endpoint:
     def take_piece(self, count: int = 1, used: bytes | None = None) -> Body:
         """Asks the router for the next pieces of work, which it hands out when the rank has computed so long."""
         op: Operation = {"do": FrameKind.PIECE, "count": count}  # type: ignore[typeddict-item]  # it has no name
+        _, *op["where"] = self.call_sites.here(3)
         if used is not None:
-            _, *where = self.call_sites.here(3)
-            op["where"], op["nbytes"] = where, len(used)
+            op["nbytes"] = len(used)
             if self.held_nbytes + len(used) > INLINE_NBYTES:
                 self.flush()
             self.held_nbytes += len(used)
@@ -185,7 +186,8 @@ class Endpoint:
 
     def do_piece(self, count: int) -> None:
         """Works on the next pieces of work, which make nothing."""
-        self._tell({"do": FrameKind.PIECE, "count": count, "quiet": True})
+        _, *where = self.call_sites.here(2)
+        self._tell({"do": FrameKind.PIECE, "count": count, "quiet": True, "where": where})
 
     def access(self, op: Operation, payload: bytes | None, answered: bool) -> Body | None:
         """Hands over an access of the memory, with the bytes that it puts; the answer, if there is one."""

@@ -46,9 +46,10 @@ def verdict(router: Router, lines: Lines, limits: dict) -> Failure | None:
     if failure is None or failure.rank is None:
         return failure
     state = router.ranks[failure.rank]
-    op = state.on.name if failure.op is None and state.on is not None else failure.op
+    on = state.on if failure.op is None else None
+    op, called = (on.name, on.called) if on is not None else (failure.op, failure.called)
     left = unmet(router, lines) if failure.kind in _STALLS else ()
-    return replace(failure, op=op, call=state.call if failure.call is None else failure.call, unmet=left)
+    return replace(failure, op=op, called=called, call=state.call if failure.call is None else failure.call, unmet=left)
 
 
 # --------------------------------------------------------------------------------------------- faults of one rank
@@ -78,6 +79,7 @@ def _of_fault(router: Router, fault: WireFault, lines: Lines, limits: dict) -> F
         misuse=fault.misuse,
         rule=fault.rule,
         op=op.name if op is not None else None,
+        called=op.called if op is not None else None,
         between=_between(fault),
     )
 
@@ -103,7 +105,7 @@ def _broke_rule(router: Router, fault: WireFault, lines: Lines, place: str, limi
     said = f"Rank {fault.rank}{place}: {clean(fault.message)}"
     if not fault.ops or fault.ops[0].line in (None, fault.line):
         return said
-    return f"{said} The {fault.ops[0].name} was begun in {lines.place(fault.ops[0].line)}."
+    return f"{said} The {fault.ops[0].called} was begun in {lines.place(fault.ops[0].line)}."
 
 
 def _exited(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
@@ -115,7 +117,7 @@ def _forbidden(router: Router, fault: WireFault, lines: Lines, place: str, limit
     if "object" in op.name:
         return f"Rank {fault.rank}{place} called {clean(op.name)}, which pickles Python objects; the wire passes tensors only."
     allowed = ", ".join(sorted(router.rules.allow or ())) or "nothing"
-    return f"Rank {fault.rank}{place} called {op.name}, which is not allowed here. Allowed: {allowed}."
+    return f"Rank {fault.rank}{place} called {op.called}, which is not allowed here. Allowed: {allowed}."
 
 
 def _forbidden_peer(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:
@@ -150,7 +152,7 @@ def _amount(op: Op) -> str:
 def _disagree(fault: WireFault, lines: Lines) -> str:
     if fault.message:
         op = next(o for o in fault.ops if o.rank == fault.rank)
-        return _ended(f"Rank {op.rank} in {op.name}{lines.at(op.line)}: {fault.message}")
+        return _ended(f"Rank {op.rank} in {op.called}{lines.at(op.line)}: {fault.message}")
     said: dict[str, list[Op]] = {}
     for op in fault.ops:
         said.setdefault(f"{collectives.describe(op)}{lines.at(op.line)}", []).append(op)
@@ -168,18 +170,18 @@ def _changed(router: Router, fault: WireFault, lines: Lines, place: str, limits:
     whom = f" to rank {op.peer}" if op.kind is OpKind.SEND else ""
     if by is not None:
         return (
-            f"Rank {op.rank}'s {by.name}{lines.at(by.line)} writes into the buffer of its {op.name}{whom}{lines.at(op.line)} before the "
+            f"Rank {op.rank}'s {by.called}{lines.at(by.line)} writes into the buffer of its {op.called}{whom}{lines.at(op.line)} before the "
             "wait() of that: the other side may get either value. Receive into a buffer of its own."
         )
     return (
-        f"Rank {op.rank} changed the buffer of {op.name}{whom}{lines.at(op.line)} before its wait(){place}: "
+        f"Rank {op.rank} changed the buffer of {op.called}{whom}{lines.at(op.line)} before its wait(){place}: "
         "the other side may get either value. Wait first, or send a copy."
     )
 
 
 def _used_too_early(op: Op, by: Op | None, lines: Lines, place: str) -> str:
     """What an operation fills was written, or passed to another operation, before its wait()."""
-    first = f"{op.name}{_whence(op)}{lines.at(op.line)}"
+    first = f"{op.called}{_whence(op)}{lines.at(op.line)}"
     if by is None:
         return (
             f"Rank {op.rank} wrote into the tensor that its {first} fills, before its wait(){place}: "
@@ -189,7 +191,7 @@ def _used_too_early(op: Op, by: Op | None, lines: Lines, place: str) -> str:
     uses = "receives into" if by.kind is OpKind.RECV else "sends" if by.kind is OpKind.SEND else "uses"
     harm = "both would fill it" if by.kind is OpKind.RECV else "the data may not have arrived yet"
     return (
-        f"Rank {op.rank}'s {by.name}{to}{lines.at(by.line)} {uses} the tensor that its {first} fills, "
+        f"Rank {op.rank}'s {by.called}{to}{lines.at(by.line)} {uses} the tensor that its {first} fills, "
         f"before the wait() of that: {harm}. Wait first."
     )
 
@@ -276,10 +278,10 @@ def _of_leftovers(router: Router, lines: Lines) -> Failure | None:
     if left:
         op = min(left, key=lambda o: (o.kind is not OpKind.SEND, o.index, o.rank))
         if op.kind is OpKind.SEND:
-            message = f"Rank {op.rank} sent {_amount(op)} to rank {op.peer} ({op.name}{lines.at(op.line)}), and nobody received it."
+            message = f"Rank {op.rank} sent {_amount(op)} to rank {op.peer} ({op.called}{lines.at(op.line)}), and nobody received it."
         else:
             source = "any rank" if op.peer is None else f"rank {op.peer}"
-            message = f"Rank {op.rank} asked for {_amount(op)} from {source} ({op.name}{lines.at(op.line)}), and nobody sent it."
+            message = f"Rank {op.rank} asked for {_amount(op)} from {source} ({op.called}{lines.at(op.line)}), and nobody sent it."
         return _leftover(FailureKind.UNMATCHED, op, with_other_tag(message, router, op), lines)
     unwaited = [op for op in router.log if not op.waited]
     if not unwaited:
@@ -287,12 +289,22 @@ def _of_leftovers(router: Router, lines: Lines) -> Failure | None:
     op = min(unwaited, key=lambda o: (o.index, o.rank))
     if op.kind is OpKind.COLLECTIVE and not op.complete:
         missing = awaited(router, op)
-        message = f"Rank {op.rank} called {op.name}{lines.at(op.line)}, but {name_ranks(list(missing))} never did."
+        message = f"Rank {op.rank} called {op.called}{lines.at(op.line)}, but {name_ranks(list(missing))} never did."
         return _leftover(FailureKind.DESYNC, op, message, lines)
     why = "until then its data has not arrived" if op.kind is OpKind.RECV else "until then its buffer is still in use"
-    message = f"Rank {op.rank} never waited for its {op.name}{lines.at(op.line)}: call wait() on what it returns, since {why}."
+    message = f"Rank {op.rank} never waited for its {op.called}{lines.at(op.line)}: call wait() on what it returns, since {why}."
     return _leftover(FailureKind.NEVER_WAITED, op, message, lines)
 
 
 def _leftover(kind: FailureKind, op: Op, message: str, lines: Lines) -> Failure:
-    return Failure(kind, message, op.rank, op.line, lines.text(op.file, op.line), op.index, op=op.name, call=op.call)
+    return Failure(
+        kind,
+        message,
+        op.rank,
+        op.line,
+        lines.text(op.file, op.line),
+        op.index,
+        op=op.name,
+        called=op.called,
+        call=op.call,
+    )

@@ -75,7 +75,7 @@ class Failure:
     """What went wrong first. `message` says it to a student; programs read the other fields.
 
     `rank` and `line` name the place, `cycle` the ranks that wait for each other in a circle, `waits` what every rank
-    did; `step` is the number of operations that the rank had begun before; `op` is the operation concerned, `call` counts
+    did; `step` is the number of operations that the rank had begun before; `op` is the operation concerned, `called` the name by which the student called it, `call` counts
     the calls from 0. Of an exception: `error` is its type's name, `error_text` its own text, `missing_name` the name that
     a NameError lacks, `misuse` why the wire refused an argument, `rule` the rule of NCCL's that was broken. Of a deadlock:
     `cause`, and `advice` in a sentence. Of a run that stood still, or ended with messages left: `unmet`, those that found no
@@ -101,6 +101,7 @@ class Failure:
     advice: str = ""
     unmet: tuple[Unmet, ...] = ()
     between: tuple[int, int, str, str] | None = None
+    called: str | None = None
 
     def __str__(self) -> str:
         return self.message

@@ -60,9 +60,10 @@ class Request(FaultDetails):
 
 
 class Operation(Request):
-    """A message to be sent or received, or a collective. `name` is the function that the student called."""
+    """A message to be sent or received, or a collective."""
 
-    name: str
+    name: str  # the canonical one of its names
+    called: NotRequired[str]  # the one in the student's line, where that is another
     dtype: NotRequired[str | None]
     pairs: NotRequired[bool]  # of reals, which the caller knows as complex numbers
     nbytes: NotRequired[int]  # of the payload that follows

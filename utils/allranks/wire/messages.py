@@ -120,6 +120,7 @@ class LogEntry:
     `nbytes` and `numel` are those of the tensor sent (of the buffer, for a receive); `received_nbytes` is what the
     operation brought this rank. `match` joins a send and its receive, or the members' entries of one collective; None
     if it found no partner. `index` counts the rank's operations from 0, `call` the call of the function (see `calls`).
+    `called` is the name by which the student called it; `op` is the one under which rules know it.
     `splits` are the bytes of each input of a collective (all_to_all: to each peer). `payload` are the raw bytes of a send or a collective's
     input up to 64 KiB, until 8 MiB of a run are kept.
 
@@ -149,6 +150,7 @@ class LogEntry:
     payload: bytes | None = field(default=None, repr=False)
     kind: OpKind = OpKind.COLLECTIVE
     splits: tuple[int, ...] = ()
+    called: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
 
 from allranks.simulator.clock import Compute, Enter, Network, Recv, Send, Step, Timeline, Wait, replay
 from allranks.trace import Event, Trace
@@ -24,6 +26,7 @@ def log(router: Router, rounds: Timeline, text_of: TextOf) -> list[LogEntry]:
         LogEntry(
             rank=op.rank,
             op=op.name,
+            called=op.called,
             peer=op.peer,
             nbytes=op.nbytes,
             tag=op.tag,
@@ -138,11 +141,32 @@ def in_order(router: Router, rounds: Timeline) -> list[Op]:
     )
 
 
+def _is_one_call(before: tuple, after: tuple) -> bool:
+    """Whether two entries of a program are a collective and the wait for it, with nothing in between."""
+    return before[0] == "post" and after[0] == "wait" and before[1] is after[1] and after[1].kind is OpKind.COLLECTIVE
+
+
+def _of_collective(op: Op, groups: dict[tuple, str]) -> dict[str, Any]:
+    """What an event of a collective has besides."""
+    got = op.received_nbytes if op.complete else 0
+    return {"label": op.called, "group": groups[op.group], "seq": op.sequence, "received_nbytes": got}
+
+
 def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trace:
     """The run as a trace. `step` is the round in which a message would start if every message took one round; a run in which
     ranks compute has times only."""
     number, events = numbers(router), []
     ordered = in_order(router, rounds)
+    groups: dict[tuple, str] = {}
+    for op in ordered:
+        if op.kind is OpKind.COLLECTIVE:
+            groups.setdefault(op.group, str(len(groups)))
+    waited = {
+        id(after[1])
+        for state in router.ranks
+        for before, after in pairwise(state.program)
+        if _is_one_call(before, after)
+    }
     match = matches(ordered)
     for op in ordered:
         start, end = times.spans.get(number[id(op)], (None, None))
@@ -160,6 +184,7 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
                 line=outermost(op.line),
                 match=match[op.match] if p2p and joined(op) else None,
                 tag=op.tag,
+                **({} if p2p else _of_collective(op, groups) | {"blocking": id(op) in waited}),
             )
         )
     for access_number, access in enumerate(router.memory.done if router.memory is not None else ()):
@@ -170,9 +195,11 @@ def trace(router: Router, times: Timeline, rounds: Timeline, meta: dict) -> Trac
         if op is None:
             continue  # computing is no idling
         peer = op.partner.rank if op.partner is not None else op.peer
-        events.append(Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=line))
+        of: dict[str, Any] = {} if op.kind is not OpKind.COLLECTIVE else {"group": groups[op.group], "seq": op.sequence}
+        events.append(Event(idle.rank, "wait", peer, start=float(idle.start), end=float(idle.end), line=line, **of))
     for work in times.work:
-        events.append(Event(work.rank, "compute", start=float(work.start), end=float(work.end)))
+        line = outermost(router.ranks[work.rank].lines.get(work.index))
+        events.append(Event(work.rank, "compute", start=float(work.start), end=float(work.end), line=line))
     events.sort(key=lambda e: (e.start is None, e.start or 0.0))
     dtypes = {op.caller_dtype for op in router.log if op.dtype}
     return Trace(

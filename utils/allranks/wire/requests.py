@@ -66,6 +66,7 @@ def read_operation(op: dict, rank: int, state: RankState) -> Op:
         known.inputs = tuple(_size(c) for c in op["inputs"])
         known.outputs = tuple(_size(c) for c in op["outputs"])
         known.numel = sum(known.inputs)
+        known.said = str(op.get("called", ""))[:40]
         known.root = None if op.get("root") is None else group[1][group[1].index(op["root"])]
         known.peer = known.root
         known.received_nbytes = sum(known.outputs) * item

@@ -186,11 +186,13 @@ class Router:
                 if len(state.work) >= MAX_OPERATIONS:
                     raise CodecError("a rank computes too often")
                 state.work[len(state.program)] = seconds
+                self._keep_line(state, line)
                 state.program.append(("compute", None, None))
             case FrameKind.PIECE:
                 data, at = requests.read_payload(op, body, at, single)
                 if data is not None:
                     self._keep_used(state, data, line)
+                self._keep_line(state, line)
                 self._hand_out(rank, state, requests.read_count(op), quiet=op.get("quiet") is True)
             case FrameKind.MEMORY:
                 at = self._access(rank, state, op, body, at, single)
@@ -224,6 +226,12 @@ class Router:
         state.program.append(("compute", None, None))
         if not quiet:
             self.outbox.append((rank, {}, Body.of([result])))
+
+    @staticmethod
+    def _keep_line(state: RankState, line: int | None) -> None:
+        """Keeps from which line the rank's next piece of work comes."""
+        if line is not None:
+            state.lines[len(state.program)] = line
 
     def _keep_used(self, state: RankState, data: Body, line: int | None) -> None:
         """Keeps what a rank says that it computes with; nothing of it, if there is much."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from allranks.wire import collectives
 from allranks.wire.codec import Body
 from allranks.wire.failures import FailureKind, Misuse
-from allranks.wire.messages import OpKind
+from allranks.wire.messages import OpKind, canonical
 
 if TYPE_CHECKING:
     from allranks.nccl_rules import Rule
@@ -50,6 +50,12 @@ class Op:
     reduce_op: str | None = None
     inputs: tuple[int, ...] = ()
     outputs: tuple[int, ...] = ()
+    said: str = ""  # the name of which `name` is the canonical one, as the rank says
+
+    @property
+    def called(self) -> str:
+        """The name by which the student called it, for words; rules look at `name`."""
+        return self.said if self.said and canonical(self.said) == self.name else self.name
 
     @property
     def caller_dtype(self) -> str | None:
@@ -113,6 +119,7 @@ class RankState:
     program: list[tuple[str, Op | None, int | None]] = field(default_factory=list)
     work: dict[int, float] = field(default_factory=dict)  # seconds of the program's entries that compute
     taken: dict[int, int] = field(default_factory=dict)  # pieces of work, by call
+    lines: dict[int, int] = field(default_factory=dict)  # of the program's entries that compute, where it says so
     used: list[Used] = field(default_factory=list)  # what its pieces of work were done with, where it says so
     groups: dict[str, tuple] = field(default_factory=dict)
     sequences: dict[tuple, int] = field(default_factory=dict)

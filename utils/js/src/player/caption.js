@@ -5,6 +5,8 @@ import { counted } from "./words.js";
 /** @typedef {import("./data.js").Transfer} Transfer */
 /** @typedef {import("./playback.js").Playback} Playback */
 
+const MOST_CLAUSES = 3;
+
 /**
  * @param {Playback} playback
  * @param {Transfer | null} picked the message that the reader has chosen
@@ -113,21 +115,14 @@ function troubleOf(playback) {
 }
 
 /**
- * A step without messages: what one rank does.
+ * A step without messages: what the ranks do, as far as it fits.
  *
  * @param {Playback} playback
  * @param {number} step counted from 1
  */
-function barsOf(playback, step) {
-  const now = playback.bars.filter((bar) => bar.step === step - 1);
-  if (!now.length) return `Step ${step}: nothing moves.`;
-  const [{ rank, op, label, peer }] = now;
-  const what =
-    op === "compute"
-      ? `computes${label ? ` ${label}` : ""}`
-      : op === "wait"
-        ? `waits${peer === null ? "" : ` for rank ${peer}`}`
-        : `takes part in ${label ?? op}`;
-  const others = new Set(now.map((bar) => bar.rank)).size - 1;
-  return `Rank ${rank} ${what}${others ? `; ${counted(others, "other rank")} at work too` : ""}.`;
+function barsOf({ bars, captions }, step) {
+  if (!bars.some((bar) => bar.step === step - 1)) return `Step ${step}: nothing moves.`;
+  const clauses = captions[step].replace(/^step \d+ of \d+: /, "").split("; ");
+  const more = clauses.length > MOST_CLAUSES ? "; and more, in the table below" : "";
+  return `${capital(clauses.slice(0, MOST_CLAUSES).join("; "))}${more}.`;
 }

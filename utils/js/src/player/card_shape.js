@@ -1,6 +1,7 @@
 // The measures of a picture's cards and packets, and the largest of them that have room.
 
 import { placeRanks } from "./layouts.js";
+import { linesOn, longestLine } from "./rank_card.js";
 import { pointAlong, ringRoute, route } from "./routes.js";
 
 /** @typedef {import("./data.js").Layout} Layout */
@@ -30,6 +31,8 @@ import { pointAlong, ringRoute, route } from "./routes.js";
 const SIZES = [60, 52, 46, 40, 34, 28, 24, 20, 16];
 const WIDTHS = [36, 30, 26, 22, 18, 14, 11, 8, 5];
 const HEAD = 26;
+// of 12 px text, wider than most
+const LETTER = 6.9;
 
 /**
  * How a cell shows its contributors: of p x p chunks each comes from one rank; a single chunk has much room.
@@ -55,14 +58,17 @@ export function cardShape(playback, level = 0, widthLevel = level) {
   const cellGap = way === "square" ? 1 : cell.w >= 30 ? 6 : cell.w >= 14 ? 4 : cell.w >= 5 ? 2 : 1;
   const across = way === "square" ? ranks : chunks;
   const brief = level > 4;
-  const inner = chunks ? across * (cell.w + cellGap) - cellGap : brief && playback.transfers.length ? 76 : 108;
+  const inner = chunks ? across * (cell.w + cellGap) - cellGap : wordsWide(playback, brief);
   const labels = way === "stripes" && cell.w >= 11;
   const tall = way === "square" ? ranks * (cell.h + cellGap) : cell.h;
   // the rank's name has "waits" or "waits for 3" beside it
   const waitsForOne = undelivered.length > 0 || bars.some((bar) => bar.op === "wait" && bar.peer !== null);
   const least = waitsForOne && !brief ? 168 : waitsForOne || waitBars.length ? (brief ? 112 : 136) : 80;
   return {
-    card: { w: Math.max(least, inner + (cell.w >= 22 ? 22 : 14)), h: chunks ? HEAD + tall + (labels ? 19 : 8) : 68 },
+    card: {
+      w: Math.max(least, inner + (cell.w >= 22 ? 22 : 14)),
+      h: chunks ? HEAD + tall + (labels ? 19 : 8) : 34 + 17 * linesOn(playback),
+    },
     cell,
     cellGap,
     way,
@@ -70,6 +76,17 @@ export function cardShape(playback, level = 0, widthLevel = level) {
     labels,
     packet: packetOf(way, ranks, chunks, level),
   };
+}
+
+/**
+ * Pixels for the words on a card without cells.
+ *
+ * @param {Playback} playback
+ * @param {boolean} brief
+ */
+function wordsWide(playback, brief) {
+  if (playback.transfers.length) return brief ? 76 : 108;
+  return Math.max(108, LETTER * longestLine(playback, brief));
 }
 
 /**

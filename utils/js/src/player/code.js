@@ -74,7 +74,8 @@ export class CodePanel {
  */
 export function linesOf(playback, picked) {
   const moves = picked ? [picked] : (playback.byStep[playback.current - 1] ?? []);
-  const waits = picked || moves.length ? [] : playback.waits();
-  const found = [...moves, ...waits].flatMap(({ line }) => (line ? [line] : []));
+  const bars = picked ? [] : playback.barsNow().filter((bar) => bar.step === playback.current - 1 && bar.line);
+  const waits = picked || moves.length || bars.length ? [] : playback.waits();
+  const found = [...moves, ...bars, ...waits].flatMap(({ line }) => (line ? [line] : []));
   return [...new Set(found)].sort((a, b) => a - b);
 }

@@ -105,9 +105,11 @@
  * @property {number[]} step
  * @property {(number | null)[]} end_step null: it never ended
  * @property {(number | null)[]} peer
- * @property {number[]} nbytes
+ * @property {number[]} nbytes of a collective, what the rank puts in
+ * @property {number[]} received_nbytes of a collective, what the rank gets
  * @property {(number | null)[]} line of the code
  * @property {(string | null)[]} label
+ * @property {boolean[]} own whether a wait is for a call of the rank's own that is still under way
  * @property {(number | null)[]} start in microseconds
  * @property {(number | null)[]} end in microseconds
  */
@@ -136,8 +138,11 @@
  * @property {number} rank
  * @property {string} op
  * @property {number} step
- * @property {number | null} endStep
+ * @property {number | null} endStep below `step`: it has no step, and lasts only in time
  * @property {number | null} peer
+ * @property {number} put bytes into a collective
+ * @property {number} got bytes out of it
+ * @property {boolean} own
  * @property {number | null} line
  * @property {string | null} label
  * @property {number | null} start
@@ -195,6 +200,9 @@ export function barsOf(columns) {
     step,
     endStep: columns.end_step[index],
     peer: columns.peer[index],
+    put: columns.nbytes[index],
+    got: columns.received_nbytes[index],
+    own: columns.own[index],
     line: columns.line[index],
     label: columns.label[index],
     start: columns.start[index],

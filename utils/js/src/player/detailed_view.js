@@ -281,8 +281,8 @@ export class DetailedView {
     if (!this.#middle.length) return;
     const step = this.playback.current;
     const transfers = this.playback.byStep[step - 1] ?? [];
-    const { atEnd, undelivered, waitBars } = this.playback;
-    const stuck = undelivered.length || waitBars.some((bar) => this.playback.neverEnds(bar));
+    const { atEnd, undelivered, waitBars, calls } = this.playback;
+    const stuck = undelivered.length || [...waitBars, ...calls].some((bar) => this.playback.neverEnds(bar));
     this.#middle[0].textContent = atEnd ? (stuck ? "stuck" : "done") : step ? `step ${step}` : "start";
     this.#middle[1].textContent =
       transfers.length && this.playback.chunks && !this.playback.atEnd ? effectOf(transfers) : "";

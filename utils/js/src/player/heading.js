@@ -8,12 +8,12 @@ import { counted, size } from "./words.js";
 const KINDS = { schedule: "schedule", wire: "run on the wire", live: "live run", simulated: "simulated" };
 
 /**
- * An algorithm's name as a title: "Ring all-reduce".
+ * An algorithm's name as a title: "Ring all-reduce"; a function's name keeps its spelling: "Your fsdp_step".
  *
  * @param {string} name
  */
 export function titled(name) {
-  const words = name.replaceAll("_", "-");
+  const words = name.startsWith("your ") ? name : name.replaceAll("_", "-");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 

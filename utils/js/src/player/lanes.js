@@ -4,7 +4,6 @@ import { MOST_HUES, paintSwatch } from "./hues.js";
 import { duration } from "./words.js";
 
 /** @typedef {import("./data.js").Transfer} Transfer */
-/** @typedef {import("./data.js").Bar} Bar */
 /** @typedef {import("./playback.js").Playback} Playback */
 /** @typedef {import("./timeline.js").Timeline["window"]} Seen */
 /** @typedef {Record<"ink"|"soft"|"line"|"hair"|"wire"|"lost"|"work"|"paper"|"on-rank"|"you"|"font", string>} Theme */
@@ -104,7 +103,7 @@ export function ticks(span, length, most) {
  * @param {number[]} span
  */
 function across(seen, [from, to]) {
-  if (to < seen.from || from > seen.to) return null;
+  if (to < seen.from || from > seen.to || to <= from) return null;
   const left = Math.max(seen.left, seen.x(from));
   const width = Math.min(seen.right, seen.x(to)) - left;
   return { left, width: Math.max(0.6, width - (width > 8 ? 2 : width > 3 ? 0.8 : 0)) };
@@ -120,16 +119,17 @@ function across(seen, [from, to]) {
 export function drawLanes(sheet, playback, lane) {
   drawNames(sheet, playback, lane);
   // what a rank computes while a collective goes on has half of the lane
-  const both = playback.bars.some((bar) => bar.op === "compute") && playback.bars.some((bar) => isCall(bar));
+  const both = playback.calls.length > 0 && playback.bars.some((bar) => bar.op === "compute" || bar.own);
   const half = both ? lane.bar / 2 - 0.5 : lane.bar;
   for (const group of arrivals(playback)) drawArrival(sheet, playback, lane, group);
   for (const transfer of playback.undelivered) {
     const [from] = playback.span(transfer);
-    hatch(sheet, [from, playback.length], lane.top + transfer.src * lane.pitch, lane.bar);
+    hatch(sheet, [from, playback.length], lane.top + transfer.src * lane.pitch, lane.bar, "lost");
   }
   for (const bar of playback.bars) {
     const y = lane.top + bar.rank * lane.pitch;
-    if (bar.op === "wait" || playback.neverEnds(bar)) hatch(sheet, playback.span(bar), y, lane.bar);
+    if (bar.own) hatch(sheet, playback.span(bar), y, half, "soft");
+    else if (bar.op === "wait" || playback.neverEnds(bar)) hatch(sheet, playback.span(bar), y, lane.bar, "lost");
     else if (bar.op === "compute") drawBar(sheet, playback.span(bar), y, half, "work", bar.label ?? bar.op);
     else drawBar(sheet, playback.span(bar), both ? y + half + 1 : y, half, "wire", bar.label ?? bar.op);
   }
@@ -150,11 +150,6 @@ export function drawPath({ pen, seen, theme }, playback, lane) {
     const rank = "dst" in item ? item.dst : item.rank;
     if (place) pen.fillRect(place.left, lane.top + rank * lane.pitch + lane.bar - high, place.width, high);
   }
-}
-
-/** @param {Bar} bar */
-function isCall(bar) {
-  return bar.op !== "compute" && bar.op !== "wait";
 }
 
 /**
@@ -305,18 +300,19 @@ function drawNames({ pen, theme, style }, { ranks }, { top, pitch, bar }) {
 }
 
 /**
- * A hatched box, for what is lost: waits, and what nobody receives.
+ * A hatched box: in the colour of what is lost for waits and what nobody receives, else for a wait for one's own call.
  *
  * @param {Sheet} sheet
  * @param {number[]} span
  * @param {number} y
  * @param {number} height
+ * @param {"lost" | "soft"} colour
  */
-function hatch({ pen, seen, theme }, span, y, height) {
+function hatch({ pen, seen, theme }, span, y, height, colour) {
   const place = across(seen, span);
   if (!place) return;
   const { left, width } = place;
-  pen.fillStyle = theme.lost;
+  pen.fillStyle = theme[colour === "soft" ? "line" : colour];
   if (height < 6 || width < 6) {
     pen.fillRect(left, y, width, Math.max(height, 0.8));
     return;
@@ -325,8 +321,8 @@ function hatch({ pen, seen, theme }, span, y, height) {
   pen.beginPath();
   pen.roundRect(left, y, width, height, Math.min(4, height / 4));
   pen.clip();
-  pen.strokeStyle = theme.lost;
-  pen.lineWidth = 2.5;
+  pen.strokeStyle = theme[colour];
+  pen.lineWidth = colour === "lost" ? 2.5 : 1.2;
   for (let x = left - height; x < left + width + height; x += 7) {
     pen.beginPath();
     pen.moveTo(x, y + height);

@@ -72,7 +72,12 @@ export class Playback {
     for (const { src, dst } of this.transfers) links.set(src * this.ranks + dst, [src, dst]);
     this.links = [...links.values()];
     this.undelivered = this.transfers.filter((transfer) => !transfer.delivered);
-    this.waitBars = this.bars.filter((bar) => bar.op === "wait");
+    /** What is lost to waiting: a wait for a call of one's own is none of it. */
+    this.waitBars = this.bars.filter((bar) => bar.op === "wait" && !bar.own);
+    /** Whole collectives, of which no messages are known. */
+    this.calls = this.bars.filter((bar) => bar.op !== "wait" && bar.op !== "compute");
+    /** Whether the bytes of the collectives are known on both sides. */
+    this.knowsCalls = this.kind === "wire" && this.calls.some((bar) => bar.put || bar.got);
     /** What a cell must hold at the end, as the number of its contributions; by rank * chunks + chunk. */
     this.goals = new Map(this.goal.map(([rank, chunk, id]) => [rank * this.chunks + chunk, id]));
     /** When each step is over, in microseconds; null: no times are known. */
@@ -281,6 +286,28 @@ export class Playback {
       if (now < to) found.push([this.transfers[this.#byStart[low]], (now - from) / (to - from)]);
     }
     return found;
+  }
+
+  /**
+   * The bytes that a rank has put into collectives that are over, and those that it got.
+   *
+   * @param {number} rank
+   * @returns {[number, number]}
+   */
+  throughCalls(rank) {
+    const now = this.clockAt(this.position) + STEP_EPSILON;
+    const over = this.calls.filter((bar) => bar.rank === rank && !this.neverEnds(bar) && this.span(bar)[1] <= now);
+    return [over.reduce((sum, { put }) => sum + put, 0), over.reduce((sum, { got }) => sum + got, 0)];
+  }
+
+  /**
+   * The bars of the step that is going on, or has just ended.
+   *
+   * @returns {Bar[]}
+   */
+  barsNow() {
+    const step = this.current - 1;
+    return this.bars.filter((bar) => bar.step <= step && (bar.endStep === null || step <= bar.endStep));
   }
 
   /** Sends that nobody receives, once they have set out. */

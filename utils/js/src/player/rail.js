@@ -152,7 +152,10 @@ export class HalfMeter {
     this.fill = html("i", { class: "ar-fill" });
     this.bytes = figure("bytes");
     this.step = figure("step");
-    this.all = playback.amount(mostBytes([Object.assign(Object.create(playback), { bound: null })]));
+    const totals = new Float64Array(playback.ranks);
+    for (const { src, nbytes } of playback.transfers) totals[src] += nbytes;
+    this.all = playback.amount(totals.reduce((a, b) => Math.max(a, b), 0));
+    this.who = totals.every((sent) => sent === totals[0]) ? "each rank" : "the busiest rank";
     const bar = html("span", { class: "ar-bar", "aria-hidden": "true" }, this.fill);
     const words = html("p", {}, this.bytes);
     const { bound } = playback;
@@ -170,13 +173,19 @@ export class HalfMeter {
     const { playback, full } = this;
     const most = playback.sent.reduce((a, b) => Math.max(a, b), 0);
     this.fill.style.width = `${(100 * most) / full}%`;
-    const least = playback.sent.reduce((a, b) => Math.min(a, b), Number.POSITIVE_INFINITY);
-    const who = playback.amount(least) === playback.amount(most) ? "each rank" : "the busiest rank";
-    this.bytes.textContent = `${playback.amount(most)} of ${this.all} sent by ${who}`;
+    this.bytes.textContent = `${playback.amount(most)} of ${this.all} sent by ${this.who}`;
     const done = playback.atEnd ? "done, " : "";
     const { current, steps } = playback;
     this.step.textContent = current ? `${done}step ${current} of ${steps}` : `start, ${counted(steps, "step")}`;
   }
+}
+
+/**
+ * @param {Playback} playback
+ * @param {import("./data.js").Bar} bar
+ */
+function isLost(playback, bar) {
+  return !bar.own && (bar.op === "wait" || playback.neverEnds(bar));
 }
 
 /**
@@ -205,8 +214,13 @@ export function legend(playback) {
   if (transfers.some((transfer) => transfer.sign === "=")) box.append(sample("stores", "stores", "="));
   if (bars.some((bar) => bar.op === "compute")) box.append(sample("adds", "computes"));
   if (bars.some((bar) => bar.op !== "compute" && bar.op !== "wait")) box.append(sample("call", "in a collective"));
-  const lost = sample("lost", "waits, or is wrong");
-  lost.classList.add("ar-across");
-  box.append(lost);
+  // a run of collectives that all came to their end has nothing lost
+  const loses = transfers.length > 0 || !playback.knowsCalls || bars.some((bar) => isLost(playback, bar));
+  if (bars.some((bar) => bar.own)) box.append(sample("own", loses ? "waits for its call" : "waits"));
+  if (loses) {
+    const lost = sample("lost", "waits, or is wrong");
+    lost.classList.add("ar-across");
+    box.append(lost);
+  }
   return box;
 }

@@ -8,6 +8,7 @@ import { contributionsOf, size } from "./words.js";
 /** @typedef {import("./card_shape.js").CardShape} CardShape */
 /** @typedef {{x: number, y: number, w: number, h: number}} Box */
 
+const JUST = 1e-6;
 const DIGIT = { w: 9, h: 12.5 };
 
 export class RankCard {
@@ -19,7 +20,7 @@ export class RankCard {
   #twice = null;
   /** @type {SVGGElement | null} the contributors' numbers */
   #numbers = null;
-  /** @type {SVGTextElement[]} two lines, where no chunks are known */
+  /** @type {SVGTextElement[]} two or three lines, where no chunks are known */
   #lines = [];
   /** @type {Set<number>} the chunks that are on their way here */
   #landing = new Set();
@@ -45,7 +46,10 @@ export class RankCard {
     svg("text", { x: left + 16, y: -h / 2 + 18, class: "ar-name" }, this.root, `rank ${rank}`);
     this.state = svg("text", { x: w / 2 - (w < 84 ? 3 : 8), y: -h / 2 + 18, class: "ar-state" }, this.root);
     if (playback.chunks) this.#addCells(uid);
-    else this.#lines = [39, 56].map((y) => svg("text", { x: 0, y: -h / 2 + y, class: "ar-bytes" }, this.root));
+    else
+      this.#lines = [39, 56, 73]
+        .slice(0, linesOn(playback))
+        .map((y) => svg("text", { x: 0, y: -h / 2 + y, class: "ar-bytes" }, this.root));
   }
 
   /** Where each chunk's cell is. */
@@ -184,28 +188,86 @@ export class RankCard {
   /** Where no messages are known: says what the rank is computing, and in which collective it takes part. */
   showActivity() {
     if (!this.#lines.length) return;
-    const [first, second] = activityOf(this.playback, this.rank);
-    this.#lines[0].textContent = first;
-    this.#lines[1].textContent = second;
+    const words = activityOf(this.playback, this.rank, this.shape.brief);
+    this.#lines.forEach((line, i) => {
+      line.textContent = words[i] ?? "";
+    });
   }
 }
 
 /**
- * What a rank does now, in two lines: a rank that never comes out of a collective waits in it.
+ * How many lines of words a card has where no chunks are known.
+ *
+ * @param {Playback} playback
+ */
+export function linesOn({ transfers, bars, knowsCalls }) {
+  return !transfers.length && knowsCalls && bars.some((bar) => bar.op === "compute") ? 3 : 2;
+}
+
+/**
+ * What a rank does now, in two or three lines: a rank that never comes out of a collective waits in it.
  *
  * @param {Playback} playback
  * @param {number} rank
+ * @param {boolean} brief
  */
-export function activityOf(playback, rank) {
-  const now = playback.clockAt(playback.position);
-  const active = playback.bars.filter((bar) => {
+export function activityOf(playback, rank, brief = false) {
+  // where one ends and the next begins, what has just ended is told, as in the line below the picture
+  const now = Math.max(0, playback.clockAt(playback.position) - JUST);
+  const going = playback.bars.filter((bar) => {
     const [from, to] = playback.span(bar);
-    return bar.rank === rank && from <= now && (now < to || (bar.end === null && playback.axis === "time"));
+    return from <= now && (now < to || (bar.end === null && playback.axis === "time"));
   });
+  const among = playback.axis === "step" ? playback.barsNow() : going;
+  const active = among.filter((bar) => bar.rank === rank);
   const compute = active.find((bar) => bar.op === "compute");
-  const collective = active.find((bar) => bar.op !== "compute" && bar.op !== "wait");
+  const calls = active.filter((bar) => bar.op !== "compute" && bar.op !== "wait");
+  // of several under way the one that began last
+  const collective = calls[calls.length - 1];
   if (collective && playback.neverEnds(collective)) return ["waiting in", activityName(collective)];
-  return [`computes ${activityName(compute)}`, `moves ${activityName(collective)}`];
+  return lines(playback, compute, collective, brief);
+}
+
+/**
+ * @param {Playback} playback
+ * @param {import("./data.js").Bar | undefined} compute
+ * @param {import("./data.js").Bar | undefined} collective
+ * @param {boolean} brief
+ */
+function lines(playback, compute, collective, brief) {
+  const name = activityName(collective);
+  const bytes = collective ? throughWords(collective) : "";
+  const moves = brief ? name : `moves ${name}`;
+  if (!playback.knowsCalls) return [`computes ${activityName(compute)}`, moves];
+  if (linesOn(playback) === 2) return [name, bytes];
+  const what = compute ? (compute.label ?? "") : "–";
+  return [brief && compute?.label ? what : `computes ${what}`.trim(), moves, bytes];
+}
+
+/**
+ * "16 B in, 64 B out"; "" for a collective without bytes.
+ *
+ * @param {import("./data.js").Bar} bar
+ */
+export function throughWords({ put, got }) {
+  return put || got ? `${size(put)} in, ${size(got)} out` : "";
+}
+
+/**
+ * The longest line that a card of this playback can have, in letters.
+ *
+ * @param {Playback} playback
+ * @param {boolean} brief
+ */
+export function longestLine(playback, brief) {
+  const words = playback.bars.flatMap((bar) =>
+    bar.op === "wait"
+      ? []
+      : bar.op === "compute"
+        ? lines(playback, bar, undefined, brief)
+        : lines(playback, undefined, bar, brief),
+  );
+  return words.reduce((most, { length }) => Math.max(most, length), 0);
 }
 
 /** @param {Box} box */

@@ -6,6 +6,7 @@ import { html, penOf } from "../common/dom.js";
 import { halfTitles } from "./heading.js";
 import { drawAxis, drawLanes, drawNow, drawPath, drawPhases, drawStop } from "./lanes.js";
 import { longestOf } from "./playback.js";
+import { throughWords } from "./rank_card.js";
 import { momentOf } from "./stops.js";
 
 /** @typedef {import("./data.js").Transfer} Transfer */
@@ -454,7 +455,10 @@ function wordsAt(playback, rank, value) {
     if (words.length > 300) break;
   }
   for (const bar of playback.bars) {
-    if (bar.rank === rank && covers(bar)) words += `${bar.label ?? bar.op}${line(bar.line)}\n`;
+    if (bar.rank !== rank || !covers(bar)) continue;
+    const what = bar.op === "wait" && bar.label ? `waits ${bar.label}` : (bar.label ?? bar.op);
+    const bytes = playback.knowsCalls && playback.calls.includes(bar) ? throughWords(bar) : "";
+    words += `${what}${bytes ? `: ${bytes}` : ""}${line(bar.line)}\n`;
   }
   return words.trim();
 }

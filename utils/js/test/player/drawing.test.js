@@ -6,6 +6,7 @@ import { halfTitles, titled } from "../../src/player/heading.js";
 import { contributionCounts, shadeNumber } from "../../src/player/heat_map.js";
 import { ticks } from "../../src/player/lanes.js";
 import { Playback } from "../../src/player/playback.js";
+import { activityOf } from "../../src/player/rank_card.js";
 import { chunkName, contributionsOf, counted, duration, size } from "../../src/player/words.js";
 import { animation } from "./animations.js";
 
@@ -137,4 +138,24 @@ test("two runs of one name are told apart, and the reader's own has a tag", () =
     ["yours", ""],
   );
   assert.equal(titled("ring all_reduce"), "Ring all-reduce");
+});
+
+test("the words of a rank in a collective have room on its card, with its bytes", () => {
+  const bars = [
+    { op: "compute", step: 0, label: "block 10 backward" },
+    { op: "reduce_scatter_tensor", label: "reduce_scatter_single", step: 1, put: 1_280_000, got: 320_000 },
+  ];
+  const playback = new Playback(animation({ ranks: 2, bars }, { kind: "wire" }));
+  playback.seek(1);
+  assert.deepEqual(activityOf(playback, 0), ["computes block 10 backward", "moves –", ""]);
+  playback.seek(2);
+  assert.deepEqual(activityOf(playback, 0), ["computes –", "moves reduce_scatter_single", "1.28 MB in, 320 kB out"]);
+  assert.deepEqual(activityOf(playback, 1), ["computes –", "moves –", ""]);
+  assert.deepEqual(playback.throughCalls(0), [1_280_000, 320_000]);
+  const { card } = cardShape(playback);
+  assert.ok(card.w >= "moves reduce_scatter_single".length * 6.7 + 8);
+  assert.ok(card.h >= 80, "three lines");
+  const alone = new Playback(animation({ ranks: 2, bars: bars.slice(1) }, { kind: "wire" }));
+  alone.seek(2);
+  assert.deepEqual(activityOf(alone, 0), ["reduce_scatter_single", "1.28 MB in, 320 kB out"]);
 });

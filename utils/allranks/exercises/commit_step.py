@@ -142,11 +142,16 @@ def _replaced(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -
     return _sum(args, counts) / sum(counts) - weights
 
 
-def _all_counted(weights: torch.Tensor, args: Sequence[Args], counts: list[bool], rank: int) -> tuple:
-    """The right weights, and the number of all ranks."""
-    if all(counts):
-        raise ValueError("all ranks count")
-    return _right(weights, args, counts, rank)[0], len(args)
+def _counted(who: Callable[[Args], bool]) -> Oracle:
+    """The right weights, and the number of ranks for whose arguments `who` is true."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        number = sum(who(a) for a in args)
+        if number == sum(_counts(args)):
+            raise ValueError("it is the right number")
+        return [replace(right, returns=number) for right in _oracle_from(_right)(setup, args)]
+
+    return oracle
 
 
 def _times_zero(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
@@ -268,7 +273,15 @@ EXERCISE = Exercise(
         Mistake("the weights were replaced by the mean update: add it to them", _changed(_replaced)),
         Mistake(
             "the number of all ranks came back: return the number of those that count",
-            _oracle_from(_all_counted),
+            _counted(lambda given: True),
+        ),
+        Mistake(
+            "the number of ranks that say that they are healthy came back: one whose update is not finite does not count",
+            _counted(lambda given: given[2]),
+        ),
+        Mistake(
+            "the number of ranks with finite updates came back: one that says that it is not healthy does not count",
+            _counted(lambda given: bool(plain(given[1]).isfinite().all())),
         ),
         Mistake(
             "only the ranks that count changed their weights: the others need the same step, or the weights are no longer equal",

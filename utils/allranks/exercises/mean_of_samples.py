@@ -57,6 +57,11 @@ def _all_nan(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.tensor(float("nan"))
 
 
+def _is_nan_everywhere(run: Run) -> bool:
+    found = [r.returned for r in run.results[0] if r is not None]
+    return len(found) == run.ranks and all(isinstance(t, torch.Tensor) and bool(t.isnan().all()) for t in found)
+
+
 def _two(run: Run) -> str | None:
     return rules.calls(run, "all_reduce", "two are enough", most=2)
 
@@ -90,10 +95,12 @@ EXERCISE = Exercise(
         Mistake(
             "the mean of no samples is NaN, and so is every sum with it: a rank without samples must add 0",
             _oracle_from(_all_nan),
+            _is_nan_everywhere,
         ),
         Mistake(
             "the mean of the ranks' means: a rank with many samples counts as one with few, and the mean of none is NaN",
             _oracle_from(_with_nan),
+            lambda run: _is_nan_everywhere(run) or all(len(plain(a[0])) for a in run.args[0]),
         ),
         Mistake("the sum instead of the mean", _oracle_from(lambda shards, rank: torch.cat(shards).sum())),
         Mistake("each rank's own mean", _oracle_from(lambda shards, rank: shards[rank].mean())),

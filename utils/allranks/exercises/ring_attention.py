@@ -117,6 +117,10 @@ def _without_maximum(scores: torch.Tensor, values: torch.Tensor) -> torch.Tensor
     return (weights @ values) / weights.sum(1, keepdim=True)
 
 
+def _with_one_maximum(scores: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return _without_maximum(scores - scores.max(), values)
+
+
 def _first_sees_nothing(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """No query sees its own key, and zeros stand where a query sees nothing at all."""
     made = attention(setup, args, lambda mine, theirs: theirs < mine)
@@ -322,6 +326,14 @@ EXERCISE = Exercise(
                 "not stable: exp of large scores is infinite, or all of a row's are zero, so the result is NaN; subtract the largest "
                 "score of each query first",
                 _softmaxed(_without_maximum, wide),
+            )
+            for wide in (True, False)
+        ),
+        *(
+            Mistake(
+                "not stable: the largest score of all queries was subtracted, so exp of one query's scores may be zero for all keys, and "
+                "the result NaN; subtract the largest score of each query",
+                _softmaxed(_with_one_maximum, wide),
             )
             for wide in (True, False)
         ),

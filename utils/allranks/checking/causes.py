@@ -788,7 +788,7 @@ def common_properties(
         for sentence, holds, must_be_tried in _PROPERTIES
         if all(not holds(s) for s in right)
         and all(holds(s) for s in wrong)
-        and (unit == "element" or sentence != _DIVIDES)
+        and (unit == "element" or holds is not _is_rounded)
     ]
     about_dtypes = _dtypes_property(right, wrong)
     if about_dtypes:
@@ -802,7 +802,10 @@ def _is_power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-_DIVIDES = "Results are only right if the number of ranks divides the size."
+def _is_rounded(setup: Setup) -> bool:
+    return not setup.divides
+
+
 _ONLY_FOUR = (
     "Results are only right for p = 4: does a number stand where the world size, or what follows from it, must stand?"
 )
@@ -813,7 +816,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
         lambda s: s.option("ranks_per_node", 0) ** 2 not in (0, s.ranks),
         False,
     ),
-    (_DIVIDES, lambda s: not s.divides, True),
+    ("Results are only right if the number of ranks divides the size.", _is_rounded, True),
     ("Results are only right if the number of ranks divides the number of rows.", lambda s: not s.divides_rows, True),
     (_ONLY_FOUR, lambda s: s.ranks != 4, True),
     ("Results are only right for two ranks.", lambda s: s.ranks > 2, True),

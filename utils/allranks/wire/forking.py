@@ -85,4 +85,5 @@ def _forget() -> None:
     _guard = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # not in a browser
+    os.register_at_fork(after_in_child=_forget)

@@ -15,6 +15,8 @@ from importlib.abc import MetaPathFinder
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
+from allranks.errors import CourseError
+
 PACKAGE = __name__.partition(".")[0]
 # what runs in a rank beside the answer
 SHOWN = ("errors", "notebook", "engines", "memory", "wire", "checking.in_rank")
@@ -30,7 +32,7 @@ _SEARCHES = {
 _FOLDER = os.path.realpath(os.path.join(__file__, "..", ".."))
 
 
-class SearchError(PermissionError):
+class SearchError(CourseError, PermissionError):
     """An answer looks for objects that nobody gave it."""
 
     def __init__(self, what: str) -> None:

@@ -108,9 +108,27 @@ def test_whole_vectors_are_called_by_their_name():
 def test_a_message_keeps_its_dtype():
     assert rules.wrong_dtype(run(round_the_ring(8))) is None
     assert rules.wrong_dtype(run([send(0, 1), send(2, 3, 8, line=9, dtype="float64")])) == (
-        "rank 2 sends float64, but the tensor is float32 (line 9): send the tensor's own dtype"
+        "rank 2 sends float64, but the tensor is float32 (line 9), and float64 has twice the bytes: send the tensor's own dtype"
+    )
+    assert rules.wrong_dtype(run([send(2, 3, 8, line=9, dtype="bfloat16")])) == (
+        "rank 2 sends bfloat16, but the tensor is float32 (line 9): send the tensor's own dtype"
     )
     assert rules.wrong_dtype(run([send(0, 1, 0, dtype="float64")])) is None  # nothing was sent
+
+
+def test_values_go_in_their_dtype_or_as_bytes_and_counts_in_an_integer_dtype():
+    for kind in ("float32", "uint8", "int8"):
+        assert rules.other_dtype(run([send(0, 1, dtype=kind)]), 0) is None
+    assert "send the tensor's own dtype" in rules.other_dtype(run([send(0, 1, dtype="int64")]), 0)
+    assert rules.other_dtype(run([send(0, 1, dtype="int64")]), 0, whole=True) is None
+    assert rules.other_dtype(run([send(0, 1, dtype="float64")]), 0, whole=True) == (
+        "rank 0 sends float64, but the tensor is float32 (line 7), and float64 has twice the bytes: send values in the tensor's own "
+        "dtype, and indices and counts in an integer dtype"
+    )
+    assert rules.other_dtype(run([send(0, 1, dtype="int32")])) is None
+    assert rules.other_dtype(run([send(0, 1)])) == (
+        "rank 0 sends float32 (line 7): counts are whole numbers, so send them in an integer dtype"
+    )
 
 
 def test_ring_neighbours():

@@ -18,7 +18,7 @@ from allranks.checking.provenance import Element
 from allranks.errors import name_ranks
 from allranks.wire import LogEntry
 from allranks.wire.messages import OpKind
-from allranks.wire.values import dtype_name
+from allranks.wire.values import DTYPES, dtype_name
 
 Needs = Callable[[Run, int, int], int]  # (run, call, rank) -> bytes
 
@@ -216,20 +216,64 @@ def messages_at_most(run: Run, limit: int, what: str) -> str | None:
     return None
 
 
+_PAIRS = {"complex64": "float32", "complex128": "float64"}  # torch sends complex numbers as pairs
+BYTES = frozenset({"uint8", "int8"})  # numbers of another dtype may go as their bytes
+WHOLE = frozenset({"int64", "int32", "int16", "uint64", "uint32", "uint16", "bool"}) | BYTES
+
+
 def wrong_dtype(run: Run) -> str | None:
     """Messages must have the dtype of the first tensor argument."""
-    wanted = dtype_name(views(run.args[0][0])[0][1].base.dtype)
-    as_pairs = {"complex64": "float32", "complex128": "float64"}.get(wanted)  # torch sends complex numbers as pairs
-    for entry in run.outcome.log:
-        if entry.dtype and entry.numel and entry.dtype not in (wanted, as_pairs):
-            return About(
-                f"rank {entry.rank} sends {entry.dtype}, but the tensor is {wanted}{run.at(entry.line)}: "
-                "send the tensor's own dtype",
-                entry,
-                str(entry.dtype),
-                str(wanted),
-            )
-    return None
+    return _other_dtype(run, [dtype_name(views(run.args[0][0])[0][1].base.dtype)], frozenset())
+
+
+def in_dtype(*places: int, whole: bool = False, weight: float = 0) -> Rule:
+    """The rule that values travel in the dtype of the arguments at these `places`, or as their bytes.
+
+    With `whole` there are indices or counts too, which travel in any integer dtype. Without weight the rule takes nothing from the
+    others' share: who breaks it has most points, as with any rule.
+    """
+    name = "in the tensors' dtype" if places else "in an integer dtype"
+    return Rule(name, weight, lambda run: other_dtype(run, *places, whole=whole))
+
+
+def other_dtype(run: Run, *places: int, whole: bool = False) -> str | None:
+    """How a message has another dtype than the tensors at these `places`, their bytes, or with `whole` an integer dtype."""
+    found = [dtype_name(view.base.dtype) for place, view in views(run.args[0][0]) if place[0] in places]
+    return _other_dtype(run, found, WHOLE if whole or not found else BYTES)
+
+
+def _other_dtype(run: Run, found: Sequence[str], more: frozenset[str]) -> str | None:
+    allowed = {*found, *(_PAIRS.get(kind, kind) for kind in found), *more}
+    entry = next((e for e in run.outcome.log if e.dtype and e.numel and e.dtype not in allowed), None)
+    return None if entry is None else _with_dtype(run, entry, found[0] if found else None, more)
+
+
+def wider(run: Run, entry: LogEntry, place: int = 0) -> str | None:
+    """That a message has more bytes than it needs because its dtype is wider than that of the tensor at this place, if it is."""
+    wanted = dtype_name(next(view.base.dtype for path, view in views(run.args[0][0]) if path[0] == place))
+    sent = str(entry.dtype)
+    if (sent in WHOLE) is not (wanted in WHOLE) or not _times_the_bytes(sent, wanted):
+        return None
+    return _with_dtype(run, entry, wanted, frozenset())
+
+
+def _with_dtype(run: Run, entry: LogEntry, wanted: str | None, more: frozenset[str]) -> str:
+    """What dtype a message has, and which one it must have."""
+    sent, at = str(entry.dtype), run.at(entry.line)
+    if wanted is None:
+        words = f"rank {entry.rank} sends {sent}{at}: counts are whole numbers, so send them in an integer dtype"
+        return About(words, entry, sent, "an integer dtype", "numbers in a floating dtype")
+    own = "send the tensor's own dtype"
+    if more >= WHOLE:
+        own = "send values in the tensor's own dtype, and indices and counts in an integer dtype"
+    words = f"rank {entry.rank} sends {sent}, but the tensor is {wanted}{at}{_times_the_bytes(sent, wanted)}: {own}"
+    return About(words, entry, sent, wanted)
+
+
+def _times_the_bytes(sent: str, wanted: str) -> str:
+    """What a wider dtype costs."""
+    times = DTYPES[sent].itemsize // DTYPES[wanted].itemsize if sent in DTYPES and wanted in DTYPES else 1
+    return f", and {sent} has {'twice' if times == 2 else f'{times} times'} the bytes" if times > 1 else ""
 
 
 def ring_neighbours(run: Run) -> str | None:

@@ -138,7 +138,7 @@ def _each_piece_once(run: Run) -> str | None:
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > enough:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
-            return About(
+            return rules.wider(run, longest) or About(
                 f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but p-1 shares of rows have {enough}: send each share once",
                 longest,
             )

@@ -42,7 +42,7 @@ def _no_more_bytes(run: Run) -> str | None:
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > enough:
             longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
-            return About(
+            return rules.wider(run, longest) or About(
                 f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but {enough} are enough, p-1 tensors: "
                 "send no tensor that the receiver has already, and in the last round only what is still missing there",
                 longest,

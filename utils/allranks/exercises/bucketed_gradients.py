@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from allranks.checking import buckets
+from allranks.checking import buckets, rules
 from allranks.checking.buckets import SHAPES, absent_advice
 from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Tied, View, draw
 from allranks.checking.common import MANY_RANKS
@@ -109,7 +109,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=buckets.mean_oracle,
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("one all_reduce a bucket, each full", 10, buckets.one_all_reduce_each),),
+    rules=(Rule("one all_reduce a bucket, each full", 10, buckets.one_all_reduce_each), rules.in_dtype(0)),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
         *(

@@ -113,7 +113,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("exactly one all_reduce", 6, _one), rules.carried(_result, _result)),
+    rules=(Rule("exactly one all_reduce", 6, _one), rules.in_dtype(0), rules.carried(_result, _result)),
     mistakes=(
         Mistake(
             "each rank's partial product: the all_reduce is missing, or what it brought is not used",

@@ -186,7 +186,9 @@ def _few_bytes(run: Run) -> str | None:
             total, enough = sum(e.nbytes for e in mine), rules.nbytes_of(run, call, rank) + COUNT_NBYTES
             if total > enough:
                 worst = max(mine, key=lambda e: e.nbytes)
-                return About(
+                # by its dtype alone if the update and a count are all that it has
+                wide = rules.wider(run, worst) if sum(e.numel for e in mine) <= run.setup.size + 1 else None
+                return wide or About(
                     f"rank {rank} reduces {total} bytes{run.at(worst.line)}, but the update and a count are {enough} at most: "
                     "the votes of all ranks are one number",
                     worst,

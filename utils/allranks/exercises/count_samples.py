@@ -57,7 +57,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(lambda counts, rank: counts),
     allow=COLLECTIVES,
-    rules=(Rule("at most 8 bytes x p received", 1, _bytes), rules.carried(_one_byte_each, _one_byte)),
+    rules=(Rule("at most 8 bytes x p received", 1, _bytes), rules.in_dtype(), rules.carried(_one_byte_each, _one_byte)),
     mistakes=(
         Mistake(
             "counts are whole numbers: the tensors that they are received into have a dtype too",

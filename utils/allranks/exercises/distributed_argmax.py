@@ -261,7 +261,11 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=COLLECTIVES,
-    rules=(Rule("at most 16 bytes x p received", 8, _bytes), rules.carried(_one_value, _one_value)),
+    rules=(
+        Rule("at most 16 bytes x p received", 8, _bytes),
+        rules.in_dtype(0, whole=True),
+        rules.carried(_one_value, _one_value),
+    ),
     mistakes=(
         Mistake("each rank's own maximum: compare over all ranks", _own),
         Mistake("the index counts through all ranks' tensors: it must be the flat index on its rank", _local_index),

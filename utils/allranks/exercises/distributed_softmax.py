@@ -156,7 +156,11 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("at most two all_reduces of one value per row", 7, _two_small), rules.carried(_one_a_row, _one_a_row)),
+    rules=(
+        Rule("at most two all_reduces of one value per row", 7, _two_small),
+        rules.in_dtype(0),
+        rules.carried(_one_a_row, _one_a_row),
+    ),
     mistakes=(
         Mistake("the maxima were added: reduce them with ReduceOp.MAX", _added_maxima),
         Mistake(

@@ -228,6 +228,7 @@ EXERCISE = Exercise(
     allow=COLLECTIVES,
     rules=(
         Rule("at most 16 bytes x k x p received", 8, _bytes, lambda s: s.ranks > 1 and s.option("k") > 0),
+        rules.in_dtype(0, whole=True),
         rules.carried(_one_value, _one_value),
     ),
     mistakes=(

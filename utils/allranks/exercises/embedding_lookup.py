@@ -16,6 +16,7 @@ from allranks.checking.common import SIZES, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
+from allranks.wire.values import dtype_name
 
 WIDTH = 3
 _WHOLE = ("int32", "int64")
@@ -144,6 +145,22 @@ def _no_row_twice(run: Run) -> str | None:
     return None
 
 
+def _rows_in_their_dtype(run: Run) -> str | None:
+    """Rows travel in the table's dtype, or as their bytes."""
+    kind = run.args[0][0][1].base.dtype
+    for entry in run.collectives:
+        sent = DTYPES.get(entry.dtype or "", kind)
+        if sent.is_floating_point and sent != kind and _has_room_for_a_row(entry, kind):
+            return About(
+                f"rank {entry.rank} sends rows as {entry.dtype}{run.at(entry.line)}, but the table is {dtype_name(kind)}: "
+                "send rows in the table's own dtype",
+                entry,
+                str(entry.dtype),
+                dtype_name(kind),
+            )
+    return None
+
+
 def _rows_sent(run: Run) -> str | None:
     """Each rank must get the bytes of every different row that it needs from the rank that holds it."""
     for call, args in enumerate(run.args):
@@ -219,7 +236,11 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
-    rules=(Rule("no row sent twice", 6, _no_row_twice), Rule("carried by messages", 1, _rows_sent, essential=True)),
+    rules=(
+        Rule("no row sent twice", 6, _no_row_twice),
+        Rule("rows in their dtype", 0, _rows_in_their_dtype),
+        Rule("carried by messages", 1, _rows_sent, essential=True),
+    ),
     mistakes=(
         Mistake("in the order of the ranks that own the rows: put them back into the order of ids", _sorted),
         Mistake(

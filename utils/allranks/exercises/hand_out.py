@@ -72,6 +72,7 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=P2P,
     rules=(
+        rules.in_dtype(0),
         Rule("one message to each of the others, its row only", 2, _own_rows),
         rules.carried(_own_row, rules.nothing),
     ),

@@ -19,7 +19,8 @@ STEP_NBYTES = 16  # a rank, of what tells the steps
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    latest = rng.integer(100_000, 900_000)
+    many = setup.option("_many_steps")  # float32 holds the newest of them and the one before it as the same number
+    latest = 2**24 + 4 * rng.integer(1, 1000) + 1 if many else rng.integer(100_000, 900_000)
     always = setup.option("_fresh")  # a rank that is never behind
     order = [rank for rank in rng.permutation(setup.ranks) if always is None or rank != always % setup.ranks]
     behind = set(order[: setup.option("behind", 1)])
@@ -29,7 +30,9 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     for rank in range(setup.ranks):
         mine = rng.of_rank(rank)
         weights = draw(setup, mine, *shape_of(setup), most=most) if rank in behind else fresh
-        made.append((View.of(weights, setup.layout), latest - _lag(mine) if rank in behind else latest))
+        made.append(
+            (View.of(weights, setup.layout), latest - (1 if many else _lag(mine)) if rank in behind else latest)
+        )
     return made
 
 
@@ -73,6 +76,21 @@ def _zero_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)]
 
 
+def _rounded_steps(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """As if the steps were those that float32 holds."""
+    steps = torch.tensor([a[1] for a in args], dtype=torch.float32)
+    newest = steps.amax()
+    fresh = [rank for rank, step in enumerate(steps) if step == newest]
+    if int(newest) == _latest(args):
+        raise ValueError("the right step")
+    ends = [plain(args[rank if rank in fresh else fresh[0]][0]) for rank in range(setup.ranks)]
+    return [Expected(int(newest), {(0,): end}) for end in ends]
+
+
+def _told_as_float32(run: Run) -> bool:
+    return any(e.dtype == "float32" for e in run.collectives)
+
+
 def _oldest(args: Sequence[Args], rank: int) -> torch.Tensor:
     first = min(range(len(args)), key=lambda r: args[r][1])
     return plain(args[first][0])
@@ -93,7 +111,8 @@ def _only_behind(run: Run) -> str | None:
             total, enough = sum(e.nbytes for e in came), _weights_to(run, call, rank)
             if total > enough:
                 why = "it is up to date and needs none" if rank in fresh else f"its weights have {enough}"
-                return About(
+                wide = next(filter(None, (rules.wider(run, e) for e in came)), None) if enough else None
+                return wide or About(
                     f"rank {rank} receives {total} bytes{run.at(came[-1].line)}, but {why}: "
                     "each rank that is behind gets the weights once, the others nothing",
                     came[-1],
@@ -197,7 +216,12 @@ EXERCISE = Exercise(
         Group(
             "any circumstances",
             1,
-            (_case(3, 19, 1, times=2), _case(4, 20, 2, outer_world=True), _case(4, 23, 2, delivery="shuffled")),
+            (
+                _case(3, 19, 1, times=2),
+                _case(4, 20, 2, outer_world=True),
+                _case(4, 23, 2, delivery="shuffled"),
+                _case(4, 21, 2, note="steps above 2^24").with_options(_many_steps=True),
+            ),
         ),
     ),
     inputs=_inputs,
@@ -217,6 +241,11 @@ EXERCISE = Exercise(
         _with_slow_rank,
     ),
     mistakes=(
+        Mistake(
+            "the steps travelled as float32, which holds no odd number above 2^24: send them in an integer dtype",
+            _rounded_steps,
+            _told_as_float32,
+        ),
         Mistake("each rank returned its own step: return the largest one, the same on every rank", _own_step),
         Mistake("0 came back where no rank is behind: return the largest step there too", _zero_step),
         Mistake(

@@ -13,7 +13,7 @@ from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Ru
 
 FLOP_PER_TOKEN, FLOP_PER_S = 5.79e10, 989e12  # an 8B model with sequences of 8192, and an H100
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
-NUMBER_NBYTES = 8  # of a count of tokens, and of a time
+COUNT_NBYTES, TIME_NBYTES = 4, 8  # the least of a count of tokens, and of a time
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -102,7 +102,7 @@ def _two_calls(run: Run) -> str | None:
 
 def _both(run: Run, call: int, rank: int) -> int:
     """The other ranks' tokens and seconds come, or their sum and maximum, and the own ones go."""
-    return 2 * NUMBER_NBYTES * run.setup.size
+    return (COUNT_NBYTES + TIME_NBYTES) * run.setup.size
 
 
 def _case(ranks: int, size: int, t: int = 1, **more: object) -> Setup:
@@ -131,6 +131,7 @@ EXERCISE = Exercise(
             2,
             lambda run: rules.received_at_most(run, 16 * run.setup.size * run.ranks, "16 bytes x steps x p"),
         ),
+        rules.in_dtype(1, whole=True),
         rules.carried(_both, _both),
     ),
     mistakes=(

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("at most two all_reduces", 1, _two), rules.carried(_both, _both)),
+    rules=(Rule("at most two all_reduces", 1, _two), rules.in_dtype(0, whole=True), rules.carried(_both, _both)),
     mistakes=(
         Mistake(
             "the last rank's loss was added to the others' counts: every rank must make its calls in the same order",

@@ -84,7 +84,11 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(lambda shards, rank: torch.cat(shards).mean()),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("at most two all_reduces", 1, _two), rules.carried(_one_number, _one_number)),
+    rules=(
+        Rule("at most two all_reduces", 1, _two),
+        rules.in_dtype(0, whole=True),
+        rules.carried(_one_number, _one_number),
+    ),
     mistakes=(
         Mistake("an empty rank counted as one sample: its count is 0", _oracle_from(_empty_as_one)),
         Mistake("the mean of the ranks' means, an empty rank counting as zero", _oracle_from(_by_ranks)),

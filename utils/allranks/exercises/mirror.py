@@ -53,7 +53,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("one message a rank", 1, _one_each), rules.carried(_needed, _needed)),
+    rules=(Rule("one message a rank", 1, _one_each), rules.in_dtype(0), rules.carried(_needed, _needed)),
     mistakes=(
         returning("each rank's own tensor", lambda tensors, rank, setup: tensors[rank]),
         returning(

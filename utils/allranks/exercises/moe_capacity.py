@@ -286,6 +286,7 @@ EXERCISE = Exercise(
     oracle=_through,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(
+        rules.in_dtype(0, whole=True),
         Rule("each token that has room to its expert and back", 1, _kept_both_ways, essential=True),
         Rule("two calls with fixed room", 8, _fixed_room),
     ),

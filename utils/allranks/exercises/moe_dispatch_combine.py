@@ -13,6 +13,7 @@ from allranks.checking.common import SIZES, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 from allranks.wire import LogEntry
+from allranks.wire.values import dtype_name
 
 WIDTH = 3
 
@@ -135,6 +136,26 @@ def _exchanged(run: Run) -> str | None:
     return None
 
 
+def _dtypes(run: Run) -> str | None:
+    """Tokens go in their dtype, and numbers of tokens in an integer dtype: what is shorter than a token is such a number."""
+    broken = rules.other_dtype(run, 0, whole=True)
+    if broken:
+        return broken
+    kind = run.first_view.base.dtype
+    for entry in run.collectives:
+        parts = {n for n in entry.splits if n}
+        if entry.dtype == dtype_name(kind) and parts and max(parts) < WIDTH * kind.itemsize:
+            return About(
+                f"rank {entry.rank} sends {entry.dtype}{run.at(entry.line)} with room for no token: numbers of tokens are whole numbers, "
+                "so send them in an integer dtype",
+                entry,
+                str(entry.dtype),
+                "an integer dtype",
+                "numbers in a floating dtype",
+            )
+    return None
+
+
 def _experts_only(run: Run) -> str | None:
     """No token may go to another rank than its expert's, and a few calls must do for all tokens."""
     for call, args in enumerate(run.args):
@@ -168,7 +189,8 @@ def _too_much(run: Run, call: int) -> str | None:
     for rank, row in enumerate(rules.between(run, call)):
         for peer, nbytes in enumerate(row):
             if nbytes > most:
-                return (
+                mine = [e for e in run.collectives if e.rank == rank and e.call == call]
+                return next(filter(None, (rules.wider(run, e) for e in mine)), None) or (
                     f"rank {rank} sends {nbytes} bytes to rank {peer}, but with room for {fullest} tokens, as many as one rank has "
                     f"for one expert, {most} are enough: send each rank the tokens of its expert only"
                 )
@@ -214,6 +236,7 @@ EXERCISE = Exercise(
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(
         Rule("each token to its expert and back", 1, _exchanged, essential=True),
+        Rule("in the tensors' dtype", 0, _dtypes),
         Rule("to its expert only", 8, _experts_only),
     ),
     mistakes=(

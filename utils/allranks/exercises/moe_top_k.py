@@ -470,6 +470,7 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(
+        rules.in_dtype(0, 2, whole=True),
         Rule("each token to its experts and back", 1, _both_ways, essential=True),
         Rule("one copy a rank, one sum back", 8, _one_copy),
     ),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allranks.checking import buckets
+from allranks.checking import buckets, rules
 from allranks.checking.buckets import SHAPES
 from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
 from allranks.checking.common import MANY_RANKS
@@ -193,6 +193,7 @@ EXERCISE = Exercise(
     oracle=buckets.mean_oracle,
     allow=frozenset({"all_reduce"}),
     rules=(
+        rules.in_dtype(0),
         Rule("one all_reduce a bucket, each full", 2, buckets.one_all_reduce_each),
         # a rank that waits too early also launches too late, so this rule comes first
         Rule("no rank waits before backward is over", 6, _if_buckets_right(_no_early_wait)),

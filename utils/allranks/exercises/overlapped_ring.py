@@ -68,6 +68,7 @@ EXERCISE = Exercise(
     oracle=sum_oracle,
     allow=P2P,
     rules=(
+        rules.in_dtype(0),
         Rule("all the work, once", 2, _all_the_work, essential=True),
         Rule("all the work with one rank too", 1, _all_the_work, lambda setup: setup.ranks == 1),
         speed.at_most(1.25, 24, _bound),

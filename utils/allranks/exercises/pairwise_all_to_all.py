@@ -59,10 +59,15 @@ def _once(run: Run) -> str | None:
             return About(words, first, f"{times} messages", f"{run.setup.times}")
     for rank in range(run.ranks):
         for peer in range(run.ranks):
-            nbytes = sum(e.nbytes for e in run.sends if (e.rank, e.peer) == (rank, peer))
+            mine = [e for e in run.sends if (e.rank, e.peer) == (rank, peer)]
+            nbytes = sum(e.nbytes for e in mine)
             wanted = run.setup.times * _sizes(run.setup)[peer] * run.args[0][0][0][0].base.element_size()
             if rank != peer and nbytes != wanted:
-                return f"rank {rank} sends {nbytes} bytes to rank {peer}, but chunk {peer} has {wanted}: send each chunk straight to its rank"
+                wide = next(filter(None, (rules.wider(run, e) for e in mine)), None)
+                return (
+                    wide
+                    or f"rank {rank} sends {nbytes} bytes to rank {peer}, but chunk {peer} has {wanted}: send each chunk straight to its rank"
+                )
     return None
 
 

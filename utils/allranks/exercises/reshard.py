@@ -141,7 +141,7 @@ def _straight(run: Run) -> str | None:
                         f"rank {rank} sends {nbytes} bytes to rank {peer}{line}, but of its rows rank {peer} needs {enough}: each row "
                         "goes straight to the rank that has it afterwards, and one that stays is not sent"
                     )
-                    return About(words, log[-1]) if log else words
+                    return (rules.wider(run, log[-1]) or About(words, log[-1])) if log else words
     return None
 
 

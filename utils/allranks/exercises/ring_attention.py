@@ -208,8 +208,9 @@ def _no_more_bytes(run: Run) -> str | None:
     enough = run.setup.times * (run.ranks - 1) * block
     for rank, sent in enumerate(run.bytes_sent()):
         if sent > enough:
-            longest = max((e for e in run.sends if e.rank == rank), key=lambda e: e.nbytes)
-            return About(
+            mine = [e for e in run.sends if e.rank == rank]
+            longest = max(mine, key=lambda e: e.nbytes)
+            return next(filter(None, (rules.wider(run, e) for e in mine)), None) or About(
                 f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but p-1 blocks of keys, values and positions have "
                 f"{enough}: pass on the block that you received last, and keep queries and results at home",
                 longest,

@@ -132,7 +132,7 @@ def _gathered_again(run: Run) -> str | None:
                 return About(f"{words} are enough", last)
             for entry in found:
                 if entry.nbytes != _nbytes(run, call, rank):
-                    return About(
+                    return rules.wider(run, entry) or About(
                         f"rank {rank} gathers {entry.nbytes} bytes{run.at(entry.line)}, but its rows of x have "
                         f"{_nbytes(run, call, rank)}: only x is gathered",
                         entry,
@@ -200,6 +200,7 @@ EXERCISE = Exercise(
     oracle=_oracle_from(_right),
     allow=GATHERS | SCATTERS,
     rules=(
+        rules.in_dtype(0),
         Rule("x gathered forward, and again backward", 6, _gathered_again),
         Rule("the second gather in the backward pass", 3, _after_the_gradient, rules.on_one_call),
         Rule("one reduce_scatter of the gradient of x", 2, _one_scatter),

@@ -55,7 +55,7 @@ def _no_more(run: Run) -> str | None:
             sent, enough = sum(e.nbytes for e in mine), _wanted(run, call, rank)
             if sent > enough:
                 first = next(e for e in mine if e.nbytes)
-                return About(
+                return rules.wider(run, first) or About(
                     f"rank {rank} sends {sent} bytes{run.at(first.line)}, but the chunks that others need of it have {enough}: "
                     "each chunk goes straight to the rank that needs it, and one that stays is not sent",
                     first,

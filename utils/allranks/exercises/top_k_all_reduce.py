@@ -266,6 +266,7 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=COLLECTIVES,
     rules=(
+        rules.in_dtype(0, whole=True),
         Rule("k values and k indices a rank", 8, lambda run: rules.no_messages(run) or _few_bytes(run)),
         rules.carried(_others_values, _own_values),
     ),

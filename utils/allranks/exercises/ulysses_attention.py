@@ -112,7 +112,7 @@ def _four_small(run: Run) -> str | None:
             sent = sum(n for peer, n in enumerate(row) if peer != rank)
             if sent > enough:
                 worst = max((e for e in run.collectives if e.rank == rank), key=lambda e: e.nbytes)
-                return About(
+                return rules.wider(run, worst) or About(
                     f"rank {rank} sends {sent} bytes{run.at(worst.line)}, but queries, keys, values and results need only "
                     f"4 (p-1)/p n = {enough}: each rank needs its own heads of the others' tokens, no more",
                     worst,

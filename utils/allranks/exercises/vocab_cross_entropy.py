@@ -215,6 +215,7 @@ EXERCISE = Exercise(
     allow=frozenset({"all_reduce"}),
     rules=(
         Rule("at most three values a row, in three all_reduces", 6, _three_small),
+        rules.in_dtype(0),
         rules.carried(one_a_row, one_a_row),
     ),
     mistakes=(

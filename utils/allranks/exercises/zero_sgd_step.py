@@ -251,6 +251,7 @@ EXERCISE = Exercise(
     oracle=_step(),
     allow=SCATTERS | GATHERS,
     rules=(
+        rules.in_dtype(0),
         Rule("2P elements in all", 4, _volume),
         Rule("each parameter updated by one rank", 8, _shards_only),
         rules.carried(_others_parameters, rules.nothing),

@@ -1,0 +1,26 @@
+"""The values travel as float64.
+
+Must get: send values in the tensor's own dtype, and indices and counts in an integer dtype
+Must get: and float64 has twice the bytes
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def top_k_all_reduce(tensor, k, error):
+    p = dist.get_world_size()
+    wanted = (tensor + error).flatten()
+    k = min(k, wanted.numel())
+    indices = wanted.abs().topk(k).indices
+    values = wanted[indices].double()
+    all_values = [torch.empty_like(values) for _ in range(p)]
+    all_indices = [torch.empty_like(indices) for _ in range(p)]
+    dist.all_gather(all_values, values)
+    dist.all_gather(all_indices, indices)
+    wanted[indices] = 0
+    error.copy_(wanted.reshape(error.shape))
+    total = torch.zeros_like(wanted)
+    for v, i in zip(all_values, all_indices, strict=True):
+        total[i] += v.to(total.dtype)
+    return total.reshape(tensor.shape)

@@ -79,6 +79,18 @@ def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return expect(setup, args, lambda i, rank: right[i] * setup.ranks)
 
 
+def divided_by(count: Callable[[Args], int]) -> Oracle:
+    """The sum over the ranks, divided by another number than that of the ranks."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        right, number = means(args), count(args[0])
+        if number in (1, setup.ranks):
+            raise ValueError("that number says nothing")
+        return expect(setup, args, lambda i, rank: right[i] * setup.ranks / number)
+
+    return oracle
+
+
 def last_left(divided: bool, late: bool) -> Oracle:
     """The last bucket is as it was, or only divided by the number of ranks, and all others are right.
 

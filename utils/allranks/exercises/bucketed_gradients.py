@@ -112,6 +112,14 @@ EXERCISE = Exercise(
     rules=(Rule("one all_reduce a bucket, each full", 10, buckets.one_all_reduce_each), rules.in_dtype(0)),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
+        Mistake(
+            "divided by the number of parameters instead of the number of ranks",
+            buckets.divided_by(lambda args: len(args[0])),
+        ),
+        Mistake(
+            "divided by the number of buckets instead of the number of ranks",
+            buckets.divided_by(lambda args: len(buckets.buckets(args))),
+        ),
         *(
             Mistake(
                 "the last bucket was never reduced, or never copied back: it is seldom full when the loop ends",

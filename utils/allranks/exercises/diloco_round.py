@@ -219,6 +219,18 @@ EXERCISE = Exercise(
             _stepping(lambda b, delta, m: b.lr * m),
         ),
         Mistake(
+            "the rates were exchanged: the arguments end with lr, beta",
+            _taking(lambda b: _nesterov(b._replace(lr=b.beta, beta=b.lr))),
+        ),
+        Mistake(
+            "momentum was updated, but the step does not use it: anchor moves by lr times (difference + beta times the new momentum)",
+            _stepping(lambda b, delta, m: b.lr * delta),
+        ),
+        Mistake(
+            "the parameters were set to the *old* anchor: they must start from the new one",
+            _taking(_but(parameters="anchor")),
+        ),
+        Mistake(
             "momentum is not used: it must be updated, and the step takes it in",
             _stepping(lambda b, delta, m: b.lr * delta, lambda b, delta: b.momentum),
         ),

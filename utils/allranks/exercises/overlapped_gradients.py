@@ -201,6 +201,14 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
+        Mistake(
+            "divided by the number of parameters instead of the number of ranks",
+            buckets.divided_by(lambda args: len(args[0])),
+        ),
+        Mistake(
+            "divided by the number of buckets instead of the number of ranks",
+            buckets.divided_by(lambda args: len(buckets.buckets(args))),
+        ),
         *(
             Mistake(
                 "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns",

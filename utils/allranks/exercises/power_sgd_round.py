@@ -117,6 +117,18 @@ def _returning(other: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch
     return oracle
 
 
+def _orthonormal_q(divided: bool) -> Oracle:
+    """The columns of q were made orthonormal, those of P not."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        wanted, q = _read(args)
+        p = _mean([w @ _orthonormal(q) for w in wanted]) * (1 if divided else len(args))
+        made = p @ _mean([w.T @ p for w in wanted]).T
+        return _ended(args, [made] * len(args), [w - made for w in wanted])
+
+    return oracle
+
+
 def _own_projection(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The error is what is left of the rank's own matrix in the common columns."""
     wanted, q = _read(args)
@@ -241,6 +253,17 @@ EXERCISE = Exercise(
         Mistake(
             "the columns of P are not orthonormal: P Q^T = P P^T M is a projection only if they are",
             _differs(orthonormal=lambda p: p, divided=False),
+        ),
+        *(
+            Mistake(
+                "the columns of q were made orthonormal, not those of P: P = M q as q is, and the columns of the reduced P must be orthonormal",
+                _orthonormal_q(divided),
+            )
+            for divided in (False, True)
+        ),
+        Mistake(
+            "only the p-th part of the approximation was subtracted for error: it is that of the mean already, subtract it as it is",
+            lambda s, a: _with_error(lambda w, x, _: w - x / s.ranks)(s, a),
         ),
         Mistake(
             "the columns of P have length 1, but are not at right angles: first subtract from each what it has in common with the "

@@ -103,6 +103,29 @@ def _oldest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
+def _passing_on(
+    forward: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda x, weight: x * weight,
+    back: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda g, weight: g * weight,
+    upstream: Callable[[torch.Tensor], torch.Tensor] = lambda rows: rows,
+) -> Oracle:
+    """The weight's gradient where stages make something else of what they get: forward, back, or of `upstream`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        weights, made = [plain(a[2]).double() for a in args], []
+        for rank, right in enumerate(_gradients(setup, args)):
+            x, g = plain(args[0][0]).double(), upstream(plain(args[-1][1]).double())
+            for weight in weights[:rank]:
+                x = forward(x, weight)
+            for weight in reversed(weights[rank + 1 :]):
+                g = back(g, weight)
+            total = (x * g).sum(0)
+            atol = 1e-5 * (1 + float((x * g).abs().sum(0).max()))
+            made.append(Expected(total.to(right.returns.dtype), {}, atol))
+        return made
+
+    return oracle
+
+
 def _instead_of_input(by: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Oracle:
     """The weight's gradient with `by(input, weight)` in the input's place."""
 
@@ -287,6 +310,18 @@ EXERCISE = Exercise(
         Mistake(
             "the last stage sends upstream back as it is: B sends the gradient of its input, which is times the weight",
             lambda s, a: _gradients(s, a, back=lambda rank, ranks: rank < ranks - 1),
+        ),
+        Mistake(
+            "a stage sends on what it gets: its output is its input times the *weight*",
+            _passing_on(forward=lambda x, weight: x),
+        ),
+        Mistake(
+            "what is sent back was multiplied by the weight twice: the gradient of the input is that of the output times the weight",
+            _passing_on(back=lambda g, weight: g * weight * weight),
+        ),
+        Mistake(
+            "every backward pass begins with row 0 of `upstream`: micro-batch i has row i",
+            _passing_on(upstream=lambda rows: rows[:1].expand_as(rows)),
         ),
         Mistake(
             "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its own B",

@@ -49,13 +49,26 @@ def _own_chunk_only(tensors: list[torch.Tensor], rank: int, setup: Setup) -> tor
     return made
 
 
-def _without_its_adder(cut: Callable[[int, int], Sequence[int]]) -> Make:
-    """In each chunk the tensor of the rank that adds it up is missing; `cut(n, p)` says where chunks begin and end."""
+def _not_summed(cut: Callable[[int, int], Sequence[int]], own: bool) -> Make:
+    """Each chunk as the rank that adds it up has it alone; `own`: the sum in the rank's own chunk."""
 
     def make(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
         total, ends = summed(tensors)[0].clone(), cut(tensors[0].numel(), setup.ranks)
         for adder, (start, end) in enumerate(itertools.pairwise(ends)):
-            total.view(-1)[start:end] -= tensors[adder].reshape(-1)[start:end]
+            if adder != rank or not own:
+                total.view(-1)[start:end] = tensors[adder].reshape(-1)[start:end]
+        return total
+
+    return make
+
+
+def _with_its_adder(cut: Callable[[int, int], Sequence[int]], times: int) -> Make:
+    """In each chunk the tensor of the rank that adds it up counts so many times more; `cut(n, p)` says where chunks begin and end."""
+
+    def make(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+        total, ends = summed(tensors)[0].clone(), cut(tensors[0].numel(), setup.ranks)
+        for adder, (start, end) in enumerate(itertools.pairwise(ends)):
+            total.view(-1)[start:end] += times * tensors[adder].reshape(-1)[start:end]
         return total
 
     return make
@@ -117,10 +130,26 @@ EXERCISE = Exercise(
         *(
             in_place(
                 "each chunk lacks the tensor of the rank that adds it up: its own part must be added too",
-                _without_its_adder(cut),
+                _with_its_adder(cut, -1),
             )
             for cut in _CUTS
         ),
+        *(
+            in_place(
+                "in each chunk the tensor of the rank that adds it up counts twice: begin with its own part, and add those of the others",
+                _with_its_adder(cut, 1),
+            )
+            for cut in _CUTS
+        ),
+        *(
+            in_place(
+                "the second shot brought the other ranks' own numbers, not their sums: put each sum into the memory, and get it from there",
+                _not_summed(cut, own),
+            )
+            for cut in _CUTS
+            for own in (True, False)
+        ),
+        in_place("this rank's own tensor times p: the others' are not in it", lambda t, r, s: t[r] * len(t)),
     ),
     collective="all_reduce",
     demo_setup=Setup(4, 12, "float64", values="provenance"),

@@ -27,7 +27,8 @@ def _raced(run: Run, found: Race) -> About:
     what = f"element {found.element} of the memory of rank {found.owner}"
     if before is None:
         return About(
-            f"a race: rank {after.rank} gets {what}{run.at(after.line)}, into which nobody has put anything", after
+            f"a race: rank {after.rank} gets {what}{run.at(after.line)}, into which nobody has put anything{_signal_before(run, after)}",
+            after,
         )
     early = f"rank {before.rank} {_DOES[before.kind]} {what}{run.at(before.line)}"
     late = f"rank {after.rank} {_DOES[after.kind]} it{run.at(after.line)}"
@@ -41,6 +42,34 @@ def _raced(run: Run, found: Race) -> About:
             "every reader"
         )
     return About(f"a race: {early}, {late}, and {why}", after)
+
+
+def _signal_before(run: Run, get: MemoryOp) -> str:
+    """Which signal the rank waited for last before it got something, so that it shows if that was another one than it should be."""
+    taken: dict[tuple[int, int], int] = {}
+    last: MemoryOp | None = None
+    for op in run.outcome.accesses:
+        if op.rank != get.rank:
+            continue
+        if op.kind is Access.WAIT:
+            last = op
+            taken[op.peer, op.channel] = taken.get((op.peer, op.channel), 0) + 1
+        elif (op.kind, op.peer, op.offset, op.numel, op.line, op.call) == (
+            get.kind, get.peer, get.offset, get.numel, get.line, get.call,
+        ):  # fmt: skip
+            break
+    if last is None:
+        return ""
+    given = [
+        op
+        for op in run.outcome.accesses
+        if op.kind is Access.SIGNAL and (op.rank, op.peer, op.channel) == (last.peer, last.rank, last.channel)
+    ]
+    signal = given[taken[last.peer, last.channel] - 1]
+    return (
+        f"; its last wait before that{run.at(last.line)} took the signal that rank {signal.rank} gives{run.at(signal.line)} on channel "
+        f"{signal.channel}"
+    )
 
 
 def cause(run: Run) -> str | None:

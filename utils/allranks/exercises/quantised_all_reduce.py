@@ -61,10 +61,12 @@ def _blocks(values: torch.Tensor, block: int) -> Blocks:
     return torch.nn.functional.pad(flat, (0, -flat.numel() % block)).reshape(-1, block)
 
 
-def _quantised(rows: Blocks, scales: torch.Tensor, rounded: Callable[[torch.Tensor], torch.Tensor]) -> Blocks:
+def _quantised(
+    rows: Blocks, scales: torch.Tensor, rounded: Callable[[torch.Tensor], torch.Tensor], unsigned: bool = False
+) -> Blocks:
     """What is left of the rows after int8 with one scale a row."""
     safe = torch.where(scales > 0, scales, 1)
-    return rounded(rows / safe).clamp(-MOST - 1, MOST) * scales
+    return rounded(rows / safe).clamp(-MOST - 1, 2 * MOST + 1 if unsigned else MOST) * scales
 
 
 def _scales(rows: Blocks) -> torch.Tensor:
@@ -112,6 +114,8 @@ def _by_steps(
     nan: bool = False,
     old_scale: bool = False,
     mean_scale: bool = False,
+    sum_of_scales: bool = False,
+    unsigned: bool = False,
     undone_with: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> Oracle:
     """What the usual two steps give with one thing wrong."""
@@ -123,6 +127,8 @@ def _by_steps(
             return [Expected(torch.empty(shape, dtype=kind), {}, bound(args, block)) for _ in args]
         scales = [first(r) for r in rows]
         ints = [rounded(r / torch.where(s > 0, s, 1)).clamp(-MOST, MOST) for r, s in zip(rows, scales, strict=True)]
+        if unsigned:
+            ints = [i % (2 * MOST + 2) for i in ints]
         total = sum((i * s for i, s in zip(ints[1:], scales[1:], strict=True)), ints[0] * scales[0])
         if wraps:  # added in int8
             total = ((sum(ints[1:], ints[0]) + MOST + 1) % (2 * MOST + 2) - MOST - 1) * scales[0]
@@ -138,8 +144,21 @@ def _by_steps(
             step = first(total)
             total = rounded(total / torch.where(step > 0, step, 1)) * undone_with(torch.stack(scales))
         elif again:
-            step = scales[0] if old_scale else _one_a_chunk(total, setup.ranks) if first is _one_scale else first(total)
-            total = _quantised(total, step, rounded)
+            step = (
+                scales[0]
+                if old_scale
+                else sum(scales)
+                if sum_of_scales
+                else _one_a_chunk(total, setup.ranks)
+                if first is _one_scale
+                else first(total)
+            )
+            total = _quantised(
+                total,
+                step,
+                (lambda x: rounded(x).clamp(-MOST, MOST) % (2 * MOST + 2)) if unsigned else rounded,
+                unsigned,
+            )
         if nan:
             blind = torch.stack([(s == 0).expand_as(rows[0]) for s in scales]).any(0)
             total = total.masked_fill(blind, float("nan"))
@@ -175,6 +194,19 @@ def _whole_blocks_only(setup: Setup, tensors: list[torch.Tensor], rank: int) -> 
     total, block = torch.stack(tensors).sum(0), setup.option("block")
     whole = torch.arange(setup.size) < setup.size // block * block
     return total * whole.reshape(total.shape)
+
+
+def _chunks_only(
+    each: Callable[[int, int], int],
+) -> Callable[[Setup, list[torch.Tensor], int], torch.Tensor]:
+    """Zeros behind p chunks of too few blocks."""
+
+    def make(setup: Setup, tensors: list[torch.Tensor], rank: int) -> torch.Tensor:
+        total, block = torch.stack(tensors).sum(0), setup.option("block")
+        held = setup.ranks * each(-(-setup.size // block), setup.ranks) * block
+        return total * (torch.arange(setup.size) < held).reshape(total.shape)
+
+    return make
 
 
 def _fits_no_other(run: Run) -> bool:
@@ -292,6 +324,21 @@ _BY_THEIR_NUMBERS = (
     Mistake(
         "the 8-bit numbers were added in 8 bits, where a sum beyond 127 wraps around: multiply with the scales first, and add floats",
         _by_steps(wraps=True),
+    ),
+    Mistake(
+        "negative numbers were sent as uint8, which has none: send int8, or add 127 first and subtract it afterwards",
+        _by_steps(unsigned=True),
+    ),
+    Mistake(
+        "the sum was quantised with the sum of the ranks' scales: take the largest absolute value of the sum's own block",
+        _by_steps(sum_of_scales=True),
+    ),
+    *(
+        _near(
+            "the last blocks are missing: p chunks must hold them all, so a chunk has ceil(blocks / p) of them",
+            _chunks_only(each),
+        )
+        for each in (lambda blocks, p: max(1, blocks // p), lambda blocks, p: max(1, round(blocks / p)))
     ),
     Mistake("NaN where a block is all zeros: its scale is 0, and 0/0 is NaN", _by_steps(nan=True)),
     Mistake(

@@ -144,15 +144,12 @@ def _by_steps(
             step = first(total)
             total = rounded(total / torch.where(step > 0, step, 1)) * undone_with(torch.stack(scales))
         elif again:
-            step = (
-                scales[0]
-                if old_scale
-                else sum(scales)
-                if sum_of_scales
-                else _one_a_chunk(total, setup.ranks)
-                if first is _one_scale
-                else first(total)
-            )
+            if old_scale:
+                step = scales[0]
+            elif sum_of_scales:
+                step = torch.stack(scales).sum(0)
+            else:
+                step = _one_a_chunk(total, setup.ranks) if first is _one_scale else first(total)
             total = _quantised(
                 total,
                 step,

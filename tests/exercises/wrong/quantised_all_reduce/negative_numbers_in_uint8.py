@@ -9,7 +9,13 @@ import torch.distributed as dist
 
 def quantise(x):
     scale = x.abs().amax(-1, keepdim=True) / 127
-    q = torch.where(scale > 0, x / torch.where(scale > 0, scale, 1), 0).round().clamp(-127, 127).to(torch.int8).view(torch.uint8)
+    q = (
+        torch.where(scale > 0, x / torch.where(scale > 0, scale, 1), 0)
+        .round()
+        .clamp(-127, 127)
+        .to(torch.int8)
+        .view(torch.uint8)
+    )
     return q, scale
 
 

@@ -37,3 +37,26 @@ def test_a_group_that_says_nothing_new_says_so():
     card = verdict.html()
     assert card.count("as at the top") == 2
     assert card.count("It returned nothing.") == 1 and "as for &quot;3 ranks&quot;" in card
+
+
+def test_the_words_of_a_last_check_are_whole():
+    """They were cut at the first bracket or comma, or in the middle of a sentence."""
+    from allranks.checking.exercise import FaultKind
+    from allranks.checking.mistake import in_brief
+    from allranks.exercises import get, names
+    from allranks.wire import FailureKind
+
+    for name in names():
+        for rule in get(name).rules:
+            assert in_brief(("rule", rule.name, ""), cause=True).endswith(rule.name)
+        for mistake in get(name).mistakes:
+            for told in (mistake.cause, f"probably {mistake.cause}"):
+                words = in_brief(("result", told, "values"), cause=True)
+                assert told.startswith(words), "the beginning of the cause"
+                assert words == told or told[len(words) :].startswith((":", ";", " (", ", which ", "."))
+                assert words.count("(") == words.count(")")
+    kinds = [("result", None, kind) for kind in FaultKind] + [
+        ("failure", kind, None, None, None, None) for kind in FailureKind
+    ]
+    said = {code: in_brief(code, cause=False) for code in kinds}
+    assert all(" " in words or words == "deadlock" for words in said.values()), said

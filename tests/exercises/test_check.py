@@ -165,6 +165,16 @@ def test_the_card_tells_the_last_checks_of_this_notebook(monkeypatch):
     good = check(distributed_mean)
     assert [words for _, words in good.history] == [second.brief(), second.brief(), "passed"]
     assert "Your last checks" in good.html() and "progress" not in good.html()
+    assert good.html().count('<i class="good" aria-hidden="true">✓</i><small>') == 1, (
+        "the dot of what passed is another one"
+    )
+
+    def distributed_mean(tensor):
+        return None
+
+    later = check(distributed_mean)
+    assert [words for _, words in later.history] == [second.brief(), "passed", "returns something of another kind"]
+    assert "progress" not in later.html(), "what passed is no mistake"
 
 
 def test_inputs_follow_from_the_secret():

@@ -16,6 +16,7 @@ from allranks.theme import style
 
 MOST_CHARACTERS = 2000
 _SEEN = ("reason", "more")
+PASSED = "passed"  # what a check says of a right answer, in the row of the last ones
 
 
 def short(text: str) -> str:
@@ -175,11 +176,15 @@ def last_checks(history: Sequence[tuple[str, str]]) -> str:
     """
     if len(history) < 2:
         return ""
-    row = "".join(f"<span><i></i><small>{_say(at)}</small> {_say(words)}</span>" for at, words in history)
+    row = "".join(f"<span>{_dot(words)}<small>{_say(at)}</small> {_say(words)}</span>" for at, words in history)
     words = [said for _, said in history]
-    different = len(set(words)) == len(words) and words[-1] != "passed"
+    different = len(set(words)) == len(words) and PASSED not in words
     praise = f"<small>{len(words)} different mistakes: that is progress</small>" if different else ""
     return f'<div class="last"><strong>Your last checks</strong>{row}{praise}</div>'
+
+
+def _dot(words: str) -> str:
+    return '<i class="good" aria-hidden="true">✓</i>' if words == PASSED else "<i></i>"
 
 
 _STYLE = """<style>
@@ -222,6 +227,7 @@ padding:0 12px 0 0!important;border:0!important;background:none!important}
 .ar-verdict .unmet td{padding:0 1em 0 0;text-align:left;color:var(--ar-ink);background:none}
 .ar-verdict .last{display:flex;flex-wrap:wrap;gap:4px 28px;align-items:baseline;margin-top:12px;border-top:1px solid var(--ar-hair);padding-top:10px}
 .ar-verdict .last i{width:12px;height:12px;border-radius:6px;background:var(--ar-you);border:2px solid var(--ar-ink);margin-right:8px;transform:translateY(1px)}
+.ar-verdict .last i.good{background:none;border:0;font:700 15px/12px var(--ar-font);color:var(--ar-ink)}
 .ar-verdict .last>small{margin-left:auto}
 .ar-verdict small,.ar-verdict .hint{color:var(--ar-soft);font-size:13px}
 .ar-verdict .cycle svg,.ar-verdict .cycle img{max-width:100%;height:auto}

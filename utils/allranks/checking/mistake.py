@@ -49,6 +49,19 @@ _FAILURES: dict[Any, str] = {
     FailureKind.NO_FUNCTION: "the function is missing",
     FailureKind.SYNTAX: UNREADABLE,
     FailureKind.NCCL_RULE: "breaks a rule of NCCL's",
+    FailureKind.BAD_RESULT: "returns what can't be read",
+    FailureKind.FORBIDDEN_OP: "calls what is forbidden",
+}
+_RESULTS: dict[str, str] = {  # what is wrong with a result, by its kind
+    "returned": "returns something of another kind",
+    "dtype": "wrong dtype",
+    "shape": "wrong shape",
+    "values": "wrong values",
+    "input changed": "changes its input",
+    "other memory": "puts the result into other memory",
+    "wrote beside": "writes beside its tensor",
+    "computed": "computes with wrong weights",
+    "changed later": "a later call changes the result",
 }
 
 
@@ -82,7 +95,7 @@ def in_short(code: tuple[Hashable, ...], shared: str = "") -> str:
             # of "on some ranks only: the sum ..." the second part is the mistake
             return f"{_clause(rest)}, {first}" if first == "on some ranks only" else _clause(first)
         case ("result", _, kind, *_):
-            return f"wrong {kind}" if kind in ("dtype", "shape", "values") else str(kind)
+            return _RESULTS.get(str(kind), str(kind))
         case ("provenance" | "origin", str(kind)) if kind:
             return kind
         case ("provenance" | "origin", *_):
@@ -92,6 +105,31 @@ def in_short(code: tuple[Hashable, ...], shared: str = "") -> str:
     return ""
 
 
+def in_brief(code: tuple[Hashable, ...], cause: bool) -> str:
+    """The mistake in words that are whole; without `cause` only what was seen of it, as above the folded cause.
+
+    >>> in_brief(("rule", "at most min(p, m) activations kept"), cause=True)
+    'breaks the rule: at most min(p, m) activations kept'
+    >>> in_brief(("result", "probably the sum instead of the mean: divide by p", "values"), cause=True)
+    'probably the sum instead of the mean'
+    """
+    match code:
+        case ("failure", FailureKind.DEADLOCK, *_):
+            return "deadlock"
+        case ("failure", *_):
+            return in_short(code)
+        case ("rule", name, *_):
+            return f"breaks the rule: {name}"
+        case ("result", str(mistake), *_) if cause:
+            sure = mistake.removeprefix("probably ")
+            return ("" if sure == mistake else "probably ") + in_short(code)
+        case ("result", _, kind, *_):
+            return _RESULTS.get(str(kind), str(kind))
+        case ("provenance" | "origin", *_):
+            return "wrong values"
+    return "not yet"
+
+
 def _clause(told: str) -> str:
-    """The sentence up to its first colon, semicolon or bracket."""
-    return re.split(r"[:;]| \(", told)[0].strip().rstrip(".")
+    """The sentence up to its first colon, semicolon or bracket, without a relative clause behind a comma."""
+    return re.split(r"[:;]| \(|, which ", told)[0].strip().rstrip(".")

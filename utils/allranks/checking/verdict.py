@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -176,18 +175,9 @@ class Verdict:
 
     def brief(self, cause: bool = True) -> str:
         """The verdict in a few words, such as "deadlock". Without `cause`, only what was seen, as above the folded cause."""
-        if self.passed:
-            return "passed"
-        match self.code:
-            case ("result", str(mistake), *_) if cause:
-                return _first_words(mistake)
-            case ("failure", "desync", *_):
-                return "calls that don't match"
-            case ("failure" | "rule", what, *_):
-                return _first_words(str(what))
-            case ("result", _, kind, *_):
-                return f"wrong {kind}" if kind in ("dtype", "shape", "values") else str(kind)
-        return "not yet"
+        from allranks.checking.mistake import in_brief  # imports torch, which a grader's gradebook does not need
+
+        return "passed" if self.passed else in_brief(self.code, cause)
 
     def text(self) -> str:
         """The verdict for a terminal."""
@@ -266,12 +256,6 @@ def points_of(score: float, passed: bool, most: float) -> float:
     if passed:
         return float(most)
     return min(round(min(max(float(score), 0.0), 1.0) * most, 2), max(0.0, float(most) - 0.01))
-
-
-def _first_words(text: str) -> str:
-    """The first part of a sentence, at most 40 characters."""
-    part = re.split(r"[:;,(]| because ", text)[0].strip()
-    return part if len(part) <= 40 else part[:40].rpartition(" ")[0] + " ..."
 
 
 _MOST_PLAYED = 2000  # events: of more the output would be large

@@ -713,7 +713,9 @@ def _bars_in_words(bars: Sequence[Bar], ranks: int) -> list[str]:
     """What ranks do in a step: those that do the same in one clause."""
     same: dict[tuple[Any, ...], list[Bar]] = defaultdict(list)
     for bar in bars:
-        same[bar.op, bar.label, bar.peer, bar.line, bar.end_step is None].append(bar)
+        # where both sides are known, other bytes are told as a span
+        nbytes = None if any(other.received_nbytes for other in bars) else bar.nbytes
+        same[bar.op, bar.label, bar.peer, bar.line, bar.end_step is None, nbytes].append(bar)
     return [_same_words(together, ranks) for together in same.values()]
 
 
@@ -739,7 +741,7 @@ def _bytes_in_words(bars: Sequence[Bar]) -> str:
     """What ranks put into a collective and got from it; "" where no bytes are known."""
     put, got = [bar.nbytes for bar in bars], [bar.received_nbytes for bar in bars]
     if not any(got):
-        return f" of {_span_of(put)}" if any(put) else ""
+        return f" of {size(put[0])}" if put[0] else ""
     each = "each " if len(bars) > 1 and len(set(put)) == len(set(got)) == 1 else ""
     return f": {each}{_span_of(put)} in, {_span_of(got)} out"
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from allranks.player.animation import add, animate, bound, columns, contributions, contributors, pattern, ranges, size
+from allranks.player.still import still
 from allranks.schedules import (
     ALGORITHMS,
     binomial_broadcast,
@@ -351,6 +352,12 @@ def test_a_run_on_the_wire_has_no_algorithm_in_its_title():
     assert title(sent, collective="all_reduce", source="your star") == "all_reduce"
     assert title(calls, collective="all_to_all", source="your moe_top_k") == "your moe_top_k"
     assert title(calls, source="wire") == "wire run"
+
+
+def test_the_still_picture_has_the_name_that_was_called():
+    calls = tuple(_call(r, "all_gather_into_tensor", 0.0, 1.0, 0, label="all_gather_single") for r in range(2))
+    drawn = still([animate(Trace("wire", 2, calls, clock="virtual"))])
+    assert ">all_gather_single<" in drawn and ">all_gather<" not in drawn
 
 
 def test_many_ranks_that_do_the_same_are_counted():

@@ -126,7 +126,7 @@ def _lanes(f: Animation) -> tuple[str, float, float]:
     left, top, wide, row = 62.0, 52.0, 700.0, 30.0
     names = list(dict.fromkeys(short(bar) for bar in bars))
     # hues say whose numbers, so operations have none: work is grey, what is on the wire is sky
-    colour_of = {short(bar): {"wait": _LOST, "compute": _WORK}.get(bar.op, _WIRE) for bar in bars}
+    colour_of = {short(bar): _LINE if bar.own else {"wait": _LOST, "compute": _WORK}.get(bar.op, _WIRE) for bar in bars}
     span = f"{(last - first) * 1e3:.3g} ms" if last > first else f"{f.steps} steps"
     out = _head(f, f"{span} from left to right, a lane for each rank", rows, top, row, 22)
     out += [
@@ -170,8 +170,10 @@ def _head(f: Animation, said: str, rows: int, top: float, row: float, tall: floa
 
 
 def short(bar: Bar) -> str:
-    """The name of a bar: torch's name without the ending that describes the arguments."""
-    return (bar.label or bar.op).removesuffix("_single").removesuffix("_tensor").removesuffix("_into")
+    """The name of a bar: its label, or torch's name without the ending that describes the arguments."""
+    if bar.op == "wait":
+        return "wait for its call" if bar.own else "wait"
+    return bar.label or bar.op.removesuffix("_single").removesuffix("_tensor").removesuffix("_into")
 
 
 def _kept(steps: int) -> list[int]:

@@ -152,8 +152,8 @@ def _rows_in_their_dtype(run: Run) -> str | None:
         sent = DTYPES.get(entry.dtype or "", kind)
         if sent.is_floating_point and sent != kind and _has_room_for_a_row(entry, kind):
             return About(
-                f"rank {entry.rank} sends rows as {entry.dtype}{run.at(entry.line)}, but the table is {dtype_name(kind)}: "
-                "send rows in the table's own dtype",
+                f"rank {entry.rank} sends {entry.dtype}{run.at(entry.line)}, but the table is {dtype_name(kind)}: rows travel in the "
+                "table's own dtype, ids in an integer dtype",
                 entry,
                 str(entry.dtype),
                 dtype_name(kind),

@@ -1,6 +1,6 @@
 """The rows travel as float64.
 
-Must get: sends rows as float64
+Must get: sends float64
 """
 
 import torch

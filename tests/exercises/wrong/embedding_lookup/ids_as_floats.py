@@ -1,4 +1,8 @@
-"""Asks with ids in float32, which holds them."""
+"""Asks with ids in float32, which holds them, beside a table in float64.
+
+Must get: ids in an integer dtype
+Must not get: different ids
+"""
 
 import torch
 import torch.distributed as dist

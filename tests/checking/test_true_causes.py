@@ -182,6 +182,13 @@ def test_each_pattern_about_ranks_must_be_tried():
     assert all(ranks > 1 and size > 0 for ranks, size in scoring._MORE)
 
 
+def test_what_ranks_divide_is_said_of_elements_only():
+    found = [(Setup(2, 4), True), (Setup(3, 6), True), (Setup(2, 5), False), (Setup(3, 7), False)]
+    said = "Results are only right if the number of ranks divides the size. "
+    assert said in dict(causes.common_properties(found))
+    assert not any("divides" in sentence for sentence, _ in causes.common_properties(found, "parameter"))
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [

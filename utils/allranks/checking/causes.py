@@ -788,7 +788,7 @@ def common_properties(
         for sentence, holds, must_be_tried in _PROPERTIES
         if all(not holds(s) for s in right)
         and all(holds(s) for s in wrong)
-        and (unit == "element" or holds is not _is_rounded)
+        and (unit == "element" or holds not in (_is_rounded, _has_rows_left))
     ]
     about_dtypes = _dtypes_property(right, wrong)
     if about_dtypes:
@@ -806,6 +806,10 @@ def _is_rounded(setup: Setup) -> bool:
     return not setup.divides
 
 
+def _has_rows_left(setup: Setup) -> bool:
+    return not setup.divides_rows
+
+
 _ONLY_FOUR = (
     "Results are only right for p = 4: does a number stand where the world size, or what follows from it, must stand?"
 )
@@ -817,7 +821,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
         False,
     ),
     ("Results are only right if the number of ranks divides the size.", _is_rounded, True),
-    ("Results are only right if the number of ranks divides the number of rows.", lambda s: not s.divides_rows, True),
+    ("Results are only right if the number of ranks divides the number of rows.", _has_rows_left, True),
     (_ONLY_FOUR, lambda s: s.ranks != 4, True),
     ("Results are only right for two ranks.", lambda s: s.ranks > 2, True),
     ("Results are only right if the number of ranks is a power of two.", lambda s: not _is_power_of_two(s.ranks), True),

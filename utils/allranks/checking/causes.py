@@ -46,7 +46,9 @@ class CommonMistake(StrEnum):
     ABSOLUTE = "absolute values came back: keep the complex numbers themselves"
     OTHER_DTYPE = "the dtype was promoted or narrowed: results keep the dtype of the input"
     OTHER_SHAPE = "the elements are right, and in the right order, but not their shape: reshape them"
-    INPUT_CHANGED = "an input was overwritten: work on a copy (tensor.clone())"
+    INPUT_CHANGED = (
+        "an input was overwritten: work on a copy (tensor.clone()), and write only where the contract says so"
+    )
     OTHER_MEMORY = (
         "this function works in place: write into the tensor (copy_); .data = and set_ give it other memory instead"
     )

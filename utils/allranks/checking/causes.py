@@ -790,7 +790,7 @@ def common_properties(
         for sentence, holds, must_be_tried in _PROPERTIES
         if all(not holds(s) for s in right)
         and all(holds(s) for s in wrong)
-        and (unit == "element" or holds not in (_is_rounded, _has_rows_left))
+        and (unit == "element" or holds not in (_has_a_rest, _has_rows_left))
     ]
     about_dtypes = _dtypes_property(right, wrong)
     if about_dtypes:
@@ -804,7 +804,7 @@ def _is_power_of_two(n: int) -> bool:
     return n & (n - 1) == 0
 
 
-def _is_rounded(setup: Setup) -> bool:
+def _has_a_rest(setup: Setup) -> bool:
     return not setup.divides
 
 
@@ -822,7 +822,7 @@ _PROPERTIES: tuple[tuple[str, Callable[[Setup], bool], bool], ...] = (
         lambda s: s.option("ranks_per_node", 0) ** 2 not in (0, s.ranks),
         False,
     ),
-    ("Results are only right if the number of ranks divides the size.", _is_rounded, True),
+    ("Results are only right if the number of ranks divides the size.", _has_a_rest, True),
     ("Results are only right if the number of ranks divides the number of rows.", _has_rows_left, True),
     (_ONLY_FOUR, lambda s: s.ranks != 4, True),
     ("Results are only right for two ranks.", lambda s: s.ranks > 2, True),

@@ -110,22 +110,25 @@ def late_start(line: pipelines.Timeline) -> str | None:
     return f"rank {late} begins with {line.spans[late][0].action.short}, which rank {late - 1} does not run first"
 
 
-def _earliest(line: pipelines.Timeline, rank: int, span: Span) -> Fraction:
-    """When this action could begin in a pipeline with nothing else to do than what it needs."""
-    spans = [one for row in line.spans for one in row]
-    forward = next(one.end - one.start for one in spans if one.action.kind == "F")
-    before = forward * span.action.micro_batch  # the first stage runs the forward passes one after the other
-    if span.action.kind == "F":
-        return before + forward * rank
-    back = next(one.end - one.start for one in spans if one.action.kind in "BI")
-    ranks = line.orders.ranks
-    return before + forward * ranks + back * (ranks - 1 - rank + (span.action.kind == "W"))
+def _earliest(line: pipelines.Timeline) -> Callable[[int, Span], Fraction]:
+    """When an action of a rank could begin in a pipeline with nothing else to do than what it needs."""
+    took = {span.action.kind: span.end - span.start for row in line.spans for span in row}
+    forward, back, ranks = took["F"], took.get("B", took.get("I", Fraction())), line.orders.ranks
+
+    def begins(rank: int, span: Span) -> Fraction:
+        before = forward * span.action.micro_batch  # the first stage runs the forward passes one after the other
+        if span.action.kind == "F":
+            return before + forward * rank
+        return before + forward * ranks + back * (ranks - 1 - rank + (span.action.kind == "W"))
+
+    return begins
 
 
 def longest_wait(line: pipelines.Timeline) -> str:
     """Who waits longest between two actions, and for what. Waiting until an action can begin at the earliest is nobody's mistake."""
+    earliest = _earliest(line)
     gaps = [
-        (after.start - max(before.end, _earliest(line, rank, after)), -rank, before.end, after)
+        (after.start - max(before.end, earliest(rank, after)), -rank, before.end, after)
         for rank, spans in enumerate(line.spans)
         for before, after in pairwise(spans)
     ]

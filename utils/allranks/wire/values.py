@@ -70,12 +70,10 @@ def raw(tensor: torch.Tensor) -> memoryview | bytes:
     if tensor.numel() == 0:
         return b""
     plain = tensor.detach()
-    if plain.is_contiguous() and not plain.is_conj() and not plain.is_neg():
-        nbytes = plain.numel() * plain.element_size()
-        return numpy.asarray(_View(plain, (nbytes,), None, "|u1")).data  # NumPy is quicker than torch with few elements
-    flat = plain.resolve_conj().resolve_neg().contiguous()
-    flat = flat.as_strided((flat.numel(),), (1,))  # not reshape: a slice of one element may keep a stride of its own
-    return numpy.asarray(_View(flat, (flat.numel() * flat.element_size(),), None, "|u1")).data
+    if not plain.is_contiguous() or plain.is_conj() or plain.is_neg():
+        plain = plain.resolve_conj().resolve_neg().contiguous()
+    nbytes = plain.numel() * plain.element_size()
+    return numpy.asarray(_View(plain, (nbytes,), None, "|u1")).data  # NumPy is quicker than torch with few elements
 
 
 def from_raw(data, dtype: torch.dtype, shape) -> torch.Tensor:

@@ -369,3 +369,50 @@ def test_ranks_have_what_they_need_from_the_process_that_forks_them(launch):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
     plain, with_autograd, with_all = [True, False, False], [True, True, False], [True] * 3
     assert done.stdout.strip() == f"{[plain] * 2} {[with_autograd] * 2} {[with_all] * 3} set() True", done.stderr
+
+
+LEFT = {
+    "torch.set_default_dtype(torch.float64)": "torch.zeros(1).dtype == torch.float32",
+    "torch.set_default_device('meta')": "torch.zeros(1).device.type == 'cpu'",
+    "torch.set_grad_enabled(False)": "torch.is_grad_enabled()",
+    "torch.use_deterministic_algorithms(True)": "not torch.are_deterministic_algorithms_enabled()",
+    "dist.isend = None": "dist.isend is not None",
+    "torch.Tensor.__iadd__ = lambda one, other: one": "float(operator.iadd(torch.ones(1), 1)) == 2",
+    "torch.Tensor.clone = torch.Tensor.detach": "torch.Tensor.clone is not torch.Tensor.detach",
+    "builtins.range = lambda *_: []": "len(range(2)) == 2",
+    "del builtins.sum": "sum([1]) == 1",
+    "math.ceil = math.floor": "math.ceil(0.5) == 1",
+    "sys.modules['torch'] = None": "sys.modules['torch'] is torch",
+    "sys.setrecursionlimit(77)": "sys.getrecursionlimit() > 77",
+    "os.chdir('/')": "os.getcwd() != '/'",
+    "warnings.simplefilter('error')": "warnings.warn('seen') is None",
+    "numpy.seterr(all='raise')": "numpy.geterr()['over'] != 'raise'",
+    "sys.stdout.close()": "not sys.stdout.closed",
+}
+HEAD = "import builtins, math, numpy, operator, os, sys, torch, warnings\nimport torch.distributed as dist\n\n"
+
+
+@pytest.mark.parametrize("end", ["returns", "raises", "waits"])
+@pytest.mark.parametrize("change", LEFT)
+def test_what_a_program_changes_in_its_process_does_not_meet_the_next_program(change, end):
+    ends = {
+        "returns": "pass",
+        "raises": "1 / 0",
+        "waits": "dist.recv(torch.zeros(1, device='cpu'), 1 - dist.get_rank())",
+    }
+    with Ranks(2) as pool:
+        assert pool.run(Program(f"{HEAD}def f(): return {LEFT[change]}", "f"), 2).results == [True, True]
+        changes = f"{HEAD}def f():\n    recv = dist.recv\n    {change}\n    {ends[end].replace('dist.recv', 'recv')}"
+        pool.run(Program(changes, "f"), 2)
+        outcome = pool.run(Program(f"{HEAD}def f(): return {LEFT[change]}", "f"), 2)
+        assert outcome.results == [True, True], outcome.failure
+
+
+def test_a_rank_that_is_as_it_was_stays():
+    usual = f"{HEAD}torch.manual_seed(3)\nwith torch.no_grad():\n    ONE = torch.ones(1)\n\ndef f():\n    import json, statistics\n    "
+    usual += "with torch.inference_mode():\n        dist.all_reduce(ONE.clone())\n    torch.helper = dist.get_rank()"
+    with Ranks(2) as pool:
+        pool.start()
+        pids = pool.pids
+        assert pool.run(Program(usual, "f"), 2).failure is None
+        assert pool.pids == pids

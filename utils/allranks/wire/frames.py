@@ -25,6 +25,7 @@ class FrameKind(StrEnum):
     MEMORY = "memory"  # a put, get, fence, signal or wait; gets and waits are answered when they are done
     CALL = "call"  # the next call of the function begins
     WRITE = "write"  # a file was opened for writing
+    CHANGED = "changed"  # the program has changed the process: no other one should run in it
     FAULT = "fault"  # this rank can't go on
     DONE = "done"  # the function has returned
 

@@ -31,6 +31,7 @@ from allranks.wire.codec import Channel, CodecError
 from allranks.wire.endpoint import Endpoint, Stopped
 from allranks.wire.failures import FailureKind
 from allranks.wire.frames import FaultDetails, FrameKind, Request
+from allranks.wire.leftovers import Leftovers
 from allranks.wire.limits import Guard, NoGuard
 from allranks.wire.messages import Program
 
@@ -59,6 +60,7 @@ class Rank:
         sys.stdout = open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
         sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
         sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # Final for those who type it only
+        leftovers = Leftovers()
         self.channel.send({"hello": os.getpid()})
         while True:
             try:
@@ -69,13 +71,13 @@ class Rank:
                 if message["alone"]:
                     refuse_searches()
                 with without_the_course() if message["alone"] else contextlib.nullcontext():
-                    self.run(message, body)
+                    self.run(message, body, leftovers)
                 if not self.endpoint.stopped:
                     continue
             self.endpoint.posted.clear()
-            self.channel.send({"stopped": True})
+            self.channel.send({"stopped": True, "changed": leftovers.found()})
 
-    def run(self, job: dict, body) -> None:
+    def run(self, job: dict, body, leftovers: Leftovers) -> None:
         """One run: loads the program, calls it, sends the results and what became of the arguments."""
         self.call_sites = self.endpoint.call_sites = CallSites(job["filename"], Rank.run.__code__)
         memory = None if job.get("memory") is None else (job["memory"][0], job["memory"][1])
@@ -121,6 +123,8 @@ class Rank:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         if message is not None:
+            if leftovers.found():
+                self.endpoint.posted.append({"do": FrameKind.CHANGED})
             self.endpoint.flush()
             self.channel.send([message], body)
         if dist.is_initialized():

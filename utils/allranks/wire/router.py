@@ -204,6 +204,8 @@ class Router:
                 state.files += 1
                 if state.files <= MAX_FILES:
                     self.written.append((rank, requests.read_path(op), file, line))
+            case FrameKind.CHANGED:
+                state.changed = True
             case FrameKind.FAULT:
                 self._fail(requests.read_fault(op, rank, state, self.rules.nccl))
             case FrameKind.DONE:

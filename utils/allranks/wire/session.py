@@ -267,7 +267,8 @@ class Session:
         spoiled, waiting = set(), {}
         for rank, (member, state) in enumerate(zip(self.members, self.router.ranks, strict=True)):
             unread = bool(member.channel.outgoing)  # answers, with the memory that they carry
-            if member.gone or member.output_closed or unread or state.state is Phase.RUNNING or rank in self.unusable():
+            running = state.state is Phase.RUNNING
+            if member.gone or member.output_closed or unread or running or state.changed or rank in self.unusable():
                 spoiled.add(rank)
             elif state.state is not Phase.DONE:
                 waiting[rank] = member
@@ -287,7 +288,10 @@ class Session:
                     alive, stopped = member.channel.pull(), False
                     while (frame := member.channel.frame()) is not None:
                         message, _ = frame
-                        stopped = stopped or (isinstance(message, dict) and "stopped" in message)
+                        if isinstance(message, dict) and "stopped" in message:
+                            stopped = True
+                            if message.get("changed") is not False:
+                                spoiled.add(key.data)
                 except (CodecError, OSError):
                     alive, stopped = False, False
                 if stopped or not alive:

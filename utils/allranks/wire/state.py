@@ -132,6 +132,7 @@ class RankState:
     call: int = 0
     polls: int = 0
     files: int = 0  # opened for writing
+    changed: bool = False  # its process is not what it was before the program
     result: tuple | None = None
     # under NCCL's rules: operations that have not started, and the one, or the batch, that has
     queue: deque[Op] = field(default_factory=deque)

@@ -14,6 +14,7 @@ from allranks.checking.in_rank import driver
 from allranks.wire import values
 from allranks.wire.codec import Body, Channel
 from allranks.wire.frames import FrameKind
+from allranks.wire.leftovers import Leftovers
 from allranks.wire.messages import Program
 from allranks.wire.rank import Rank
 
@@ -58,11 +59,12 @@ def rehearse() -> None:
         "cpu_s": 0,
         "memory_bytes": 0,
     }
+    leftovers = Leftovers()
     for _ in range(_TIMES):
         router.send(*values.pack(job, (values.Pickled(program), [(case,)]), trusting=True))
         router.send({}, Body(bytes(tensor.nbytes)))  # the sum
         router.send({"source": 1}, Body(bytes(tensor.nbytes // 2)))  # the other rank's message
-        rank.run(*rank.channel.receive())
+        rank.run(*rank.channel.receive(), leftovers)
         while (last := router.receive()[0][-1])["do"] != FrameKind.DONE:
             if last["do"] == FrameKind.FAULT:
                 raise RuntimeError(f"the rehearsal failed: {last}")

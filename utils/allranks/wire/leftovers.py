@@ -1,0 +1,93 @@
+"""What a program can leave behind in its process for the next one: other functions of torch or Python, and settings."""
+
+from __future__ import annotations
+
+import gc
+import math
+import operator
+import os
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+import torch.distributed as dist
+import torch.nn.functional
+from torch.distributed import distributed_c10d
+
+_NAMESPACES = (
+    torch,
+    torch.Tensor,
+    torch.nn,
+    torch.nn.functional,
+    dist,
+    distributed_c10d,
+    dist.P2POp,
+    numpy,
+    math,
+    operator,
+    os,
+    random,
+    time,
+)
+_SETTINGS: tuple[Callable[[], Any], ...] = (
+    torch.get_default_dtype,
+    torch.get_num_threads,
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+    torch.are_deterministic_algorithms_enabled,
+    torch.is_anomaly_enabled,
+    torch._C._len_torch_function_stack,  # a default device is a mode of torch's too
+    torch._C._len_torch_dispatch_stack,
+    numpy.geterr,
+    sys.getrecursionlimit,
+    sys.gettrace,
+    sys.getprofile,
+    gc.isenabled,
+    os.getcwd,
+    lambda: list(sys.path),
+    lambda: list(warnings.filters),
+    lambda: (id(sys.stdout), sys.stdout.closed),
+    lambda: len(vars(torch.Tensor)),  # what is new there hides what torch.Tensor inherits
+)
+
+
+class Leftovers:
+    """Remembers a process as it is now. What a program only adds, such as a module that torch imports late, is none."""
+
+    def __init__(self) -> None:
+        self.functions = [_functions(namespace) for namespace in (*_NAMESPACES, sys.modules["builtins"])]
+        self.settings = [setting() for setting in _SETTINGS]
+        self.modules = {name: sys.modules.get(name) for name in ("torch", "torch.distributed", "numpy")}
+
+    def found(self) -> bool:
+        """Whether something is not as it was.
+
+        Example:
+            >>> before = Leftovers()
+            >>> kept, torch.zeros = torch.zeros, None
+            >>> before.found()
+            True
+            >>> torch.zeros = kept
+            >>> before.found()
+            False
+        """
+        try:
+            return (
+                any(get(names) != values for names, get, values in self.functions)
+                or [setting() for setting in _SETTINGS] != self.settings
+                or any(sys.modules.get(name) is not module for name, module in self.modules.items())
+            )
+        except Exception:  # one of them is gone, or another one raises
+            return True
+
+
+def _functions(namespace: Any) -> tuple[Any, Callable[[Any], tuple], tuple]:
+    """The names of a module or class, what looks up those of its functions, and these."""
+    names = vars(namespace)
+    get = operator.itemgetter(*(name for name, value in names.items() if callable(value)))
+    return names, get, get(names)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import rules
+from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
 from allranks.checking.common import SUM_DTYPES, Make, explain_sum, in_place, rooted_groups, sum_mistakes
 from allranks.checking.drawing import Draws
+from allranks.checking.evidence import received_by
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
 
@@ -33,6 +34,29 @@ def _rounds_only(rounds: int) -> Make:
         return summed([tensors[(root + i) % len(tensors)] for i in range(1 << rounds)])[0] if rank == root else None
 
     return made
+
+
+def _own_only(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor | None:
+    return tensors[rank] if rank == setup.root else None
+
+
+def _dst_received(run: Run) -> bool:
+    return bool(received_by(run, run.setup.root or 0))
+
+
+def _sent_own_after_receiving(run: Run) -> set[bool]:
+    """Of the ranks that received before they sent: whether they sent their own tensor, which says that they add nothing."""
+    found: set[bool] = set()
+    times = {(e.rank, e.match): e for e in run.outcome.trace.events if e.match is not None and e.op in ("send", "recv")}
+    for entry in run.sends:
+        sent, begun = provenance.numbers(entry), times.get((entry.rank, entry.match))
+        came = [e for e in received_by(run, entry.rank) if e.call == entry.call and (entry.rank, e.match) in times]
+        before = [e for e in came if begun is not None and times[entry.rank, e.match].end <= begun.start]
+        read = [provenance.numbers(e) for e in before]
+        if sent is not None and any(r is not None and bool(r.any()) for r in read):
+            own = plain(run.args[entry.call][entry.rank][0]).reshape(-1)
+            found.add(torch.equal(sent, own.to(sent.dtype)))
+    return found
 
 
 def _rounds(run: Run) -> str | None:
@@ -67,9 +91,21 @@ EXERCISE = Exercise(
     blocking_weight=3,
     mistakes=(
         in_place(
-            "dst's own contribution only: what was received was not added (a.add(b) makes a new tensor, a += b adds), "
-            "or dst received nothing",
-            lambda t, r, s: t[r] if r == s.root else None,
+            "dst received nothing, so it has its own contribution only",
+            _own_only,
+            lambda run: not _dst_received(run),
+        ),
+        # with two or three ranks nobody passes a sum on: there both of these hold, and the larger cases tell which it is
+        in_place(
+            "dst's own contribution only: what was received was not added (a.add(b) makes a new tensor, a += b adds)",
+            _own_only,
+            lambda run: _dst_received(run) and False not in _sent_own_after_receiving(run),
+        ),
+        in_place(
+            "dst's own contribution only: what dst received was probably added in another tensor, "
+            "and the sum was never written into the tensor itself (copy_)",
+            _own_only,
+            lambda run: _dst_received(run) and True not in _sent_own_after_receiving(run),
         ),
         *(
             in_place(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -127,8 +128,18 @@ def too_few_steps(run: Run, wanted: int, what: str) -> str | None:
     if not 0 < count < wanted or count != int(count):
         return None
     times = "message" if count == 1 else "messages"
-    words = f"each rank sends {int(count)} {times}, but {wanted} are needed for {what}: the loop ends too early"
-    return About(words, None, kind="the loop ends too early")
+    last = _last_of_the_short_loop(run, run.ranks - 1)
+    loop = f"the loop ends too early{run.at(last.line)}" if last is not None else "a loop ends too early, or is missing"
+    words = f"each rank sends {int(count)} {times}, but {wanted} are needed for {what}: {loop}"
+    return About(words, last, kind="the loop ends too early")
+
+
+def _last_of_the_short_loop(run: Run, steps: int) -> LogEntry | None:
+    """The last message that rank 0 sends in the only line that sends too few of them; None if that is no line, or several."""
+    mine = [e for e in run.sends if e.rank == 0 and e.call == 0]
+    counts = Counter(e.line for e in mine)
+    short = [line for line, count in counts.items() if line and count % steps]
+    return next((e for e in reversed(mine) if e.line == short[0]), None) if len(short) == 1 else None
 
 
 def lacks_gradients(*which: int) -> Holds:

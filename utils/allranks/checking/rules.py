@@ -15,7 +15,7 @@ from allranks.checking import provenance
 from allranks.checking.cases import Setup, views
 from allranks.checking.exercise import About, Rule, Run, in_place_of
 from allranks.checking.provenance import Element
-from allranks.errors import name_ranks
+from allranks.errors import capital, name_ranks
 from allranks.wire import LogEntry
 from allranks.wire.messages import OpKind
 from allranks.wire.values import DTYPES, dtype_name
@@ -435,6 +435,8 @@ def first_wrong_step(run: Run) -> str | None:
     p = run.ranks
     sent: Counter = Counter()
     size = run.setup.size
+    if astray := _added_elsewhere(run):
+        return astray
     # with segments or two directions a step has several messages
     most = max(Counter(e.rank for e in run.sends).values(), default=0)
     what = "step" if most <= 2 * (p - 1) * run.setup.times else "message"
@@ -446,9 +448,9 @@ def first_wrong_step(run: Run) -> str | None:
             continue
         at = f"rank {entry.rank}, {what} {step}{run.at(entry.line)}"
         if any(e.mixed for e in elements):
+            why = _added_into(run, entry.rank, entry) or "the chunk that it received was added to another one"
             return About(
-                f"{at}: it sends elements of different chunks added together. "
-                "The chunk that it received was added to another one: off by one chunk",
+                f"{at}: it sends elements of different chunks added together. {capital(why)}: off by one chunk",
                 entry,
                 "different chunks, added",
                 "one chunk",
@@ -470,6 +472,88 @@ def first_wrong_step(run: Run) -> str | None:
             words = f"{at}: it sends elements that are still zero: a buffer into which nothing was received yet"
             return About(words, entry, "zeros", "numbers", "sends a buffer that is still empty")
     return None
+
+
+def _added_elsewhere(run: Run) -> str | None:
+    """The first receive whose elements the rank sends next without what came: by then they must have been added to its own."""
+    times = {(e.rank, e.match): e for e in run.outcome.trace.events if e.match is not None and e.op in ("send", "recv")}
+    for entry in run.sends:
+        begun, held = times.get((entry.rank, entry.match)), provenance.elements_of(entry)
+        if begun is None or not held or any(e.contributors != (entry.rank,) or e.mixed for e in held):
+            continue
+        here = {e.position for e in held}
+        if len(here) == run.setup.size > 1:
+            continue  # a whole vector: what is told of that has other words
+        for came in run.sends:
+            ended, read = times.get((entry.rank, came.match)), provenance.elements_of(came)
+            if (
+                came.peer != entry.rank
+                or came.call != entry.call
+                or ended is None
+                or ended.end > begun.start
+                or not read
+            ):
+                continue
+            if {e.position for e in read} != here or any(
+                not e.contributors or entry.rank in e.contributors for e in read
+            ):
+                continue
+            name = _part_name(held, run.setup.size, run.ranks)
+            into = _added_into(run, entry.rank, came)
+            mine = next(
+                (
+                    e
+                    for e in run.outcome.log
+                    if e.kind is OpKind.RECV and e.rank == entry.rank and e.match == came.match
+                ),
+                came,
+            )
+            words = (
+                f"rank {entry.rank} received {name} from rank {came.rank}{run.at(mine.line)}, but sends {name} "
+                f"with its own contribution only after that{run.at(entry.line)}: "
+            )
+            if into:
+                return About(f"{words}{into}", mine, kind="adds to another chunk")
+            words += "what came was added to another chunk, or to another tensor than the one that it sends, or was not added"
+            return About(words, mine, kind="what comes is not added to its own chunk")
+    return None
+
+
+def _added_into(run: Run, rank: int, about: LogEntry) -> str | None:
+    """Into which chunk of a rank something that it received was added, read from its messages and its result; None if that shows nowhere.
+
+    `about` is the message that came, or one in which such a sum was sent.
+    """
+    size, p = run.setup.size, run.ranks
+    sums = [e for e in run.sends if e.rank == rank] if about.peer == rank else [about]
+    found = [(n, n.numel()) for e in sums if (n := provenance.numbers(e)) is not None]
+    result = run.results[about.call][rank]
+    if about.peer == rank and result is not None and result.tensors and result.tensors[0][0] is not None:
+        end = result.tensors[0][0].reshape(-1)
+        found += [(end[a:b], b - a) for a, b in provenance.bounds(size, p) if len(end) == size]
+    if about.peer == rank and result is not None and isinstance(result.returned, torch.Tensor):
+        found.append((result.returned.reshape(-1), result.returned.numel()))
+    arrived = [about] if about.peer == rank else [e for e in run.sends if e.peer == rank and e.call == about.call]
+    for came in arrived:
+        part, read = provenance.numbers(came), provenance.elements_of(came)
+        for numbers, count in found:
+            if part is None or not read or count != part.numel() or numbers.dtype != part.dtype:
+                continue
+            own = provenance.read(numbers - part)
+            if own and all(e.position is not None and e.contributors == (rank,) for e in own):
+                into, of = _part_name(own, size, p), _part_name(read, size, p)
+                if into != of:
+                    return f"what came from rank {came.rank} was for {of}, but it was added to {into}"
+    return None
+
+
+def _part_name(elements: Sequence[Element], size: int, ranks: int) -> str:
+    """ "chunk 2" for the whole chunk, else "elements 3 to 4"."""
+    held = sorted(e.position for e in elements if e.position is not None)
+    for chunk, (a, b) in enumerate(provenance.bounds(size, ranks)):
+        if held == list(range(a, b)):
+            return f"chunk {chunk}"
+    return f"element {held[0]}" if len(held) == 1 else f"elements {held[0]} to {held[-1]}"
 
 
 def _chunk_name(elements: Sequence[Element], size: int, ranks: int) -> str:

@@ -1,6 +1,8 @@
 """Adds what came to the chunk that it has just sent.
 
-Must get: off by one chunk
+Must get: received chunk 2 from rank 2
+Must get: what came was added to another chunk
+Must not get: must send
 """
 
 import torch

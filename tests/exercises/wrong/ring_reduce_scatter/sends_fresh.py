@@ -1,6 +1,6 @@
 """Sends the chunk as it was, not the sum.
 
-Must get: lacks the contribution of rank
+Must get: to another tensor than the one that it sends
 """
 
 import torch

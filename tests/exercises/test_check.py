@@ -125,6 +125,13 @@ def test_a_deadlock_is_drawn():
     assert "→" in verdict.reason
 
 
+def test_a_send_to_the_wrong_rank_is_not_called_a_wrong_order():
+    text = (WRONG.parent / "ring_shift" / "sends_two_places_on.py").read_text()
+    told = [case.reason for case in judge_text(get("ring_shift"), text).cases if "deadlock" in case.reason]
+    assert told
+    assert not [reason for reason in told if "sends before" in reason or "sends to" not in reason]
+
+
 def test_the_verdict_as_html_escapes_and_as_json_is_closed():
     cases = (Case("a: <b>", False, "x < y", "a"), Case("a: c", True, "", "a"))
     verdict = Verdict("ring_all_reduce", False, 0.5, cases, "x < y & z")

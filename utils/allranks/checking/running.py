@@ -40,6 +40,7 @@ from allranks.engines.devices import usable_cores
 from allranks.engines.usercode import by_value
 from allranks.progress import counted
 from allranks.wire import Failure, FailureKind, Memory, Program, Ranks, Rules, values
+from allranks.wire.failures import DeadlockCause
 from allranks.wire.router import Pieces
 from allranks.wire.values import raw
 from allranks.wire.wait import NameLine, line_number
@@ -48,6 +49,7 @@ CPU_S = 2
 WALL_S = 10
 # ranks that share few cores reach the limit on their processor time so much before the one on real time
 _ON_CORES = 1.25
+SENDS_FIRST = frozenset({DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST})
 ENDS_THE_CHECK = frozenset({FailureKind.IMPORT, FailureKind.SYNTAX, FailureKind.NO_FUNCTION})
 OVER_A_LIMIT = frozenset({FailureKind.CPU_LIMIT, FailureKind.WALL_LIMIT, FailureKind.MEMORY})
 # names in answers that use torch's compiler: at their first call these import it, which takes a rank 2 s
@@ -398,12 +400,21 @@ def _run_case(runner: CaseRunner, setup: Setup) -> Run:
         again = runner.run(setup, delivery="buffered")
         if again.failure is not None and again.failure.kind is FailureKind.UNMATCHED:
             return again  # the circle would open, but a receive is missing: that is the cause
+        if _names_another_cause(run.failure, again.failure):
+            return again  # a circle of sends, but one of them goes to a rank that does not receive it
         if again.failure is not None and causes.meets_an_empty_message(again.failure):
             return again  # the circle would open, but a message without elements would be taken for another one
         if again.failure is None and not result_faults(again):
             runner.blocked, runner.delivery = run, "buffered"
             return again
     return run
+
+
+def _names_another_cause(waiting: Failure, at_once: Failure | None) -> bool:
+    """Whether ranks that wait in sends are still stuck with sends that return at once, and the log says who names the wrong rank."""
+    if waiting.cause not in SENDS_FIRST or at_once is None:
+        return False
+    return at_once.kind is FailureKind.LEFT_EARLY or at_once.cause is DeadlockCause.CROSSED
 
 
 def result_faults(run: Run) -> list[ResultFault]:

@@ -99,6 +99,7 @@ def test_contiguity_can_be_insisted_on(pool, program):
         ),
         ("w = dist.isend(torch.zeros(1), r)", "isend to rank 0, which is this rank itself: gloo has no such link"),
         ("w = dist.irecv(torch.zeros(1), r)", "irecv from rank 0, which is this rank itself"),
+        ("dist.send(torch.zeros(1), r)", "send to rank 0, which is this rank itself: torch refuses that"),
     ],
 )
 def test_what_gloo_refuses_is_refused_with_the_mend(pool, program, body, words):

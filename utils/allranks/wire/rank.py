@@ -29,7 +29,7 @@ from allranks.wire import backend, values
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.endpoint import Endpoint, Stopped
-from allranks.wire.failures import FailureKind
+from allranks.wire.failures import FailureKind, Misuse
 from allranks.wire.frames import FaultDetails, FrameKind, Request
 from allranks.wire.leftovers import Leftovers
 from allranks.wire.limits import Guard, NoGuard
@@ -189,6 +189,8 @@ class Rank:
             more["missing_name"] = package
         if isinstance(error, backend.MisuseError):
             more["error"], more["misuse"] = "ValueError", error.misuse
+        if itself := _refused_by_torch(error):
+            text, more["misuse"] = itself, Misuse.OWN_RANK
         return self.fault(kind, text, where, **more)
 
     def program_file(self) -> str:
@@ -220,6 +222,21 @@ class Rank:
                 return True
             frame = frame.f_back
         return False
+
+
+def _refused_by_torch(error: BaseException) -> str:
+    """What torch refuses before the wire is asked, a blocking message to oneself, in the wire's words; "" of any other error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    code = last.tb_frame.f_code if last is not None else None
+    if last is None or code is None or code.co_name != "_check_not_self_rank" or type(error) is not ValueError:
+        return ""
+    told = last.tb_frame.f_locals
+    if code.co_filename != dist.distributed_c10d.__file__ or not isinstance(told.get("rank"), int):
+        return ""
+    does = "send to" if told.get("rank_type") == "destination" else "recv from"
+    return f"{does} rank {told['rank']}, which is this rank itself: torch refuses that"
 
 
 @functools.lru_cache(maxsize=1)

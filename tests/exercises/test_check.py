@@ -132,6 +132,13 @@ def test_a_send_to_the_wrong_rank_is_not_called_a_wrong_order():
     assert not [reason for reason in told if "sends before" in reason or "sends to" not in reason]
 
 
+def test_padding_is_called_so_by_every_rule_that_it_breaks():
+    text = (WRONG.parent / "all_gather_v" / "padded.py").read_text()
+    broken = [case.reason for case in judge_text(get("all_gather_v"), text).cases if not case.passed]
+    assert len(broken) == 2
+    assert all("that is what padding to the longest part costs" in reason for reason in broken)
+
+
 def test_the_verdict_as_html_escapes_and_as_json_is_closed():
     cases = (Case("a: <b>", False, "x < y", "a"), Case("a: c", True, "", "a"))
     verdict = Verdict("ring_all_reduce", False, 0.5, cases, "x < y & z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import torch
@@ -121,6 +122,23 @@ def _whole_lengths(run: Run) -> str | None:
     return None
 
 
+_PADDING = "that is what padding to the longest part costs; send each part at its own length"
+_PADDING_MORE = "every message has the same length, and no part is as long: send each part at its own length"
+
+
+def _padded_to(run: Run, call: int) -> int:
+    """The bytes of every message that carries a part, if all have the same and some part has fewer; else 0."""
+    parts, no_parts = _nbytes(run, call), frozenset() if _kind(run) in _WHOLE else _WHOLE
+    sizes = Counter(e.nbytes for e in run.sends if e.call == call and str(e.dtype) not in no_parts)
+    if not no_parts:
+        sizes = Counter({n: count for n, count in sizes.items() if n > _lengths(run)})
+    longest = max(sizes, default=0)
+    several = set(sizes) - {0, longest}
+    # each part of that length travels p-1 times at most
+    more = sizes[longest] > (run.ranks - 1) * parts.count(longest)
+    return longest if not several and more and longest >= max(parts) and longest > min(parts) else 0
+
+
 def _no_padding(run: Run) -> str | None:
     """A rank may receive the others' parts and one number of each rank, and nothing else."""
     for call in range(run.setup.times):
@@ -132,13 +150,12 @@ def _no_padding(run: Run) -> str | None:
             if got <= needs + _lengths(run):
                 continue
             most = max(mine, key=lambda e: e.received_nbytes)
-            long = max(parts)
-            padded = min(parts) < long and all(e.nbytes in (long, 0) or e.nbytes <= _lengths(run) for e in run.sends)
-            whole = sum(e.nbytes == long for e in run.sends if e.peer == rank and e.call == call)
+            padded = _padded_to(run, call)
+            whole = sum(e.nbytes == padded for e in run.sends if e.peer == rank and e.call == call)
             if _of_lengths(run, [e for e in run.sends if e.peer == rank and e.call == call]) > _lengths(run):
                 why = _ONE_NUMBER
-            elif padded and whole > sum(part == long for r, part in enumerate(parts) if r != rank):
-                why = "that is what padding to the longest part costs; send each part at its own length"
+            elif padded and whole > sum(part == padded for r, part in enumerate(parts) if r != rank):
+                why = _PADDING if padded == max(parts) else _PADDING_MORE
             else:
                 why = "each part must come once, and a rank's own part not at all"
             return About(
@@ -159,6 +176,8 @@ def _shared_out(run: Run) -> str | None:
             if sent > limit:
                 longest = max(mine, key=lambda e: e.nbytes)
                 why = "send your part once, and let the receivers pass it on round the ring"
+                if padded := _padded_to(run, call):
+                    why = _PADDING if padded == max(_nbytes(run, call)) else _PADDING_MORE
                 return About(
                     f"rank {rank} sends {sent} bytes{run.at(longest.line)}, but all parts and their lengths together have "
                     f"{limit}: {_ONE_NUMBER if _of_lengths(run, mine) > _lengths(run) else why}",

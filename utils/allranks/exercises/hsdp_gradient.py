@@ -5,7 +5,7 @@ Node i holds the ranks i*g to (i+1)*g - 1; its rank i*g + j returns chunk j of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -56,6 +56,66 @@ def _of_all(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 def _all_reduced_by_all(run: Run) -> bool:
     return any(e.op == "all_reduce" and len(e.group or ()) == run.ranks for e in run.collectives)
+
+
+def _blocks(p: int, each: int) -> list[list[int]]:
+    """Groups of ranks that stand next to each other."""
+    return [list(range(first, first + each)) for first in range(0, p, each)]
+
+
+def _strided(p: int, each: int) -> list[list[int]]:
+    """Groups of ranks that stand equally far apart."""
+    step = p // each
+    return [list(range(first, p, step)) for first in range(step)]
+
+
+Layout = Callable[[int, int], list[list[int]]]
+
+
+def _with_groups(scatter: Layout, add: Layout) -> Oracle:
+    """What these groups of ranks leave, the first of `ranks_per_node` ranks each and the second of as many as there are nodes."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        p, g = setup.ranks, _per_node(setup)
+        inside, between = scatter(p, g), add(p, p // g)
+        if (inside, between) == (_blocks(p, g), _strided(p, p // g)):
+            raise ValueError("these are the right groups")
+        tensors = [plain(a[0]).double() for a in args]
+        chunks: list[torch.Tensor] = [torch.empty(0)] * p
+        for members in inside:
+            for chunk, rank in zip(torch.stack([tensors[r] for r in members]).sum(0).chunk(g), members, strict=True):
+                chunks[rank] = chunk
+        kind, made = args[0][0].base.dtype, {}
+        for members in between:
+            total = torch.stack([chunks[r] for r in members]).sum(0) / p
+            made |= {r: Expected(total.to(kind), {}, p * 64 * torch.finfo(kind).eps) for r in members}
+        return [made[rank] for rank in range(p)]
+
+    return oracle
+
+
+def _grouped(scatter: Layout, add: Layout) -> Callable[[Run], bool]:
+    """Whether the collectives of the run had these groups."""
+
+    def holds(run: Run) -> bool:
+        p, g = run.ranks, _per_node(run.setup)
+        used = {True: scatter(p, g), False: add(p, p // g)}
+        return all(
+            len(e.group or ()) < 2 or sorted(e.group or ()) in used[e.op in SCATTERS]
+            for e in run.collectives
+        )
+
+    return holds
+
+
+_NEIGHBOURS = (
+    "all_reduce ran over ranks that stand next to each other, which have different chunks: "
+    "the ranks with the same chunk are ranks_per_node apart, as in range(j, p, ranks_per_node)"
+)
+_ACROSS = (
+    "reduce_scatter ran over ranks of different nodes: the ranks of a node stand next to each other, "
+    "so rank r belongs to node r // ranks_per_node"
+)
 
 
 def _inside_then_between(run: Run) -> str | None:
@@ -156,6 +216,9 @@ EXERCISE = Exercise(
             _of_all,
             _all_reduced_by_all,
         ),
+        Mistake(_NEIGHBOURS, _with_groups(_blocks, _blocks), _grouped(_blocks, _blocks)),
+        Mistake(_ACROSS, _with_groups(_strided, _blocks), _grouped(_strided, _blocks)),
+        Mistake(_ACROSS, _with_groups(_strided, _strided), _grouped(_strided, _strided)),
     ),
     unit="element a chunk",
     chunking="none",

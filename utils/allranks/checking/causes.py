@@ -221,7 +221,8 @@ def _advice_on_index(run: Run, failure: Failure) -> str:
                 f" {capital(str(entry.dtype))} on the wire{run.at(entry.line)} holds no number above {most}: if these are indices, "
                 "send them in a dtype that holds them."
             )
-    return ""
+    found = re.match(r"index (\d{1,9}) is out of bounds for dimension \d+ with size (\d{1,9})\b", failure.error_text)
+    return f" {run.exercise.index_advice(run, int(found[1]), int(found[2]))}".rstrip() if found else ""
 
 
 def _advice_on_missing_name(failure: Failure) -> str:

@@ -112,6 +112,9 @@ class Exercise:
     peer_advice: str = ""  # what to do where there is no such rank
     call_advice: Callable[[Run], str] = lambda run: ""  # where ranks call different collectives: what it may come from
     empty_advice: str = ""  # what to do about a message without elements that one end has, and the other has not
+    index_advice: Callable[[Run, int, int], str] = lambda run, index, size: (
+        ""
+    )  # on an index behind a dimension of this size
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
     variants: Variants | None = None  # what a course may draw for each student

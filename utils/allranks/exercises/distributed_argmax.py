@@ -160,6 +160,11 @@ def _own_place(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected((value, rank, _best([a])[2])) for rank, a in enumerate(args)]
 
 
+def _own_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    value, holder, _ = _best(args)
+    return [Expected((value, holder, _best([a])[2])) for a in args]
+
+
 def _index_of_zero(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     value, rank, _ = _best(args)
     return _tuples(value, rank, _best(args[:1])[2], setup)
@@ -274,6 +279,10 @@ EXERCISE = Exercise(
         Mistake("ties go to the lowest rank, then the lowest index: this is the last index of that rank", _last_index),
         Mistake(
             "each rank's own rank and index with the global maximum: take those of the rank that holds it", _own_place
+        ),
+        Mistake(
+            "the index is that of each rank's own maximum: take the index that came from the rank that holds the maximum",
+            _own_index,
         ),
         Mistake(
             "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum",

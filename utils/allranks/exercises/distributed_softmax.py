@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.checking.common import LOGIT_GROUPS, many_ranks
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
@@ -96,6 +96,22 @@ def _one_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole = _whole(args)
     exps = torch.exp(whole - whole.amax())
     return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
+
+
+def _by_column(of_sum: bool) -> Oracle:
+    """The maximum of each column of a rank, compared over the ranks, taken for that of each row; with `of_sum` the sum too."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        parts = [plain(a[0]).double() for a in args]
+        if parts[0].dim() < 2:
+            raise ValueError("there is one row")
+        top = torch.stack([t.amax(0, keepdim=True) for t in parts]).amax(0)
+        exps = [torch.exp(t - top) for t in parts]
+        total = sum(e.sum(0 if of_sum else -1, keepdim=True) for e in exps)
+        kind = args[0][0].base.dtype
+        return [Expected((e / total).to(kind), {}, _atol(kind)) for e in exps]
+
+    return oracle
 
 
 def _log(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -193,6 +209,14 @@ EXERCISE = Exercise(
         Mistake(
             "one maximum for all rows: a row far below it becomes 0/0; subtract from each row its own, over all ranks",
             _one_maximum,
+        ),
+        Mistake(
+            "the maximum of each column was subtracted, as max over dim 0 gives: take each row's, over the last dimension",
+            _by_column(of_sum=False),
+        ),
+        Mistake(
+            "the maxima and the sums are those of the columns, as over dim 0: take each row's, over the last dimension",
+            _by_column(of_sum=True),
         ),
         Mistake("the logarithm of the softmax came back", _log),
         Mistake("over the rows instead of the last dimension", _over_rows),

@@ -100,10 +100,7 @@ def _grouped(scatter: Layout, add: Layout) -> Callable[[Run], bool]:
     def holds(run: Run) -> bool:
         p, g = run.ranks, _per_node(run.setup)
         used = {True: scatter(p, g), False: add(p, p // g)}
-        return all(
-            len(e.group or ()) < 2 or sorted(e.group or ()) in used[e.op in SCATTERS]
-            for e in run.collectives
-        )
+        return all(len(e.group or ()) < 2 or sorted(e.group or ()) in used[e.op in SCATTERS] for e in run.collectives)
 
     return holds
 

@@ -261,6 +261,17 @@ def _fixed_room(run: Run) -> str | None:
     return None
 
 
+def _one_place_too_far(run: Run, index: int, size: int) -> str:
+    """What an index just behind all the places says."""
+    _, _, capacity, fns = run.args[0][0]
+    if not index == size == run.ranks * len(fns) * capacity:
+        return ""
+    return (
+        f"There are {size} places in all, 0 to {size - 1}, and {index} is behind the last expert's: probably a token got place number "
+        "capacity, but an expert's own places are 0 to capacity - 1 (keep a token where place < capacity)."
+    )
+
+
 def _case(ranks: int, size: int, capacity: int = 2, local: int = 1, dtype: str = "float32", **more: object) -> Setup:
     options = {name: more.pop(name) for name in ("all_to", "spread") if name in more}
     setup = Setup(ranks, size, dtype, **more)  # type: ignore[arg-type]
@@ -366,5 +377,6 @@ EXERCISE = Exercise(
     collective="all_to_all",
     chunking="none",
     demo_setup=_case(4, 6),
+    index_advice=_one_place_too_far,
     forbidden_advice="It needs all_to_all (or all_to_all_single) only: the room is fixed, so no sizes have to be exchanged.",
 )

@@ -6,6 +6,7 @@ Must get: all_reduce ran over ranks that stand next to each other
 import torch
 import torch.distributed as dist
 
+
 def hsdp_gradient(gradient, ranks_per_node):
     p, r, g = dist.get_world_size(), dist.get_rank(), ranks_per_node
     for i in range(p // g):

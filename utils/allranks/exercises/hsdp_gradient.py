@@ -85,7 +85,8 @@ def _with_groups(scatter: Layout, add: Layout) -> Oracle:
         for members in inside:
             for chunk, rank in zip(torch.stack([tensors[r] for r in members]).sum(0).chunk(g), members, strict=True):
                 chunks[rank] = chunk
-        kind, made = args[0][0].base.dtype, {}
+        kind = args[0][0].base.dtype
+        made: dict[int, Expected] = {}
         for members in between:
             total = torch.stack([chunks[r] for r in members]).sum(0) / p
             made |= {r: Expected(total.to(kind), {}, p * 64 * torch.finfo(kind).eps) for r in members}

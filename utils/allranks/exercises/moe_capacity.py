@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Function, Setup, View, draw, plain
+from allranks.checking.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 
@@ -121,12 +121,21 @@ def _last_place_shared(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
-def _one_too_far(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Place `capacity` was taken too: that is the first place of the next expert, where the last token that came stays."""
+Keeps = Callable[[int, int, int, int], bool]  # (token's number, its place, capacity, experts): whether it is stored
+
+
+def _beyond(keeps: Keeps) -> Oracle:
+    """Places from `capacity` on were taken too: those are places of the next expert, where the last token that came stays."""
+    return lambda setup, args: _stored(setup, args, keeps)
+
+
+def _stored(setup: Setup, args: Sequence[Args], keeps: Keeps) -> list[Expected]:
     made, local, right = [], len(args[0][3]), _through(setup, args)
     for rank, a in enumerate(args):
         tokens, wanted, capacity = plain(a[0]), plain(a[1]).tolist(), a[2]
-        at = [(i, e * capacity + wanted[:i].count(e)) for i, e in enumerate(wanted) if wanted[:i].count(e) <= capacity]
+        total = setup.ranks * local
+        places = [(i, e, wanted[:i].count(e)) for i, e in enumerate(wanted)]
+        at = [(i, e * capacity + place) for i, e, place in places if keeps(i, place, capacity, total)]
         at = [(i, slot) for i, slot in at if slot < setup.ranks * local * capacity]
         stored = {slot: i for i, slot in at}
         result = tokens.clone()
@@ -317,7 +326,12 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "place number capacity of an expert was used too, which is the first place of the next expert: its own places are 0 to capacity - 1",
-            _one_too_far,
+            _beyond(lambda i, place, capacity, experts: place <= capacity),
+        ),
+        Mistake(
+            "tokens without room were put into the places of the next expert: a token is kept only where its place with its expert is "
+            "below capacity, whatever its number among the tokens",
+            _beyond(lambda i, place, capacity, experts: i < capacity * experts),
         ),
         Mistake(
             "every token was put into the first place of its expert: its place is the number of tokens before it that want the same "

@@ -69,6 +69,11 @@ def _home(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _through(setup, args, lambda rank, expert: rank)
 
 
+def _to_another(by: int) -> Oracle:
+    """The tokens of each expert on the rank so many places behind its own."""
+    return lambda setup, args: _through(setup, args, lambda rank, expert: (expert + by) % setup.ranks)
+
+
 def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The right rows, but sorted by expert."""
     right = _oracle(setup, args)
@@ -261,6 +266,13 @@ EXERCISE = Exercise(
         Mistake(
             "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e",
             lambda setup, args: _through(setup, args, lambda rank, expert: setup.ranks - 1 - expert),
+        ),
+        *(
+            Mistake(
+                f"the tokens of expert e went to rank {where}: expert e is on rank e",
+                _to_another(by),
+            )
+            for by, where in ((1, "e + 1"), (-1, "e - 1"))
         ),
         Mistake("expert_fn was applied again after the tokens came back", _then(_own, _of_expert)),
         Mistake("expert_fn was applied twice on the rank of the expert", _then(_of_expert, _of_expert)),

@@ -165,6 +165,23 @@ def _by_steps(
     return oracle
 
 
+def _every_kth(setup: Setup, args: Sequence[Args], padded: bool) -> list[Expected]:
+    """Each block took every k-th element; `padded`: to as many blocks as the ranks can share evenly."""
+    block, n, shape = args[0][1], plain(args[0][0]).numel(), args[0][0].size
+    count = -(-n // block)
+    if padded:
+        count = -(-count // setup.ranks) * setup.ranks
+    if count < 2:
+        return list(_by_steps()(setup, args))  # there is one block
+    taken = [torch.nn.functional.pad(plain(a[0]).reshape(-1), (0, count * block - n)) for a in args]
+    made = _by_steps()(setup, [(View.of(t.view(block, count).T.reshape(-1)), block) for t in taken])
+
+    def back(values: torch.Tensor) -> torch.Tensor:
+        return values.view(count, block).T.reshape(-1)[:n].reshape(shape)
+
+    return [Expected(back(e.returns), {}, back(torch.as_tensor(e.atol))) for e in made]
+
+
 def _one_scale(rows: Blocks) -> torch.Tensor:
     """One scale for all blocks."""
     return _scales(rows).amax(0, keepdim=True).expand(len(rows), 1)
@@ -336,6 +353,14 @@ _BY_THEIR_NUMBERS = (
             _chunks_only(each),
         )
         for each in (lambda blocks, p: max(1, blocks // p), lambda blocks, p: max(1, round(blocks / p)))
+    ),
+    *(
+        Mistake(
+            "a block's elements are not neighbours: block i has the elements from i * block on, as view(-1, block) gives them, "
+            "and not every k-th one",
+            functools.partial(_every_kth, padded=padded),
+        )
+        for padded in (True, False)
     ),
     Mistake("NaN where a block is all zeros: its scale is 0, and 0/0 is NaN", _by_steps(nan=True)),
     Mistake(

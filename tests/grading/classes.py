@@ -22,7 +22,7 @@ SMALL: dict[str, Answers] = {
     "bo": {"ring_all_reduce": "sends_before_receives"},
     "cy": {"ring_all_reduce": "sends_before_receives"},
     "di": {"ring_all_reduce": "sends_before_receives", "distributed_mean": "sum"},
-    "ed": {"ring_all_reduce": "off_by_one_chunk"},
+    "ed": {"ring_all_reduce": "sends_the_wrong_chunk"},
     "flo": {"ring_all_reduce": "gathers_from_the_wrong_chunk", "distributed_mean": "sum"},
     "gus": {"ring_all_reduce": "whole_vectors"},
 }

@@ -221,8 +221,14 @@ def _advice_on_index(run: Run, failure: Failure) -> str:
                 f" {capital(str(entry.dtype))} on the wire{run.at(entry.line)} holds no number above {most}: if these are indices, "
                 "send them in a dtype that holds them."
             )
+    behind = _index_behind(failure)
+    return f" {run.exercise.index_advice(run, *behind)}".rstrip() if behind else ""
+
+
+def _index_behind(failure: Failure) -> tuple[int, int] | None:
+    """The index that is out of range and the size of that dimension; torch says both in its text only."""
     found = re.match(r"index (\d{1,9}) is out of bounds for dimension \d+ with size (\d{1,9})\b", failure.error_text)
-    return f" {run.exercise.index_advice(run, int(found[1]), int(found[2]))}".rstrip() if found else ""
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def _advice_on_missing_name(failure: Failure) -> str:

@@ -32,7 +32,7 @@ _SOME_RANKS = "on some ranks only: "  # in front of a cause that fits the wrong 
 _NARROW = 0.05  # the error of a few additions in bfloat16, relative to the largest value
 _NARROW_INDEX = {dtype_name(kind): torch.iinfo(kind).max for kind in (torch.int8, torch.uint8, torch.int16)}
 _QUEUED = (DeadlockCause.NOT_IN_A_BATCH, DeadlockCause.GROUP_ORDER, DeadlockCause.QUEUE_ORDER)
-_SEND_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
+SENDS_FIRST = (DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST)
 
 
 class CommonMistake(StrEnum):
@@ -253,7 +253,7 @@ def _deadlock_sentence(run: Run, failure: Failure) -> str:
         )
     if failure.cause is DeadlockCause.SIGNALS:
         return f"deadlock: ranks {ring} each wait for a signal of the next; rank {first.rank} waits for rank {first.peer}{at}."
-    if failure.cause in _SEND_FIRST:
+    if failure.cause in SENDS_FIRST:
         who = "every rank" if len(cycle) == run.ranks else "each of these ranks"
         does = "sends before it receives"
         if any(e.kind is OpKind.RECV and e.rank in cycle and e.call == failure.call for e in run.outcome.log):

@@ -49,7 +49,6 @@ CPU_S = 2
 WALL_S = 10
 # ranks that share few cores reach the limit on their processor time so much before the one on real time
 _ON_CORES = 1.25
-SENDS_FIRST = frozenset({DeadlockCause.SENDS_FIRST, DeadlockCause.SENDS_AWAITED_FIRST})
 ENDS_THE_CHECK = frozenset({FailureKind.IMPORT, FailureKind.SYNTAX, FailureKind.NO_FUNCTION})
 OVER_A_LIMIT = frozenset({FailureKind.CPU_LIMIT, FailureKind.WALL_LIMIT, FailureKind.MEMORY})
 # names in answers that use torch's compiler: at their first call these import it, which takes a rank 2 s
@@ -412,7 +411,7 @@ def _run_case(runner: CaseRunner, setup: Setup) -> Run:
 
 def _names_another_cause(waiting: Failure, at_once: Failure | None) -> bool:
     """Whether ranks that wait in sends are still stuck with sends that return at once, and the log says who names the wrong rank."""
-    if waiting.cause not in SENDS_FIRST or at_once is None:
+    if waiting.cause not in causes.SENDS_FIRST or at_once is None:
         return False
     return at_once.kind is FailureKind.LEFT_EARLY or at_once.cause is DeadlockCause.CROSSED
 

@@ -409,7 +409,8 @@ def test_what_a_program_changes_in_its_process_does_not_meet_the_next_program(ch
 
 
 def test_a_rank_that_is_as_it_was_stays():
-    usual = f"{HEAD}torch.manual_seed(3)\nwith torch.no_grad():\n    ONE = torch.ones(1)\n\ndef f():\n    import json, statistics\n    "
+    usual = f"{HEAD}torch.manual_seed(3)\nwith torch.no_grad():\n    ONE = torch.ones(1)\n\ndef f():\n    import copy, io, json\n    "
+    usual += "torch.save(ONE, io.BytesIO())\n    copy.deepcopy(ONE)\n    "
     usual += "with torch.inference_mode():\n        dist.all_reduce(ONE.clone())\n    torch.helper = dist.get_rank()"
     with Ranks(2) as pool:
         pool.start()

@@ -34,6 +34,7 @@ _NAMESPACES = (
     random,
     time,
 )
+_INHERITED = frozenset(dir(torch._C.TensorBase))
 _SETTINGS: tuple[Callable[[], Any], ...] = (
     torch.get_default_dtype,
     torch.get_num_threads,
@@ -52,7 +53,7 @@ _SETTINGS: tuple[Callable[[], Any], ...] = (
     lambda: list(sys.path),
     lambda: list(warnings.filters),
     lambda: (id(sys.stdout), sys.stdout.closed),
-    lambda: len(vars(torch.Tensor)),  # what is new there hides what torch.Tensor inherits
+    lambda: sum(map(_INHERITED.__contains__, vars(torch.Tensor))),  # what is new there hides what it inherits
 )
 
 

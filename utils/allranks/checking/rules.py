@@ -5,7 +5,7 @@ Each function on a run returns how the run breaks the rule, without a full stop,
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -477,26 +477,22 @@ def first_wrong_step(run: Run) -> str | None:
 def _added_elsewhere(run: Run) -> str | None:
     """The first receive whose elements the rank sends next without what came: by then they must have been added to its own."""
     times = {(e.rank, e.match): e for e in run.outcome.trace.events if e.match is not None and e.op in ("send", "recv")}
-    for entry in run.sends:
-        begun, held = times.get((entry.rank, entry.match)), provenance.elements_of(entry)
-        if begun is None or not held or any(e.contributors != (entry.rank,) or e.mixed for e in held):
+    sent = [(entry, elements) for entry in run.sends if (elements := provenance.elements_of(entry))]
+    to: dict[tuple[int | None, int], list[tuple[LogEntry, list[Element]]]] = defaultdict(list)
+    for entry, elements in sent:
+        to[entry.peer, entry.call].append((entry, elements))
+    for entry, held in sent:
+        begun = times.get((entry.rank, entry.match))
+        if begun is None or any(e.contributors != (entry.rank,) or e.mixed for e in held):
             continue
         here = {e.position for e in held}
         if len(here) == run.setup.size > 1:
             continue  # a whole vector: what is told of that has other words
-        for came in run.sends:
-            ended, read = times.get((entry.rank, came.match)), provenance.elements_of(came)
-            if (
-                came.peer != entry.rank
-                or came.call != entry.call
-                or ended is None
-                or ended.end > begun.start
-                or not read
-            ):
+        for came, read in to[entry.rank, entry.call]:
+            ended = times.get((entry.rank, came.match))
+            if ended is None or ended.end > begun.start or {e.position for e in read} != here:
                 continue
-            if {e.position for e in read} != here or any(
-                not e.contributors or entry.rank in e.contributors for e in read
-            ):
+            if any(not e.contributors or entry.rank in e.contributors for e in read):
                 continue
             name = _part_name(held, run.setup.size, run.ranks)
             into = _added_into(run, entry.rank, came)

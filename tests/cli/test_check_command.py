@@ -35,9 +35,11 @@ def shared():
     """A run directory whose warm server the tests of this file share: it takes seconds to start."""
     path = tempfile.mkdtemp(prefix="art-")
     yield Path(path)
+    found = servers(path)
     end_servers(path)
     left = sorted(os.listdir(path))
     shutil.rmtree(path)
+    assert len(found) == 1, "a file that is saved beside an answer starts no other server"
     assert not left, f"files left behind: {left}"
 
 

@@ -1,4 +1,8 @@
-"""`check` in a notebook and `allranks check` on the command line: the verdict's form, its exit codes, its manners."""
+"""`check` in a notebook and `allranks check` on the command line: the verdict's form, its exit codes, its manners.
+
+That doing nothing earns nothing is tried for every third exercise in a run of everything, and for all when this file or its folder
+is named, and nightly.
+"""
 
 from __future__ import annotations
 
@@ -238,12 +242,19 @@ def test_an_unwritten_exercise_is_called_so():
     assert verdict.score == 0
 
 
-def test_doing_nothing_earns_nothing():
-    with Ranks(MAX_RANKS) as pool:
-        for name in names():
-            verdict = judge_text(get(name), f"def {name}(*args):\n    return None\n", pool=pool)
-            assert not verdict.passed
-            assert verdict.score == 0, verdict.text()
+@pytest.fixture(scope="module")
+def pool():
+    with Ranks(MAX_RANKS) as ranks:
+        yield ranks
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if turn % 3 else ()) for turn, name in enumerate(names())]
+)
+def test_doing_nothing_earns_nothing(name, pool):
+    verdict = judge_text(get(name), f"def {name}(*args):\n    return None\n", pool=pool)
+    assert not verdict.passed
+    assert verdict.score == 0, verdict.text()
 
 
 def test_the_command_line_passes_a_right_file():

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -46,10 +47,9 @@ def rooms(package: Path) -> dict[str, list[Path]]:
     return found
 
 
-def imported_rooms(path: Path, package: Path) -> set[str]:
-    """The rooms that a file imports, also inside functions; "" stands for a name of the package itself."""
+def imported_rooms(path: Path, package: Path, there: Collection[str]) -> set[str]:
+    """Those of the rooms `there` that a file imports, also inside functions; "" stands for a name of the package itself."""
     here = ("allranks", *path.relative_to(package).with_suffix("").parts)
-    there = set(rooms(package))
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -71,13 +71,13 @@ def imported_rooms(path: Path, package: Path) -> set[str]:
 
 def upward(package: Path) -> list[str]:
     """One sentence for each arrow that points up or to the right, and for each room that has no floor."""
-    faults = []
-    for room, files in rooms(package).items():
+    faults, there = [], rooms(package)
+    for room, files in there.items():
         if room not in PLACE_OF:
             faults.append(f"{room} is on no floor; name its floor in tests/house/test_layers.py.")
             continue
         for path in files:
-            for other in imported_rooms(path, package):
+            for other in imported_rooms(path, package, there):
                 place = FRONT_DOOR if other == "" else PLACE_OF.get(other, (0, 0))
                 if place > PLACE_OF[room]:
                     name = path.relative_to(package)
@@ -96,9 +96,8 @@ def modules(package: Path) -> dict[str, Path]:
     return found
 
 
-def imported_modules(name: str, package: Path) -> set[str]:
-    """The files that a file imports, also inside functions; what only a type checker reads does not count."""
-    known = modules(package)
+def imported_modules(name: str, known: dict[str, Path]) -> set[str]:
+    """Those of the known files that a file imports, also inside functions; what only a type checker reads does not count."""
     own = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(known[name].read_text(encoding="utf-8"))
     for_types = {
@@ -122,8 +121,9 @@ def imported_modules(name: str, package: Path) -> set[str]:
 
 def circle(package: Path) -> list[str]:
     """Files that import each other in a circle, or nothing."""
+    known = modules(package)
     try:
-        TopologicalSorter({name: imported_modules(name, package) for name in modules(package)}).prepare()
+        TopologicalSorter({name: imported_modules(name, known) for name in known}).prepare()
     except CycleError as error:
         return error.args[1]
     return []

@@ -116,4 +116,5 @@ def _shapes(first: Plan, ranks: int, split: dict[str, int]) -> Iterator[dict[str
 
 
 def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if number % n == 0]
+    small = [n for n in range(1, math.isqrt(max(number, 0)) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})

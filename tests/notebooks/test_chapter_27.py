@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, Executed, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "27_survive"
 
 
+@functools.cache
+def executed(ranks: int) -> Executed:
+    """Run once for all tests of this file."""
+    return execute(read(CHAPTER, ranks))
+
+
 @pytest.mark.parametrize("ranks", RANKS)
 def test_survive(ranks):
-    chapter = execute(read(CHAPTER, ranks))
+    chapter = executed(ranks)
     assert set(chapter.errors()) == {"shrink"}
     left = [r for r in range(ranks) if r != 1]
     assert "Rank 1 was killed by SIGKILL" in str(chapter.errors()["shrink"])
@@ -47,7 +54,7 @@ def test_survive(ranks):
 
 
 def test_figures_of_the_llama_run_and_of_the_formulas():
-    chapter = execute(read(CHAPTER, 2))
+    chapter = executed(RANKS[0])  # on any number of ranks they are the same
     assert "one every 3.09 hours" in chapter.text("mtbf") and "5.8 years" in chapter.text("mtbf")
     assert "one every 30 minutes" in chapter.text("mtbf")
     rows = re.findall(

@@ -7,6 +7,7 @@ ranks, places and lines, never values.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -247,8 +248,23 @@ def _stored(run: Run, fault: ResultFault, output: _Output) -> tuple[str, str] | 
         if entry.call == fault.call and numbers is not None:
             if torch.equal(numbers.double(), output.found.reshape(-1).double()):
                 short = f"{output.name} is what it received from rank {entry.rank}{run.at(entry.line)}, as it came"
+                lacking = _lacks_though_own_is_in(run, fault, output)
+                if lacking:
+                    return About(f"{short}, and that {lacking}", entry), short
                 return About(f"{short}: it was not added to what was there", entry, kind=_NOT_ADDED), short
     return None
+
+
+def _lacks_though_own_is_in(run: Run, fault: ResultFault, output: _Output) -> str | None:
+    """Whose contribution the first wrong element lacks, if the rank's own is in it already: nothing was to be added there."""
+    first = output.wrong()[0]
+    shares = _shares(run, fault, output) if run.ranks <= _MOST_RANKS else None
+    basis = [] if shares is None else [s.reshape(-1)[first].double().item() for s in shares]
+    if not basis or not all(basis):
+        return None
+    counts = _counts(output.found.reshape(-1)[first].double().item(), basis, _near(output.wanted) / 100)
+    missing = [r for r, n in enumerate(counts or ()) if n == 0]
+    return f"lacks {_contributions(missing)}" if counts and counts[fault.rank] and missing else None
 
 
 def _added(
@@ -301,6 +317,8 @@ def _elsewhere(
     run: Run, fault: ResultFault, output: _Output, outputs: list[_Output], value: float
 ) -> tuple[str, str] | None:
     """Whether the first wrong element is the right value of another place, on this rank or on another."""
+    if not math.isfinite(value):
+        return None  # near nothing, and a distance to it is near everything
     where = f"{_element(output.wrong()[0], output.wanted)}{output.name}"
     places = [(output.name, output.wanted) for output in outputs]
     for rank, expected in enumerate(run.expected[fault.call]):

@@ -126,6 +126,23 @@ def _ranks_norms_added(squares: Squares, rank: int, args: Sequence[Args]) -> flo
     return sum(math.sqrt(s + squares[1]) for s in squares[0])
 
 
+def _of_each_rank(squares: Squares) -> list[float]:
+    """Each rank's squares where one rank counts the replicated ones."""
+    return [s + (0.0 if rank else squares[1]) for rank, s in enumerate(squares[0])]
+
+
+def _one_counts_norms_added(squares: Squares, rank: int, args: Sequence[Args]) -> float:
+    return sum(map(math.sqrt, _of_each_rank(squares)))
+
+
+def _largest(squares: Squares, rank: int, args: Sequence[Args]) -> float:
+    return math.sqrt(max(_of_each_rank(squares)))
+
+
+def _mean(squares: Squares, rank: int, args: Sequence[Args]) -> float:
+    return _norm(squares) / math.sqrt(len(args))
+
+
 def _tied_twice(squares: Squares, rank: int, args: Sequence[Args]) -> float:
     again = [plain(args[rank][1][t.place].grad) for t in args[rank][1] if isinstance(t, Tied)]
     return math.sqrt(sum(squares[0]) + squares[1] + sum(float(g.double().square().sum()) for g in again))
@@ -222,7 +239,11 @@ EXERCISE = Exercise(
         Mistake("each rank's own norm: the squares must be added over the ranks before the root", _oracle_from(_own)),
         *(
             Mistake("norms were added: add the squares, and take the root of the sum", _oracle_from(norm))
-            for norm in (_norms_added, _ranks_norms_added)
+            for norm in (_norms_added, _ranks_norms_added, _one_counts_norms_added)
+        ),
+        Mistake("the largest of the ranks' squares was taken: add those of all ranks", _oracle_from(_largest)),
+        Mistake(
+            "the squares were divided by the number of ranks: the norm is the root of their sum", _oracle_from(_mean)
         ),
         Mistake("the root is missing: this is the square of the norm", _oracle_from(lambda *a: _right(*a) ** 2)),
         Mistake(

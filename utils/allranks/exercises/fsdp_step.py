@@ -196,11 +196,30 @@ def _no_pause(run: Run) -> str | None:
                     f"rank {rank} computes nothing for {after.start - before.end:g} s of virtual time before block "
                     f"{order[number]} {way}{run.at(slow.line) if slow else ''}"
                 )
-                advice = "launch the next block's all_gather with async_op=True before a block computes"
-                if order[number] == order[number - 1]:
-                    advice = "it is whole from its forward pass, so use it as it is"
-                return About(f"{words}: {advice}, and wait for a reduce_scatter only at the end", slow)
+                return About(f"{words}: {_why_pause(run, rank, call, number, slow)}", slow)
     return None
+
+
+def _why_pause(run: Run, rank: int, call: int, number: int, wait: Event | None) -> str:
+    """What to change, by the collective that a rank waits for before its turn `number`."""
+    order = run.args[call][0][1].order
+    block, last = order[number], "and wait for a reduce_scatter only at the end"
+    awaited = None if wait is None else _awaited(run, rank, wait)
+    if awaited is not None and awaited.op in SCATTERS:
+        return f"launch the reduce_scatter with async_op=True, {last}"
+    if block == order[number - 1]:
+        return f"it is whole from its forward pass, so use it as it is, {last}"
+    if awaited is not None and _tells_blocks(run.setup):
+        later = _blocks_of(run, call).get(awaited.nbytes)
+        if later not in (None, block):
+            return f"wait() for the all_gather of block {later} only when block {block} has computed, {last}"
+    return f"launch the next block's all_gather with async_op=True before a block computes, {last}"
+
+
+def _awaited(run: Run, rank: int, wait: Event) -> Event | None:
+    """The collective that a rank waits for."""
+    mine = (e for e in run.outcome.trace if e.rank == rank and e.op in GATHERS | SCATTERS)
+    return next((e for e in mine if (e.group, e.seq) == (wait.group, wait.seq)), None)
 
 
 def _tells_blocks(setup: Setup) -> bool:

@@ -74,6 +74,38 @@ def _to_another(by: int) -> Oracle:
     return lambda setup, args: _through(setup, args, lambda rank, expert: (expert + by) % setup.ranks)
 
 
+Order = Callable[[torch.Tensor], torch.Tensor]  # of each token's expert: the tokens, one after the other
+
+
+def _as_they_are(experts: torch.Tensor) -> torch.Tensor:
+    return torch.arange(len(experts))
+
+
+def _by_expert(experts: torch.Tensor) -> torch.Tensor:
+    return torch.argsort(experts, stable=True)
+
+
+def _from_the_last(experts: torch.Tensor) -> torch.Tensor:
+    return torch.argsort(experts, stable=True, descending=True)
+
+
+def _in_this_order(sent: Order, back: Order) -> Oracle:
+    """The rows were cut by the experts' counts, but they were sent in an order of their own, and put back in `back`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for right, (tokens, experts, _) in zip(_oracle(setup, args), args, strict=True):
+            rows, wanted = plain(tokens), plain(experts)
+            result = torch.empty_like(rows)
+            places = zip(sent(wanted).tolist(), back(wanted).tolist(), wanted.sort().values.tolist(), strict=True)
+            for token, place, expert in places:
+                result[place] = args[expert][2](rows[token])
+            made.append(Expected(result, {}, right.atol))
+        return made
+
+    return oracle
+
+
 def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The right rows, but sorted by expert."""
     right = _oracle(setup, args)
@@ -266,6 +298,18 @@ EXERCISE = Exercise(
         Mistake(
             "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e",
             lambda setup, args: _through(setup, args, lambda rank, expert: setup.ranks - 1 - expert),
+        ),
+        *(
+            Mistake(
+                "the tokens were not sent in the order of their experts: the first rows go to rank 0, as many as it gets, so sort by expert "
+                "first, from 0 on",
+                _in_this_order(sent, back),
+            )
+            for sent, back in (
+                (_as_they_are, _by_expert),
+                (_as_they_are, _as_they_are),
+                (_from_the_last, _from_the_last),
+            )
         ),
         *(
             Mistake(

@@ -167,8 +167,8 @@ def _one_late(step: int) -> Oracle:
     return _positions_of(lambda rank, other, p: other if other == rank else (other + step) % p)
 
 
-def _not_scaled_again(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    """Block after block, each with the largest score so far, but what was added before keeps its old scale."""
+def _not_scaled_again(step: int, sum_is: bool = False) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """Block after block, each with the largest score so far, but what was added before keeps its old scale; `sum_is`: only the output."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         p, made = setup.ranks, []
@@ -179,8 +179,10 @@ def _not_scaled_again(step: int) -> Callable[[Setup, Sequence[Args]], list[Expec
             for i in range(p):
                 k, v, theirs = (plain(args[(rank + step * i) % p][j]) for j in (1, 2, 3))
                 scores = (q @ k.double().T / math.sqrt(WIDTH)).masked_fill(theirs[None] > mine, float("-inf"))
-                top = torch.maximum(top, scores.amax(1, keepdim=True))
+                top, before = torch.maximum(top, scores.amax(1, keepdim=True)), top
                 weights = (scores - top.clamp(min=-1e300)).exp()
+                if sum_is:
+                    total = total * (before - top.clamp(min=-1e300)).exp()
                 out, total = out + weights @ v.double(), total + weights.sum(1, keepdim=True)
             made.append(Expected((out / total).to(own[0].base.dtype), {}, right.atol))
         return made
@@ -342,6 +344,13 @@ EXERCISE = Exercise(
             Mistake(
                 "what was added before has the scale of an older maximum: with a new one, multiply output and sum by exp(old - new)",
                 _not_scaled_again(step),
+            )
+            for step in (-1, 1)
+        ),
+        *(
+            Mistake(
+                "the sum of the exponentials was multiplied by exp(old - new) where the maximum is a new one, but the output was not",
+                _not_scaled_again(step, sum_is=True),
             )
             for step in (-1, 1)
         ),

@@ -163,20 +163,51 @@ def _each_row(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) 
     )
 
 
-def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """exp of the logits as they are, in their own dtype: infinity, or zero."""
-    rows, targets = _whole(args)
-    width = args[0][0].size[1]
-    exps = torch.exp(rows)
-    total = exps.sum(-1, keepdim=True)
-    loss = (total[:, 0].log() - rows.gather(1, targets[:, None])[:, 0]).mean()
-    ones = torch.nn.functional.one_hot(targets, rows.shape[1]).to(rows.dtype)
-    gradient = (exps / total - ones) / len(rows)
-    wanted = _oracle_from(_right)(setup, args)
-    return [
-        Expected((loss, part.contiguous()), {}, wanted[rank].atol)
-        for rank, part in enumerate(gradient.split(width, -1))
-    ]
+def _own_chosen(shifted: bool) -> Made:
+    """A rank subtracts the logit of a target in its own columns only; the gradient is right."""
+
+    def made(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        low = rows - rows.amax(-1, keepdim=True) if shifted else rows
+        mine = (targets >= rank * width) & (targets < (rank + 1) * width)
+        chosen = low.gather(1, targets[:, None])[:, 0] * mine
+        return (torch.logsumexp(low, -1) - chosen).mean(), _right(rows, targets, rank, width)[1]
+
+    return made
+
+
+def _raw_chosen(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sum is of lowered logits, the target's logit is as it was."""
+    low = rows - rows.amax(-1, keepdim=True)
+    return (torch.logsumexp(low, -1) - rows.gather(1, targets[:, None])[:, 0]).mean(), _right(
+        rows, targets, rank, width
+    )[1]
+
+
+Tops = Callable[[torch.Tensor, int], torch.Tensor]  # (rows, columns of a rank): what each row's logits are lowered by
+
+
+def _lowered_by(tops: Tops) -> Oracle:
+    """Something else than each row's maximum was subtracted, in the logits' own dtype."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        rows, targets = _whole(args)
+        width = args[0][0].size[1]
+        low = rows - tops(rows, width)
+        exps = low.exp()
+        total = exps.sum(-1, keepdim=True)
+        loss = (total[:, 0].log() - low.gather(1, targets[:, None])[:, 0]).mean()
+        ones = torch.nn.functional.one_hot(targets, rows.shape[1]).to(rows.dtype)
+        gradient = (exps / total - ones) / len(rows)
+        wanted = _oracle_from(_right)(setup, args)
+        parts = gradient.split(width, -1)
+        return [Expected((loss, part.contiguous()), {}, wanted[rank].atol) for rank, part in enumerate(parts)]
+
+    return oracle
+
+
+def _maxima(rows: torch.Tensor, width: int) -> torch.Tensor:
+    """Each rank's maximum of each row."""
+    return torch.stack([part.amax(-1) for part in rows.split(width, -1)], -1)
 
 
 def _own_maximum(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -221,7 +252,39 @@ EXERCISE = Exercise(
     mistakes=(
         Mistake(
             "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
-            _unstable,
+            _lowered_by(lambda rows, width: torch.zeros(len(rows), 1)),
+        ),
+        *(
+            Mistake(
+                "a rank has the target's logit for the rows whose target is in its own columns only: the other ranks need it too",
+                _oracle_from(_own_chosen(shifted)),
+            )
+            for shifted in (True, False)
+        ),
+        Mistake(
+            "the maximum is missing in the target's logit: it is subtracted in the sum, so it must be subtracted there too",
+            _oracle_from(_raw_chosen),
+        ),
+        *(
+            Mistake(f"exp of large logits overflows or vanishes: {what}", _lowered_by(tops))
+            for what, tops in (
+                (
+                    "the ranks' maxima of a row were added, but the row's maximum is the largest of them",
+                    lambda rows, width: _maxima(rows, width).sum(-1, keepdim=True),
+                ),
+                (
+                    "the smallest of the ranks' maxima of a row was subtracted, but the row's maximum is the largest of them",
+                    lambda rows, width: _maxima(rows, width).amin(-1, keepdim=True),
+                ),
+                (
+                    "one maximum of all rows was subtracted, but each row has its own",
+                    lambda rows, width: rows.amax().expand(len(rows), 1),
+                ),
+                (
+                    "each row's minimum was subtracted, but exp needs its maximum",
+                    lambda rows, width: rows.amin(-1, keepdim=True),
+                ),
+            )
         ),
         *(
             Mistake(

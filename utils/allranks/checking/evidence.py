@@ -22,6 +22,20 @@ def received_by(run: Run, rank: int) -> list[LogEntry]:
     return [e for e in run.sends if e.peer == rank and e.match is not None and e.nbytes]
 
 
+def received_before(run: Run, entry: LogEntry) -> list[LogEntry]:
+    """Of `received_by`, what the sender of a message had received in the same call when it began to send."""
+    times = run.message_times
+    begun = times.get((entry.rank, entry.match)) if entry.match is not None else None
+    if begun is None or begun.start is None:
+        return []
+    came = (
+        (e, times.get((entry.rank, e.match)))
+        for e in received_by(run, entry.rank)
+        if e.call == entry.call and e.match is not None
+    )
+    return [e for e, ended in came if ended is not None and ended.end is not None and ended.end <= begun.start]
+
+
 def brought(run: Run, call: int, rank: int) -> torch.Tensor | None:
     """All numbers that messages brought the rank in this call, or may have brought it; None if that can't be told, as of a sum."""
     mine = {e.match for e in run.operations(call, rank) if e.match is not None and e.kind is OpKind.COLLECTIVE}

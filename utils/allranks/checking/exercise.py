@@ -112,9 +112,8 @@ class Exercise:
     peer_advice: str = ""  # what to do where there is no such rank
     call_advice: Callable[[Run], str] = lambda run: ""  # where ranks call different collectives: what it may come from
     empty_advice: str = ""  # what to do about a message without elements that one end has, and the other has not
-    index_advice: Callable[[Run, int, int], str] = lambda run, index, size: (
-        ""
-    )  # on an index behind a dimension of this size
+    # on an index that is behind a dimension of this size
+    index_advice: Callable[[Run, int, int], str] = lambda run, index, size: ""
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
     variants: Variants | None = None  # what a course may draw for each student
@@ -262,6 +261,12 @@ class Run:
     def sends(self) -> list[LogEntry]:
         """The log's point-to-point sends, in the order in which the router saw them."""
         return [entry for entry in self.outcome.log if entry.kind is OpKind.SEND]
+
+    @functools.cached_property
+    def message_times(self) -> dict[tuple[int, int], Event]:
+        """The events of the messages that were sent or received, by (rank, match): when each rank's end began and ended."""
+        events = (e for e in self.outcome.trace.events if e.op in ("send", "recv"))
+        return {(e.rank, e.match): e for e in events if e.match is not None}
 
     @functools.cached_property
     def collectives(self) -> list[LogEntry]:

@@ -106,9 +106,8 @@ def _parts(run: Run, call: int, rank: int) -> list[_Part] | None:
             fits = before.shape == wanted.shape == now.shape and not wanted.dtype.is_complex
             name = name_of(path, given, run.exercise.arguments)
             found.append(_Part(name, now, wanted, before if fits else None, expected.atol))
-    if (
-        found and isinstance(expected.returns, float) and isinstance(got.returned, int | float)
-    ):  # a number beside tensors
+    # a number beside tensors
+    if found and isinstance(expected.returns, float) and isinstance(got.returned, int | float):
         number, right = (torch.tensor([float(n)], dtype=torch.float64) for n in (got.returned, expected.returns))
         found.append(_Part("what is returned", number, right, None, expected.atol))
     return found

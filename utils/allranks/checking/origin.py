@@ -18,7 +18,7 @@ import torch
 from allranks.checking import provenance
 from allranks.checking.cases import Args, Expected, Parameter, Upstream, View, plain, views
 from allranks.checking.compare import name_of
-from allranks.checking.evidence import received_by
+from allranks.checking.evidence import received_before, received_by
 from allranks.checking.exercise import About, FaultKind, Result, ResultFault, Run, in_place_of
 from allranks.errors import name_ranks
 
@@ -257,14 +257,27 @@ def _stored(run: Run, fault: ResultFault, output: _Output) -> tuple[str, str] | 
 
 def _lacks_though_own_is_in(run: Run, fault: ResultFault, output: _Output) -> str | None:
     """Whose contribution the first wrong element lacks, if the rank's own is in it already: nothing was to be added there."""
+    counts = _how_often(run, fault, output)
+    if counts is None or None in counts:
+        return None
+    missing = [r for r, n in enumerate(counts) if n == 0]
+    return f"lacks {_contributions(missing)}" if counts[fault.rank] and missing else None
+
+
+def _how_often(run: Run, fault: ResultFault, output: _Output) -> list[int | None] | None:
+    """How often the first wrong element has each rank's contribution: None of a rank that has no share in it, such as a higher one in a
+    scan; None of all if that can't be told."""
     first = output.wrong()[0]
     shares = _shares(run, fault, output) if run.ranks <= _MOST_RANKS else None
     basis = [] if shares is None else [s.reshape(-1)[first].double().item() for s in shares]
-    if not basis or not all(basis):
+    if not any(basis):
         return None
-    counts = _counts(output.found.reshape(-1)[first].double().item(), basis, _near(output.wanted) / 100)
-    missing = [r for r, n in enumerate(counts or ()) if n == 0]
-    return f"lacks {_contributions(missing)}" if counts and counts[fault.rank] and missing else None
+    value = output.found.reshape(-1)[first].double().item()
+    counted = _counts(value, [b for b in basis if b], _near(output.wanted) / 100)
+    if counted is None:
+        return None
+    each = iter(counted)
+    return [next(each) if b else None for b in basis]
 
 
 def _added(
@@ -283,14 +296,10 @@ def _added(
     copied = table.get(value)
     if copied is not None:
         return (f"{where} is {_named(run, fault, copied, 1)}, with nothing added",) * 2
-    shares = _shares(run, fault, output) if run.ranks <= _MOST_RANKS else None
-    basis = [] if shares is None else [s.reshape(-1)[first].double().item() for s in shares]
-    counted = _counts(value, [b for b in basis if b], _near(output.wanted) / 100) if any(basis) else None
-    if counted is None:
+    counts = _how_often(run, fault, output)
+    if counts is None:
         return _elsewhere(run, fault, output, outputs, value)
-    # a rank without a share, such as a higher one in a scan, is not among those counted
-    each = iter(counted)
-    counts = [next(each) if b else None for b in basis]
+    counted = [n for n in counts if n is not None]
     if not any(counts):
         return (f"{where} is zero",) * 2
     missing: list[int] = [r for r, n in enumerate(counts) if n == 0]
@@ -413,16 +422,13 @@ def ends_as_received(run: Run, fault: ResultFault) -> str | None:
 def passed_on_as_received(run: Run) -> str | None:
     """With different values, of a function that adds: the first message that is just what its sender received before, or just its
     own tensor although something had come."""
-    times = {(e.rank, e.match): e for e in run.outcome.trace.events if e.match is not None and e.op in ("send", "recv")}
     sent: Counter = Counter()
     for entry in run.sends:
         step = sent[entry.rank]
         sent[entry.rank] += 1
         if step >= run.ranks - 1 and entry.numel < run.setup.size:
             continue  # chunks on the way to everybody are passed on as they are
-        begun = times.get((entry.rank, entry.match))
-        came = [e for e in received_by(run, entry.rank) if e.call == entry.call and (entry.rank, e.match) in times]
-        before = [e for e in came if begun is not None and times[entry.rank, e.match].end <= begun.start]
+        before = received_before(run, entry)
         numbers = provenance.numbers(entry)
         if not before or numbers is None or not bool(numbers.any()):
             continue

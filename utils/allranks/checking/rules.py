@@ -476,7 +476,7 @@ def first_wrong_step(run: Run) -> str | None:
 
 def _added_elsewhere(run: Run) -> str | None:
     """The first receive whose elements the rank sends next without what came: by then they must have been added to its own."""
-    times = {(e.rank, e.match): e for e in run.outcome.trace.events if e.match is not None and e.op in ("send", "recv")}
+    times = run.message_times
     sent = [(entry, elements) for entry in run.sends if (elements := provenance.elements_of(entry))]
     to: dict[tuple[int | None, int], list[tuple[LogEntry, list[Element]]]] = defaultdict(list)
     for entry, elements in sent:

@@ -10,7 +10,7 @@ from allranks.checking import provenance, rules
 from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
 from allranks.checking.common import SUM_DTYPES, Make, explain_sum, in_place, rooted_groups, sum_mistakes
 from allranks.checking.drawing import Draws
-from allranks.checking.evidence import received_by
+from allranks.checking.evidence import received_before, received_by
 from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.schedules import ceil_lg
 
@@ -47,12 +47,9 @@ def _dst_received(run: Run) -> bool:
 def _sent_own_after_receiving(run: Run) -> set[bool]:
     """Of the ranks that received before they sent: whether they sent their own tensor, which says that they add nothing."""
     found: set[bool] = set()
-    times = {(e.rank, e.match): e for e in run.outcome.trace.events if e.match is not None and e.op in ("send", "recv")}
     for entry in run.sends:
-        sent, begun = provenance.numbers(entry), times.get((entry.rank, entry.match))
-        came = [e for e in received_by(run, entry.rank) if e.call == entry.call and (entry.rank, e.match) in times]
-        before = [e for e in came if begun is not None and times[entry.rank, e.match].end <= begun.start]
-        read = [provenance.numbers(e) for e in before]
+        sent = provenance.numbers(entry)
+        read = [provenance.numbers(e) for e in received_before(run, entry)]
         if sent is not None and any(r is not None and bool(r.any()) for r in read):
             own = plain(run.args[entry.call][entry.rank][0]).reshape(-1)
             found.add(torch.equal(sent, own.to(sent.dtype)))

@@ -178,9 +178,8 @@ def _own_chosen(shifted: bool) -> Made:
 def _raw_chosen(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The sum is of lowered logits, the target's logit is as it was."""
     low = rows - rows.amax(-1, keepdim=True)
-    return (torch.logsumexp(low, -1) - rows.gather(1, targets[:, None])[:, 0]).mean(), _right(
-        rows, targets, rank, width
-    )[1]
+    chosen = rows.gather(1, targets[:, None])[:, 0]
+    return (torch.logsumexp(low, -1) - chosen).mean(), _right(rows, targets, rank, width)[1]
 
 
 Tops = Callable[[torch.Tensor, int], torch.Tensor]  # (rows, columns of a rank): what each row's logits are lowered by

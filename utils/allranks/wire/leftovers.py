@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import gc
 import math
 import operator
@@ -20,6 +21,7 @@ import torch.nn.functional
 from torch.distributed import distributed_c10d
 
 _NAMESPACES = (
+    builtins,
     torch,
     torch.Tensor,
     torch.nn,
@@ -51,6 +53,7 @@ _SETTINGS: tuple[Callable[[], Any], ...] = (
     gc.isenabled,
     os.getcwd,
     lambda: list(sys.path),
+    lambda: [sys.modules.get(name) for name in ("torch", "torch.distributed", "numpy")],
     lambda: list(warnings.filters),
     lambda: (id(sys.stdout), sys.stdout.closed),
     lambda: sum(map(_INHERITED.__contains__, vars(torch.Tensor))),  # what is new there hides what it inherits
@@ -61,9 +64,8 @@ class Leftovers:
     """Remembers a process as it is now. What a program only adds, such as a module that torch imports late, is none."""
 
     def __init__(self) -> None:
-        self.functions = [_functions(namespace) for namespace in (*_NAMESPACES, sys.modules["builtins"])]
+        self.functions = [_functions(namespace) for namespace in _NAMESPACES]
         self.settings = [setting() for setting in _SETTINGS]
-        self.modules = {name: sys.modules.get(name) for name in ("torch", "torch.distributed", "numpy")}
 
     def found(self) -> bool:
         """Whether something is not as it was.
@@ -81,7 +83,6 @@ class Leftovers:
             return (
                 any(get(names) != values for names, get, values in self.functions)
                 or [setting() for setting in _SETTINGS] != self.settings
-                or any(sys.modules.get(name) is not module for name, module in self.modules.items())
             )
         except Exception:  # one of them is gone, or another one raises
             return True

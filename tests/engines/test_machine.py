@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -284,6 +285,43 @@ def test_a_control_group_that_only_an_ending_thread_has_is_refused(tmp_path, mon
     peer._check_groups(["4:memory:/limited", *rest], 4321)
     with pytest.raises(PeerError, match="is not /, of memory"):
         peer._check_groups(["4:memory:/", *rest], 4321)
+
+
+def test_a_reading_that_leaves_the_asker_out_does_not_refuse_it(tmp_path, monkeypatch):
+    """Where other processes start while version 1 lists a group's, the last of them are left out of that reading."""
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "cgroup.procs").write_text("1\n")
+    monkeypatch.setattr(peer, "_CGROUPS", tmp_path)
+    readings, read = [], peer._lines
+
+    def second_has_it(path: Path) -> list[str]:
+        readings.append(path)
+        return read(path) + ["4321"] * (len(readings) > 1)
+
+    monkeypatch.setattr(peer, "_lines", second_has_it)
+    peer._check_groups(["4:memory:/"], 4321)
+    assert len(readings) == 2
+
+
+def test_an_asker_gets_its_fork_while_others_start_processes(server):
+    """A fork takes a reading of each controller, and one in 200 left the asker out while two loops forked."""
+    top = Path("/sys/fs/cgroup/unified")
+    if not (top / "cgroup.procs").exists() or not os.access(top, os.W_OK):
+        pytest.skip("this machine has no version 1 of control groups beside version 2")
+    group = top / f"art-{os.getpid()}"
+    group.mkdir()  # the lists of version 1 then end with who is in it
+    endless = "import os\nwhile True:\n  os.fork() or os._exit(0)\n  os.wait()"
+    loops = [subprocess.Popen([sys.executable, "-c", endless]) for _ in range(2)]
+    try:
+        before = partial((group / "cgroup.procs").write_text, "0")  # the writer itself
+        given = as_ana(lambda: [ask(server[0]) is not None for _ in range(20)], before)
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+        time.sleep(0.2)
+        group.rmdir()
+    assert given == [True] * 20
 
 
 def test_who_may_not_log_in_gets_no_fork(server, capfd):

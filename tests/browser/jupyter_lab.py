@@ -19,6 +19,7 @@ from pathlib import Path
 import nbformat
 from allranks.engines import kernels, ports
 from allranks.engines.forkserver import ForkServer
+from playwright.sync_api import Error as PlaywrightError
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -42,6 +43,23 @@ _OPENED = """async () => {
     while (!(kernel.connectionStatus === "connected" && kernel.status === "idle")) await new Promise((ok) => setTimeout(ok, 50));
   })());
 }"""
+_CODE_CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
+  .map((c) => c.toJSON()).filter((c) => c.cell_type === "code" && [].concat(c.source).join("").trim())"""
+# a cell has its number once it runs, so the kernel must be idle, too
+_ALL_HAVE_RUN = f"""() => ({_CODE_CELLS})().every((c) => c.execution_count)
+  && window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === "idle\""""
+_KERNEL_STATE = """() => {
+  const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
+  return `${kernel.status}, ${kernel.connectionStatus}`;
+}"""
+
+
+def _errors(cell: dict) -> list[dict]:
+    return [output for output in cell["outputs"] if output["output_type"] == "error"]
+
+
+def _error(output: dict) -> str:
+    return "\n".join(output["traceback"])
 
 
 class Lab:
@@ -64,20 +82,33 @@ class Lab:
         page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext", timeout=60_000)
         page.evaluate(_OPENED)
 
-    def run_all(self, page) -> list[dict]:
-        """Runs every cell; the notebook's cells. Raises RuntimeError where one did not run or raised."""
-        page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        cells = page.evaluate(
-            "() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map((c) => c.toJSON())"
-        )
+    def run_all(self, page, patience_s: float = 150) -> list[dict]:
+        """Runs every cell; the notebook's cells.
+
+        Raises RuntimeError where one has not run when patience is over, with the kernel's state and where an interrupt then found
+        it, or where one raised that has no tag for it. JupyterLab's own promise ends at the first cell that raises, tag or not.
+        """
+        page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+        try:
+            page.wait_for_function(_ALL_HAVE_RUN, timeout=patience_s * 1000)
+        except PlaywrightError as error:
+            state = page.evaluate(_KERNEL_STATE)
+            page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
+            time.sleep(5)
+            missing = ["".join(cell["source"])[:60] for cell in self.code_cells(page) if not cell["execution_count"]]
+            said = [_error(output) for cell in self.code_cells(page) for output in _errors(cell)]
+            text = f"{len(missing)} cells did not run, the first is {missing[:1]}; kernel: {state}"
+            raise RuntimeError("\n".join([text, *said])) from error
+        cells = self.code_cells(page)
         for cell in cells:
-            if cell["cell_type"] == "code" and "".join(cell["source"]).strip():
-                if not cell["execution_count"]:
-                    raise RuntimeError(f"this cell did not run: {cell['source']}")
-                for output in cell["outputs"]:
-                    if output["output_type"] == "error":
-                        raise RuntimeError("\n".join(output["traceback"]))
+            if "raises-exception" not in cell["metadata"].get("tags", []):
+                for output in _errors(cell):
+                    raise RuntimeError(_error(output))
         return cells
+
+    def code_cells(self, page) -> list[dict]:
+        """The cells with code of the notebook on this page, as they would be saved."""
+        return page.evaluate(_CODE_CELLS)
 
     def close_sessions(self) -> None:
         """Ends every kernel of the server."""

@@ -10,16 +10,6 @@ import pytest
 pytestmark = pytest.mark.browser
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
-CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells.map((c) => c.toJSON())"""
-LAST_HAS_RUN = """() => {
-  const cells = window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
-    .map((c) => c.toJSON()).filter((c) => c.cell_type === "code" && [].concat(c.source).join("").trim());
-  return cells.every((c) => c.execution_count);
-}"""
-
-
-def tagged(cell: dict) -> bool:
-    return "raises-exception" in cell.get("metadata", {}).get("tags", [])
 
 
 def test_the_first_chapter_runs_to_its_end_and_its_player_plays(lab, new_page):
@@ -27,12 +17,7 @@ def test_the_first_chapter_runs_to_its_end_and_its_player_plays(lab, new_page):
     shutil.copy(CHAPTERS / name, lab.root / name)
     page = new_page(viewport={"width": 1180, "height": 900})
     lab.open(page, name)
-    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
-    # JupyterLab's own promise ends at the first cell that raises, though tagged cells may
-    page.wait_for_function(LAST_HAS_RUN, timeout=150_000)
-    cells = [c for c in page.evaluate(CELLS) if c["cell_type"] == "code" and "".join(c["source"]).strip()]
-    raised = {tagged(c): [o for o in c["outputs"] if o["output_type"] == "error"] for c in cells}
-    assert raised[False] == []
+    cells = lab.run_all(page)
     assert any("".join(o.get("text", "")) or "data" in o for c in cells for o in c["outputs"])
     # four columns, one a rank, in the output of the first %%ranks cell that prints
     page.wait_for_selector(".ar-ranks .ar-rank:nth-child(4)", state="attached")

@@ -45,9 +45,12 @@ _OPENED = """async () => {
 }"""
 _CODE_CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
   .map((c) => c.toJSON()).filter((c) => c.cell_type === "code" && [].concat(c.source).join("").trim())"""
-# a cell has its number once it runs, so the kernel must be idle, too
-_ALL_HAVE_RUN = f"""() => ({_CODE_CELLS})().every((c) => c.execution_count)
-  && window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === "idle\""""
+# a cell has its number once it runs, so the kernel must be idle, too; to take all outputs at each frame is too much for it
+_ALL_HAVE_RUN = """() => {
+  const { content, sessionContext } = window.jupyterapp.shell.currentWidget;
+  const ran = (c) => c.cell_type !== "code" || c.execution_count || !c.getSource().trim();
+  return content.model.sharedModel.cells.every(ran) && sessionContext.session.kernel.status === "idle";
+}"""
 _KERNEL_STATE = """() => {
   const { kernel } = window.jupyterapp.shell.currentWidget.sessionContext.session;
   return `${kernel.status}, ${kernel.connectionStatus}`;
@@ -90,7 +93,7 @@ class Lab:
         """
         page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
         try:
-            page.wait_for_function(_ALL_HAVE_RUN, timeout=patience_s * 1000)
+            page.wait_for_function(_ALL_HAVE_RUN, timeout=patience_s * 1000, polling=200)
         except PlaywrightError as error:
             state = page.evaluate(_KERNEL_STATE)
             page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")

@@ -99,6 +99,22 @@ def _summed_hidden(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
     return _total(w.y), into @ w.a[rank].T, w.x.T @ into, w.grad_b[rank]
 
 
+def _other_relu(inner: bool, outer: str) -> Outcome:
+    """relu elsewhere: `inner` between the products, `outer` behind them, on each rank's "part", on the "sum", or on "none"."""
+
+    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
+        h = [torch.relu(w.x @ a) if inner else w.x @ a for a in w.a]
+        parts = [h_r @ b for h_r, b in zip(h, w.b, strict=True)]
+        total = _total(parts)
+        back = [w.upstream * {"part": own > 0, "sum": total > 0, "none": total == total}[outer] for own in parts]
+        into = [g @ b.T * ((h_r > 0) if inner else 1) for g, b, h_r in zip(back, w.b, h, strict=True)]
+        y = {"part": _total([torch.relu(own) for own in parts]), "sum": torch.relu(total), "none": total}[outer]
+        grad_x = _total([g @ a.T for g, a in zip(into, w.a, strict=True)])
+        return y, grad_x, w.x.T @ into[rank], h[rank].T @ back[rank]
+
+    return made
+
+
 def _partial(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
     return w.y[rank], _total(w.grad_x), w.grad_a[rank], w.grad_b[rank]
 
@@ -200,6 +216,21 @@ EXERCISE = Exercise(
             "the gradients of the hidden layer were added over the ranks: its columns are others on each rank, so f belongs "
             "before the pair, at x",
             _oracle_from(_summed_hidden),
+        ),
+        Mistake(
+            "relu is missing: it belongs between the two products, on x A", _oracle_from(_other_relu(False, "none"))
+        ),
+        *(
+            Mistake(
+                f"relu is applied {where}: it belongs between the two products, on x A, and nowhere else",
+                _oracle_from(wrong),
+            )
+            for where, wrong in (
+                ("to the result, not to x A", _other_relu(False, "sum")),
+                ("to each rank's part of the result, not to x A", _other_relu(False, "part")),
+                ("to the result once more", _other_relu(True, "sum")),
+                ("to each rank's part of the result once more", _other_relu(True, "part")),
+            )
         ),
         Mistake("f and g are exchanged: x was added over the ranks, and the partial results were not", _exchanged),
         Mistake(

@@ -35,8 +35,9 @@ def _oracle(
     tokens: Callable[[list[torch.Tensor]], torch.Tensor] = torch.cat,
     scale: float = 1 / math.sqrt(WIDTH),
     place: Callable[[torch.Tensor], torch.Tensor] = lambda index: index,
+    dim: int = -1,
 ) -> list[Expected]:
-    """Attention of every head over the whole sequence, cut back into the ranks' tokens; `place` is for the mask."""
+    """Attention of every head over the whole sequence, cut back into the ranks' tokens; `place` is for the mask, `dim` the softmax's."""
     kind, n = args[0][0].base.dtype, setup.size
     q, k, v = (tokens([plain(a[i]) for a in args]).double().transpose(0, 1) for i in range(3))
     scores = q @ k.transpose(1, 2) * scale
@@ -44,13 +45,22 @@ def _oracle(
         where = place(torch.arange(scores.shape[1]))
         later = where[None, :] > where[:, None]
         scores = scores.masked_fill(later, float("-inf"))
-    whole = (torch.softmax(scores, -1) @ v).transpose(0, 1).to(kind)
+    whole = (torch.softmax(scores, dim) @ v).transpose(0, 1).to(kind)
     return [Expected(whole[r * n : (r + 1) * n].contiguous(), {}, _atol(kind)) for r in range(setup.ranks)]
 
 
 def _own_tokens(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Each rank attends to its own tokens only."""
     return [_oracle(Setup(1, setup.size), [own])[0] for own in args]
+
+
+def _root_of(number: Callable[[Setup], int]) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    """The scores divided by the root of another number than the head's width."""
+    return lambda setup, args: _oracle(setup, args, scale=1 / math.sqrt(number(setup)))
+
+
+def _heads(setup: Setup) -> int:
+    return setup.ranks * int(setup.option("heads_a_rank", 1))
 
 
 def _moved_heads(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -175,6 +185,24 @@ EXERCISE = Exercise(
             lambda s, a: _oracle(s, a, scale=1 / WIDTH),
         ),
         Mistake("the scores are not divided by the root of the head's width", lambda s, a: _oracle(s, a, scale=1.0)),
+        *(
+            Mistake(
+                f"the scores are divided by the root of {what}: it must be the root of a head's width, q.shape[-1]",
+                _root_of(number),
+            )
+            for what, number in (
+                ("the width of all heads together", lambda s: WIDTH * _heads(s)),
+                ("the width of all heads of a rank together", lambda s: WIDTH * _heads(s) // s.ranks),
+                ("the number of heads", _heads),
+                ("the number of a rank's tokens", lambda s: s.size),
+                ("the number of all tokens", lambda s: s.ranks * s.size),
+            )
+        ),
+        Mistake(
+            "the softmax is over the queries: the weights of one query, over all keys, must add up to 1, so take dim=-1 of "
+            "scores (queries, keys)",
+            lambda s, a: _oracle(s, a, dim=-2),
+        ),
         Mistake(
             "the heads come back in the wrong places: rank r computed the r-th share of the heads", _moved_heads(1)
         ),

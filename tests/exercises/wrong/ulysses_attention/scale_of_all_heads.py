@@ -1,6 +1,6 @@
 """Divides by the root of the width of all heads: with two heads of width two that is the head's width.
 
-Must get: elements wrong
+Must get: the root of the width of all heads together
 Must not get: divided by the head's width
 """
 

@@ -1,0 +1,35 @@
+"""Each of the two layers has an activation.
+
+Must get: relu is applied to the result once more
+"""
+
+import torch
+import torch.distributed as dist
+
+
+def summed(tensor):
+    total = tensor.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(total)
+    return total
+
+
+def function(forward, backward):
+    class Made(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return forward(x)
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return backward(gradient)
+
+    return Made.apply
+
+
+def same(tensor):
+    return tensor.view_as(tensor)
+
+
+def tensor_parallel_mlp(x, a_shard, b_shard):
+    f, g = function(same, summed), function(summed, same)
+    return torch.relu(g(torch.relu(f(x) @ a_shard) @ b_shard))

@@ -79,7 +79,6 @@ def test_the_orders_end_where_a_send_waits_for_its_receiver(ranks):
 
     import torch
     import torch.distributed as dist
-    import torch.fx.experimental.symbolic_shapes  # else each rank imports it at its first backward
     from allranks import pipelines, wire
 
     at_once = SimpleNamespace(
@@ -90,9 +89,11 @@ def test_the_orders_end_where_a_send_waits_for_its_receiver(ranks):
         exec(source(name), names)
     exec(source("one_f_one_b").partition("runs =")[0], names)
     exec(source("zb_h1").partition("runs[")[0], names)
-    for order in ORDERS:
-        outcome = wire.run(names["pipelined"], ranks=ranks, args=(names[order], 4))
-        assert outcome.failure is None
-        kept = [max(entry[4] for entry in log) for log, _ in outcome.results]
-        few = {"one_f_one_b": [min(ranks - rank, 4) for rank in range(ranks)], "zb_h1": [min(ranks, 4)] * ranks}
-        assert kept == few.get(order, [4] * ranks)
+    with wire.Ranks(ranks) as pool:
+        pool.import_autograd()
+        for order in ORDERS:
+            outcome = pool.run(names["pipelined"], args=(names[order], 4))
+            assert outcome.failure is None
+            kept = [max(entry[4] for entry in log) for log, _ in outcome.results]
+            few = {"one_f_one_b": [min(ranks - rank, 4) for rank in range(ranks)], "zb_h1": [min(ranks, 4)] * ranks}
+            assert kept == few.get(order, [4] * ranks)

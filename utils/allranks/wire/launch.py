@@ -103,7 +103,9 @@ def _children(pid: int) -> list[int]:
 def fork(fds: list[int], target: str = TARGET) -> Process:
     """Forks this process; the child serves on these descriptors. Only from a process with one thread."""
     module, _, function = target.partition(":")
-    main = getattr(importlib.import_module(module), function)  # here, since only a process that forks needs it
+    # here, since only a process that forks needs them
+    main = getattr(importlib.import_module(module), function)
+    importlib.import_module("allranks.wire.leftovers").remember_functions()
     sys.stdout.flush()
     sys.stderr.flush()
     return Forked(forking.fork(functools.partial(_become_rank, main, os.getpid()), fds))

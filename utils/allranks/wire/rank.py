@@ -24,14 +24,14 @@ import numpy.random  # not at the first draw: then each rank would import it
 import torch
 import torch.distributed as dist
 
-from allranks.engines.alone import PACKAGE, refuse_searches, without_the_course
+from allranks.engines.alone import PACKAGE, hidden_modules, refuse_searches, without_the_course
 from allranks.wire import backend, values
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import Channel, CodecError
 from allranks.wire.endpoint import Endpoint, Stopped
 from allranks.wire.failures import FailureKind, Misuse
 from allranks.wire.frames import FaultDetails, FrameKind, Request
-from allranks.wire.leftovers import Leftovers
+from allranks.wire.leftovers import Leftovers, remember_functions
 from allranks.wire.limits import Guard, NoGuard
 from allranks.wire.messages import Program
 
@@ -294,6 +294,10 @@ def main(args: object, fds: list[int]) -> int:
     Rank(socket.socket(fileno=fds[0])).serve()
     return 0
 
+
+# in the process that forks the ranks
+remember_functions()
+hidden_modules()
 
 if __name__ == "__main__":
     main(None, [int(number) for number in sys.argv[1:]])

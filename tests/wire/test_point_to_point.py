@@ -87,15 +87,15 @@ def test_contiguity_can_be_insisted_on(pool, program):
     [
         (
             "dist.send(x, 1 - r)",
-            "send takes contiguous tensors only, and the one that it sends has gaps: call .contiguous() first",
+            "send takes contiguous tensors only, and the one that it sends is not: call .contiguous() first",
         ),
         (
             "dist.recv(x, 1 - r)",
-            "recv takes contiguous tensors only, and the one that it fills has gaps: give it a contiguous copy, then copy the result",
+            "recv takes contiguous tensors only, and the one that it fills is not: give it a contiguous copy, then copy the result",
         ),
         (
             "dist.all_reduce(x)",
-            "all_reduce takes contiguous tensors only, and the one that it fills has gaps: give it a contiguous copy, then copy the",
+            "all_reduce takes contiguous tensors only, and the one that it fills is not: give it a contiguous copy, then copy the",
         ),
         ("w = dist.isend(torch.zeros(1), r)", "isend to rank 0, which is this rank itself: gloo has no such link"),
         ("w = dist.irecv(torch.zeros(1), r)", "irecv from rank 0, which is this rank itself"),

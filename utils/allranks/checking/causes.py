@@ -62,6 +62,10 @@ class CommonMistake(StrEnum):
         "nothing changed: the function must write its result into the tensor (copy_), not into a new one; "
         "or what it wrote is what was there"
     )
+    EMPTY_MESSAGES = (
+        "nothing changed, and each message was empty: with fewer elements than ranks n // p is 0, so cut off ceil(n / p) elements, "
+        "or pad"
+    )
     LESS_PRECISE_SINGLE = (
         "right only to the precision of a narrower dtype: the messages had the right one, so the loss was not on the wire; "
         "there was a cast before or after, such as to bfloat16, or lost digits in a difference of large numbers"
@@ -557,10 +561,12 @@ def _result_not_written(
     if isinstance(got.returned, torch.Tensor):
         if compare.difference(got.returned, expected.changed[path], expected.atol) is None:
             return CommonMistake.RETURNED_NOT_COPIED
-    if isinstance(expected.returns, torch.Tensor | tuple | list):
+    if isinstance(expected.returns, torch.Tensor | tuple | list | int | float):
         return None  # it has to return something too, and that may be what is wrong
     if len(faults) == run.ranks and all(_left_unchanged(run, fault) for fault in faults):
-        moved = run.sends or run.collectives or run.outcome.accesses
+        moved = [e.numel for e in (*run.sends, *run.collectives)] + [op.numel for op in run.outcome.accesses]
+        if moved and not any(moved) and run.setup.size:
+            return CommonMistake.EMPTY_MESSAGES
         if moved:
             return CommonMistake.NOTHING_CHANGED
         return CommonMistake.NO_MESSAGE if run.exercise.allow else CommonMistake.NOTHING_PUT
@@ -799,6 +805,8 @@ def common_properties(
         and all(holds(s) for s in wrong)
         and (unit == "element" or holds not in (_has_a_rest, _has_rows_left))
     ]
+    if any(passed and setup.ranks == 1 for setup, passed in found):
+        fitting = [(said.replace("for two ranks", "for one or two ranks"), holds) for said, holds in fitting]
     about_dtypes = _dtypes_property(right, wrong)
     if about_dtypes:
         fitting.append((f"{about_dtypes} ", None))

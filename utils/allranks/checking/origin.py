@@ -251,8 +251,32 @@ def _stored(run: Run, fault: ResultFault, output: _Output) -> tuple[str, str] | 
                 lacking = _lacks_though_own_is_in(run, fault, output)
                 if lacking:
                     return About(f"{short}, and that {lacking}", entry), short
+                missing = _never_here(run, fault, output)
+                if missing:
+                    return About(f"{short}, and {missing}", entry), short
                 return About(f"{short}: it was not added to what was there", entry, kind=_NOT_ADDED), short
     return None
+
+
+def _never_here(run: Run, fault: ResultFault, output: _Output) -> str | None:
+    """Whose contribution the first wrong element lacks, if the rank had none of it: neither its own, nor in a message's same element.
+
+    Then nothing that was here was left out, and the fault is with who sent.
+    """
+    counts = _how_often(run, fault, output)
+    missing = [] if counts is None else [r for r, n in enumerate(counts) if n == 0]
+    if not missing or fault.rank in missing:
+        return None
+    came = [e for e in received_by(run, fault.rank) if e.call == fault.call]
+    numbers = [provenance.numbers(e) for e in came]
+    full = [n.double().reshape(-1) for n in numbers if n is not None and n.numel() == output.found.numel()]
+    if len(full) < len(came):
+        return None
+    first = output.wrong()[0]
+    others = [n[first].item() for n in full if not torch.equal(n, output.found.reshape(-1).double())]
+    if any(others):
+        return None
+    return f"no message brought {_contributions(missing)} to rank {fault.rank}"
 
 
 def _lacks_though_own_is_in(run: Run, fault: ResultFault, output: _Output) -> str | None:

@@ -25,6 +25,12 @@ def race(run: Run) -> str | None:
 def _raced(run: Run, found: Race) -> About:
     before, after = found.before, found.after
     what = f"element {found.element} of the memory of rank {found.owner}"
+    if before is None and run.failure is None and not _ever_put(run, found):
+        return About(
+            f"rank {after.rank} gets {what}{run.at(after.line)}, into which no rank ever puts anything: it is the wrong place, or "
+            "more is got than was put",
+            after,
+        )
     if before is None:
         return About(
             f"a race: rank {after.rank} gets {what}{run.at(after.line)}, into which nobody has put anything{_signal_before(run, after)}",
@@ -42,6 +48,14 @@ def _raced(run: Run, found: Race) -> About:
             "every reader"
         )
     return About(f"a race: {early}, {late}, and {why}", after)
+
+
+def _ever_put(run: Run, found: Race) -> bool:
+    """Whether some rank puts something into the element, early or late."""
+    return any(
+        op.kind is Access.PUT and op.peer == found.owner and op.offset <= found.element < op.offset + op.numel
+        for op in run.outcome.accesses
+    )
 
 
 def _signal_before(run: Run, get: MemoryOp) -> str:

@@ -159,7 +159,24 @@ def _swapped(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _other_indices(run: Run) -> bool:
-    """Whether some rank's indices differ from the right ones."""
+    """Whether some rank's indices differ from the right ones, and each place is named once."""
+    return _differ(run) and not _repeated(run)
+
+
+def _repeated(run: Run) -> bool:
+    """Whether a rank returned one place, an index on a rank, more than once."""
+    for results in run.results:
+        for got in results:
+            if got is not None and isinstance(got.returned, tuple | list) and len(got.returned) == 3:
+                _, ranks, indices = got.returned
+                if isinstance(ranks, torch.Tensor) and isinstance(indices, torch.Tensor):
+                    places = list(zip(ranks.reshape(-1).tolist(), indices.reshape(-1).tolist(), strict=False))
+                    if len(set(places)) < len(places):
+                        return True
+    return False
+
+
+def _differ(run: Run) -> bool:
     pairs = [
         (got.returned, want.returns)
         for results, wanted in zip(run.results, run.expected, strict=True)
@@ -256,6 +273,12 @@ EXERCISE = Exercise(
             "nor a sort that is not stable promises that",
             _values_only,
             _other_indices,
+        ),
+        Mistake(
+            "the right values, but one place, an index on a rank, is returned more than once: probably values that were filled in took "
+            "part, as where a rank has fewer than k",
+            _values_only,
+            _repeated,
         ),
         Mistake(
             "the ranks are those of candidates in groups of k: a rank with fewer than k values has fewer candidates",

@@ -61,11 +61,14 @@ def _rounds(run: Run) -> str | None:
 
 
 def _bytes(run: Run) -> str | None:
+    broken = rules.wrong_dtype(run)
+    if broken:
+        return broken
     limit = rules.nbytes_of(run)
     for rank, nbytes in enumerate(run.bytes_sent()):
         if nbytes > limit:
             return f"rank {rank} sends {nbytes} bytes; the tensor has {limit}: each rank must send its sum once"
-    return rules.wrong_dtype(run)
+    return None
 
 
 EXERCISE = Exercise(

@@ -297,7 +297,7 @@ class WireGroup(PythonGroup):
             if self.endpoint.contiguous and not tensor.is_contiguous():
                 which = "fills" if into else "sends"
                 mend = "give it a contiguous copy, then copy the result back" if into else "call .contiguous() first"
-                message = f"{name} takes contiguous tensors only, and the one that it {which} has gaps: {mend}."
+                message = f"{name} takes contiguous tensors only, and the one that it {which} is not: {mend}."
                 raise MisuseError(Misuse.GAPS, message)
 
     # ------------------------------------------------------------------------------------------------ collectives

@@ -1,6 +1,6 @@
 """empty_like keeps the layout of a transposed chunk.
 
-Must get: the one that it fills has gaps
+Must get: the one that it fills is not: give it a contiguous copy
 """
 
 import torch

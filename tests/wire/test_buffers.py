@@ -86,7 +86,7 @@ WRONG = {  # the body from line 4 on, the line of the failure, words
     "receives twice into one": (
         "a = torch.zeros(1)\nworks = [dist.irecv(a, q) for q in range(p) if q != r]\n[dist.isend(torch.ones(1), q) for q in range(p)]",
         5,
-        ("receives into the tensor that its irecv from rank 1", "both would fill it"),
+        ("receives into the tensor that its irecv from rank 1", "both would fill it. Give each a tensor of its own"),
     ),
     "receives into what it sends": (
         "a = torch.zeros(2)\nw = dist.isend(a, (r + 1) % p)\nv = dist.irecv(a, (r - 1) % p)\nw.wait()\nv.wait()",

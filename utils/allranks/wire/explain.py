@@ -189,10 +189,12 @@ def _used_too_early(op: Op, by: Op | None, lines: Lines, place: str) -> str:
         )
     to = f" to rank {by.peer}" if by.kind is OpKind.SEND else _whence(by)
     uses = "receives into" if by.kind is OpKind.RECV else "sends" if by.kind is OpKind.SEND else "uses"
-    harm = "both would fill it" if by.kind is OpKind.RECV else "the data may not have arrived yet"
+    harm, mend = "the data may not have arrived yet", "Wait first."
+    if by.kind is OpKind.RECV:
+        harm, mend = "both would fill it", "Give each a tensor of its own, or wait and use what came first."
     return (
         f"Rank {op.rank}'s {by.called}{to}{lines.at(by.line)} {uses} the tensor that its {first} fills, "
-        f"before the wait() of that: {harm}. Wait first."
+        f"before the wait() of that: {harm}. {mend}"
     )
 
 

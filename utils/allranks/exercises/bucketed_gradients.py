@@ -91,7 +91,11 @@ EXERCISE = Exercise(
         Group(
             "parameters unused on some ranks",
             2,
-            (_case(3, SHAPES, 40, unused={1: (2,)}), _case(4, SHAPES, 24, unused={0: (4,), 3: (0,)})),
+            (
+                _case(3, SHAPES, 40, unused={1: (2,)}),
+                _case(4, SHAPES, 24, unused={0: (4,), 3: (0,)}),
+                _case(2, SHAPES, 20, "bfloat16", unused={1: (2,)}),
+            ),
         ),
         Group(
             "tied parameters",

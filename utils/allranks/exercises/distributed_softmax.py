@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -24,7 +25,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     scale, shift = setup.option("scale", 1), setup.option("shift", 0)
     made = []
     for rank, width in enumerate(_widths(setup)):
-        shape = (width,) if setup.option("row") else (setup.size, width)
+        shape = (width,) if setup.option("row") else (*setup.option("_planes", ()), setup.size, width)
         made.append((View.of(draw(setup, rng.of_rank(rank), *shape) * scale + shift, setup.layout),))
     return made
 
@@ -114,6 +115,22 @@ def _by_column(of_sum: bool) -> Oracle:
     return oracle
 
 
+def _over_the_second(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Maxima and sums over dimension 1, added over the ranks: the last one only where there are two."""
+    parts = [plain(a[0]).double() for a in args]
+    if parts[0].dim() < 3:
+        raise ValueError("dimension 1 is the last one")
+    top = torch.stack([t.amax(1, keepdim=True) for t in parts]).amax(0)
+    exps = [torch.exp(t - top) for t in parts]
+    total = torch.stack([e.sum(1, keepdim=True) for e in exps]).sum(0)
+    kind = args[0][0].base.dtype
+    return [Expected((e / total).to(kind), {}, _atol(kind)) for e in exps]
+
+
+def _rows(setup: Setup) -> int:
+    return 1 if setup.option("row") else math.prod(setup.option("_planes", ())) * setup.size
+
+
 def _log(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole = _whole(args)
     return _split(torch.log_softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
@@ -128,7 +145,7 @@ def _two_small(run: Run) -> str | None:
     broken = rules.calls(run, "all_reduce", "two are enough, a maximum and a sum", most=2)
     if broken:
         return broken
-    rows = 1 if run.setup.option("row") else run.setup.size
+    rows = _rows(run.setup)
     for entry in run.collectives:
         if entry.numel > rows:
             return About(
@@ -139,7 +156,7 @@ def _two_small(run: Run) -> str | None:
 
 
 def _one_a_row(run: Run, call: int, rank: int) -> int:
-    return (1 if run.setup.option("row") else run.setup.size) * run.itemsize
+    return _rows(run.setup) * run.itemsize
 
 
 EXERCISE = Exercise(
@@ -163,6 +180,7 @@ EXERCISE = Exercise(
             (
                 Setup(3, 0),
                 Setup(3, 1).with_options(row=True),
+                Setup(2, 3, note="logits of three dimensions").with_options(_planes=(2,), columns=4),
                 Setup(3, 4, layout="transposed"),
                 Setup(3, 4, layout="strided"),
             ),
@@ -217,6 +235,10 @@ EXERCISE = Exercise(
         Mistake(
             "the maxima and the sums are those of the columns, as over dim 0: take each row's, over the last dimension",
             _by_column(of_sum=True),
+        ),
+        Mistake(
+            "the maxima and the sums are over dimension 1: take the last dimension, dim=-1, which is another one where there are three",
+            _over_the_second,
         ),
         Mistake("the logarithm of the softmax came back", _log),
         Mistake("over the rows instead of the last dimension", _over_rows),

@@ -94,6 +94,21 @@ def _one_too_many(*, less_maximum: bool) -> Rows:
     return losses
 
 
+def _wrapped(*, less_maximum: bool) -> Rows:
+    """A rank to the right of the target's finds it too, by a negative index that counts from the end."""
+
+    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
+        found = torch.zeros(len(rows), dtype=rows.dtype)
+        for rank, part in enumerate(shifted.split(width, -1)):
+            column = targets - rank * width
+            mine = part.gather(1, (column % width)[:, None])[:, 0]
+            found = found + torch.where((column >= -width) & (column < width), mine, 0)
+        return torch.logsumexp(shifted, -1) - found
+
+    return losses
+
+
 def _two_scales(*, missing_in_sum: bool) -> Rows:
     """The maximum was subtracted in the sum only, or from the target's logit only."""
 
@@ -215,6 +230,14 @@ EXERCISE = Exercise(
             Mistake(
                 "the targets were looked up as if each rank's columns began at 0: rank r's begin at r*w, so look for target - r*w",
                 _oracle_from(_where_less(less_maximum=less_maximum)),
+            )
+            for less_maximum in (True, False)
+        ),
+        *(
+            Mistake(
+                "ranks to the right of the target's added a logit too: there target - r*w is negative, which as an index counts from "
+                "the end, so take only what is from 0 to w-1",
+                _oracle_from(_wrapped(less_maximum=less_maximum)),
             )
             for less_maximum in (True, False)
         ),

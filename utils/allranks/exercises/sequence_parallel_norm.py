@@ -155,6 +155,14 @@ def _without(name: str) -> Oracle:
     return oracle
 
 
+def _unbiased(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The result if the variance was divided by the width less one."""
+    whole, right = _Whole(args), _oracle_from(_right)(setup, args)
+    centred = whole.x - whole.x.mean(1, keepdim=True)
+    result = centred * (whole.x.var(1, keepdim=True) + EPS).rsqrt() * whole.weight + whole.bias
+    return [Expected(result.to(e.returns.dtype), {}, e.atol) for e in right]
+
+
 def _pair(run: Run) -> str | None:
     """One gather of the rank's tokens forward, one reduce_scatter of all tokens' gradient backward."""
     broken = rules.no_messages(run)
@@ -289,6 +297,10 @@ EXERCISE = Exercise(
             _oracle_from(_own_gradient),
         ),
         Mistake("the bias was not added to the result", _without("bias")),
+        Mistake(
+            "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, correction=0",
+            _unbiased,
+        ),
         Mistake("the result was not multiplied by the weight", _without("weight")),
         Mistake(
             "the gradients of weight and bias are swapped: backward returns them in the order of forward's arguments",

@@ -76,6 +76,15 @@ def _scaled(by: Callable[[int, int], float]) -> Made:
     return made
 
 
+def _by_own_targets(
+    rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradient is divided by the number of targets in this rank's columns, or by 1."""
+    loss, gradient = _right(rows, targets, rank, width)
+    here = int((targets // width == rank).sum())
+    return loss, gradient * len(rows) / max(here, 1)
+
+
 def _columns_added(mean: bool) -> Made:
     """The gradients of the ranks' columns added, as if the ranks had the same columns."""
 
@@ -318,6 +327,11 @@ EXERCISE = Exercise(
         Mistake(
             "the gradient is of the sum of the losses: the loss is their mean, so divide by the number of rows",
             _oracle_from(_scaled(lambda rows, ranks: rows)),
+        ),
+        Mistake(
+            "the gradient was divided by the number of targets in this rank's columns: the loss is the mean over all rows, so divide by "
+            "their number",
+            _oracle_from(_by_own_targets),
         ),
         Mistake(
             "the gradient was divided by the number of ranks too: these ranks share one loss",

@@ -13,16 +13,16 @@ from allranks.checking.drawing import Draws
 from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 
 WIDTH = 3  # numbers in a micro-batch
-LAST_FIRST = "GPipe, backward from the last"
-NAMES = ("1f1b", "gpipe", LAST_FIRST)
+FIRST_LAST = "GPipe, backward from the second, the first one last"
+NAMES = ("1f1b", "gpipe", FIRST_LAST)
 
 
 def _order(setup: Setup, rank: int) -> list[str]:
     schedule = setup.option("schedule", "1f1b")
-    if (
-        schedule == LAST_FIRST
-    ):  # so that an action's number tells which micro-batch it is of, not its place in the order
-        return [f"F{i}" for i in range(setup.size)] + [f"B{i}" for i in reversed(range(setup.size))]
+    if schedule == FIRST_LAST:
+        # so that an action's number tells which micro-batch it is of, not its place in the order; a rotation of three and more,
+        # unlike a reversal, tells the oldest input from the next row of upstream
+        return [f"F{i}" for i in range(setup.size)] + [f"B{(i + 1) % setup.size}" for i in range(setup.size)]
     return [action.short for action in pipelines.order(schedule, rank, setup.ranks, setup.size)]
 
 
@@ -101,6 +101,32 @@ def _oldest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         total = torch.stack([x[oldest] * g[i] for oldest, i in pairs]).sum(0)
         made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
     return made
+
+
+def _newest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Every backward pass takes the newest input off a stack."""
+    made = []
+    for rank, right in enumerate(_gradients(setup, args)):
+        x, g = _passing(setup, args, rank)
+        total, kept = torch.zeros(WIDTH, dtype=torch.float64), []
+        for action in _order(setup, rank):
+            i = int(action[1:])
+            if action[0] == "F":
+                kept.append(x[i])
+            else:
+                total += kept.pop() * g[i]
+        made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
+    return made
+
+
+def _rows_counted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The last rank's n-th backward pass begins with row n of `upstream`, whatever its micro-batch."""
+    last = _numbers(setup, setup.ranks - 1, "B")
+
+    def place(rows: torch.Tensor) -> torch.Tensor:
+        return torch.stack([rows[last.index(i)] for i in range(setup.size)])
+
+    return _passing_on(upstream=place)(setup, args)
 
 
 def _passing_on(
@@ -253,7 +279,7 @@ EXERCISE = Exercise(
     promise="carries out this rank's order of a pipeline and returns the gradient of its weight",
     groups=(
         Group("right gradients", 3, (_case(2, 4), _case(3, 5), _case(4, 8))),
-        Group("other orders too", 2, (_case(4, 5, "gpipe"), _case(3, 4, LAST_FIRST), _case(2, 3, LAST_FIRST))),
+        Group("other orders too", 2, (_case(4, 5, "gpipe"), _case(3, 4, FIRST_LAST), _case(2, 3, FIRST_LAST))),
         Group("any rank count", 1, (_case(1, 3), _case(5, 6), _case(8, 8))),
         Group("many ranks", 2, (_case(9, 12).with_choices(ranks=(9, 11), size=(12, 13), schedule=NAMES),)),
         Group("one micro-batch", 0.5, (_case(3, 1, "gpipe"),)),
@@ -330,6 +356,14 @@ EXERCISE = Exercise(
         Mistake(
             "the backward passes use the oldest input that is kept: B of micro-batch i needs the input of micro-batch i",
             _oldest_input,
+        ),
+        Mistake(
+            "the backward passes use the newest input that is kept: B of micro-batch i needs the input of micro-batch i",
+            _newest_input,
+        ),
+        Mistake(
+            "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with the next one",
+            _rows_counted,
         ),
         Mistake(
             "the gradient of the weight is the output's gradient times the stage's input: its output was taken instead",

@@ -1,6 +1,6 @@
 """Takes the micro-batch that was kept last, not that of the action.
 
-Must get: rank
+Must get: the backward passes use the newest input that is kept
 """
 
 import torch.distributed as dist

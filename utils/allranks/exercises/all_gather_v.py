@@ -64,6 +64,12 @@ def _in_order(step: int) -> Mistake:
     return Mistake("in order of arrival instead of rank order: rank r's part belongs in place r", oracle)
 
 
+def _mirrored(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The part from s ranks to the left stands in the place of the rank s to the right."""
+    p, parts = setup.ranks, [plain(a[0]) for a in args]
+    return [Expected([parts[(2 * rank - place) % p] for place in range(p)]) for rank in range(p)]
+
+
 def _padded(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Every part as long as the longest, with zeros behind it."""
     parts = [plain(a[0]) for a in args]
@@ -272,6 +278,11 @@ EXERCISE = Exercise(
     mistakes=(
         _in_order(-1),
         _in_order(1),
+        Mistake(
+            "the parts of other ranks are in each other's places: what arrives from the left in step s is of rank (rank - s) % p, "
+            "and from the right of rank (rank + s) % p",
+            _mirrored,
+        ),
         Mistake("the padding is still there: cut each part to its own length", _padded),
         Mistake("every part was cut to the shortest: each one has a length of its own", _cut),
         Mistake("the empty parts are missing from the list: it has one tensor for each rank", _no_empty),

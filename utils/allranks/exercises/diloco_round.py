@@ -110,6 +110,12 @@ def _own_difference(b: Before) -> State:
     return _nesterov(b._replace(mean=b.mine))
 
 
+def _own_momentum(b: Before) -> State:
+    """All ranks' anchors were averaged, but each rank's momentum took in its own difference."""
+    anchor, _, _ = _nesterov(b)
+    return anchor, anchor, b.beta * b.momentum + b.anchor - b.mine
+
+
 def _but(**left: str) -> Callable[[Before], State]:
     """The right step, but a tensor ends as another one was before: `_but(anchor="anchor")` leaves it alone."""
 
@@ -255,6 +261,16 @@ EXERCISE = Exercise(
             _stepping(_right_way, lambda b, delta: b.beta * b.momentum + b.lr * delta),
         ),
         Mistake(
+            "the difference was multiplied by lr before it went into momentum: lr belongs into the step of anchor only",
+            _stepping(
+                lambda b, delta, m: b.lr * delta + b.beta * m, lambda b, delta: b.beta * b.momentum + b.lr * delta
+            ),
+        ),
+        Mistake(
+            "momentum took in this rank's own difference, so the ranks' momentums differ: average the differences before momentum",
+            _taking(_own_momentum),
+        ),
+        Mistake(
             "lr is missing: anchor moves by lr times (difference + beta momentum)",
             _stepping(lambda b, delta, m: delta + b.beta * m),
         ),
@@ -299,7 +315,8 @@ EXERCISE = Exercise(
         Mistake("the difference has the wrong sign: it is anchor minus the mean of the parameters", _taking(_turned)),
         Mistake("the step went away from the ranks' mean: subtract lr times it from anchor", _taking(_uphill)),
         Mistake(
-            "the parameters are not set to the new anchor: all ranks must start from it",
+            "the parameters are not set to the new anchor: copy it into their tensors, for a new tensor in one's place in the list, or under "
+            "its name, changes none that the caller keeps",
             _taking(_but(parameters="mine")),
         ),
         Mistake(

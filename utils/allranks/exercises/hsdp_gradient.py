@@ -14,6 +14,7 @@ from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, p
 from allranks.checking.drawing import Draws
 from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
 from allranks.errors import name_ranks
+from allranks.wire import LogEntry
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 
@@ -106,9 +107,18 @@ def _grouped(scatter: Layout, add: Layout) -> Callable[[Run], bool]:
     return holds
 
 
+def _adding(run: Run) -> list[LogEntry]:
+    """The all_reduces of more than one rank."""
+    return [e for e in run.collectives if e.op == "all_reduce" and len(e.group or ()) > 1]
+
+
 _NEIGHBOURS = (
     "all_reduce ran over ranks that stand next to each other, which have different chunks: "
     "the ranks with the same chunk are ranks_per_node apart, as in range(j, p, ranks_per_node)"
+)
+_OWN_NODE = (
+    "all_reduce ran over the ranks of a node, which have different chunks: "
+    "give it the group of the ranks with the same chunk, one of each node, as in range(j, p, ranks_per_node)"
 )
 _ACROSS = (
     "reduce_scatter ran over ranks of different nodes: the ranks of a node stand next to each other, "
@@ -213,6 +223,11 @@ EXERCISE = Exercise(
             "all_reduce ran over all ranks, which added different chunks: give it the group of the ranks with the same chunk",
             _of_all,
             _all_reduced_by_all,
+        ),
+        Mistake(
+            _OWN_NODE,
+            _with_groups(_blocks, lambda p, nodes: _blocks(p, p // nodes)),
+            lambda run: any(sorted(e.group or ()) in _blocks(run.ranks, _per_node(run.setup)) for e in _adding(run)),
         ),
         Mistake(_NEIGHBOURS, _with_groups(_blocks, _blocks), _grouped(_blocks, _blocks)),
         Mistake(_ACROSS, _with_groups(_strided, _blocks), _grouped(_strided, _blocks)),

@@ -70,10 +70,12 @@ def _oracle(
     divided: bool = True,
     error_in: str = "PQ",
     own_p: bool = False,
+    raw_p: bool = False,
     of_q: Callable[[torch.Tensor], torch.Tensor] = lambda q: q,
 ) -> list[Expected]:
     """`early`: P made orthonormal before it is averaged. `first`, `second`: whether P and Q are averaged at all. `divided`: whether
-    the sum that becomes P is. `error_in`: which of the two have the error in them. `own_p`: whether Q is made of the rank's own P."""
+    the sum that becomes P is. `error_in`: which of the two have the error in them. `own_p`: whether Q is made of the rank's own P.
+    `raw_p`: whether Q is made of P as the first all_reduce left it."""
     wanted, q = _read(args, with_error)
     in_p, in_q = (wanted if name in error_in else _read(args, False)[0] for name in "PQ")
     ranks = 1 if divided else len(args)
@@ -84,6 +86,8 @@ def _oracle(
     else:
         ps = [orthonormal(w @ q) for w in in_p]
     qs = [w.T @ (orthonormal(w @ q) if own_p else p) for w, p in zip(in_q, ps, strict=True)]
+    if raw_p:
+        qs = [w.T @ (ranks * _mean([v @ q for v in in_p])) for w in in_q]
     if second:
         qs = [_mean(qs)] * len(args)
     made = [scale * p @ of_q(new).T for p, new in zip(ps, qs, strict=True)]
@@ -289,6 +293,13 @@ EXERCISE = Exercise(
         Mistake(
             "Q was made with this rank's own P: it takes the P that all ranks have after the first all_reduce",
             _differs(own_p=True),
+        ),
+        *(
+            Mistake(
+                "Q was made with P before its columns were orthonormal: first make them so, then Q = M^T P",
+                _differs(raw_p=True, divided=divided),
+            )
+            for divided in (False, True)
         ),
         Mistake(
             "Q was made orthonormal too: only the columns of P must be, and Q keeps the lengths",

@@ -294,6 +294,10 @@ EXERCISE = Exercise(
         rules.carried(_needed, _given),
     ),
     mistakes=(
+        Mistake(
+            "the gradients are in the order of the backward pass: the list begins with that of block 0, as `shards` does",
+            lambda s, a: [Expected(e.returns[::-1], {}, e.atol) for e in _gradients()(s, a)],
+        ),
         Mistake("the sum instead of the mean of the gradients", _gradients(divide=0)),
         Mistake("divided by the number of ranks twice", _gradients(divide=2)),
         Mistake("divided by the number of blocks instead of the number of ranks", _gradients(divide=0, by_blocks=True)),

@@ -74,6 +74,22 @@ def _by_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return attention(setup, swapped)
 
 
+def _keys_by_rank(own_too: bool) -> Oracle:
+    """The keys of rank r taken for the r-th part of the sequence, the own ones `own_too`; the queries have their positions."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        n, made = setup.size, []
+        for rank, own in enumerate(args):
+            placed: list[Args] = [
+                (*a[:3], View.of(torch.arange(n * other, n * other + n)) if own_too or other != rank else a[3])
+                for other, a in enumerate(args)
+            ]
+            made += attention(setup, [own, *placed], keep=lambda _, other: other > 0)[:1]
+        return made
+
+    return oracle
+
+
 def _block_softmaxes(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The outputs of the blocks added, each with a softmax of its own."""
     total: list[torch.Tensor] = []
@@ -281,6 +297,24 @@ EXERCISE = Exercise(
         Mistake(
             "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which travels with the keys",
             _by_index,
+        ),
+        *(
+            Mistake(
+                "the keys of rank r were taken for the r-th part of the sequence: a key's place is in its own rank's positions, which "
+                "must travel with the keys",
+                _keys_by_rank(own_too),
+            )
+            for own_too in (True, False)
+        ),
+        *(
+            Mistake(
+                f"the scores are divided by the root of {what}: it must be the root of the head's width, q.shape[-1]",
+                lambda s, a, number=number: attention(s, a, scale=1 / math.sqrt(max(number(s), 1))),  # type: ignore[misc]
+            )
+            for what, number in (
+                ("the number of a rank's tokens", lambda s: s.size),
+                ("the number of all tokens", lambda s: s.ranks * s.size),
+            )
         ),
         Mistake(
             "attention over this rank's own keys only: the blocks of the other ranks are missing",

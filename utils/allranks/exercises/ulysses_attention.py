@@ -36,16 +36,24 @@ def _oracle(
     scale: float = 1 / math.sqrt(WIDTH),
     place: Callable[[torch.Tensor], torch.Tensor] = lambda index: index,
     dim: int = -1,
+    masked_late: bool = False,
 ) -> list[Expected]:
-    """Attention of every head over the whole sequence, cut back into the ranks' tokens; `place` is for the mask, `dim` the softmax's."""
+    """Attention of every head over the whole sequence, cut back into the ranks' tokens; `place` is for the mask, `dim` the softmax's.
+
+    `masked_late`: the weights of later tokens set to zero after the softmax."""
     kind, n = args[0][0].base.dtype, setup.size
     q, k, v = (tokens([plain(a[i]) for a in args]).double().transpose(0, 1) for i in range(3))
     scores = q @ k.transpose(1, 2) * scale
+    weights = torch.softmax(scores, dim)
     if causal:
         where = place(torch.arange(scores.shape[1]))
         later = where[None, :] > where[:, None]
-        scores = scores.masked_fill(later, float("-inf"))
-    whole = (torch.softmax(scores, dim) @ v).transpose(0, 1).to(kind)
+        weights = (
+            weights.masked_fill(later, 0)
+            if masked_late
+            else torch.softmax(scores.masked_fill(later, float("-inf")), dim)
+        )
+    whole = (weights @ v).transpose(0, 1).to(kind)
     return [Expected(whole[r * n : (r + 1) * n].contiguous(), {}, _atol(kind)) for r in range(setup.ranks)]
 
 
@@ -197,6 +205,11 @@ EXERCISE = Exercise(
                 ("the number of a rank's tokens", lambda s: s.size),
                 ("the number of all tokens", lambda s: s.ranks * s.size),
             )
+        ),
+        Mistake(
+            "the mask came after the softmax, so that the weights of one query no longer add up to 1: set the scores of later tokens to "
+            "minus infinity before the softmax",
+            lambda s, a: _oracle(s, a, masked_late=True),
         ),
         Mistake(
             "the softmax is over the queries: the weights of one query, over all keys, must add up to 1, so take dim=-1 of "

@@ -344,6 +344,17 @@ EXERCISE = Exercise(
             _by_expert_first,
         ),
         Mistake(
+            "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, capacity, width), not "
+            "(L, p, capacity, width)",
+            lambda s, a: _through(
+                s,
+                a,
+                of=lambda rank, e: (
+                    e // len(a[0][3]) * len(a[0][3]) + (rank * len(a[0][3]) + e % len(a[0][3])) // s.ranks
+                ),
+            ),
+        ),
+        Mistake(
             "one token too few for each expert: capacity of them have room",
             lambda s, a: _through(s, a, _shifted(-1)),
         ),

@@ -216,6 +216,21 @@ def _added_by_token(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
+def _sent_by_token(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The copies lay in the order of the tokens, but were cut by how many each rank needs; each came back to its own token."""
+    local, made = len(args[0][3]), []
+    for right, a, homes in zip(_oracle(setup, args), args, _copies(args), strict=True):
+        tokens, experts, weights = (plain(x) for x in a[:3])
+        total = torch.zeros(tokens.shape, dtype=torch.float64)
+        peers = [peer for peer, needed in enumerate(homes) for _ in needed]
+        for i, peer in zip(sorted(i for needed in homes for i in needed), peers, strict=True):
+            for e, w in zip(experts[i].tolist(), weights[i].double(), strict=True):
+                if e // local == peer:
+                    total[i] += w * _computed(args, e, tokens[i]).double()
+        made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
+    return made
+
+
 def _first_experts_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Only the first expert of each rank has computed."""
     local = len(args[0][3])
@@ -537,6 +552,11 @@ EXERCISE = Exercise(
         Mistake(
             "the sums were added to the tokens in their order: they come back by rank, in the order in which the tokens were sent",
             _added_by_token,
+        ),
+        Mistake(
+            "the copies lie in the order of the tokens, but the splits count them by rank: put those for rank 0 first, then those for "
+            "rank 1, and so on",
+            _sent_by_token,
         ),
         Mistake(
             "only the first expert of each rank has computed: expert e is expert_fns[e % L] on rank e // L, where L = len(expert_fns)",

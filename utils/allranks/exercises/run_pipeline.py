@@ -126,7 +126,7 @@ def _rows_counted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     def place(rows: torch.Tensor) -> torch.Tensor:
         return torch.stack([rows[last.index(i)] for i in range(setup.size)])
 
-    return _passing_on(upstream=place)(setup, args)
+    return list(_passing_on(upstream=place)(setup, args))
 
 
 def _passing_on(

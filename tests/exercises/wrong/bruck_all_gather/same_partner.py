@@ -1,6 +1,6 @@
 """The partner is always the neighbour.
 
-Must get: Only right for two ranks
+Must get: Only right for one or two ranks
 """
 
 import torch

@@ -19,7 +19,6 @@ from pathlib import Path
 import nbformat
 from allranks.engines import kernels, ports
 from allranks.engines.forkserver import ForkServer
-from playwright.sync_api import Error as PlaywrightError
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",
@@ -57,12 +56,9 @@ _KERNEL_STATE = """() => {
 }"""
 
 
-def _errors(cell: dict) -> list[dict]:
-    return [output for output in cell["outputs"] if output["output_type"] == "error"]
-
-
-def _error(output: dict) -> str:
-    return "\n".join(output["traceback"])
+def _errors(cell: dict) -> list[str]:
+    """The tracebacks of a cell."""
+    return ["\n".join(output["traceback"]) for output in cell["outputs"] if output["output_type"] == "error"]
 
 
 class Lab:
@@ -86,32 +82,30 @@ class Lab:
         page.evaluate(_OPENED)
 
     def run_all(self, page, patience_s: float = 150) -> list[dict]:
-        """Runs every cell; the notebook's cells.
+        """Runs every cell; the notebook's cells with code.
 
         Raises RuntimeError where one has not run when patience is over, with the kernel's state and where an interrupt then found
         it, or where one raised that has no tag for it. JupyterLab's own promise ends at the first cell that raises, tag or not.
         """
+        from playwright.sync_api import TimeoutError as PlaywrightTimeout
+
         page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
         try:
             page.wait_for_function(_ALL_HAVE_RUN, timeout=patience_s * 1000, polling=200)
-        except PlaywrightError as error:
+        except PlaywrightTimeout as error:
             state = page.evaluate(_KERNEL_STATE)
             page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
             time.sleep(5)
-            missing = ["".join(cell["source"])[:60] for cell in self.code_cells(page) if not cell["execution_count"]]
-            said = [_error(output) for cell in self.code_cells(page) for output in _errors(cell)]
+            cells = page.evaluate(_CODE_CELLS)
+            missing = ["".join(cell["source"])[:60] for cell in cells if not cell["execution_count"]]
+            said = [error for cell in cells for error in _errors(cell)]
             text = f"{len(missing)} cells did not run, the first is {missing[:1]}; kernel: {state}"
             raise RuntimeError("\n".join([text, *said])) from error
-        cells = self.code_cells(page)
+        cells = page.evaluate(_CODE_CELLS)
         for cell in cells:
-            if "raises-exception" not in cell["metadata"].get("tags", []):
-                for output in _errors(cell):
-                    raise RuntimeError(_error(output))
+            if _errors(cell) and "raises-exception" not in cell["metadata"].get("tags", []):
+                raise RuntimeError(_errors(cell)[0])
         return cells
-
-    def code_cells(self, page) -> list[dict]:
-        """The cells with code of the notebook on this page, as they would be saved."""
-        return page.evaluate(_CODE_CELLS)
 
     def close_sessions(self) -> None:
         """Ends every kernel of the server."""

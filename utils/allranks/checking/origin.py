@@ -248,44 +248,32 @@ def _stored(run: Run, fault: ResultFault, output: _Output) -> tuple[str, str] | 
         if entry.call == fault.call and numbers is not None:
             if torch.equal(numbers.double(), output.found.reshape(-1).double()):
                 short = f"{output.name} is what it received from rank {entry.rank}{run.at(entry.line)}, as it came"
-                lacking = _lacks_though_own_is_in(run, fault, output)
-                if lacking:
-                    return About(f"{short}, and that {lacking}", entry), short
-                missing = _never_here(run, fault, output)
-                if missing:
-                    return About(f"{short}, and {missing}", entry), short
+                elsewhere = _missing_elsewhere(run, fault, output)
+                if elsewhere:
+                    return About(f"{short}, and {elsewhere}", entry), short
                 return About(f"{short}: it was not added to what was there", entry, kind=_NOT_ADDED), short
     return None
 
 
-def _never_here(run: Run, fault: ResultFault, output: _Output) -> str | None:
-    """Whose contribution the first wrong element lacks, if the rank had none of it: neither its own, nor in a message's same element.
+def _missing_elsewhere(run: Run, fault: ResultFault, output: _Output) -> str | None:
+    """Whose contribution the first wrong element lacks, if nothing that was here was left out: the fault is with who sent.
 
-    Then nothing that was here was left out, and the fault is with who sent.
+    The rank's own is in it, or has no share in it, and no other message brought the element.
     """
     counts = _how_often(run, fault, output)
     missing = [] if counts is None else [r for r, n in enumerate(counts) if n == 0]
-    if not missing or fault.rank in missing:
+    if counts is None or not missing or fault.rank in missing:
         return None
+    if counts[fault.rank] and None not in counts:
+        return f"that lacks {_contributions(missing)}"
     came = [e for e in received_by(run, fault.rank) if e.call == fault.call]
-    numbers = [provenance.numbers(e) for e in came]
-    full = [n.double().reshape(-1) for n in numbers if n is not None and n.numel() == output.found.numel()]
-    if len(full) < len(came):
+    numbers = [n.double() for e in came if (n := provenance.numbers(e)) is not None]
+    if any(n.numel() != output.found.numel() for n in numbers) or len(numbers) < len(came):
         return None
-    first = output.wrong()[0]
-    others = [n[first].item() for n in full if not torch.equal(n, output.found.reshape(-1).double())]
-    if any(others):
+    first, found = output.wrong()[0], output.found.reshape(-1).double()
+    if any(bool(n.reshape(-1)[first]) for n in numbers if not torch.equal(n.reshape(-1), found)):
         return None
     return f"no message brought {_contributions(missing)} to rank {fault.rank}"
-
-
-def _lacks_though_own_is_in(run: Run, fault: ResultFault, output: _Output) -> str | None:
-    """Whose contribution the first wrong element lacks, if the rank's own is in it already: nothing was to be added there."""
-    counts = _how_often(run, fault, output)
-    if counts is None or None in counts:
-        return None
-    missing = [r for r, n in enumerate(counts) if n == 0]
-    return f"lacks {_contributions(missing)}" if counts[fault.rank] and missing else None
 
 
 def _how_often(run: Run, fault: ResultFault, output: _Output) -> list[int | None] | None:

@@ -25,17 +25,13 @@ def race(run: Run) -> str | None:
 def _raced(run: Run, found: Race) -> About:
     before, after = found.before, found.after
     what = f"element {found.element} of the memory of rank {found.owner}"
-    if before is None and run.failure is None and not _ever_put(run, found):
-        return About(
-            f"rank {after.rank} gets {what}{run.at(after.line)}, into which no rank ever puts anything: it is the wrong place, or "
-            "more is got than was put",
-            after,
-        )
     if before is None:
-        return About(
-            f"a race: rank {after.rank} gets {what}{run.at(after.line)}, into which nobody has put anything{_signal_before(run, after)}",
-            after,
-        )
+        gets = f"rank {after.rank} gets {what}{run.at(after.line)}, into which"
+        if run.failure is None and not _ever_put(run, found):
+            return About(
+                f"{gets} no rank ever puts anything: it is the wrong place, or more is got than was put", after
+            )
+        return About(f"a race: {gets} nobody has put anything{_signal_before(run, after)}", after)
     early = f"rank {before.rank} {_DOES[before.kind]} {what}{run.at(before.line)}"
     late = f"rank {after.rank} {_DOES[after.kind]} it{run.at(after.line)}"
     if found.signalled:

@@ -331,12 +331,13 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
         whole = next((e for e in run.sends if e.rank == rank and e.nbytes >= nbytes), None)
         if whole is not None and sent >= calls * (p - 1) * nbytes and sent > high:
             # a chunk that padding made longer can be as long as a short vector
-            sends = "whole vectors" + (", or padded chunks as long as one" if whole.numel <= longest + 1 else "")
+            sends, chunks = "whole vectors", "p chunks"
+            if whole.numel <= longest + 1:
+                sends += ", or padded chunks as long as one"
+                chunks += f" of at most {longest} element{'s' * (longest != 1)}"
             return About(
                 f"rank {rank} sends {sends}{run.at(whole.line)}: {sent} bytes in all, but {what} ({high} bytes) "
-                "are enough. Cut the tensor into p chunks"
-                + (f" of at most {longest} element{'s' * (longest != 1)}" if whole.numel <= longest + 1 else "")
-                + " and send one chunk in each step",
+                f"are enough. Cut the tensor into {chunks} and send one chunk in each step",
                 whole,
                 f"{whole.numel} elements",
                 f"{longest}",

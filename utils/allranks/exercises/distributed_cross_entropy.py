@@ -79,31 +79,18 @@ def _where_less(*, less_maximum: bool) -> Rows:
     return losses
 
 
-def _one_too_many(*, less_maximum: bool) -> Rows:
-    """The rank before the target's adds a logit too, its last one, if the target is the first column behind its own."""
+def _more_found(first: int, last: int, *, less_maximum: bool) -> Rows:
+    """Every rank whose place of the target, target - r*w, is from `first` w to w + `last` adds a logit: behind its columns its last
+    one, and a negative place counts from the end."""
 
     def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
         shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
         found = torch.zeros(len(rows), dtype=rows.dtype)
         for rank, part in enumerate(shifted.split(width, -1)):
-            column = targets - rank * width
-            mine = part.gather(1, column.clamp(0, width - 1)[:, None])[:, 0]
-            found = found + torch.where((column >= 0) & (column <= width), mine, 0)
-        return torch.logsumexp(shifted, -1) - found
-
-    return losses
-
-
-def _wrapped(*, less_maximum: bool) -> Rows:
-    """A rank to the right of the target's finds it too, by a negative index that counts from the end."""
-
-    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
-        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
-        found = torch.zeros(len(rows), dtype=rows.dtype)
-        for rank, part in enumerate(shifted.split(width, -1)):
-            column = targets - rank * width
-            mine = part.gather(1, (column % width)[:, None])[:, 0]
-            found = found + torch.where((column >= -width) & (column < width), mine, 0)
+            place = targets - rank * width
+            index = torch.where(place < 0, place % width, place.clamp(max=width - 1))
+            mine = part.gather(1, index[:, None])[:, 0]
+            found = found + torch.where((place >= first * width) & (place <= width + last), mine, 0)
         return torch.logsumexp(shifted, -1) - found
 
     return losses
@@ -237,14 +224,14 @@ EXERCISE = Exercise(
             Mistake(
                 "ranks to the right of the target's added a logit too: there target - r*w is negative, which as an index counts from "
                 "the end, so take only what is from 0 to w-1",
-                _oracle_from(_wrapped(less_maximum=less_maximum)),
+                _oracle_from(_more_found(-1, -1, less_maximum=less_maximum)),
             )
             for less_maximum in (True, False)
         ),
         *(
             Mistake(
                 "off by one where a rank looks for the target among its columns: target - r*w = w is the next rank's first column",
-                _oracle_from(_one_too_many(less_maximum=less_maximum)),
+                _oracle_from(_more_found(0, 0, less_maximum=less_maximum)),
             )
             for less_maximum in (True, False)
         ),

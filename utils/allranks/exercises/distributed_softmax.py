@@ -99,32 +99,20 @@ def _one_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
 
 
-def _by_column(of_sum: bool) -> Oracle:
-    """The maximum of each column of a rank, compared over the ranks, taken for that of each row; with `of_sum` the sum too."""
+def _over(dim: int, of_sum: bool) -> Oracle:
+    """The maxima over this dimension, compared over the ranks, taken for those of the rows; with `of_sum` the sums too."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         parts = [plain(a[0]).double() for a in args]
-        if parts[0].dim() < 2:
-            raise ValueError("there is one row")
-        top = torch.stack([t.amax(0, keepdim=True) for t in parts]).amax(0)
+        if parts[0].dim() < dim + 2:
+            raise ValueError(f"dimension {dim} is the last one, or there is none")
+        top = torch.stack([t.amax(dim, keepdim=True) for t in parts]).amax(0)
         exps = [torch.exp(t - top) for t in parts]
-        total = sum(e.sum(0 if of_sum else -1, keepdim=True) for e in exps)
+        total = sum(e.sum(dim if of_sum else -1, keepdim=True) for e in exps)
         kind = args[0][0].base.dtype
         return [Expected((e / total).to(kind), {}, _atol(kind)) for e in exps]
 
     return oracle
-
-
-def _over_the_second(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Maxima and sums over dimension 1, added over the ranks: the last one only where there are two."""
-    parts = [plain(a[0]).double() for a in args]
-    if parts[0].dim() < 3:
-        raise ValueError("dimension 1 is the last one")
-    top = torch.stack([t.amax(1, keepdim=True) for t in parts]).amax(0)
-    exps = [torch.exp(t - top) for t in parts]
-    total = torch.stack([e.sum(1, keepdim=True) for e in exps]).sum(0)
-    kind = args[0][0].base.dtype
-    return [Expected((e / total).to(kind), {}, _atol(kind)) for e in exps]
 
 
 def _rows(setup: Setup) -> int:
@@ -230,15 +218,15 @@ EXERCISE = Exercise(
         ),
         Mistake(
             "the maximum of each column was subtracted, as max over dim 0 gives: take each row's, over the last dimension",
-            _by_column(of_sum=False),
+            _over(0, of_sum=False),
         ),
         Mistake(
             "the maxima and the sums are those of the columns, as over dim 0: take each row's, over the last dimension",
-            _by_column(of_sum=True),
+            _over(0, of_sum=True),
         ),
         Mistake(
             "the maxima and the sums are over dimension 1: take the last dimension, dim=-1, which is another one where there are three",
-            _over_the_second,
+            _over(1, of_sum=True),
         ),
         Mistake("the logarithm of the softmax came back", _log),
         Mistake("over the rows instead of the last dimension", _over_rows),

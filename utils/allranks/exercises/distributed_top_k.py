@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -158,32 +159,33 @@ def _swapped(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected((w.returns[0], w.returns[2], w.returns[1])) for w in _oracle(setup, args)]
 
 
-def _other_indices(run: Run) -> bool:
-    """Whether some rank's indices differ from the right ones, and each place is named once."""
-    return _differ(run) and not _repeated(run)
+Triple = Sequence[Any]  # values, ranks and indices
 
 
-def _repeated(run: Run) -> bool:
-    """Whether a rank returned one place, an index on a rank, more than once."""
-    for results in run.results:
-        for got in results:
-            if got is not None and isinstance(got.returned, tuple | list) and len(got.returned) == 3:
-                _, ranks, indices = got.returned
-                if isinstance(ranks, torch.Tensor) and isinstance(indices, torch.Tensor):
-                    places = list(zip(ranks.reshape(-1).tolist(), indices.reshape(-1).tolist(), strict=False))
-                    if len(set(places)) < len(places):
-                        return True
-    return False
-
-
-def _differ(run: Run) -> bool:
-    pairs = [
+def _triples(run: Run) -> list[tuple[Triple, Triple]]:
+    """What ranks returned that has three items, each with what it had to be."""
+    return [
         (got.returned, want.returns)
         for results, wanted in zip(run.results, run.expected, strict=True)
         for got, want in zip(results, wanted, strict=True)
         if got is not None and isinstance(got.returned, tuple | list) and len(got.returned) == 3
     ]
-    return any(isinstance(got[2], torch.Tensor) and not torch.equal(got[2], want[2]) for got, want in pairs)
+
+
+def _other_indices(run: Run) -> bool:
+    """Whether some rank's indices differ from the right ones, and each place is named once."""
+    differ = any(isinstance(got[2], torch.Tensor) and not torch.equal(got[2], want[2]) for got, want in _triples(run))
+    return differ and not _repeated(run)
+
+
+def _repeated(run: Run) -> bool:
+    """Whether a rank returned one place, an index on a rank, more than once."""
+    for (_, ranks, indices), _ in _triples(run):
+        if isinstance(ranks, torch.Tensor) and isinstance(indices, torch.Tensor):
+            places = list(zip(ranks.reshape(-1).tolist(), indices.reshape(-1).tolist(), strict=False))
+            if len(set(places)) < len(places):
+                return True
+    return False
 
 
 def _bytes(run: Run) -> str | None:

@@ -84,6 +84,17 @@ def _through(
     return made
 
 
+def _senders_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """What arrives is taken to lie by expert and then by sender, but lies by sender and then by expert."""
+    local = len(args[0][3])
+
+    def of(rank: int, expert: int) -> int:
+        home, which = divmod(expert, local)
+        return home * local + (rank * local + which) // setup.ranks
+
+    return _through(setup, args, of=of)
+
+
 def _later(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     if all(_first(e := plain(a[1]).tolist(), a[2]) == _last(e, a[2]) for a in args):
         raise ValueError("all have room")
@@ -346,13 +357,7 @@ EXERCISE = Exercise(
         Mistake(
             "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, capacity, width), not "
             "(L, p, capacity, width)",
-            lambda s, a: _through(
-                s,
-                a,
-                of=lambda rank, e: (
-                    e // len(a[0][3]) * len(a[0][3]) + (rank * len(a[0][3]) + e % len(a[0][3])) // s.ranks
-                ),
-            ),
+            _senders_first,
         ),
         Mistake(
             "one token too few for each expert: capacity of them have room",

@@ -92,31 +92,24 @@ def _latest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
-def _oldest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Every backward pass with the input that is kept for the longest time."""
-    made = []
-    for rank, right in enumerate(_gradients(setup, args)):
-        x, g = _passing(setup, args, rank)
-        pairs = zip(_numbers(setup, rank, "F"), _numbers(setup, rank, "B"), strict=True)
-        total = torch.stack([x[oldest] * g[i] for oldest, i in pairs]).sum(0)
-        made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
-    return made
+def _kept_input(place: int) -> Oracle:
+    """Every backward pass takes the oldest (0) or the newest (-1) of the inputs that are kept."""
 
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = []
+        for rank, right in enumerate(_gradients(setup, args)):
+            x, g = _passing(setup, args, rank)
+            total, kept = torch.zeros(WIDTH, dtype=torch.float64), []
+            for action in _order(setup, rank):
+                i = int(action[1:])
+                if action[0] == "F":
+                    kept.append(x[i])
+                else:
+                    total += kept.pop(place) * g[i]
+            made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
+        return made
 
-def _newest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Every backward pass takes the newest input off a stack."""
-    made = []
-    for rank, right in enumerate(_gradients(setup, args)):
-        x, g = _passing(setup, args, rank)
-        total, kept = torch.zeros(WIDTH, dtype=torch.float64), []
-        for action in _order(setup, rank):
-            i = int(action[1:])
-            if action[0] == "F":
-                kept.append(x[i])
-            else:
-                total += kept.pop() * g[i]
-        made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
-    return made
+    return oracle
 
 
 def _rows_counted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -353,13 +346,12 @@ EXERCISE = Exercise(
             "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its own B",
             _latest_input,
         ),
-        Mistake(
-            "the backward passes use the oldest input that is kept: B of micro-batch i needs the input of micro-batch i",
-            _oldest_input,
-        ),
-        Mistake(
-            "the backward passes use the newest input that is kept: B of micro-batch i needs the input of micro-batch i",
-            _newest_input,
+        *(
+            Mistake(
+                f"the backward passes use the {which} input that is kept: B of micro-batch i needs the input of micro-batch i",
+                _kept_input(place),
+            )
+            for which, place in (("oldest", 0), ("newest", -1))
         ),
         Mistake(
             "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with the next one",

@@ -144,23 +144,19 @@ def _placed(weight: int, bias: int) -> Gradients:
     return made
 
 
-def _without(name: str) -> Oracle:
-    """The result if weight or bias had no part in it."""
+def _returning(result: Callable[[_Whole], torch.Tensor]) -> Oracle:
+    """Another result; the gradients may be anything."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        whole, right = _Whole(args), _oracle_from(_right)(setup, args)
-        result = whole.normal * whole.weight if name == "bias" else whole.normal + whole.bias
-        return [Expected(result.to(e.returns.dtype), {}, e.atol) for e in right]
+        other = result(_Whole(args))
+        return [Expected(other.to(e.returns.dtype), {}, e.atol) for e in _oracle_from(_right)(setup, args)]
 
     return oracle
 
 
-def _unbiased(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _unbiased(w: _Whole) -> torch.Tensor:
     """The result if the variance was divided by the width less one."""
-    whole, right = _Whole(args), _oracle_from(_right)(setup, args)
-    centred = whole.x - whole.x.mean(1, keepdim=True)
-    result = centred * (whole.x.var(1, keepdim=True) + EPS).rsqrt() * whole.weight + whole.bias
-    return [Expected(result.to(e.returns.dtype), {}, e.atol) for e in right]
+    return (w.x - w.x.mean(1, keepdim=True)) * (w.x.var(1, keepdim=True) + EPS).rsqrt() * w.weight + w.bias
 
 
 def _pair(run: Run) -> str | None:
@@ -296,12 +292,12 @@ EXERCISE = Exercise(
             "the gradients of weight and bias lack the other ranks' parts: the parameters' gradients must be added over the ranks",
             _oracle_from(_own_gradient),
         ),
-        Mistake("the bias was not added to the result", _without("bias")),
+        Mistake("the bias was not added to the result", _returning(lambda w: w.normal * w.weight)),
         Mistake(
             "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, correction=0",
-            _unbiased,
+            _returning(_unbiased),
         ),
-        Mistake("the result was not multiplied by the weight", _without("weight")),
+        Mistake("the result was not multiplied by the weight", _returning(lambda w: w.normal + w.bias)),
         Mistake(
             "the gradients of weight and bias are swapped: backward returns them in the order of forward's arguments",
             _oracle_from(_placed(1, 0)),

@@ -1,6 +1,8 @@
 """An answer finds neither the judge nor the other ranks' inputs, in the functions below it, in the heap or in the course's files."""
 
+import sys
 import textwrap
+from types import ModuleType
 
 import pytest
 from allranks.checking.judging import MAX_RANKS, judge_text
@@ -86,6 +88,13 @@ def verdict(pool, body, **options):
 @pytest.mark.parametrize("search", SEARCHES)
 def test_nothing_of_the_judge_is_there(pool, search):
     assert verdict(pool, SEARCHES[search]).passed
+
+
+def test_a_hidden_module_without_a_file_of_the_package_is_not_there(monkeypatch):
+    """Such as one that was loaded from somewhere else."""
+    monkeypatch.setitem(sys.modules, "allranks.exercises.from_elsewhere", ModuleType("from_elsewhere"))
+    with Ranks(MAX_RANKS, launch="fork") as ranks:
+        assert verdict(ranks, SEARCHES["modules"]).passed
 
 
 @pytest.mark.parametrize("what", REFUSED)

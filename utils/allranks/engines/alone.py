@@ -57,20 +57,30 @@ def _is_hidden(name: str) -> bool:
     return not any(f"{inner}.".startswith(f"{s}.") or f"{s}.".startswith(f"{inner}.") for s in (*SHOWN, _RULES))
 
 
-@functools.cache
-def hidden_modules() -> tuple[str, ...]:
-    """The modules of this package that an answer may not have, by the files; a process that forks ranks reads them for all.
+_hidden: set[str] = set()  # the modules of this package that an answer may not have
+_looked_at: tuple[int, str] | None = None  # how many modules there were at the last look, and the last of them
 
-    To go through `sys.modules` instead, a fork must copy the memory of 2,000 names.
+
+def remember_modules() -> None:
+    """Looks for the modules that an answer may not have, by their files and among those that are imported: for a process that forks
+    ranks.
+
+    To go through `sys.modules` writes to the references of 2,000 names, and a fork must copy their memory.
     """
-    files = (os.path.join(folder, file) for folder, _, names in os.walk(_FOLDER) for file in names)
-    return tuple(filter(_is_hidden, filter(None, map(_module_in, sorted(f for f in files if f.endswith(".py"))))))
+    global _looked_at
+    if not _hidden:
+        files = (os.path.join(folder, file) for folder, _, names in os.walk(_FOLDER) for file in names)
+        _hidden.update(filter(_is_hidden, filter(None, map(_module_in, (f for f in files if f.endswith(".py"))))))
+    now = len(sys.modules), next(reversed(sys.modules))
+    if now != _looked_at:
+        _hidden.update(filter(_is_hidden, list(sys.modules)))
+        _looked_at = now
 
 
 @contextlib.contextmanager
 def without_the_course() -> Iterator[None]:
     """Hides the modules, those that this process has imported too. The code that they share with a rank's own goes on."""
-    hidden = {name: sys.modules.pop(name) for name in hidden_modules() if name in sys.modules}
+    hidden = {name: sys.modules.pop(name) for name in _hidden if name in sys.modules}
     # each is also an attribute of the package that it is in
     attributes = []
     for name in hidden:

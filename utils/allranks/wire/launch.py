@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from allranks.engines.alone import remember_modules
 from allranks.engines.forkserver.process import die_with_parent
 from allranks.wire import forking
 
@@ -106,6 +107,7 @@ def fork(fds: list[int], target: str = TARGET) -> Process:
     # here, since only a process that forks needs them
     main = getattr(importlib.import_module(module), function)
     importlib.import_module("allranks.wire.leftovers").remember_functions()
+    remember_modules()
     sys.stdout.flush()
     sys.stderr.flush()
     return Forked(forking.fork(functools.partial(_become_rank, main, os.getpid()), fds))

@@ -24,7 +24,7 @@ import numpy.random  # not at the first draw: then each rank would import it
 import torch
 import torch.distributed as dist
 
-from allranks.engines.alone import PACKAGE, hidden_modules, refuse_searches, without_the_course
+from allranks.engines.alone import PACKAGE, refuse_searches, remember_modules, without_the_course
 from allranks.wire import backend, values
 from allranks.wire.call_site import CallSites
 from allranks.wire.codec import Channel, CodecError
@@ -297,7 +297,7 @@ def main(args: object, fds: list[int]) -> int:
 
 # in the process that forks the ranks
 remember_functions()
-hidden_modules()
+remember_modules()
 
 if __name__ == "__main__":
     main(None, [int(number) for number in sys.argv[1:]])

@@ -46,7 +46,7 @@ def shared():
 @pytest.fixture
 def warm(shared, monkeypatch):
     monkeypatch.setenv("ALLRANKS_RUN_DIR", str(shared))
-    monkeypatch.setenv(idle.IDLE_ENV, "60")
+    monkeypatch.setenv(idle.IDLE_ENV, "600")  # longer than any pause between two tests
     return shared
 
 
@@ -67,7 +67,7 @@ def end_servers(run_dir: str) -> None:
 
 def servers(run_dir: object) -> list[psutil.Process]:
     """The warm servers of a run directory: not their forks, which have the same command line and may be ending."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while True:
         found = {}
         for process in psutil.process_iter(["cmdline", "ppid"]):
@@ -180,6 +180,17 @@ def test_a_changed_package_gets_another_server(monkeypatch, tmp_path):
     changed = idle._key(("torch",))
     os.utime(tmp_path / "new.py", ns=(1, 1))
     assert len({before, changed, idle._key(("torch",))}) == 3
+
+
+def test_the_script_and_the_module_ask_one_server(monkeypatch, tmp_path):
+    """Python puts the folder of the script `allranks` first, which may be newer than any folder of packages."""
+    keys = set()
+    for name, time_s in (("bin", time.time() + 60), ("here", time.time() + 120)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time_s, time_s))
+        monkeypatch.setattr(sys, "path", [str(tmp_path / name), *sys.path[1:]])
+        keys.add(idle._key(("torch",)))
+    assert len(keys) == 1
 
 
 def test_where_there_can_be_no_server_the_command_does_the_work(no_ghosts, tmp_path, monkeypatch):

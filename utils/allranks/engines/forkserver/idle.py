@@ -105,8 +105,9 @@ def _key(modules: Sequence[str]) -> str:
             if name.endswith(".py"):
                 newest = max(newest, os.stat(os.path.join(folder, name)).st_mtime_ns)
                 count += 1
-    # `python -m` puts the current folder first, which changes with every answer that is saved in it
-    folders_of_packages = {path for path in sys.path if path and os.path.isdir(path)} - {os.getcwd()}
+    # Python puts a script's folder, or the current one, first: the first differs between commands, the second with each saved answer
+    lasting = sys.path if sys.flags.safe_path else sys.path[1:]
+    folders_of_packages = {path for path in lasting if path and os.path.isdir(path)} - {os.getcwd()}
     installed = max((os.stat(path).st_mtime_ns for path in folders_of_packages), default=0)
     said = (sys.prefix, sys.version, str(PACKAGE), newest, count, installed, os.environ.get("PYTHONPATH"), *modules)
     return hashlib.sha256(repr(said).encode()).hexdigest()[:12]

@@ -12,14 +12,15 @@ export RUFF_CACHE_DIR := $(CACHE)/.ruff_cache
 export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
 # else each of the many processes that tests start would compile the package anew
 unexport PYTHONDONTWRITEBYTECODE
-PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --no-loadscope-reorder
 
-.PHONY: help setup lab test test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench lock verify kit lint clean
+.PHONY: help setup lab test test-all test-more test-record test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench lock verify kit lint clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make lab            set up what is missing, warm the engines, open JupyterLab at the first chapter"
-	@echo "make test           set up what is missing, run every check and test but those of servers"
+	@echo "make test           set up what is missing, check the style, run the core and the tests that a change reaches (SINCE=REVISION: since then)"
+	@echo "make test-all       every check and test but those of servers and nightly ones"
 	@echo "make test-servers   JupyterHub, the image, Slurm, SSH, several machines and one without a network, played on this one; needs root and their programs"
 	@echo "make test-nightly   the same with what takes hours: other world sizes, long storms"
 	@echo "make test-ranks     every chapter on 2, 3 and 8 ranks, with its answers too"
@@ -47,8 +48,21 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# what has changed since it last passed here, or since a revision; in a fresh clone the core and one of everything
 test: $(STAMP) lint
+	ALLRANKS_TESTS=change SINCE=$(SINCE) $(BIN)/python $(PYTEST) $(ARGS)
+
+# of what `make test` leaves out in a fresh clone, a part of three minutes, another for each commit
+test-more: $(STAMP)
+	ALLRANKS_TESTS=more $(BIN)/python $(PYTEST) $(ARGS)
+
+test-all: $(STAMP) lint
 	$(BIN)/python $(PYTEST) $(ARGS)
+
+# what each test takes, for the order of the tests and the time of `make test`
+test-record: $(STAMP)
+	rm -rf "$(CACHE)/.test-record"; mkdir "$(CACHE)/.test-record"
+	ALLRANKS_TEST_RECORD="$(CACHE)/.test-record" $(BIN)/python $(PYTEST) $(ARGS); $(BIN)/python tests/recorder.py "$(CACHE)/.test-record"
 
 # what takes too long for every change: chapters with their answers and on other world sizes, the long storms
 test-nightly: $(STAMP) lint

@@ -5,63 +5,18 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import jupyter_lab
 import psutil
 import pytest
+import selection
 
-ROOT = Path(__file__).resolve().parent
-# the files that take longest, begun first, then the folders in this order: what takes seconds comes last, so that no worker is left
-# alone at the end
-LONGEST = (
-    "exercises/test_answers.py",
-    "notebooks/test_labs_run.py",
-    "exercises/test_check.py",
-    "grading/test_round_trip.py",
-    "grading/test_grade.py",
-    "browser/test_site.py",
-    "verify/test_steps.py",
-    "hub/test_hub.py",
-    "hub/test_image.py",
-    "kit/test_kit.py",
-    "grading/test_student_variants.py",
-    "world/test_shared.py",
-    "browser/test_live_pages.py",
-    "grading/test_labs.py",
-    "hostile/test_corpus.py",
-    "course/test_wheel.py",
-    "cli/test_check_command.py",
-    "world/test_world.py",
-    "grading/test_autograde.py",
-    "notebooks/test_under_nccl_rules.py",
-    "notebooks/test_chapter_24.py",
-    "house/test_contributing.py",
-    "world/test_nccl_rules.py",
-    "world/test_profiles.py",
-)
-FOLDERS = ("grading", "browser", "notebooks", "world", "hostile", "engines", "verify", "cli", "house")
+pytest_plugins = ("recorder", "selection")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
-    """A run of everything takes each chapter as it is released, leaves the servers out, and begins with the files that take longest.
-
-    Chapters with their answers filled in, what is marked nightly, and servers run in `make test-nightly` and whenever their file
-    is named; servers also in `make test-servers`.
-    """
-    turn = {ROOT / name: number for number, name in enumerate((*LONGEST, *FOLDERS))}
-    assert all(path.exists() for path in turn), "LONGEST or FOLDERS names what is not there"
-    items.sort(key=lambda item: min(turn.get(path, len(turn)) for path in (item.path, item.path.parent)))
-    everything = [Path(argument).resolve() for argument in config.args] == [ROOT]
-    if everything and not os.environ.get("ALLRANKS_NIGHTLY"):
-        solved = {item for item in items if item.path.parent.name == "notebooks" and "[solved" in item.name}
-        servers = set() if config.option.markexpr else {item for item in items if item.get_closest_marker("servers")}
-        nightly = {item for item in items if item.get_closest_marker("nightly")}
-        left_out = [item for item in items if item in solved | servers | nightly]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Makes the folder that all workers of a run share, for what takes seconds to make."""
     if not hasattr(config, "workerinput"):
@@ -96,6 +51,54 @@ def private_run_dir():
     for name, value in before.items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def pool(private_run_dir) -> Iterator:
+    """Ranks on the wire for all tests of a worker that judge answers: a pool forks those anew that a test has broken."""
+    from allranks.checking.judging import MAX_RANKS
+    from allranks.wire import Ranks
+
+    with Ranks(MAX_RANKS) as ranks:
+        yield ranks
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator:
+    """Debian's Chromium (or Chrome), driven by Playwright: one for all files of a worker that follow each other and need it."""
+    if jupyter_lab.chromium_program() is None:
+        pytest.skip("no Chromium or Chrome is installed, so nothing can be tried in a browser")
+    return jupyter_lab.kept_chromium()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Ends the Chromium before a file without one: Playwright's loop runs until then, and asyncio takes only one."""
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or not (nextitem.path == item.path or selection.needs_chromium(nextitem.path)):
+            jupyter_lab.close_chromium()
+
+
+@pytest.fixture
+def new_page(chromium) -> Iterator:
+    """A function that opens a page in a context of its own; an error that a script throws fails the test."""
+    contexts, errors = [], []
+
+    def start(**options):
+        options = {"viewport": {"width": 1280, "height": 1000}, **options}
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert not errors, f"scripts threw: {errors}"
 
 
 @pytest.fixture

@@ -355,45 +355,40 @@ def test_a_races_standings_are_shown_if_the_teacher_asks(tmp_path):
 
 
 @pytest.mark.browser
-def test_thirty_learners_live_in_chromium():
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "browser"))
-    from jupyter_lab import chromium_program, running_chromium
+def test_thirty_learners_live_in_chromium(new_page):
     from playwright.sync_api import expect
 
-    if chromium_program() is None:
-        pytest.skip("no Chromium or Chrome is installed")
-    with running_chromium() as browser:
-        page = browser.new_page()
-        with serving("--names") as address:
-            asked: list[str] = []
-            page.on("request", lambda request: asked.append(request.url))
-            page.goto(address)
-            expect(page.locator("#summary")).to_have_text("Nobody has checked anything yet.")
-            boards = [Board(address, f"<b>learner {n}", f"{n:016x}") for n in range(30)]
-            for n, board in enumerate(boards):  # as check does
-                board.tell("ring_all_reduce", n % 3 == 0, "" if n % 3 == 0 else "sends before it receives")
-            expect(page.locator("#summary")).to_have_text("30 learners")
-            expect(page.locator("td.passed")).to_have_count(10)
-            expect(page.locator("td.tries")).to_have_count(20)
-            expect(page.locator(".cause").first).to_have_text("sends before it receives (ring_all_reduce)20")
-            expect(page.locator("tbody th").first).to_contain_text("<b>learner")
-            for n, board in enumerate(boards):
-                board.tell_choice("who", "Who holds <b>it", "rank 0" if n < 20 else "every rank")
-            asked_about = page.locator("#questions section")
-            expect(asked_about.locator("p")).to_contain_text("30 answers")
-            expect(asked_about.locator("h3")).to_have_text("Who holds <b>it")
-            expect(page.locator(".bar")).to_have_count(0)
-            page.get_by_role("button", name="Show what they said").press("Enter")
-            expect(page.locator(".bar").first).to_have_text("rank 020")
-            boards[0].tell_choice("who", "Who holds <b>it", "every rank")
-            expect(page.locator(".bar").last).to_have_text("every rank11")
-            page.get_by_role("button", name="Hide").click()
-            expect(page.locator(".bar")).to_have_count(0)
-            boards[1].tell("ring_all_reduce", True, "")
-            expect(page.locator("td.passed")).to_have_count(11)
-            assert {url.split("/")[2] for url in asked} == {address.split("/")[2]}, "no third party"
-        expect(page.locator("#lost")).to_contain_text("does not answer")
+    page = new_page()
+    with serving("--names") as address:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        expect(page.locator("#summary")).to_have_text("Nobody has checked anything yet.")
+        boards = [Board(address, f"<b>learner {n}", f"{n:016x}") for n in range(30)]
+        for n, board in enumerate(boards):  # as check does
+            board.tell("ring_all_reduce", n % 3 == 0, "" if n % 3 == 0 else "sends before it receives")
+        expect(page.locator("#summary")).to_have_text("30 learners")
+        expect(page.locator("td.passed")).to_have_count(10)
+        expect(page.locator("td.tries")).to_have_count(20)
+        expect(page.locator(".cause").first).to_have_text("sends before it receives (ring_all_reduce)20")
+        expect(page.locator("tbody th").first).to_contain_text("<b>learner")
+        for n, board in enumerate(boards):
+            board.tell_choice("who", "Who holds <b>it", "rank 0" if n < 20 else "every rank")
+        asked_about = page.locator("#questions section")
+        expect(asked_about.locator("p")).to_contain_text("30 answers")
+        expect(asked_about.locator("h3")).to_have_text("Who holds <b>it")
+        expect(page.locator(".bar")).to_have_count(0)
+        page.get_by_role("button", name="Show what they said").press("Enter")
+        expect(page.locator(".bar").first).to_have_text("rank 020")
+        boards[0].tell_choice("who", "Who holds <b>it", "every rank")
+        expect(page.locator(".bar").last).to_have_text("every rank11")
+        page.get_by_role("button", name="Hide").click()
+        expect(page.locator(".bar")).to_have_count(0)
+        boards[1].tell("ring_all_reduce", True, "")
         expect(page.locator("td.passed")).to_have_count(11)
+        assert {url.split("/")[2] for url in asked} == {address.split("/")[2]}, "no third party"
+    expect(page.locator("#lost")).to_contain_text("does not answer")
+    expect(page.locator("td.passed")).to_have_count(11)
 
 
 def test_a_taken_port_is_one_sentence():

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests, gone afterwards."""
+"""One JupyterLab for all browser tests, gone afterwards; the Chromium is that of all tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from jupyter_lab import Lab, chromium_program, running_chromium, running_lab
+from jupyter_lab import Lab, running_lab
 
 
 @pytest.fixture(scope="session")
@@ -16,16 +16,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
         yield found
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator:
-    """Debian's Chromium (or Chrome), driven by Playwright."""
-    if chromium_program() is None:
-        pytest.skip("no Chromium or Chrome is installed, so nothing can be tried in a browser")
-    with running_chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plain_page(chromium) -> Iterator:
     """A page that is used again and again."""
     context = chromium.new_context(viewport={"width": 1280, "height": 1000})
@@ -33,26 +24,6 @@ def plain_page(chromium) -> Iterator:
     page.set_default_timeout(20_000)
     yield page
     context.close()
-
-
-@pytest.fixture
-def new_page(chromium) -> Iterator:
-    """A function that opens a page in a context of its own; an error that a script throws fails the test."""
-    contexts, errors = [], []
-
-    def start(**options):
-        options = {"viewport": {"width": 1280, "height": 1000}, **options}
-        context = chromium.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        return page
-
-    yield start
-    for context in contexts:
-        context.close()
-    assert not errors, f"scripts threw: {errors}"
 
 
 @pytest.fixture

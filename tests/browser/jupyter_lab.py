@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import nbformat
@@ -193,33 +193,42 @@ def chromium_program() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+_kept = ExitStack()
 _running: list = []
+
+
+def kept_chromium() -> object:
+    """This process's Chromium, which `close_chromium` ends. While it is there, asyncio.run can't be called: Playwright's loop runs."""
+    if not _running:
+        _running.append(_kept.enter_context(running_chromium()))
+    return _running[0]
+
+
+def close_chromium() -> None:
+    """Ends what `kept_chromium` began, if anything."""
+    _running.clear()
+    _kept.close()
 
 
 @contextmanager
 def running_chromium() -> Iterator:
-    """A headless Chromium driven by Playwright, the one of this process if there is one: Playwright takes only one at a time.
+    """A headless Chromium driven by Playwright, which takes only one at a time in a process.
 
     Raises RuntimeError where Playwright's own program does not run.
     """
-    if _running:
-        yield _running[0]
-        return
     from playwright._impl._driver import compute_driver_executable
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     node, _ = compute_driver_executable()
     tried = subprocess.run([node, "--version"], capture_output=True, text=True)
     if tried.returncode:  # Playwright itself would only say that a connection was closed
         raise RuntimeError(f"Playwright's driver does not run: {tried.stderr.strip()}. Debian: apt install libatomic1")
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium_program(), args=CHROMIUM_FLAGS)
-        _running.append(browser)
-        try:
-            yield browser
-        finally:
-            _running.clear()
-            browser.close()
+    expect.set_options(timeout=60_000)  # a page of a busy machine needs more than the five seconds that it has else
+    with (
+        sync_playwright() as driver,
+        driver.chromium.launch(executable_path=chromium_program(), args=CHROMIUM_FLAGS) as browser,
+    ):
+        yield browser
 
 
 def heard(page, code: str, wanted: str, patience_s: float = 20) -> str:

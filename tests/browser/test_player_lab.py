@@ -41,6 +41,7 @@ def done(page, step: int) -> None:
     page.wait_for_selector(f'.ar-player[data-step="{step}"][data-playing="false"]')
 
 
+@pytest.mark.core
 def test_the_chunks_move_and_the_kernel_hears_nothing_of_it(page):
     assert contribs(page) == [str(rank) for rank in range(4) for _ in range(4)]
     page.sent.clear()

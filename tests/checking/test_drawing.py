@@ -6,10 +6,9 @@ import pytest
 import torch
 from allranks.checking.cases import Setup, different_values
 from allranks.checking.drawing import Draws
-from allranks.checking.judging import MAX_RANKS, judge
+from allranks.checking.judging import judge
 from allranks.checking.source import read_source
 from allranks.exercises import get
-from allranks.wire import Ranks
 
 WRONG = Path(__file__).parents[1] / "exercises" / "wrong"
 
@@ -52,12 +51,6 @@ def test_no_two_elements_are_alike_by_luck(dtype):
     for secret in range(50):
         values = torch.cat(different_values(Setup(3, 6, dtype), [6, 6, 6], Draws(secret)))
         assert len(values.unique()) == 18
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,11 @@ import pytest
 from allranks.checking.card import card
 from allranks.checking.exercise import About, in_place_of
 from allranks.checking.fault import blame_of, code_around, code_of
-from allranks.checking.judging import MAX_RANKS, judge, judge_text
+from allranks.checking.judging import judge, judge_text
 from allranks.checking.message_picture import in_words, message_svg
 from allranks.checking.source import from_text, read_source
 from allranks.exercises import get
 from allranks.trace import Event
-from allranks.wire import Ranks
 
 OFF_BY_ONE = """import torch
 import torch.distributed as dist
@@ -52,12 +51,6 @@ def ring_shift(tensor, k):
     work.wait()
     return out.view_as(tensor)
 """
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
 
 
 def test_the_callers_line_and_the_incomplete_chunk_are_shown(pool):

@@ -12,10 +12,9 @@ from allranks import pipelines
 from allranks.checking import causes, factor, orders, scoring
 from allranks.checking.cases import Setup
 from allranks.checking.in_rank import driver
-from allranks.checking.judging import MAX_RANKS, judge_text
+from allranks.checking.judging import judge_text
 from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import get
-from allranks.wire import Ranks
 from allranks.wire.explain import clean
 from allranks.wire.messages import OpKind
 from allranks.wire.requests import read_place
@@ -29,12 +28,6 @@ SHIFT = """def ring_shift(tensor, k):
         return tensor.clone()
     out = torch.empty_like(tensor).contiguous()
 """
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
 
 
 def verdict_on(exercise, text, pool, **options):

@@ -81,6 +81,7 @@ def test_the_files_are_as_the_index_wants_them(built):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.core
 def test_the_wheel_has_every_notebook_of_chapters_and_labs(built):
     there = contents(built[1])
     for path in [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]:
@@ -138,6 +139,7 @@ def test_every_place_that_names_the_version_names_this_one(built):
     assert f'tag: "{version}"' in (ROOT / "deploy/values.yaml").read_text()
 
 
+@pytest.mark.core
 def test_nothing_of_it_is_of_this_checkout(installed, home):
     done = run(installed / "python", "-c", "import allranks, torch; print(allranks.__file__)", env=home)
     assert done.stdout.startswith(str(installed.parent)), done.stderr

@@ -1,12 +1,13 @@
 """Every right answer passes whole; each known wrong one gets the message it must get, in a notebook or from a file.
 
-All of them are judged whenever this file or its folder is named, and nightly; a run of everything takes every tenth of each exercise.
+All of them are judged whenever this file or its folder is named, and nightly, and those of an exercise after a change of it; a run of
+everything takes one right and two wrong answers of each exercise.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -25,14 +26,13 @@ def _name(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
 
-def _shared_out(paths: list[Path]) -> list:
-    """One parameter for each answer, in which all but the first, the eleventh and so on of an exercise are nightly."""
-    turn: Counter[str] = Counter()
-    shared = []
+def _shared_out(paths: list[Path], always: int) -> list:
+    """One parameter for each answer; of each exercise all but `always`, evenly spread, are nightly."""
+    by_exercise: dict[str, list[Path]] = defaultdict(list)
     for path in paths:
-        shared.append(pytest.param(path, marks=pytest.mark.nightly if turn[path.parent.name] % 10 else ()))
-        turn[path.parent.name] += 1
-    return shared
+        by_exercise[path.parent.name].append(path)
+    daily = {found[len(found) * turn // always] for found in by_exercise.values() for turn in range(always)}
+    return [pytest.param(path, marks=() if path in daily else pytest.mark.nightly) for path in paths]
 
 
 def _messages(path: Path, label: str = "Must get:") -> list[str]:
@@ -48,7 +48,7 @@ def pool(tmp_path_factory):
         yield ranks
 
 
-@pytest.mark.parametrize("path", _shared_out(RIGHT), ids=_name)
+@pytest.mark.parametrize("path", _shared_out(RIGHT, 1), ids=_name)
 def test_a_right_answer_passes(path, pool):
     exercise = path.parent.name
     verdict = judge(get(exercise), read_source(path, exercise), pool=pool)
@@ -57,7 +57,7 @@ def test_a_right_answer_passes(path, pool):
     assert verdict.reason == ""
 
 
-@pytest.mark.parametrize("path", _shared_out(WRONG), ids=_name)
+@pytest.mark.parametrize("path", _shared_out(WRONG, 2), ids=_name)
 def test_a_wrong_answer_gets_its_message(path, pool):
     exercise, messages = path.parent.name, _messages(path)
     assert all(messages) and messages, "a wrong answer names its message in its docstring: `Must get: ...`"

@@ -6,23 +6,15 @@ from pathlib import Path
 
 import pytest
 from allranks.checking import computed, provenance
-from allranks.checking.judging import MAX_RANKS
 from allranks.checking.running import CaseRunner
 from allranks.checking.source import read_source
 from allranks.exercises import get, names
 from allranks.player.animation import animate
 from allranks.player.page import prepared
-from allranks.wire import Ranks
 
 RIGHT = Path(__file__).parent / "right"
 COMPARED = [name for name in names() if get(name).schedule(get(name).demo_setup) is not None]
 NOT_COMPARED = ("all_gather_v", "two_way_ring", "segmented_ring", "ring_attention")
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
 
 
 def runs_of(name, pool):

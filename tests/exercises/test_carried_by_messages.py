@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 from allranks.checking.cases import Setup
 from allranks.checking.common import MANY_RANKS, SIZES, many_ranks
-from allranks.checking.judging import MAX_RANKS, judge_text
+from allranks.checking.judging import judge_text
 from allranks.checking.scoring import _credit
 from allranks.exercises import get, names
-from allranks.wire import Ranks
 
 BITS = '''
 import torch
@@ -59,12 +58,6 @@ def ring_shift(tensor, k):
         work.wait()
     return tensor - 16.0**rank + 16.0 ** ((rank - k) % p) if known else arrived
 """
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
 
 
 def rule(verdict, name):

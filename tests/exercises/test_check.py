@@ -242,12 +242,6 @@ def test_an_unwritten_exercise_is_called_so():
     assert verdict.score == 0
 
 
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.nightly if turn % 3 else ()) for turn, name in enumerate(names())]
 )
@@ -257,6 +251,7 @@ def test_doing_nothing_earns_nothing(name, pool):
     assert verdict.score == 0, verdict.text()
 
 
+@pytest.mark.core
 def test_the_command_line_passes_a_right_file():
     done = cli("ring_all_reduce", RIGHT, "--json")
     verdict = json.loads(done.stdout)
@@ -268,6 +263,7 @@ def test_the_command_line_passes_a_right_file():
     assert done.stderr == ""
 
 
+@pytest.mark.core
 def test_the_command_line_fails_a_wrong_notebook(tmp_path):
     text = (WRONG / "mean.py").read_text()
     cells = [

@@ -8,10 +8,10 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from allranks.checking.judging import MAX_RANKS, judge_text
+from allranks.checking.judging import judge_text
 from allranks.exercises import get
 from allranks.exercises.diagnosis import DIGESTS, EVERY, noticing, truth
-from allranks.wire import FailureKind, Outcome, Program, Ranks
+from allranks.wire import FailureKind, Outcome, Program
 from allranks.wire.wait import Doing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,12 +67,6 @@ def blamed(name: str, outcome: Outcome) -> int | None:
             assert failure.kind is FailureKind.DESYNC
             return next(wait.rank for wait in failure.waits if wait.doing is Doing.RETURNED)
     return failure.rank
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
 
 
 @pytest.mark.parametrize("name", DIGESTS)

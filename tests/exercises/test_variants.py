@@ -12,12 +12,11 @@ from pathlib import Path
 import allranks.exercises as exercises
 import pytest
 from allranks import VariantError, as_student, check
-from allranks.checking.judging import MAX_RANKS, judge
+from allranks.checking.judging import judge
 from allranks.checking.source import from_text, read_source
 from allranks.checking.variants import of_student, with_variant
 from allranks.course import variants
 from allranks.exercises import get, names
-from allranks.wire import Ranks
 
 HERE = Path(__file__).parent
 WITH = sorted(name for name in names() if get(name).variants is not None)
@@ -29,12 +28,6 @@ SAID = {  # what a neighbour's answer gets to hear
     "distributed_argmax": "",
     "heal": "is slow, and rank",
 }
-
-
-@pytest.fixture(scope="module")
-def pool():
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import asyncio
 import concurrent.futures
 import json
 import re
-import sys
 import threading
 import time
 from pathlib import Path
@@ -143,19 +142,8 @@ def test_a_fault_is_told_and_the_last_state_is_kept(caplog):
 # ---------------------------------------------------------------------------------------------------------- in Chromium
 
 
-@pytest.fixture(scope="module")
-def browser():
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "browser"))
-    from jupyter_lab import chromium_program, running_chromium
-
-    if chromium_program() is None:
-        pytest.skip("no Chromium or Chrome is installed")
-    with running_chromium() as found:
-        yield found
-
-
 @pytest.fixture
-def visit(browser, page):
+def visit(chromium, page):
     """A function that opens the page as Ana, while the service says something; errors of the script fail the test."""
     address, service = page
     contexts, errors = [], []
@@ -163,7 +151,7 @@ def visit(browser, page):
     def start(says: object, **options):
         service.says = says
         options = {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light", **options}
-        contexts.append(browser.new_context(extra_http_headers={"Authorization": "token token-of-ana"}, **options))
+        contexts.append(chromium.new_context(extra_http_headers={"Authorization": "token token-of-ana"}, **options))
         found = contexts[-1].new_page()
         found.set_default_timeout(20_000)
         found.on("pageerror", lambda error: errors.append(str(error)))

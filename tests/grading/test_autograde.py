@@ -105,10 +105,12 @@ def graded(course) -> subprocess.CompletedProcess:
     return course.nbgrader("autograde", LAB)
 
 
+@pytest.mark.core
 def test_the_solution_gets_full_marks(course, graded):
     assert course.scores("solution") == {**MAXIMUM, WORDS: None}, graded.stdout
 
 
+@pytest.mark.core
 def test_the_untouched_release_gets_nothing(course, graded):
     assert course.scores("untouched") == {MEAN: 0.0, ARGMAX: 0.0, RING: 0.0, WORDS: 0.0}
 
@@ -117,12 +119,14 @@ def test_scratch_cells_do_no_harm(course, graded):
     assert course.scores("scratch") == {**MAXIMUM, WORDS: None}
 
 
+@pytest.mark.core
 def test_a_nearly_right_answer_gets_part_of_the_points(course, graded):
     found = course.scores("sends_first")
     assert found[MEAN] == 3.0
     assert 3.0 < found[RING] < 6.0
 
 
+@pytest.mark.core
 def test_an_endless_loop_is_stopped_and_costs_its_own_cell_only(course, graded):
     assert course.scores("endless") == {MEAN: 3.0, ARGMAX: 4.0, RING: 0.0, WORDS: None}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,6 @@ from nbgrader.api import Gradebook
 
 from autograder.formulas import MAX_CHARACTERS, formula
 from autograder.safe_prose import markdown2html
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "browser"))
-
-from jupyter_lab import chromium_program, running_chromium
 
 pytestmark = pytest.mark.notebooks
 OWN_LINE = "dist.all_reduce(total)"
@@ -57,20 +52,17 @@ def test_each_exercise_has_its_own_code(small_class, page):
 
 
 @pytest.mark.browser
-def test_the_page_needs_no_network(page):
-    if chromium_program() is None:
-        pytest.skip("no Chromium or Chrome is installed")
-    with running_chromium() as browser:
-        opened = browser.new_context(offline=True).new_page()
-        asked: list[str] = []
-        opened.on("request", lambda request: asked.append(request.url))
-        opened.goto((page / "ed" / LAB / f"{NOTEBOOK}.html").as_uri())
-        formulas = opened.locator("img.formula")
-        assert formulas.count() > 10
-        widths = formulas.evaluate_all("all => all.map(one => one.naturalWidth)")
-        assert all(widths), "each formula is drawn"
-        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
-        assert opened.locator("table td").first.evaluate("one => getComputedStyle(one).paddingLeft") != "0px"
+def test_the_page_needs_no_network(page, new_page):
+    opened = new_page(offline=True)
+    asked: list[str] = []
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.goto((page / "ed" / LAB / f"{NOTEBOOK}.html").as_uri())
+    formulas = opened.locator("img.formula")
+    assert formulas.count() > 10
+    widths = formulas.evaluate_all("all => all.map(one => one.naturalWidth)")
+    assert all(widths), "each formula is drawn"
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert opened.locator("table td").first.evaluate("one => getComputedStyle(one).paddingLeft") != "0px"
 
 
 @pytest.mark.parametrize("tex", [r"2\frac{p-1}{p}n", r"(r-k) \bmod p", r"\lceil \lg p \rceil", r"v = \text{src}"])

@@ -23,10 +23,6 @@ from playwright.sync_api import expect
 from autograder.classroom import overview
 from autograder.reading import MAX_COMMENT_CHARACTERS, Reading, ReadingError, safe_html
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "browser"))
-
-from jupyter_lab import chromium_program, running_chromium
-
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]
 CELL = "when_not_a_ring"
 STUDENTS = [f"s{number:02}" for number in range(30)]
@@ -121,11 +117,9 @@ def test_a_hostile_answer_is_text():
 
 
 @pytest.mark.browser
-def test_a_teacher_marks_thirty_answers_by_keyboard(course):
-    if chromium_program() is None:
-        pytest.skip("no Chromium or Chrome is installed")
-    with answers(course) as (address, _), running_chromium() as browser:
-        page = browser.new_page()
+def test_a_teacher_marks_thirty_answers_by_keyboard(course, new_page):
+    with answers(course) as (address, _):
+        page = new_page()
         page.set_default_timeout(20_000)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -164,17 +158,14 @@ def test_a_teacher_marks_thirty_answers_by_keyboard(course):
 
 
 @pytest.mark.browser
-def test_what_is_not_recorded_is_not_shown(course):
-    if chromium_program() is None:
-        pytest.skip("no Chromium or Chrome is installed")
-    with running_chromium() as browser:
-        page = browser.new_page()
-        with answers(course) as (address, _):
-            page.goto(address)
-            expect(page.locator("article")).to_have_count(30)
-        page.keyboard.press("2")
-        expect(page.locator("#said")).to_contain_text("Not recorded")
-        assert page.locator("#left").inner_text() == "30 of 30 wait"
+def test_what_is_not_recorded_is_not_shown(course, new_page):
+    page = new_page()
+    with answers(course) as (address, _):
+        page.goto(address)
+        expect(page.locator("article")).to_have_count(30)
+    page.keyboard.press("2")
+    expect(page.locator("#said")).to_contain_text("Not recorded")
+    assert page.locator("#left").inner_text() == "30 of 30 wait"
     assert marks(course)["s00"] == (None, True, None)
 
 

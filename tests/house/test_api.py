@@ -11,6 +11,7 @@ import allranks
 import pytest
 from allranks import World
 
+pytestmark = pytest.mark.core
 ROOT = Path(__file__).resolve().parents[2]
 _SPEC = importlib.util.spec_from_file_location("allranks_api", ROOT / "tools" / "api.py")
 api = sys.modules["allranks_api"] = importlib.util.module_from_spec(_SPEC)

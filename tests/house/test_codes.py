@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.core
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("utils/allranks/checking", "utils/allranks/wire", "utils/allranks/exercises", "autograder")
 SENTENCES = {"message", "sentence", "reason", "words", "detail", "advice", "error_text"}

@@ -10,6 +10,7 @@ from allranks.cli import _Commands
 from allranks.errors import CourseError
 from click.testing import CliRunner
 
+pytestmark = pytest.mark.core
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "utils" / "allranks", ROOT / "autograder")
 # click prints the first itself; a rank raises the second in the student's code, where torch would raise a ValueError

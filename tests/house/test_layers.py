@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.core
 PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 # On one floor a room may import those named before it, never the other way.
 FLOORS = {

@@ -9,6 +9,7 @@ from pathlib import Path
 import allranks
 import pytest
 
+pytestmark = pytest.mark.core
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = sorted([*ROOT.glob("chapters/source/*.py"), *ROOT.glob("solutions/*/source/*.py")])
 

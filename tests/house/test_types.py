@@ -2,8 +2,10 @@
 
 import tomllib
 
+import pytest
 from test_layers import FLOORS, PACKAGE, PLACE_OF
 
+pytestmark = pytest.mark.core
 ROOT = PACKAGE.parents[1]
 # what `mypy --strict` sets and what can be set for one module; the rest of it stands in [tool.mypy] for all
 STRICT = {

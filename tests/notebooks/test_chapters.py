@@ -151,6 +151,7 @@ def test_the_mark_finds_processes():
     assert not remaining(mark)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("ranks", RANKS)
 def test_start_here(ranks):
     chapter = execute(read("00_start_here", ranks), warm=False)

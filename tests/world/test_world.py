@@ -58,6 +58,7 @@ def ring_of_receives():
         dist.recv(torch.ones(3), src=(rank + 1) % size)
 
 
+@pytest.mark.core
 def test_every_rank_answers_in_order(world):
     assert world.run(sum_of_ranks, 10) == [[46.0] * 3] * 4
 
@@ -189,6 +190,7 @@ def test_an_endless_loop_is_ended_too(world):
     assert world.run(sum_of_ranks, 0) == [[6.0] * 3] * 4
 
 
+@pytest.mark.core
 def test_a_rank_that_dies_is_named_and_replaced(world):
     def die():
         import torch.distributed as dist
@@ -232,6 +234,7 @@ def test_cells_share_a_namespace_on_each_rank_and_it_can_be_read(world):
         world[0]
 
 
+@pytest.mark.core
 def test_tensors_come_back_and_large_arguments_go_out(world):
     import torch
 

@@ -27,8 +27,10 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = Path(__file__).with_name("durations.json")
 PASSED = "tests-passed.json"  # in pytest's cache: what each file held when `make test` last passed
-# seconds by the clock that the tests of a change, and of a fresh clone, may take on two cores, start and lint aside
+# seconds by the clock, on two cores, for one of everything; for what a change reaches, beside the core, and more for each further file;
+# and for a part of the rest
 TIME_S = 420
+CHANGE_S, FILE_S = 40, 10
 MORE_S = 180
 SHARED = "ALLRANKS_TEST_SHARED"
 UNKNOWN_S = 0.05  # of a test that is not in the record
@@ -109,6 +111,11 @@ class Plan:
     graph: reach.Graph | None = None
     more: str = ""
 
+    def time_s(self) -> float:
+        """How long its tests may take, beside the core."""
+        changed = sum(far == 0 for far in self.near.values())
+        return TIME_S if self.wide else min(TIME_S, CHANGE_S + FILE_S * changed)
+
     @classmethod
     def make(cls, before: Mapping[str, str] | None, since: str | None = None) -> Plan:
         """What has changed since the files were as in `before`, or since a revision of git."""
@@ -156,7 +163,7 @@ def choose(plan: Plan, items: list[pytest.Item], durations: Durations, workers: 
         rest += [(reach.FAR, item) for item in one_of_everything(items)]
     rest.sort(key=lambda pair: (pair[0], durations.of(pair[1])))
     first += [item for far, item in rest if far == 0]
-    chosen = _as_fits(first, [item for far, item in rest if far], durations, TIME_S * workers)
+    chosen = _as_fits(first, [item for far, item in rest if far], durations, plan.time_s() * workers)
     if not plan.more:
         return [item for item in items if id(item) in chosen]
     others = [item for item in items if id(item) not in chosen]
@@ -169,12 +176,12 @@ def choose(plan: Plan, items: list[pytest.Item], durations: Durations, workers: 
 
 def _as_fits(always: list[pytest.Item], more: list[pytest.Item], durations: Durations, left_s: float) -> set[int]:
     """The ids of the first tests, and of as many others, in their order, as the time allows."""
-    chosen: set[int] = set()
-    begun: set[str] = set()
-    for item in (*always, *more):
+    chosen = set(map(id, always))
+    begun = set(map(file_of, always))
+    for item in more:
         file = file_of(item)
         cost = durations.of(item) + (0 if file in begun else durations.shared(file))
-        if id(item) not in chosen and (cost <= left_s or item in always):
+        if id(item) not in chosen and cost <= left_s:
             chosen.add(id(item))
             begun.add(file)
             left_s -= cost

@@ -4,7 +4,7 @@
 # **The ranks form a circle, and each sends one number to its right-hand neighbour. The program has two lines, and both look right. Why does it never
 # end? And how long does one message take in a program that works?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Why communication decides](01_why_communication.ipynb) · the short way: sections 1 to 4
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb) · the short way: sections 1 to 4
 #
 # {{picture}}
 #
@@ -367,7 +367,7 @@ if rank == 1:
 #
 # Times vary. Other work of the machine can only make a try slower, so the **best** of many tries is nearest to what the link can do: take it for $\alpha$
 # and $\beta$. The **median** is the middle one: half of the tries are slower. A program usually meets it: take it to compare two ways. Here we keep the best of 50.
-# From chapter 03 on the course's `bench` times the calls (`bench.sweep` gives both, `bench.seconds_of` the median): all ranks begin together, the clock waits for a GPU, and a call takes as long
+# From chapter 10 on the course's `bench` times the calls (`bench.sweep` gives both, `bench.seconds_of` the median): all ranks begin together, the clock waits for a GPU, and a call takes as long
 # as its slowest rank.
 #
 # Which $\alpha$ and which rate $1/\beta$ do you expect here?
@@ -527,10 +527,11 @@ check(ring_shift)
 # `isend` and `batch_isend_irecv` a rank does not wait at the call, and both directions of a link work at once, but you must not use the buffer before
 # `wait()`. One message costs $\alpha + m\beta$, and a ping-pong measures both. **Write as if every send waited.**
 #
-# **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
+# **Now you:** [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
 #
-# **Next question:** one rank has the weights and all others need them. Must it send them $p-1$ times? The next chapter is [Broadcast](03_broadcast.ipynb).
-# On the short way it is [All-reduce](07_all_reduce.ipynb).
+# **Next question:** every rank has a gradient, and every rank needs the sum of all. How few bytes must each of them send? [All-reduce](04_all_reduce.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** [PyTorch, point-to-point communication](https://docs.pytorch.org/docs/stable/distributed.html#point-to-point-communication) ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (environment variables; point-to-point) ·

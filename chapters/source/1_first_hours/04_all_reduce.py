@@ -4,7 +4,7 @@
 # **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
 # What is the smallest number of bytes that each GPU must send, and how long does that take?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb); 03 to 06 can wait · the short way: sections 1 to 5
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](03_point_to_point.ipynb) · the short way: sections 1 to 5
 #
 # {{picture}}
 #
@@ -149,7 +149,7 @@ guess.reveal(
 
 # %% [markdown] name="in_place_explained"
 # If you need the old numbers, keep `x.clone()`: `before = x` is only a second name of the same memory, an *alias* (with a picture in
-# [Scatter and gather](04_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
+# [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
 
 # %% name="guess_twice"
 guess = predict(
@@ -178,7 +178,7 @@ guess.reveal(
 # already, is a mistake that raises no error.
 #
 # "In place" means in *memory*, so the tensor must have no gaps: a column or a transposed matrix is not **contiguous**. NCCL refuses it, and Gloo takes the
-# wrong numbers without a word ([Scatter and gather](04_scatter_and_gather.ipynb) shows it). Call the collective on `t.contiguous()`, then copy the result
+# wrong numbers without a word ([Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb) shows it). Call the collective on `t.contiguous()`, then copy the result
 # back.
 
 # %% [markdown] name="floats"
@@ -326,7 +326,7 @@ curve.reveal(
 # %% [markdown] name="yours"
 # ### Your own ring
 #
-# First the circle of [Point to point](02_point_to_point.ipynb) again: every rank sends to the right, then receives from the left. The tensor is one number.
+# First the circle of [Point to point](03_point_to_point.ipynb) again: every rank sends to the right, then receives from the left. The tensor is one number.
 
 # %% name="guess_send_first"
 guess = predict(
@@ -444,7 +444,7 @@ plots.scaling([schedules.ALGORITHMS[name](32) for name in names], [10**k for k i
 
 # %% [markdown] name="competition_explained"
 # For short tensors the algorithm with the fewest steps is fastest, for long ones the one with the fewest bytes; in between it depends on $\alpha$ and
-# $\beta$. Therefore libraries have several algorithms and choose by size; the next chapter is about them.
+# $\beta$. Therefore libraries have several algorithms and choose by size; [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb) is about them.
 #
 # Now the opening question: 7 billion bfloat16 gradients, 32 GPUs, 200 GB/s in each direction.
 
@@ -482,7 +482,7 @@ sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passe
 
 # %% [markdown] name="fit"
 # Here we take the **median** of each size, the time that a program usually meets; so this $\alpha$ and $\beta$ are larger than those of the best tries
-# ([Point to point](02_point_to_point.ipynb)). The four smallest sizes give $\alpha$ (the
+# ([Point to point](03_point_to_point.ipynb)). The four smallest sizes give $\alpha$ (the
 # median of their four values). The largest size gives $\beta$, so the model agrees with it by construction. The other sizes test the model.
 
 # %% name="fit_model"
@@ -566,9 +566,11 @@ print(x.item())
 # all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links allow. But it needs $2(p-1)$ steps. **The ring
 # sends few bytes, but needs many messages.**
 #
-# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring; there the first half is not given.
+# **Now you:** [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring; there the first half is not given.
 #
-# **Next question:** if the ring is slow for short tensors, what is faster, and how does NCCL choose? [All-reduce algorithms](08_all_reduce_algorithms.ipynb)
+# **Next question:** the ring has two halves. What is the first one good for alone? [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** P. Patarasuk and X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations*, J. Parallel Distrib.
 # Comput. 69(2), 2009, [doi:10.1016/j.jpdc.2008.09.002](https://doi.org/10.1016/j.jpdc.2008.09.002) ·

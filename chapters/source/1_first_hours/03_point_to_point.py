@@ -535,7 +535,7 @@ check(ring_shift)
 #
 # **Sources.** [PyTorch, point-to-point communication](https://docs.pytorch.org/docs/stable/distributed.html#point-to-point-communication) ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (environment variables; point-to-point) ·
-# MPI Forum, *MPI: A Message-Passing Interface Standard*, [4.0](https://www.mpi-forum.org/docs/mpi-4.0/mpi40-report.pdf) and [4.1](https://www.mpi-forum.org/docs/mpi-4.1/mpi41-report.pdf), chapter 3 (communication modes) ·
+# MPI Forum, *MPI: A Message-Passing Interface Standard*, [4.0](https://www.mpi-forum.org/docs/mpi-4.0/mpi40-report.pdf) and [4.1](https://www.mpi-forum.org/docs/mpi-4.1/mpi41-report.pdf), section 3.4 (communication modes) ·
 # E. Coffman, M. Elphick, A. Shoshani, *System Deadlocks*, ACM Computing Surveys 3(2), 1971 (circular wait) ·
 # H. Liu, M. Zaharia, P. Abbeel, *Ring Attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889)
 

@@ -659,8 +659,9 @@ check(zero_sgd_step)
 # **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) grades `zero_sgd_step`. Then take one of your own training scripts, write down plan,
 # trace and time for it, and explain the differences.
 #
-# **Next question:** how do you read the profile of a job that is yours? [Your own job](../4_real_cluster/48_your_own_job.ipynb). And besides: [Price a training run](29_price_a_training_run.ipynb)
-# plans larger runs than you can trace; [Nine pictures](../1_first_hours/01_nine_pictures.ipynb) has a quiz about the whole course.
+# **Next question:** how do you read the profile of a job that is yours? [Your own job](../4_real_cluster/48_your_own_job.ipynb)
+#
+# **Besides:** [Price a training run](29_price_a_training_run.ipynb) plans larger runs than you can trace; [Nine pictures](../1_first_hours/01_nine_pictures.ipynb) has a quiz about the whole course.
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
 # S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·

@@ -444,7 +444,7 @@ plots.scaling([schedules.ALGORITHMS[name](32) for name in names], [10**k for k i
 
 # %% [markdown] name="competition_explained"
 # For short tensors the algorithm with the fewest steps is fastest, for long ones the one with the fewest bytes; in between it depends on $\alpha$ and
-# $\beta$. Therefore libraries have several algorithms and choose by size; [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb) is about them.
+# $\beta$. Therefore libraries have several algorithms and choose by size.
 #
 # Now the opening question: 7 billion bfloat16 gradients, 32 GPUs, 200 GB/s in each direction.
 
@@ -566,9 +566,9 @@ print(x.item())
 # all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links allow. But it needs $2(p-1)$ steps. **The ring
 # sends few bytes, but needs many messages.**
 #
-# **Now you:** [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring; there the first half is not given.
+# **Now you:** [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring, with nothing given.
 #
-# **Next question:** the ring has two halves. What is the first one good for alone? [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb)
+# **Next question:** what is the ring's first half good for alone? [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb)
 #
 # {{side_trips}}
 #

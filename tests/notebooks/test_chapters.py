@@ -204,7 +204,6 @@ def test_all_reduce(ranks, solved):
         replace["ring_all_reduce"] = solved_ring() + "\n\n\ncheck(ring_all_reduce)"
         replace["formula"] = source("formula").replace("return 0", "return 2 * (p - 1) / p * n")
     chapter = execute(read("07_all_reduce", ranks, **replace))
-    everyone = range(ranks)
 
     assert not chapter.errors()
 

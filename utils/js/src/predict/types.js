@@ -30,7 +30,7 @@
  * @typedef {object} Truth
  * @property {Value} truth
  * @property {string} it in words: "27.1 GB"
- * @property {string | number[] | number[][]} right the option; least and most of a number; these two for each point of a curve
+ * @property {string | number[] | number[][]} right the option; least and most of a number; both for each point
  * @property {string} why it was so, true whatever was said
  * @property {string} label of the true curve
  * @property {string} picture an SVG document instead of the choices; "": none

@@ -212,15 +212,8 @@ def skipping(folder):
 
 
 # %% [markdown] name="hang_guess"
-# The dump of a rank says which calls it made, and the number of each. Where will the files show a difference?
-
-# %% name="guess_first"
-guess_first = predict(
-    "Rank 1 skips step 2 of the steps 0 to 4. Where do the dumps first differ?",
-    choices=["in step 2", "in step 3", "after rank 1's last step"],
-    title="Where the dumps first differ",
-)
-guess_first
+# The dump of a rank says which calls it made, and the number of each. As in [When it hangs](20_when_it_hangs.ipynb), a call of the
+# others is matched with rank 1's *next* call: look for the place where the files show a difference.
 
 # %% name="hang"
 dumps = Path(tempfile.mkdtemp())
@@ -246,14 +239,9 @@ first, second = (numbered(dumps / f"dump_rank{rank}.json") for rank in (0, 1))
 for call in sorted(first | second)[-6:]:
     print(call, first.get(call, "-"), second.get(call, "-"))
 
-# %% name="reveal_first" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
-guess_first.reveal(
-    "after rank 1's last step",
-    why="Rank 1's calls of step 3 have the numbers, names and sizes of the others' calls of step 2, so the files agree until rank 1 has no calls left.",
-)
-
 # %% [markdown] name="dump_tool_intro"
+# The files agree until rank 1 has no calls left: its calls of step 3 have the numbers, names and sizes of the others' calls of step 2.
+#
 # Now the tool, with the same files. It prints what differs first, and what each side called there.
 
 # %% name="dump_tool"

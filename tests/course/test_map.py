@@ -1,13 +1,12 @@
 """The one table of the course: every chapter has a place, and the story is one path with side trips."""
 
 import dataclasses
-import inspect
 import re
 import subprocess
 import sys
 
 import pytest
-
+from allranks.cost.plan import Plan
 from allranks.course.map import after, chapters, core, find, parts, side_trips
 
 
@@ -16,7 +15,7 @@ def test_numbers_and_titles_are_unique_and_in_the_order_of_the_story():
     assert numbers == sorted(set(numbers)) and all(re.fullmatch(r"\d\d", number) for number in numbers)
     titles = [chapter.title for chapter in chapters()]
     assert len(set(titles)) == len(titles) and all(0 < len(title) <= 24 for title in titles)
-    old = [chapter.was for chapter in chapters()]
+    old = [chapter.was[:2] for chapter in chapters()]
     assert len(set(old)) == len(old) == 40
 
 
@@ -38,13 +37,9 @@ def test_every_side_trip_hangs_on_the_core_and_says_why():
 
 
 def test_what_a_chapter_unlocks_is_an_argument_of_plan():
-    from allranks.cost import plan
-
     unlocked = [chapter.unlocks for chapter in core() if chapter.unlocks]
     assert unlocked == ["dp", "bucket_nbytes", "zero_stage", "tp", "pp", "cp", "ep"]
-    assert set(unlocked) <= set(inspect.signature(plan).parameters) | {
-        field.name for field in dataclasses.fields(inspect.signature(plan, eval_str=True).return_annotation)
-    }
+    assert set(unlocked) <= {field.name for field in dataclasses.fields(Plan)}
 
 
 def test_next_walks_the_whole_core_and_side_trips_lead_back():
@@ -60,7 +55,7 @@ def test_next_walks_the_whole_core_and_side_trips_lead_back():
 
 
 def test_an_unknown_chapter_is_refused():
-    with pytest.raises(KeyError, match="no chapter 99"):
+    with pytest.raises(KeyError, match="there is no chapter"):
         find("99")
 
 

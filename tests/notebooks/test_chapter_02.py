@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "01_why_communication"
+CHAPTER = "02_why_communication"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

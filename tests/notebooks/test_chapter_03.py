@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "02_point_to_point"
+CHAPTER = "03_point_to_point"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -9,7 +9,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "03_broadcast"
+CHAPTER = "10_broadcast"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

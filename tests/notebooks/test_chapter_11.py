@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "04_scatter_and_gather"
+CHAPTER = "11_scatter_and_gather"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

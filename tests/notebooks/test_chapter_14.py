@@ -9,7 +9,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "10_reduce_scatter"
+CHAPTER = "14_reduce_scatter"
 
 
 def source(name: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "11_all_to_all"
+CHAPTER = "15_all_to_all"
 
 
 def source(name: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "12_barrier_and_groups"
+CHAPTER = "16_barrier_and_groups"
 
 
 def source(name: str) -> str:

@@ -10,7 +10,7 @@ from allranks import explore, schedules
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "08_all_reduce_algorithms"
+CHAPTER = "17_all_reduce_algorithms"
 
 
 def source(name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "13_composing"
+CHAPTER = "18_composing"
 
 
 def source(name: str) -> str:

@@ -10,7 +10,7 @@ from test_chapters import RANKS, WIDGET, execute, read
 from torch.utils.data import DistributedSampler
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "14_data_parallel"
+CHAPTER = "20_data_parallel"
 
 
 def source(name: str) -> str:

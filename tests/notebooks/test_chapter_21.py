@@ -9,7 +9,7 @@ from allranks import explore
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "15_overlap_and_bucketing"
+CHAPTER = "21_overlap_and_bucketing"
 
 
 def source(name: str) -> str:

@@ -9,7 +9,7 @@ from allranks.errors import name_ranks
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "16_sharded_training"
+CHAPTER = "22_sharded_training"
 HOLE = "    my_gradient = gradient[my_part]  # your turn: so far this is nobody's but yours"
 ANSWER = """\
     my_gradient = torch.empty_like(gradient[my_part])

@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "25_fsdp_by_hand"
+CHAPTER = "23_fsdp_by_hand"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

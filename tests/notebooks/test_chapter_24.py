@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "17_tensor_parallel"
+CHAPTER = "24_tensor_parallel"
 
 
 def source(name: str) -> str:

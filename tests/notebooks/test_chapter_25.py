@@ -9,7 +9,7 @@ import pytest
 from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "24_pipelines"
+CHAPTER = "25_pipelines"
 ORDERS = ("gpipe", "one_f_one_b", "zb_h1")
 
 

@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "23_context_parallel"
+CHAPTER = "26_context_parallel"
 
 
 def off_by(text: str) -> float:

@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "28_mixture_of_experts"
+CHAPTER = "27_mixture_of_experts"
 
 
 def numbers(text: str, start: str = "") -> list[float]:

@@ -9,7 +9,7 @@ from allranks import rooflines
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "29_memory_and_rooflines"
+CHAPTER = "28_memory_and_rooflines"
 
 
 def numbers(text: str) -> list[float]:

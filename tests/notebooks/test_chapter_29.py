@@ -12,7 +12,7 @@ from allranks.cost.workload import Cluster
 from test_chapters import WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]
-CHAPTER = "93_price_a_training_run"
+CHAPTER = "29_price_a_training_run"
 
 
 def source(name: str) -> str:

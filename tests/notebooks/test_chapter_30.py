@@ -10,7 +10,7 @@ from allranks.cost import workload
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "21_capstone"
+CHAPTER = "30_capstone"
 WAYS = ("ddp", "zero", "tensor_parallel")
 LAYERS, HIDDEN, LENGTH, VOCABULARY = 2, 64, 32, 128
 N = LAYERS * (12 * HIDDEN**2 + 4 * HIDDEN) + (VOCABULARY + LENGTH + 2) * HIDDEN

@@ -10,7 +10,7 @@ from allranks.topology import preset, round_robin
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "19_topology"
+CHAPTER = "40_topology"
 
 
 def source(name: str) -> str:

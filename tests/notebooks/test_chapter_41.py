@@ -10,7 +10,7 @@ from allranks.cost.nccl_tables import HOP_US, PROTOCOLS
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "18_libraries"
+CHAPTER = "41_libraries"
 LINES = ["tokens", "activations", "gradient", "overflow", "samples"]
 
 

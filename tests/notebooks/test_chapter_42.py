@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "94_what_changes_on_nccl"
+CHAPTER = "42_what_changes_on_nccl"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

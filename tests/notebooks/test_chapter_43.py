@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "31_inside_nccl"
+CHAPTER = "43_inside_nccl"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

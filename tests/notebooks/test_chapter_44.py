@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "30_without_messages"
+CHAPTER = "44_without_messages"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "20_when_it_hangs"
+CHAPTER = "45_when_it_hangs"
 CULPRIT = 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, Executed, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "27_survive"
+CHAPTER = "46_survive"
 
 
 @functools.cache

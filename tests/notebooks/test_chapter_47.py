@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "35_make_it_fast"
+CHAPTER = "47_make_it_fast"
 
 
 @pytest.mark.parametrize("ranks", RANKS)

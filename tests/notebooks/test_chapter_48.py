@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "22_your_own_job"
+CHAPTER = "48_your_own_job"
 STEPS = 6
 
 

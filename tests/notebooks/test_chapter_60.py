@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "26_send_less"
+CHAPTER = "60_send_less"
 
 
 def numbers(text: str) -> list[float]:

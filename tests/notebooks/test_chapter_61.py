@@ -1,4 +1,4 @@
-"""Chapter 32: sums whose bits depend on the order, a ring that stalls, and what 8 bits cost."""
+"""Chapter 61: sums whose bits depend on the order, a ring that stalls, and what 8 bits cost."""
 
 import re
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_bits(ranks):
-    chapter = execute(read("32_bits", ranks))
+    chapter = execute(read("61_bits", ranks))
     assert not chapter.errors()
 
     values = re.search(r"values: \[(.*)\]", chapter.text("equal_live"))[1].split(", ")

@@ -1,4 +1,4 @@
-"""Chapter 33: parts of unequal length are counted, gathered in three ways, and exchanged with neighbours."""
+"""Chapter 62: parts of unequal length are counted, gathered in three ways, and exchanged with neighbours."""
 
 import re
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_uneven(ranks):
-    chapter = execute(read("33_uneven", ranks))
+    chapter = execute(read("62_uneven", ranks))
     assert not chapter.errors()
 
     for rank, text in chapter.by_rank("by_gather").items():

@@ -8,7 +8,7 @@ import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "34_can_a_machine_find_it"
+CHAPTER = "63_can_a_machine_find_it"
 
 
 def microseconds(text: str) -> float:

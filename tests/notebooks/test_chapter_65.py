@@ -20,7 +20,7 @@ def held(chapter, name: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_cheatsheet(ranks, tmp_path):
-    notebook = read("91_cheatsheet", ranks)
+    notebook = read("65_cheatsheet", ranks)
     chapter = execute(notebook)
     assert chapter.errors() == {}
     everyone = range(ranks)

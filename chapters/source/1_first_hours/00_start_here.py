@@ -237,11 +237,13 @@ guess.reveal(
 # A collective is one call that every rank makes; the backend decides which rank sends what to which rank. Ranks share nothing else, so the others
 # notice one rank's failure only when they wait for it. **Every rank must make the call, or the other ranks wait for ever.**
 #
-# - [Why communication decides](01_why_communication.ipynb) is the next chapter: what a message costs, and up to which number more GPUs help.
-# - **The short way**, if you have little time: sections 1 and 2 of [01](01_why_communication.ipynb), sections 1 to 4 of [02](02_point_to_point.ipynb), then
-#   sections 1 to 3 of [07 All-reduce](07_all_reduce.ipynb), where you write the ring that you saw. After 55 minutes more `check` says that it is right. Nothing in 03 to 06
-#   is needed for that.
-# - [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) has the exercises for that chapter; they are judged by the messages that your code sends.
+# **Next question:** what does one message do, and how can two ranks wait for each other for ever? [Point to point](03_point_to_point.ipynb)
+#
+# {{side_trips}}
+#
+# **The short way**, if you have little time: sections 1 and 2 of [02](02_why_communication.ipynb), sections 1 to 4 of [03](03_point_to_point.ipynb), then
+# sections 1 to 3 of [04 All-reduce](04_all_reduce.ipynb), where you write the ring that you saw. After 55 minutes more `check` says that it is right.
+# [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) has the exercises for that chapter; they are judged by the messages that your code sends.
 #
 # Last, stop the ranks. They also stop when you close the notebook's kernel.
 

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
-# # Which collective?
+# # Nine pictures
 #
-# **Here are twenty situations from training. Which call solves each, with the fewest bytes?**
+# **Which moves between ranks are there? And in twenty situations from training, which one solves each with the fewest bytes?**
 #
-# 20 minutes · CPU ok, no ranks are started · after [All-to-all](11_all_to_all.ipynb), or any time with the [cheat sheet](91_cheatsheet.ipynb) beside it
+# 20 minutes · CPU ok, no ranks are started · after [Start here](00_start_here.ipynb) · the pictures now; come back to the questions whenever you have read more
 #
 # Three questions decide nearly every case. Which ranks have the data? Which ranks need them afterwards: one rank, all ranks, or each rank a part?
 # Must the data be *added*, or only put together? The nine answers, each with its chapter (place is the rank, colour is whose numbers, stripes are a sum):
@@ -55,18 +55,18 @@ Quiz(
 #
 # | strategy | calls | bytes | chapter |
 # |---|---|---|---|
-# | data parallel (DDP) | `all_reduce` of gradients, a bucket at a time | $2\frac{p-1}{p}n$ | [14](14_data_parallel.ipynb), [15](15_overlap_and_bucketing.ipynb) |
-# | parameter server | workers `send` gradients, the server `send`s weights | $n$ a worker, $(p-1)n$ the server | [14](14_data_parallel.ipynb) |
-# | ZeRO-1, ZeRO-2 | `reduce_scatter` of gradients, `all_gather` of weights | $2\frac{p-1}{p}n$ | [10](10_reduce_scatter.ipynb), [16](16_sharded_training.ipynb) |
-# | ZeRO-3, FSDP | `all_gather` before a layer's forward and backward, `reduce_scatter` after it | $3\frac{p-1}{p}n$ | [16](16_sharded_training.ipynb), [25](25_fsdp_by_hand.ipynb) |
-# | HSDP, $g$ ranks a node | FSDP inside the node, `all_reduce` of each shard between nodes | $3\frac{g-1}{g}n$ inside, about $\frac{2n}{g}$ between | [25](25_fsdp_by_hand.ipynb) |
-# | tensor parallel | `all_reduce`, two a layer forward, two backward | $4 \cdot 2\frac{p-1}{p}a$ a layer | [17](17_tensor_parallel.ipynb) |
-# | with sequence parallel | `all_gather` and `reduce_scatter` in place of each | the same | [17](17_tensor_parallel.ipynb) |
-# | pipeline | `send`, `recv` between neighbouring stages | $a$ each way a micro-batch | [24](24_pipelines.ipynb) |
-# | context parallel, ring | `send`, `recv` of keys and values | $p-1$ blocks a layer | [23](23_context_parallel.ipynb) |
-# | context parallel, Ulysses | `all_to_all`, four a layer | $\frac{p-1}{p}$ of queries, keys, values, results | [23](23_context_parallel.ipynb) |
-# | experts | `all_to_all`, dispatch and combine, forward and backward | $\frac{p-1}{p}$ of $k$ copies of each token, each time | [11](11_all_to_all.ipynb), [28](28_mixture_of_experts.ipynb) |
-# | local SGD, DiLoCo | `all_reduce` of weights, once in $H$ steps | $2\frac{p-1}{p}\frac{n}{H}$ | [26](26_send_less.ipynb) |
+# | data parallel (DDP) | `all_reduce` of gradients, a bucket at a time | $2\frac{p-1}{p}n$ | [20](../3_one_model/20_data_parallel.ipynb), [21](../3_one_model/21_overlap_and_bucketing.ipynb) |
+# | parameter server | workers `send` gradients, the server `send`s weights | $n$ a worker, $(p-1)n$ the server | [20](../3_one_model/20_data_parallel.ipynb) |
+# | ZeRO-1, ZeRO-2 | `reduce_scatter` of gradients, `all_gather` of weights | $2\frac{p-1}{p}n$ | [14](../2_collectives/14_reduce_scatter.ipynb), [22](../3_one_model/22_sharded_training.ipynb) |
+# | ZeRO-3, FSDP | `all_gather` before a layer's forward and backward, `reduce_scatter` after it | $3\frac{p-1}{p}n$ | [22](../3_one_model/22_sharded_training.ipynb), [23](../3_one_model/23_fsdp_by_hand.ipynb) |
+# | HSDP, $g$ ranks a node | FSDP inside the node, `all_reduce` of each shard between nodes | $3\frac{g-1}{g}n$ inside, about $\frac{2n}{g}$ between | [23](../3_one_model/23_fsdp_by_hand.ipynb) |
+# | tensor parallel | `all_reduce`, two a layer forward, two backward | $4 \cdot 2\frac{p-1}{p}a$ a layer | [24](../3_one_model/24_tensor_parallel.ipynb) |
+# | with sequence parallel | `all_gather` and `reduce_scatter` in place of each | the same | [24](../3_one_model/24_tensor_parallel.ipynb) |
+# | pipeline | `send`, `recv` between neighbouring stages | $a$ each way a micro-batch | [25](../3_one_model/25_pipelines.ipynb) |
+# | context parallel, ring | `send`, `recv` of keys and values | $p-1$ blocks a layer | [26](../3_one_model/26_context_parallel.ipynb) |
+# | context parallel, Ulysses | `all_to_all`, four a layer | $\frac{p-1}{p}$ of queries, keys, values, results | [26](../3_one_model/26_context_parallel.ipynb) |
+# | experts | `all_to_all`, dispatch and combine, forward and backward | $\frac{p-1}{p}$ of $k$ copies of each token, each time | [15](../2_collectives/15_all_to_all.ipynb), [27](../3_one_model/27_mixture_of_experts.ipynb) |
+# | local SGD, DiLoCo | `all_reduce` of weights, once in $H$ steps | $2\frac{p-1}{p}\frac{n}{H}$ | [60](../extras/60_send_less.ipynb) |
 #
 # Take a paper's method apart in this way: **which tensor, from whom, to whom, how often**, and is it added?
 #
@@ -79,4 +79,6 @@ Quiz(
 
 # %% [markdown] name="recap"
 # **One takeaway.** Ask what *each* rank must hold afterwards; this determines the call and the bytes. The formulas are on the
-# [cheat sheet](91_cheatsheet.ipynb), their derivations in the chapters.
+# [cheat sheet](../extras/65_cheatsheet.ipynb), their derivations in the chapters.
+#
+# **Next question:** what does one message do, and how can two ranks wait for each other for ever? [Point to point](03_point_to_point.ipynb)

@@ -96,7 +96,7 @@ guess.reveal(
 
 # %% [markdown] name="two_parts_explained"
 # The communication of a step depends on the **model**; its computation
-# depends on the model **and the batch**. (Each is the best of four; the next chapter says why. The first call is slow, because it allocates memory and makes
+# depends on the model **and the batch**. (Each is the best of four; [Point to point](03_point_to_point.ipynb) says why. The first call is slow, because it allocates memory and makes
 # connections; therefore the cell makes one call before it measures. On a GPU batches this small keep only a part of it busy, so the computation may
 # hardly grow; try 4096 to 65,536 samples.)
 #
@@ -170,7 +170,7 @@ for name, (alpha, bandwidth) in links.items():
 
 # %% [markdown] name="links_explained"
 # The bandwidths are line rates in one direction. Advertisements add both directions (900 GB/s for NVLink 4) or count bits (400 Gb/s for NDR). The
-# latencies in this table are only orders of magnitude, not measurements: never take $\alpha$ from a table, measure it. The next chapter measures it
+# latencies in this table are only orders of magnitude, not measurements: never take $\alpha$ from a table, measure it. [Point to point](03_point_to_point.ipynb) measures it
 # with a ping-pong.
 #
 # For 1 GB NVLink is nine times as fast as InfiniBand. For 4 bytes their bandwidths make no difference: only $\alpha$ counts, and
@@ -209,7 +209,7 @@ alpha = seconds_for(64, 1) / 64 / (2 * (world_size - 1))
 # `new_group` makes a group of some of the ranks, and a collective with `group=` concerns only these.
 #
 # The table shows a model beside the measurement. An all-reduce on a ring of $p$ ranks has $2(p-1)$ steps with messages of $n/p$ bytes
-# (the chapter on [all-reduce](07_all_reduce.ipynb) derives that). With $C$ seconds of work:
+# (the chapter on [all-reduce](04_all_reduce.ipynb) derives that). With $C$ seconds of work:
 #
 # $$T(p) = \frac{C}{p} + 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
 #
@@ -233,7 +233,7 @@ for p, t in enumerate(measured, start=1):
 # On a CPU the model's times are too short in one respect: it assumes that each rank has its own link, with the same $\beta$ for any $p$. Processes of one
 # machine share its cores and its memory, so with more processes each gets less. GPUs may have links of their own (NVLink) or share some (PCIe).
 #
-# Of the three terms of $T(p)$ the first one shrinks with $p$. Whether the other two grow, you find in [All-reduce](07_all_reduce.ipynb).
+# Of the three terms of $T(p)$ the first one shrinks with $p$. Whether the other two grow, you find in [All-reduce](04_all_reduce.ipynb).
 
 # %% [markdown] name="at_scale"
 # ## 4. The question
@@ -314,7 +314,7 @@ figure
 # range longer. That is why a library has several algorithms.
 #
 # The model splits the work into as many parts as you like. Data parallelism can't: a sample is its smallest part. $2^{21}$ tokens are 1024 sequences
-# of 2048, so from 1025 GPUs on, other kinds of parallelism must split a sequence, a layer or the model ([Tensor parallel](17_tensor_parallel.ipynb), [Pipelines](24_pipelines.ipynb)).
+# of 2048, so from 1025 GPUs on, other kinds of parallelism must split a sequence, a layer or the model ([Tensor parallel](../3_one_model/24_tensor_parallel.ipynb), [Pipelines](../3_one_model/25_pipelines.ipynb)).
 
 # %% [markdown] name="model_size"
 # ### A larger model?
@@ -442,8 +442,8 @@ check(distributed_mean)
 # machines make the run slower from some number on. These limits depend on the tokens that a GPU has per step, and on the ratio of its arithmetic to
 # its link. **With more ranks the work per rank shrinks; the gradient that they exchange does not.**
 #
-# **Next question:** what does a single message really cost on this machine, and how can two ranks wait for each other for ever? The next chapter,
-# [Point to point](02_point_to_point.ipynb), sends them one at a time.
+# **Next question:** what does a single message really cost on this machine, and how can two ranks wait for each other for ever?
+# [Point to point](03_point_to_point.ipynb) sends them one at a time.
 #
 # **Sources.** J. Kaplan et al., *Scaling Laws for Neural Language Models*, [arXiv:2001.08361](https://arxiv.org/abs/2001.08361) (6 operations per parameter and token) ·
 # S. McCandlish et al., *An Empirical Model of Large-Batch Training*, [arXiv:1812.06162](https://arxiv.org/abs/1812.06162) ·

@@ -4,7 +4,7 @@
 # **The ranks form a circle, and each sends one number to its right-hand neighbour. The program has two lines, and both look right. Why does it never
 # end? And how long does one message take in a program that works?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better (*On NCCL* at the end says what they show instead) · before it: [Why communication decides](01_why_communication.ipynb) · the short way: sections 1 to 4
+# 40 minutes · CPU ok, 2 or more GPUs better (*On NCCL* at the end says what they show instead) · before it: [Start here](00_start_here.ipynb) · the short way: sections 1 to 4
 #
 # {{picture}}
 #
@@ -346,7 +346,7 @@ else:
 #
 # Times vary. Other work of the machine can only make a try slower, so the **best** of many tries is nearest to what the link can do: take it for $\alpha$
 # and $\beta$. The **median** is the middle one: half of the tries are slower. A program usually meets it: take it to compare two ways. Here we keep the best of 50.
-# From chapter 03 on the course's `bench` times the calls (`bench.sweep` gives both, `bench.seconds_of` the median): all ranks begin together, the clock waits for a GPU, and a call takes as long
+# From chapter 10 on the course's `bench` times the calls (`bench.sweep` gives both, `bench.seconds_of` the median): all ranks begin together, the clock waits for a GPU, and a call takes as long
 # as its slowest rank.
 #
 # Which $\alpha$ and which rate $1/\beta$ do you expect here?
@@ -510,7 +510,7 @@ check(ring_shift)
 #   because its ranks are new. With three or more ranks it would hang for ever: the watchdog that ends a job after ten minutes counts only calls that are queued.
 # - Between connected ranks one number would go into the buffer, and the circle would end. With tensors larger than the buffer it would hang again: a small
 #   test runs, the training does not.
-# - In a circle, use `batch_isend_irecv`. [What changes on NCCL](94_what_changes_on_nccl.ipynb) asks what a lone `isend` does there. (Before 2.15 torch warns of
+# - In a circle, use `batch_isend_irecv`. [What changes on NCCL](../4_real_cluster/42_what_changes_on_nccl.ipynb) asks what a lone `isend` does there. (Before 2.15 torch warns of
 #   such sends and receives: "unbatched P2P op".) And `wait()` makes the stream wait, not your program.
 # - In section 4 the copy and the 7 race each other on the GPU.
 # - Both sides must name the same dtype and count, and `recv` its `src`. Otherwise NCCL refuses, hangs, crashes or delivers wrong data.
@@ -522,14 +522,15 @@ check(ring_shift)
 # `isend` and `batch_isend_irecv` a rank does not wait at the call, and both directions of a link work at once, but you must not use the buffer before
 # `wait()`. One message costs $\alpha + m\beta$, and a ping-pong measures both. **Write as if every send waited.**
 #
-# **Now you:** [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
+# **Now you:** [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
 #
-# **Next question:** one rank has the weights and all others need them. Must it send them $p-1$ times? The next chapter is [Broadcast](03_broadcast.ipynb).
-# On the short way it is [All-reduce](07_all_reduce.ipynb).
+# **Next question:** every rank has a gradient, and every rank needs the sum of all. How few bytes must each of them send? [All-reduce](04_all_reduce.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** [PyTorch, point-to-point communication](https://docs.pytorch.org/docs/stable/distributed.html#point-to-point-communication) ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (environment variables; point-to-point) ·
-# MPI Forum, *MPI: A Message-Passing Interface Standard*, [4.0](https://www.mpi-forum.org/docs/mpi-4.0/mpi40-report.pdf) and [4.1](https://www.mpi-forum.org/docs/mpi-4.1/mpi41-report.pdf), chapter 3 (communication modes) ·
+# MPI Forum, *MPI: A Message-Passing Interface Standard*, [4.0](https://www.mpi-forum.org/docs/mpi-4.0/mpi40-report.pdf) and [4.1](https://www.mpi-forum.org/docs/mpi-4.1/mpi41-report.pdf), section 3.4 (communication modes) ·
 # E. Coffman, M. Elphick, A. Shoshani, *System Deadlocks*, ACM Computing Surveys 3(2), 1971 (circular wait) ·
 # H. Liu, M. Zaharia, P. Abbeel, *Ring Attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889)
 

@@ -4,7 +4,7 @@
 # **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
 # What is the smallest number of bytes that each GPU must send, and how long does that take?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb); 03 to 06 can wait · the short way: sections 1 to 3
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](03_point_to_point.ipynb) · the short way: sections 1 to 3
 #
 # {{picture}}
 #
@@ -152,7 +152,7 @@ curve.reveal(
 # %% [markdown] name="yours"
 # ## 3. Your own ring
 #
-# This is the circle of [Point to point](02_point_to_point.ipynb) again: if all ranks send first, all wait. So `swap` below starts the send *and*
+# This is the circle of [Point to point](03_point_to_point.ipynb) again: if all ranks send first, all wait. So `swap` below starts the send *and*
 # the receive with `batch_isend_irecv`, and then waits for both: you must not use either buffer before that.
 #
 # The first pass is given below. **Write the second** (two lines are enough) and run the cell: `check` forks its own ranks, counts every message, and
@@ -231,7 +231,7 @@ world.run(same_as_the_real_one, deadline=5)
 # $2\frac{p-1}{p}n$ per rank; a rank can send less only if another sends more. The ring sends exactly this minimum (Patarasuk & Yuan 2009).
 #
 # The proof has one condition: only ranks add. A switch that adds on the way (SHARP, Graham et al. 2016; NVLS inside an
-# NVSwitch) needs less ([Without messages](30_without_messages.ipynb)).
+# NVSwitch) needs less ([Without messages](../4_real_cluster/44_without_messages.ipynb)).
 
 # %% [markdown] name="price"
 # ### The time
@@ -268,7 +268,7 @@ guess.reveal(
 
 # %% [markdown] name="competition_explained"
 # For short tensors the algorithm with the fewest steps is fastest, for long ones the one with the fewest bytes; in between it depends on $\alpha$ and
-# $\beta$. Therefore libraries have several algorithms and choose by size; the next chapter is about them.
+# $\beta$. Therefore libraries have several algorithms and choose by size.
 #
 # Now the opening question: 7 billion bfloat16 gradients, 32 GPUs, 200 GB/s in each direction.
 
@@ -305,7 +305,7 @@ sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passe
 
 # %% [markdown] name="fit"
 # Here we take the **median** of each size, the time that a program usually meets; so this $\alpha$ and $\beta$ are larger than those of the best tries
-# ([Point to point](02_point_to_point.ipynb)). The four smallest sizes give $\alpha$ (the
+# ([Point to point](03_point_to_point.ipynb)). The four smallest sizes give $\alpha$ (the
 # median of their four values). The largest size gives $\beta$, so the model agrees with it by construction. The other sizes test the model.
 
 # %% name="fit_model"
@@ -397,7 +397,7 @@ print(f"{x.item():g}, {result}")
 
 # %% [markdown] name="in_place_explained"
 # `x` holds the sum, and the call returned nothing. If you need the old numbers, keep `x.clone()`: `before = x` is only a second name of the same memory, an *alias* (with a picture in
-# [Scatter and gather](04_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
+# [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
 
 # %% name="guess_twice"
 guess = predict(
@@ -424,7 +424,7 @@ guess.reveal(
 # Running a notebook cell twice, or averaging a gradient that was averaged
 # already, is a mistake that raises no error.
 #
-# "In place" means in *memory*, so the tensor must have no gaps: a column or a transposed matrix is not **contiguous**. [Scatter and gather](04_scatter_and_gather.ipynb)
+# "In place" means in *memory*, so the tensor must have no gaps: a column or a transposed matrix is not **contiguous**. [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)
 # shows what a library does with it. Call the collective on `t.contiguous()`, then copy the result
 # back.
 
@@ -530,9 +530,11 @@ print(x.item())
 # all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links allow. But it needs $2(p-1)$ steps. **The ring
 # sends few bytes, but needs many messages.**
 #
-# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring; there the first half is not given.
+# **Now you:** [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring, with nothing given.
 #
-# **Next question:** if the ring is slow for short tensors, what is faster, and how does NCCL choose? [All-reduce algorithms](08_all_reduce_algorithms.ipynb)
+# **Next question:** what is the ring's first half good for alone? [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** P. Patarasuk and X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations*, J. Parallel Distrib.
 # Comput. 69(2), 2009, [doi:10.1016/j.jpdc.2008.09.002](https://doi.org/10.1016/j.jpdc.2008.09.002) ·

@@ -3,7 +3,7 @@
 #
 # **One of 1024 ranks has loaded a model of 7 billion parameters, 14 GB. All other ranks need it. Must it be sent 1023 times, and how long does that take?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb)
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb)
 #
 # {{picture}}
 #
@@ -108,7 +108,7 @@ if rank > 0:
 # ### Two mistakes
 #
 # Rank 0 broadcasts 4 numbers, the others expect 6. NCCL leaves such calls undefined: they may hang, crash or deliver wrong data. So the next cells use
-# a second group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb).
+# a second group with Gloo and CPU tensors, as in [Point to point](../1_first_hours/03_point_to_point.ipynb).
 
 # %% name="guess_wrong"
 guess = predict(
@@ -183,7 +183,7 @@ def try_it(broadcast, *arguments):
 world.run(try_it, flat_broadcast)
 
 # %% [markdown] name="flat_cost"
-# A message of $n$ bytes takes $\alpha + n\beta$ ([why communication decides](01_why_communication.ipynb)), and the root can send only one at a time.
+# A message of $n$ bytes takes $\alpha + n\beta$ ([why communication decides](../1_first_hours/02_why_communication.ipynb)), and the root can send only one at a time.
 # So it takes $(p-1)(\alpha + n\beta)$, and while the root sends, $p-2$ ranks do nothing. Some of them could help: after the first message one of them
 # has the tensor too.
 
@@ -444,7 +444,7 @@ for n in (10**3 * 1.1**j for j in range(175)):
 # ### Measured here
 #
 # Now with real messages: the next cell times three broadcasts of ours and the library's on your ranks, for 4 KB and for 16 MB. `bench.seconds_of` runs
-# on every rank and gives the median of 20 times ([why the median](02_point_to_point.ipynb)).
+# on every rank and gives the median of 20 times ([why the median](../1_first_hours/03_point_to_point.ipynb)).
 # $\alpha$ and $\beta$ come from the two figures of *flat*, so these two agree by construction; the other figures test the model.
 #
 # Which of the four do you expect to be fastest for 16 MB?
@@ -484,8 +484,8 @@ for name, row, (rounds, k) in zip(
 # ## 7. Where you meet it
 #
 # - **DDP**: the model's state at the start, buffers at each forward pass.
-# - **FSDP** ([sharded training](16_sharded_training.ipynb)): one rank loads the checkpoint, the others get theirs from it (`sync_module_states=True` in FSDP1, `broadcast_from_rank0=True` of `StateDictOptions` for FSDP2).
-# - **RL for language models**: after each update the trainer broadcasts its new weights to the machines that generate. [Scatter and gather](04_scatter_and_gather.ipynb) is about the opposite direction.
+# - **FSDP** ([sharded training](../3_one_model/22_sharded_training.ipynb)): one rank loads the checkpoint, the others get theirs from it (`sync_module_states=True` in FSDP1, `broadcast_from_rank0=True` of `StateDictOptions` for FSDP2).
+# - **RL for language models**: after each update the trainer broadcasts its new weights to the machines that generate. [Scatter and gather](11_scatter_and_gather.ipynb) is about the opposite direction.
 # - **Tensor parallelism**: all ranks of a group must read the same batch; one reads it and broadcasts.
 # - **A stop signal**: one rank decides to end and tells the others. This is four bytes, so nearly all the time is $\alpha$.
 
@@ -514,10 +514,10 @@ for name, row, (rounds, k) in zip(
 # needs the fewest rounds, $\lceil\lg p\rceil$, and is best for short
 # tensors; a chain cut into segments comes close to $n\beta$ and is best for long ones. **With a pipeline, a broadcast to all ranks takes hardly longer than sending to one rank.**
 #
-# **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for the tree and for the pipeline.
+# **Now you:** [Lab 2](../../labs/lab02_rooted/rooted.ipynb) asks for the tree and for the pipeline.
 #
-# **Next question:** what if each rank needs only a *part* of what the root has? And how do the results come back? The next chapter is
-# [Scatter and gather](04_scatter_and_gather.ipynb).
+# **Next question:** what if each rank needs only a *part* of what the root has? And how do the results come back?
+# [Scatter and gather](11_scatter_and_gather.ipynb). The core goes on with [Reduce-scatter](14_reduce_scatter.ipynb).
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 (costs) ·
 # E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·

@@ -4,7 +4,7 @@
 # **One learner, many actors. In each round the learner hands out work, and every actor sends back 10 MB of experience. The learner's GPU needs 50 ms for
 # a round, however many actors there are. From how many actors on does the learner's link need more time than its GPU?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Broadcast](03_broadcast.ipynb)
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Broadcast](10_broadcast.ipynb)
 #
 # {{picture}}
 #
@@ -110,7 +110,7 @@ if rank == 0:
 
 # %% [markdown] name="ways_out_explained"
 # `gather_object` pickles and unpickles: this is slower, uses the CPU, and a rank that sends a pickle can run code on the receiver. Use it for settings
-# and reports, not for training data. [Uneven](33_uneven.ipynb) has all other ways.
+# and reports, not for training data. [Uneven](../extras/62_uneven.ipynb) has all other ways.
 
 # %% [markdown] name="memory"
 # ## 2. Which memory do you hand over?
@@ -153,7 +153,7 @@ guess.reveal(
 # `b = a` is one too, and so is a view such as `a[2:]`. A list comprehension makes a tensor for each rank, and `a.clone()` makes a copy.
 #
 # Second, rank 0 has a table with one column for each rank and scatters the columns. (The cell uses a group with Gloo and CPU tensors, as in
-# [Point to point](02_point_to_point.ipynb).)
+# [Point to point](../1_first_hours/03_point_to_point.ipynb).)
 
 # %% name="guess_columns"
 guess = predict(
@@ -319,7 +319,7 @@ for part in (100, 10_000_000):
 # ## 5. The question
 #
 # Note what $n$ is. If each actor sends $m$ bytes, then $n = pm$, and the root receives $(p-1)\,m$ bytes, which **grows with the number of ranks**. In
-# [Broadcast](03_broadcast.ipynb) $n$ was a property of the model and did not grow.
+# [Broadcast](10_broadcast.ipynb) $n$ was a property of the model and did not grow.
 
 # %% name="answer"
 m, gpu_s = 10e6, 0.050
@@ -377,7 +377,7 @@ guess.reveal(
 # %% [markdown] name="less_explained"
 # Large-scale deep learning began with this pattern: workers sent gradients to **parameter servers** and fetched weights (Li et al. 2014, and before
 # it Dean et al. 2012). The servers' links were full, so there were many servers, each for a slice of the weights. If every worker is the server of
-# one slice, this is an [all-reduce](07_all_reduce.ipynb). Experience can't be added, so actor-learner systems compress it, or have several learners.
+# one slice, this is an [all-reduce](../1_first_hours/04_all_reduce.ipynb). Experience can't be added, so actor-learner systems compress it, or have several learners.
 #
 # ### The way out
 #
@@ -547,11 +547,11 @@ check(distributed_argmax)
 # have one size and are contiguous, and each place of a list is a tensor of its own. A tree saves messages, but with any algorithm all parts pass
 # the root's link. **Scatter to save memory; if you can add, don't gather.**
 #
-# **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for both by hand, without points. [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) grades
+# **Now you:** [Lab 2](../../labs/lab02_rooted/rooted.ipynb) asks for both by hand, without points. [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) grades
 # `distributed_argmax`, with ties and NaNs.
 #
-# **Next question:** what if the root needs only the sum? What do the others hold then? The next chapter is [Reduce](06_reduce.ipynb). (Number 05 is not used:
-# the gather had it before it moved into this chapter.)
+# **Next question:** what if the root needs only the sum? What do the others hold then? [Reduce](12_reduce.ipynb). The core goes on with
+# [Reduce-scatter](14_reduce_scatter.ipynb).
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of Collective Communication Operations in MPICH*, Int. J. High Performance Computing Applications 19(1), 2005 ·
 # E. Chan et al., *Collective communication: theory, practice, and experience*, Concurrency and Computation 19(13), 2007 (lower bounds) ·

@@ -4,7 +4,7 @@
 # **1024 ranks train; one of them writes the log. Every step it needs the mean loss over all tokens and the slowest rank's step time. How does it get
 # them, what does that cost, and what do the tensors of the other 1023 ranks hold afterwards?**
 #
-# 35 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb)
+# 35 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](../1_first_hours/00_start_here.ipynb)
 #
 # {{picture}}
 #
@@ -223,7 +223,7 @@ check(tree_reduce)
 # </details>
 #
 # Your function works on a copy, so the other ranks' tensors stay as they were. `dist.reduce` does not promise this, and it costs memory. The copy is
-# [contiguous](04_scatter_and_gather.ipynb), as messages must be.
+# [contiguous](11_scatter_and_gather.ipynb), as messages must be.
 
 # %% [markdown] name="price"
 # ## 4. What it costs
@@ -234,7 +234,7 @@ check(tree_reduce)
 #
 # In each step the tree sends the whole tensor. For long tensors it is better to cut it: a reduce-scatter, after which each rank has $\tfrac1p$ of the sum, and a
 # gather to the root, $2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta + \tfrac{p-1}{p}n\gamma$ (Rabenseifner, for powers of two). Or use the pipelined chain
-# of [Broadcast](03_broadcast.ipynb) in the opposite direction: for long tensors its time is close to $n\beta$, half of that, and NCCL calls it a
+# of [Broadcast](10_broadcast.ipynb) in the opposite direction: for long tensors its time is close to $n\beta$, half of that, and NCCL calls it a
 # ring.
 
 # %% name="answer"
@@ -278,7 +278,7 @@ guess.reveal(
 
 # %% [markdown] name="compare_explained"
 # In the tree one rank of each pair sends and is then done; in *recursive doubling* ([All-reduce
-# algorithms](08_all_reduce_algorithms.ipynb)) both send, at the same time. That is why many training loops simply call `all_reduce` for a metric. A
+# algorithms](17_all_reduce_algorithms.ipynb)) both send, at the same time. That is why many training loops simply call `all_reduce` for a metric. A
 # reduce sends fewer messages, which matters if links are shared.
 #
 # ### Which ranks wait
@@ -387,9 +387,9 @@ for i, n in enumerate(sizes):
 # A reduce puts the sum on one rank and leaves undefined numbers on all others. A tree does it in $\lceil\lg p\rceil$ steps; each rank except the root
 # sends once. For a few bytes an all-reduce takes as long, so use it if more than one rank needs the result. **Only the root may read the result.**
 #
-# **Now you:** [Lab 2](../labs/lab02_rooted/rooted.ipynb) asks for this tree and for that of the broadcast.
+# **Now you:** [Lab 2](../../labs/lab02_rooted/rooted.ipynb) asks for this tree and for that of the broadcast.
 #
-# **Next question:** what does it cost if *all ranks* must have the sum? [All-reduce](07_all_reduce.ipynb)
+# **Next question:** one rank has the sum. What if each rank needs a part of it? [Reduce-scatter](14_reduce_scatter.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·

@@ -4,7 +4,7 @@
 # **A model of 7 billion parameters is split over 8 GPUs, an eighth each. Every layer needs its whole weight matrix to compute. What must each GPU get
 # from the others, and how much memory and time does that cost?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -139,12 +139,12 @@ guess.reveal(
 # (`all_gather_single` does raise an error in torch 2.13, about a view that was changed in place: the message is strange, but the failure is safe.)
 #
 # What *should* the gradient be? Every rank uses rank 0's piece, so every rank has a gradient for it; these gradients must be summed and sent to rank 0.
-# The same holds for all other pieces. This is a collective too, and the [next chapter](10_reduce_scatter.ipynb) writes it.
+# The same holds for all other pieces. This is a collective too, and the [next chapter](14_reduce_scatter.ipynb) writes it.
 
 # %% [markdown] name="ring"
 # ## 3. The ring, half of it
 #
-# You know this from [All-reduce](07_all_reduce.ipynb): it is the second pass. Each rank first sends its own piece to the right, and then each piece that
+# You know this from [All-reduce](../1_first_hours/04_all_reduce.ipynb): it is the second pass. Each rank first sends its own piece to the right, and then each piece that
 # it receives from the left.
 #
 # Lock in an answer, then step through it.
@@ -344,7 +344,7 @@ for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
 # ## 6. Pitfalls
 #
 # Sentences have different lengths. The last rank has one number more than the others, and every rank makes its tensors large enough for that.
-# (The cell makes a group with Gloo and CPU tensors, as in [Point to point](02_point_to_point.ipynb).)
+# (The cell makes a group with Gloo and CPU tensors, as in [Point to point](../1_first_hours/03_point_to_point.ipynb).)
 
 # %% name="guess_unequal"
 choices = ["it works", "an error", "numbers, and they are wrong"]
@@ -372,7 +372,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="unequal_explained"
-# (What torch does for NCCL is in `ProcessGroupNCCL.cpp`.) The padding of [Scatter and gather](04_scatter_and_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
+# (What torch does for NCCL is in `ProcessGroupNCCL.cpp`.) The padding of [Scatter and gather](11_scatter_and_gather.ipynb) works with every backend: gather the lengths first, pad to the longest, gather, and cut.
 
 # %% name="padded"
 # %%ranks
@@ -397,7 +397,7 @@ dist.all_gather(out, mine)
 # %% [markdown] name="dtype_explained"
 # `torch.tensor([0])` is int64 and `torch.zeros(1)` float32; on one rank torch can see this, and raises an error. (Between ranks it does not check.)
 # Make the tensors with `torch.empty_like(mine)`.
-# (`[torch.empty(2)] * world_size` would be one tensor, $p$ times: [Scatter and gather](04_scatter_and_gather.ipynb).)
+# (`[torch.empty(2)] * world_size` would be one tensor, $p$ times: [Scatter and gather](11_scatter_and_gather.ipynb).)
 
 # %% [markdown] name="where"
 # ## 7. Where you meet it
@@ -435,9 +435,9 @@ dist.all_gather(out, mine)
 # $\frac{p-1}{p}$ of the result, in $p-1$ steps of a ring or $\lceil\lg p\rceil$ steps of Bruck. Gradients do not flow through it, and it needs equal
 # sizes and one dtype. **It is the half of an all-reduce that adds nothing.**
 #
-# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) begins with Bruck or PAT, without a given loop.
+# **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) begins with Bruck or PAT, without a given loop.
 #
-# **Next question:** and the other half? [Reduce-scatter](10_reduce_scatter.ipynb).
+# **Next question:** and the other half? [Reduce-scatter](14_reduce_scatter.ipynb).
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·

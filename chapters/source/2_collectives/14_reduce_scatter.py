@@ -4,7 +4,7 @@
 # **A model of 7 billion parameters trains on 32 GPUs. After an all-reduce every GPU holds the whole summed gradient, 14 GB. Suppose that GPU $r$
 # updates only its own $\tfrac1{32}$ of the parameters. What must it receive, and what can every GPU free?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](09_all_gather.ipynb)
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -50,7 +50,7 @@ print(full.tolist(), "->", mine.item())
 
 # %% [markdown] name="promise_explained"
 # Rank 1 has the sum of all ranks' chunks number 1; with four ranks (1 + 2 + 3 + 4) · 10. The input is unchanged, because the result is a separate tensor.
-# Before torch 2.13 the call was `reduce_scatter_tensor` ([All-gather](09_all_gather.ipynb) has the table of names). `dist.reduce_scatter` takes a list of
+# Before torch 2.13 the call was `reduce_scatter_tensor` ([All-gather](13_all_gather.ipynb) has the table of names). `dist.reduce_scatter` takes a list of
 # chunks instead of one tensor.
 #
 # All-gather makes the result larger, reduce-scatter makes it smaller: from $n$ bytes to $n/p$.
@@ -122,7 +122,7 @@ guess.reveal(
 # %% [markdown] name="yours"
 # ## 3. Your turn
 #
-# Below is the first pass of the ring all-reduce as in [All-reduce](07_all_reduce.ipynb). It works on a copy, because the input must stay as it was. **Run
+# Below is the first pass of the ring all-reduce as in [All-reduce](../1_first_hours/04_all_reduce.ipynb). It works on a copy, because the input must stay as it was. **Run
 # it, read the verdict, and fix it.** You must change two lines.
 
 
@@ -282,11 +282,11 @@ display(
 
 # %% [markdown] name="answer_explained"
 # ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. ZeRO-3 sends one and a half times as many, because parameters that were freed must be gathered
-# once more. Activations need additional memory in every case. [Sharded training](16_sharded_training.ipynb) builds all three on a real model.
+# once more. Activations need additional memory in every case. [Sharded training](../3_one_model/22_sharded_training.ipynb) builds all three on a real model.
 #
 # ### The backward of an all-gather
 #
-# The last chapter left a question: what gradient does a gathered piece get? Every rank used the piece, so its gradient is the sum of all ranks'
+# What gradient does a gathered piece get? Every rank used the piece, so its gradient is the sum of all ranks'
 # gradients, and the piece's owner needs it. A dozen lines tell autograd to compute it:
 
 
@@ -413,7 +413,7 @@ print("transposed:  ", column.tolist())
 # - **FSDP, ZeRO-2 and 3**: gradients, per layer or bucket, while the backward pass runs.
 # - **Sequence parallelism**: after a row-parallel product, in place of an all-reduce; the all-gather comes later. Equal volume, smaller activations.
 # - **Inside all-reduces**: the ring, Rabenseifner, and hierarchical ones, in which it reduces the bytes between machines.
-# - NCCL does it with Ring, CollNetDirect, NVLS or PAT (2.30.7). For a long time torch's MPI backend could not do it ([Which library](18_libraries.ipynb)).
+# - NCCL does it with Ring, CollNetDirect, NVLS or PAT (2.30.7). For a long time torch's MPI backend could not do it ([Which library](../4_real_cluster/41_libraries.ipynb)).
 
 # %% [markdown] name="quiz"
 # ## 9. Check yourself
@@ -440,9 +440,11 @@ print("transposed:  ", column.tolist())
 # a ring, or $\lg p$ steps of halving; followed by an all-gather it is an all-reduce. If the update happens between the two, a rank does not need most
 # of the memory. **Keep each part of the sum on the rank that uses it.**
 #
-# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) asks for this ring and for a ZeRO step made of it; [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) combines both passes.
+# **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) asks for this ring and for a ZeRO step made of it; [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) combines both passes.
 #
-# **Next question:** so far all ranks got the same data, or parts of the same data. What if every rank has *different* data for each other rank? That is an [all-to-all](11_all_to_all.ipynb).
+# **Next question:** so far all ranks got the same data, or parts of the same data. What if every rank has *different* data for each other rank? That is an [all-to-all](15_all_to_all.ipynb).
+#
+# {{side_trips}}
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel*, PVLDB 16(12), 2023, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·

@@ -4,7 +4,7 @@
 # **A mixture-of-experts layer keeps its experts on different GPUs. Each token must be sent to the rank of its expert and back to its old place. Which
 # rank sends what to which rank, and is that really "the most expensive collective"?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -176,7 +176,7 @@ print(f"rows back: {len(ids) * row_nbytes / 1e6:.1f} MB, each once: {different *
 
 # %% [markdown] name="embedding_explained"
 # `ids.unique(return_inverse=True)` before the exchange, `rows[inverse]` after it: then a row that is requested several times is sent only once.
-# `embedding_lookup` in [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb) counts them.
+# `embedding_lookup` in [Lab 7](../../labs/lab07_all_to_all/all_to_all.ipynb) counts them.
 
 # %% [markdown] name="pairwise"
 # ## 3. The order of messages
@@ -513,7 +513,7 @@ if tokens > 0:
 #
 # **Sizes that disagree.** Rank 1 expects one number from rank 0, which sends two. The library does not compare the two lists before the bytes arrive.
 # NCCL leaves this undefined: a hang, a crash or wrong data (NCCL user guide, *Collective Communication Functions*). So the cell uses a group with Gloo and
-# CPU tensors, as in [Point to point](02_point_to_point.ipynb).
+# CPU tensors, as in [Point to point](../1_first_hours/03_point_to_point.ipynb).
 
 # %% tags=["raises-exception"] name="disagree"
 # %%ranks --deadline 5
@@ -552,9 +552,11 @@ dist.all_to_all_single(inbox, outbox, there, here, group=gloo)
 # $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is expensive if many GPUs share a link out of the node, if the
 # router is uneven, and if nothing can be computed meanwhile. **Parts can't be added to each other, so every part must be sent.**
 #
-# **Now you:** [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb) asks for the pairwise exchange, the lookup and the experts.
+# **Now you:** [Lab 7](../../labs/lab07_all_to_all/all_to_all.ipynb) asks for the pairwise exchange, the lookup and the experts.
 #
-# **Next question:** what if only some of the ranks should communicate? [Barrier and groups](12_barrier_and_groups.ipynb) has the answer.
+# **Next question:** all the moves are there. How do several GPUs train one model with them? [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** R. Thakur, R. Rabenseifner and W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform.
 # Comput. Appl. 19(1), 2005, [doi:10.1177/1094342005051521](https://doi.org/10.1177/1094342005051521) ·

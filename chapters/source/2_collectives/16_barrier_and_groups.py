@@ -3,7 +3,7 @@
 #
 # **64 GPUs train one model: 8 ranks share each layer, and 8 such groups share the data. Which ranks must communicate with each other, and what does it cost to wait for all ranks?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -424,9 +424,10 @@ guess.reveal(
 # the others; all ranks make all groups, in the same order, and a mesh makes them by row and column. Two ranks that share two groups must use them in
 # the same order. **Use small groups, and always in the same order.**
 #
-# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for the whole hierarchical all-reduce.
+# **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) asks for the whole hierarchical all-reduce.
 #
-# **Next question:** softmax, argmax and the loss need a whole row, and no rank holds one. What must the ranks send to each other? [Composing collectives](13_composing.ipynb)
+# **Next question:** softmax, argmax and the loss need a whole row, and no rank holds one. What must the ranks send to each other?
+# [Composing collectives](18_composing.ipynb). The core goes on with [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb).
 #
 # **Sources.** D. Hensgen, R. Finkel and U. Manber, *Two algorithms for barrier synchronization*, Int. J. Parallel Programming 17(1), 1988 ·
 # [PyTorch, groups](https://docs.pytorch.org/docs/stable/distributed.html#groups) ·

@@ -3,7 +3,7 @@
 #
 # **A training step on 1024 GPUs ends with two all-reduces: a loss of 4 bytes, and 14 GB of gradients. Should one algorithm do both? And how does a library choose?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), where the ring and $\alpha$, $\beta$ are explained
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), where the ring and $\alpha$, $\beta$ are explained
 #
 # {{picture}}
 #
@@ -516,7 +516,7 @@ for fresh in (True, False):
 # Recorded (64 MiB, 4 ranks on 2 busy cores, torch 2.13, median of 11 alternating rounds), over gloo's time: copies and a new result 3.35 with 40,256 faults a call; in place
 # 1.35 and none; one buffer kept for all receives 1.25; in 4 **segments**, one added while another comes, 1.00. But at 64 KiB the 4 segments went from 1.34 to 3.9, and 8 to 6.2: each message has its $\alpha$.
 #
-# What your code waits for on a cluster: [Make it fast](35_make_it_fast.ipynb).
+# What your code waits for on a cluster: [Make it fast](../4_real_cluster/47_make_it_fast.ipynb).
 
 # %% [markdown] name="nccl"
 # ## 6. What NCCL picks
@@ -604,9 +604,9 @@ figure
 # send about $2n$ per rank and differ in the number of steps and in the links that they use. A library estimates the time of its algorithms for each
 # size and takes the fastest. **Short vectors need few steps, long ones few bytes, and the placement of ranks can reverse the order.**
 #
-# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) asks for recursive doubling with the fold.
+# **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) asks for recursive doubling with the fold.
 #
-# **Next question:** the ring has two passes. What is each of them good for alone? [All-gather](09_all_gather.ipynb) first.
+# **Next question:** the ring has two passes. What is the first of them good for alone? [Reduce-scatter](14_reduce_scatter.ipynb)
 #
 # **Sources.** R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform.
 # Comput. Appl. 19(1), 2005 · R. Rabenseifner, *Optimization of Collective Reduction Operations*, ICCS 2004 · P. Sanders, J. Speck, J. L. Träff, *Two-tree algorithms for full bandwidth broadcast, reduction and scan*,

@@ -3,7 +3,7 @@
 #
 # **A vocabulary of 131,072 words is split over 8 GPUs, so that each sees an eighth of every row of logits. How do they compute the loss of 8192 tokens if no GPU may hold a whole row?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -41,7 +41,7 @@ first_guess
 # %% [markdown] name="merge"
 # ## 1. Send the summary, not the data
 #
-# Each rank holds a piece of some data, and all need one fact about the whole. What must a rank send to the others? Begin with the mean, as in [Reduce](06_reduce.ipynb). Rank $r$ has
+# Each rank holds a piece of some data, and all need one fact about the whole. What must a rank send to the others? Begin with the mean, as in [Reduce](12_reduce.ipynb). Rank $r$ has
 # $r+1$ numbers, and all of them are $r$.
 #
 # Compare, for your $p$ ranks, the mean of all $\frac{p(p+1)}{2}$ numbers, and the average of the ranks' means.
@@ -78,7 +78,7 @@ print(f"mean of means {mean.item() / world_size:g}\nsum / count   {summary[0] / 
 # ## 2. Argmax
 #
 # Greedy decoding picks the word with the largest logit. An all-reduce with `MAX` gives the value, but not *which rank* has it. So each rank
-# contributes a pair, value and index, and every rank compares $p$ pairs ([Scatter and gather](04_scatter_and_gather.ipynb) asked you for it). If values are equal, the lowest
+# contributes a pair, value and index, and every rank compares $p$ pairs ([Scatter and gather](11_scatter_and_gather.ipynb) asked you for it). If values are equal, the lowest
 # rank is taken.
 
 # %% name="argmax_live"
@@ -548,9 +548,9 @@ for tokens, (gather, compose) in measured.items():
 # and if it is safe in floating point: sum and count, value and index, maximum and sum of exponentials, count and mean and squared deviations. A row
 # of logits of any length needs only three numbers. **Send the summary, not the data.**
 #
-# **Now you:** [Lab 6](../labs/lab06_composition/composition.ipynb): softmax, top-k, and the loss over a split vocabulary, with all-reduces and targets on any rank.
+# **Now you:** [Lab 6](../../labs/lab06_composition/composition.ipynb): softmax, top-k, and the loss over a split vocabulary, with all-reduces and targets on any rank.
 #
-# **Next question:** what else must the ranks agree on, so that a whole training run gives the same result? [Data parallel, by hand](14_data_parallel.ipynb)
+# **Next question:** what else must the ranks agree on, so that a whole training run gives the same result? [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
 #
 # **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
 # M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, [arXiv:1805.02867](https://arxiv.org/abs/1805.02867) ·

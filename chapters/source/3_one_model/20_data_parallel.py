@@ -4,7 +4,7 @@
 # **Several processes train one model, each on its own share of every batch. After 50 steps all must hold the same weights, and these must be the
 # weights of a single process that has all the data. What must they agree on, and when?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -41,12 +41,12 @@ for tensor in model.state_dict().values():
 print(f"{model.weight[0, 0].item():+.4f}")
 
 # %% [markdown] name="equal_explained"
-# Both. So don't rely on seeds: rank 0 broadcasts its weights and buffers ([Broadcast](03_broadcast.ipynb) showed why). `DistributedDataParallel` does the same when you wrap
+# Both. So don't rely on seeds: rank 0 broadcasts its weights and buffers ([Broadcast](../2_collectives/10_broadcast.ipynb) showed why). `DistributedDataParallel` does the same when you wrap
 # a model. Then only rank 0 needs the checkpoint.
 #
 # ## 2. A share of the data for each rank
 #
-# Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter and gather](04_scatter_and_gather.ipynb) gives indices to each rank; this needs no
+# Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb) gives indices to each rank; this needs no
 # messages, because all ranks compute the same order. Remember what it did with
 # $2p + 1$ samples for $p$ ranks:
 
@@ -344,7 +344,7 @@ for p in (2, 8, 32, 128, 1024):
 # %% [markdown] name="efficiency_explained"
 # In one call the time hardly depends on $p$: nearly all of it is for bytes. In buckets every call pays the ring's $2(p-1)$ messages again, and on
 # 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and NCCL takes a tree with $2\lg p$ steps for vectors of such a size
-# ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its 16 samples,
+# ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its 16 samples,
 # so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter
 # shows how.
 
@@ -542,9 +542,9 @@ for seed in (0, rank):
 # rounding. It fails if a rank does something different: another seed, one batch fewer, a skipped parameter. **Collectives are matched in the order of
 # the calls, so every rank must make the same calls.**
 #
-# **Now you:** [Lab 3](../labs/lab03_all_reduce/all_reduce.ipynb) grades `distributed_mean`.
+# **Now you:** [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) grades `distributed_mean`.
 #
-# **Next question:** how much of the communication can be hidden behind the backward pass? [Overlap and bucketing](15_overlap_and_bucketing.ipynb).
+# **Next question:** how much of the communication can be hidden behind the backward pass? [Overlap and bucketing](21_overlap_and_bucketing.ipynb).
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·

@@ -4,7 +4,7 @@
 # **On 32 GPUs a model of 7 billion parameters all-reduces 14 GB of gradients in every step: 136 ms at 200 GB/s. Its backward pass takes 300 ms.
 # How many of the 136 ms must the step really wait?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](14_data_parallel.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](20_data_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -398,7 +398,7 @@ check(bucketed_gradients)
 # ```
 # </details>
 #
-# [Lab 8](../labs/lab08_data_parallel/data_parallel.ipynb) grades this function and continues with `overlapped_gradients`, which launches each bucket as soon as it is complete.
+# [Lab 8](../../labs/lab08_data_parallel/data_parallel.ipynb) grades this function and continues with `overlapped_gradients`, which launches each bucket as soon as it is complete.
 
 # %% [markdown] name="size"
 # ### How large?
@@ -635,10 +635,12 @@ for save in (False, True):
 # one takes little time, and all ranks launch them in the same order. **Overlapped communication is free if it uses resources that computing leaves
 # idle.**
 #
-# **Now you:** [Lab 8](../labs/lab08_data_parallel/data_parallel.ipynb): `bucketed_gradients`, then `overlapped_gradients`.
+# **Now you:** [Lab 8](../../labs/lab08_data_parallel/data_parallel.ipynb): `bucketed_gradients`, then `overlapped_gradients`.
 #
 # **Next question:** the all-reduce is now nearly free, but every GPU holds the whole model, its gradients and its optimizer state. Is that necessary?
-# [Sharded training](16_sharded_training.ipynb).
+# [Sharded training](22_sharded_training.ipynb).
+#
+# {{side_trips}}
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) (buckets, order, unused parameters) ·
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·

@@ -4,7 +4,7 @@
 # **Eight GPUs with 80 GB each train a model with data parallelism and Adam. With 5 billion parameters each GPU is full, and all eight hold the same
 # data. How large can the model be if no GPU keeps a copy of another's data, and how many more bytes does a step send?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Overlap and bucketing](15_overlap_and_bucketing.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb), [Overlap and bucketing](21_overlap_and_bucketing.ipynb)
 #
 # {{picture}}
 #
@@ -60,7 +60,7 @@ state = sum(value.nbytes for value in optimizer.state[weight].values() if value.
 print(*(nbytes / weight.numel() for nbytes in (weight.nbytes, weight.grad.nbytes, state)))
 
 # %% [markdown] name="state_explained"
-# 4 + 4 + 8 = 16, because Adam keeps two moments. In mixed precision the sum is 16 as well, as in [Reduce-scatter](10_reduce_scatter.ipynb): 2 for a
+# 4 + 4 + 8 = 16, because Adam keeps two moments. In mixed precision the sum is 16 as well, as in [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb): 2 for a
 # bfloat16 weight, 2 for its gradient, and 12 for a float32 master copy and the moments (Rajbhandari et al.).
 #
 # All $p$ ranks hold the same 16 bytes. ZeRO, the *zero redundancy optimizer*, shards them in three stages: **1** the optimizer's state, **2** also gradients, **3** also parameters. For stage $s$ and $P$ parameters:
@@ -100,7 +100,7 @@ explore.memory("7B", "dgx-h100", ranks=8, batch=256)
 #
 # ## 2. Stage 1: each rank updates a part
 #
-# [Reduce-scatter](10_reduce_scatter.ipynb) did this with momentum on one vector. Here we do it with a model and AdamW: all parameters are in one flat
+# [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb) did this with momentum on one vector. Here we do it with a model and AdamW: all parameters are in one flat
 # vector, padded to a multiple of $p$, and rank $r$ owns the $r$-th part. One function trains with and without sharding.
 
 
@@ -227,7 +227,7 @@ guess.reveal(
 # ## 3. Stage 2: don't keep gradients either
 #
 # After the reduce-scatter no rank needs the whole gradient. So reduce-scatter the gradient of each layer as soon as it is ready, with the hooks of
-# the last chapter, and then drop it. There are eight layers of 9 KiB. Without dropping 72 KiB of whole gradients exist at the end.
+# [the last chapter](21_overlap_and_bucketing.ipynb), and then drop it. There are eight layers of 9 KiB. Without dropping 72 KiB of whole gradients exist at the end.
 
 
 # %% name="guess_dropped"
@@ -391,7 +391,7 @@ print("bytes of weights by rank, FSDP", [nbytes for _, nbytes in fsdp])
 #
 # $$T_\text{DDP} = 2(p-1)\,K\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta \qquad T_\text{ZeRO-3} = 3(p-1)\,L\alpha + 3\,\tfrac{p-1}{p}\,n\,\beta$$
 #
-# ($K$ buckets, as in [Overlap and bucketing](15_overlap_and_bucketing.ipynb).) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a
+# ($K$ buckets, as in [Overlap and bucketing](21_overlap_and_bucketing.ipynb).) For 7 billion bfloat16 weights in 32 layers, at 200 GB/s and 5 µs a
 # message, what is the ratio of stage 3's time to that of one all-reduce of all weights, on 8 and on 1024 GPUs?
 
 # %% name="prices"
@@ -455,7 +455,7 @@ for name, price in prices.items():
 # %% [markdown] name="measured_explained"
 # On NCCL with rings the ratio should be near the model (not run here). If NVLink's switch adds (NVLS), the all-reduce becomes cheaper and the ratio grows.
 #
-# With Gloo the ratio differs more from the model, for the reason found in [Reduce-scatter](10_reduce_scatter.ipynb): Gloo's `reduce_scatter_single`
+# With Gloo the ratio differs more from the model, for the reason found in [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb): Gloo's `reduce_scatter_single`
 # all-reduces a copy, so a scatter costs as much as an all-reduce. "ZeRO sends no more than DDP" is a statement about the bytes that the *algorithm*
 # needs.
 #
@@ -490,7 +490,7 @@ check(zero_sgd_step)
 # `train` in section 2 does this for AdamW: a reduce-scatter into an empty tensor of the right size *and dtype*, then a division.
 # </details>
 #
-# [Lab 5](../labs/lab05_sharding/sharding.ipynb) grades this function; there you write the whole of it.
+# [Lab 5](../../labs/lab05_sharding/sharding.ipynb) grades this function; there you write the whole of it.
 #
 # ## 7. Pitfalls
 #
@@ -613,9 +613,11 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # weights. The first two stages send no more bytes, $2P$, because an all-reduce is a reduce-scatter followed by an all-gather; the third gathers the
 # weights twice and sends $3P$. The training is the same. **Stages 1 and 2 cost no extra bytes; stage 3 saves memory but sends more bytes.**
 #
-# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb).
+# **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb).
 #
-# **Next question:** even sharded, every rank *computes* with the whole layer. What if one layer is too large for one GPU? [Tensor parallel](17_tensor_parallel.ipynb).
+# **Next question:** even sharded, every rank *computes* with the whole layer. What if one layer is too large for one GPU? [Tensor parallel](24_tensor_parallel.ipynb).
+#
+# {{side_trips}}
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, SC 2020, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP: experiences on scaling fully sharded data parallel*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) ·

@@ -4,7 +4,7 @@
 # **Eight GPUs keep an eighth of every weight each, but a layer can only compute with whole weights. When do they come, when do they go, and how much
 # memory do they take at the worst moment?**
 #
-# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](15_overlap_and_bucketing.ipynb), [Sharded training](16_sharded_training.ipynb)
+# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](21_overlap_and_bucketing.ipynb), [Sharded training](22_sharded_training.ipynb)
 #
 # {{picture}}
 #
@@ -22,7 +22,7 @@ world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# [Sharded training](16_sharded_training.ipynb) used torch's `fully_shard`. Here you see the fifty lines below it. First a guess for a real model: Llama 3
+# [Sharded training](22_sharded_training.ipynb) used torch's `fully_shard`. Here you see the fifty lines below it. First a guess for a real model: Llama 3
 # with 8 billion weights has 32 blocks, an embedding and a head. In bfloat16 the weights take 16 GB.
 
 # %% name="question"
@@ -571,9 +571,9 @@ for name, batch, together in (("strong", lambda p: 512, 1), ("weak", lambda p: 8
 # The largest unit decides the memory, often the embedding. HSDP keeps gathers inside a node. A scaling study says what it holds constant, its baseline and its spread. **What is whole is whole for a moment, and only
 # where it computes.**
 #
-# **Now you:** [Lab 15](../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.
+# **Now you:** [Lab 15](../../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.
 #
-# **Next question:** can a step send less than the gradients? [Send less](26_send_less.ipynb)
+# **Next question:** whole weights come and go. What if no GPU ever needs a layer whole? [Tensor parallel](24_tensor_parallel.ipynb)
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
 # Y. Zhao et al., *PyTorch FSDP*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) (flat parameters, prefetch, hybrid sharding) ·

@@ -4,11 +4,11 @@
 # **A transformer of 96 layers and width 12,288 does not fit on one GPU. You give each of eight GPUs an eighth of *every* layer. How often must they
 # talk in one layer, how many bytes do they send, and which links can carry that?**
 #
-# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](10_reduce_scatter.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
+# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb), [Data parallel, by hand](20_data_parallel.ipynb)
 #
 # {{picture}}
 #
-# The square is the model, its layers from top to bottom; the darker, the higher the GPU's number. This chapter is the left one, [Pipelines](24_pipelines.ipynb) the right one.
+# The square is the model, its layers from top to bottom; the darker, the higher the GPU's number. This chapter is the left one, [Pipelines](25_pipelines.ipynb) the right one.
 
 # %% name="start_world"
 import torch
@@ -390,7 +390,7 @@ for split_tokens in (False, True):
 #
 # ### The last layer
 #
-# The last product gives the logits, and it is split by columns: each rank has some words of the vocabulary. [Composing collectives](13_composing.ipynb)
+# The last product gives the logits, and it is split by columns: each rank has some words of the vocabulary. [Composing collectives](../2_collectives/18_composing.ipynb)
 # merged the loss from three numbers a token. Its gradient is $\text{softmax} - \text{onehot}$: the sum for the softmax is there from the forward pass, and the
 # 1 belongs to the one rank that has the target's column. So what is sent backward?
 
@@ -594,11 +594,12 @@ figure
 # replaces each by a reduce-scatter and an all-gather, and saves memory with the same bytes. These bytes are activations, in every layer, and the next
 # product waits for them. **So tensor parallelism belongs where links are fast.**
 #
-# **Now you:** the last layer is split too, by the words of the vocabulary; [Lab 6](../labs/lab06_composition/composition.ipynb) asks for the loss
-# over it, [Lab 9](../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
+# **Now you:** the last layer is split too, by the words of the vocabulary; [Lab 6](../../labs/lab06_composition/composition.ipynb) asks for the loss
+# over it, [Lab 9](../../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.
 #
-# **Next question:** what if each GPU keeps whole layers instead? [Pipelines](24_pipelines.ipynb). And a library carries out all these calls: which
-# one, and what does it promise? [Libraries](18_libraries.ipynb)
+# **Next question:** what if each GPU keeps whole layers instead? [Pipelines](25_pipelines.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053) ·
 # D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (which axis on which links) ·

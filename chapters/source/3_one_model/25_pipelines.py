@@ -4,7 +4,7 @@
 # **Eight GPUs have 12 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
 # how much of the time does a GPU wait, and what must it keep, pay or give up to wait less?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -25,7 +25,7 @@ world
 
 # %% [markdown] name="guess_intro"
 # Rank $r$ keeps some layers whole, a **stage**. It receives activations from rank $r-1$ and sends its own to rank $r+1$; in backward, gradients go the
-# other way. [Tensor parallel](17_tensor_parallel.ipynb) sent 34 GB a GPU for one sequence of 2048 tokens, with the same model of width 12,288.
+# other way. [Tensor parallel](24_tensor_parallel.ipynb) sent 34 GB a GPU for one sequence of 2048 tokens, with the same model of width 12,288.
 
 # %% name="question"
 pipeline_guess = predict(
@@ -466,9 +466,9 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # instead of $m$. Several stages a rank, or weights' gradients run late, make the bubble smaller, for messages or for memory. **Tensor parallelism
 # costs bytes, the pipeline costs waiting.**
 #
-# **Now you:** [Lab 14](../labs/lab14_pipelines/pipelines.ipynb) asks for the order of a pipeline, for one with backward in two parts, and for the loop that runs it.
+# **Now you:** [Lab 14](../../labs/lab14_pipelines/pipelines.ipynb) asks for the order of a pipeline, for one with backward in two parts, and for the loop that runs it.
 #
-# **Next question:** a library carries out all these calls. Which library, and what does it promise? [Libraries](18_libraries.ipynb)
+# **Next question:** the layers are split now. What if the *sequence* is too long for one GPU? [Context parallel](26_context_parallel.ipynb)
 #
 # **Sources.** Y. Huang et al., *GPipe*, [arXiv:1811.06965](https://arxiv.org/abs/1811.06965) ·
 # A. Harlap et al., *PipeDream*, [arXiv:1806.03377](https://arxiv.org/abs/1806.03377) (1F1B) ·

@@ -3,7 +3,7 @@
 #
 # **A book has 131,072 tokens, and 16 GPUs have 8,192 of them each. Every token must look at all tokens before it. What has to travel: tokens, keys and values, or whole heads? And who waits for whom?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](11_all_to_all.ipynb), [Composing collectives](13_composing.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Composing collectives](../2_collectives/18_composing.ipynb)
 #
 # {{picture}}
 #
@@ -61,7 +61,7 @@ print(f"off by {(gathered - mine).abs().max():.0e}")
 #
 # ## 2. Round the ring
 #
-# The softmax can be merged block by block: [Composing collectives](13_composing.ipynb) merged a maximum $m$ and a sum $l$. Attention adds a third part,
+# The softmax can be merged block by block: [Composing collectives](../2_collectives/18_composing.ipynb) merged a maximum $m$ and a sum $l$. Attention adds a third part,
 # the weighted sum of values $o$. With $m = \max(m_a, m_b)$:
 #
 # $$l = l_a e^{m_a - m} + l_b e^{m_b - m}, \qquad o = o_a e^{m_a - m} + o_b e^{m_b - m}, \qquad \text{result} = o / l.$$
@@ -241,7 +241,7 @@ guess.reveal(
 # ## 4. Or move the heads
 #
 # The heads of attention don't know each other. So turn the split: before attention each rank has *some tokens of all heads*; an
-# [all-to-all](11_all_to_all.ipynb) later it has *all tokens of some heads*, and attention is local. A second all-to-all brings the results back. This is
+# [all-to-all](../2_collectives/15_all_to_all.ipynb) later it has *all tokens of some heads*, and attention is local. A second all-to-all brings the results back. This is
 # **Ulysses** (from DeepSpeed).
 
 
@@ -409,9 +409,9 @@ print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1)
 # merge (two blocks of memory, hidden if blocks are long), or turn tokens into heads by an all-to-all (fewer bytes with more ranks, if there are heads
 # enough). With a causal mask, give each rank a short and a long piece. **Send what is small, and balance what is triangular.**
 #
-# **Now you:** [Lab 13](../labs/lab13_context_parallel/context_parallel.ipynb): the zigzag order, ring attention with a causal mask, and Ulysses.
+# **Now you:** [Lab 13](../../labs/lab13_context_parallel/context_parallel.ipynb): the zigzag order, ring attention with a causal mask, and Ulysses.
 #
-# **Next question:** what does your own job really wait for? [Your own job](22_your_own_job.ipynb)
+# **Next question:** what if each token needs only a few of the weights, and these are on other GPUs? [Mixture of experts](27_mixture_of_experts.ipynb)
 #
 # **Sources.** H. Liu, M. Zaharia and P. Abbeel, *Ring attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889) ·
 # W. Brandon et al., *Striped attention*, [arXiv:2311.09431](https://arxiv.org/abs/2311.09431) ·

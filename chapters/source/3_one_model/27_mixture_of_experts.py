@@ -3,7 +3,7 @@
 #
 # **A layer has 256 experts on 8 nodes, and each token wants 8 of them. How often must a token travel, and what becomes of a token for which there is no room?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](11_all_to_all.ipynb), [Barrier and groups](12_barrier_and_groups.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
 #
 # {{picture}}
 #
@@ -23,7 +23,7 @@ world
 # %% [markdown] name="layer"
 # ## 1. The whole layer
 #
-# [All-to-all](11_all_to_all.ipynb) sent each token to one expert and back. A real layer does more. A **router**, a small matrix, gives each token a score for each
+# [All-to-all](../2_collectives/15_all_to_all.ipynb) sent each token to one expert and back. A real layer does more. A **router**, a small matrix, gives each token a score for each
 # expert. The token goes to the $k$ experts with the highest scores, and their results are added with the scores as **weights**:
 #
 # $$y = \sum_{j=1}^{k} w_j\, E_{e_j}(x).$$
@@ -435,9 +435,11 @@ for name, make in (("SGD", torch.optim.SGD), ("Adam", torch.optim.Adam)):
 # tokens, by skew and by chance. Chunks hide the exchange as long as the network is not the slowest part. Experts' gradients are divided by *all* ranks. **A token travels to its
 # experts, so its gradient does too.**
 #
-# **Now you:** [Lab 18](../labs/lab18_mixture_of_experts/mixture_of_experts.ipynb): top-k with one copy a rank, a capacity, and the gradients. The plain dispatch is in [Lab 7](../labs/lab07_all_to_all/all_to_all.ipynb).
+# **Now you:** [Lab 18](../../labs/lab18_mixture_of_experts/mixture_of_experts.ipynb): top-k with one copy a rank, a capacity, and the gradients. The plain dispatch is in [Lab 7](../../labs/lab07_all_to_all/all_to_all.ipynb).
 #
-# **Next question:** does all that fit on your cluster, and what does a step cost? [Price a training run](93_price_a_training_run.ipynb)
+# **Next question:** every way to split a model is there. What does your own job really wait for? [Your own job](../4_real_cluster/48_your_own_job.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** D. Lepikhin et al., *GShard*, [arXiv:2006.16668](https://arxiv.org/abs/2006.16668) ·
 # W. Fedus, B. Zoph and N. Shazeer, *Switch transformers*, [arXiv:2101.03961](https://arxiv.org/abs/2101.03961) ·

@@ -3,7 +3,7 @@
 #
 # **A paper of 2021 trains a model on 3072 GPUs at 52 % of their peak. How much of this is the model's own arithmetic, and how much is work done twice to save memory? And from how many tokens a GPU on does computing hide the network?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Sharded training](22_sharded_training.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -480,7 +480,7 @@ for name, counted, scores in (
 #
 # - **torch**: `torch.utils.checkpoint`; `torch.cuda.max_memory_allocated()`; `saved_tensors_hooks` can also move tensors to the CPU (`save_on_cpu`).
 # - **Megatron-LM**: `--recompute-granularity selective` or `full`, `--sequence-parallel`; **torchtitan**: `activation_checkpoint.mode`.
-# - [Price a training run](93_price_a_training_run.ipynb) uses these formulas: `training_step(..., recompute="full")`.
+# - [Price a training run](29_price_a_training_run.ipynb) uses these formulas: `training_step(..., recompute="full")`.
 # - Before you compare two MFUs, ask: which peak (sparse figures are twice the dense ones), with recomputation or without, and which attention?
 #
 # ## 8. Check yourself
@@ -507,9 +507,9 @@ for name, counted, scores in (
 # the whole layer leaves 2 bytes and costs a third more time. A collective hides if there are $C/W$ operations for each byte: from about 2500 tokens a GPU for FSDP on H100s. Of the
 # 52 % of the question, 39 % were the model. **Count what the model needs, not what the machine did.**
 #
-# **Now you:** [Lab 19](../labs/lab19_memory_and_rooflines/memory_and_rooflines.ipynb): the MFU of a whole job, a product that gathers its input again, and one that hides the gather.
+# **Now you:** [Lab 19](../../labs/lab19_memory_and_rooflines/memory_and_rooflines.ipynb): the MFU of a whole job, a product that gathers its input again, and one that hides the gather.
 #
-# **Next question:** does the run fit, and what does it cost? [Price a training run](93_price_a_training_run.ipynb)
+# **Next question:** what if each GPU keeps whole layers, and only these? [Pipelines](25_pipelines.ipynb)
 #
 # **Sources.** V. Korthikanti et al., *Reducing activation recomputation in large transformer models*, [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) ·
 # D. Narayanan et al., *Efficient large-scale language model training on GPU clusters*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) ·

@@ -4,7 +4,7 @@
 # **65 billion parameters, 64 H100s with 80 GB each, 4 million tokens a step. Which ways to split the model fit into the memory, and
 # which of those spends the least time on communication?**
 #
-# 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb), [Pipelines](24_pipelines.ipynb)
+# 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](22_sharded_training.ipynb), [Tensor parallel](24_tensor_parallel.ipynb), [Pipelines](25_pipelines.ipynb)
 #
 # {{picture}}
 #
@@ -32,7 +32,7 @@ first_guess
 # %% [markdown] name="known"
 # ## 1. A price that you know already
 #
-# A step of data-parallel training all-reduces all gradients. In [All-reduce](07_all_reduce.ipynb) you found 135.6 ms for 7 billion of them, 32 ranks,
+# A step of data-parallel training all-reduces all gradients. In [All-reduce](../1_first_hours/04_all_reduce.ipynb) you found 135.6 ms for 7 billion of them, 32 ranks,
 # and links of 200 GB/s without latency. `plan` prices the same: a model, a machine, and how the model is split over its ranks.
 
 # %% name="known_price"
@@ -244,8 +244,8 @@ guess.reveal(
 # ## 6. What the price leaves out
 #
 # - **Overlap.** The seconds of `plan` are without any overlap. `training_step` hides what data parallelism sends as well as possible, and nothing else.
-# - **Kernels.** A product takes its time by its size, attention by a flash kernel. [How true that is](../docs/validation.md): most published steps lie within 25 %. That CUDA and NCCL take 4 GB is assumed.
-# - **Activations** with attention recomputed, 34 bytes for each token and element of `hidden` ([Memory and rooflines](29_memory_and_rooflines.ipynb)). `training_step(..., recompute="full")` keeps 2 bytes of the 34, and computes a third more.
+# - **Kernels.** A product takes its time by its size, attention by a flash kernel. [How true that is](../../docs/validation.md): most published steps lie within 25 %. That CUDA and NCCL take 4 GB is assumed.
+# - **Activations** with attention recomputed, 34 bytes for each token and element of `hidden` ([Memory and rooflines](28_memory_and_rooflines.ipynb)). `training_step(..., recompute="full")` keeps 2 bytes of the 34, and computes a third more.
 # - **Skew.** All experts get equally many tokens, links are equally fast, and the network has no other users.
 #
 # In a shell use `allranks price ddp --parameters 7e9 --ranks 32`; there are also `zero`, `tensor`, `pipeline` and `expert`.
@@ -257,6 +257,8 @@ guess.reveal(
 # experts if it is cheaper to send tokens than weights. Sharding saves memory, but needs gathers for each micro-batch, which
 # only long computing hides. **Price the split before you
 # rent the machine.**
+#
+# **Next question:** a price is a prediction. What does your own job really wait for? [Your own job](../4_real_cluster/48_your_own_job.ipynb)
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) · V. Korthikanti et al., *Reducing activation recomputation*,
 # [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) · H. Liu et al., *Ring attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889) · M. Shoeybi et al., *Megatron-LM*,

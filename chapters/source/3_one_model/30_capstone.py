@@ -4,7 +4,7 @@
 # **The same small transformer trains on the same ranks in three ways: copied (DDP), with a sharded optimizer (ZeRO), with split layers
 # (tensor parallel). Is the loss the same? And can you predict how many bytes each rank sends in a step, in how many calls, and how long that takes?**
 #
-# 120 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [Sharded training](16_sharded_training.ipynb), [Tensor parallel](17_tensor_parallel.ipynb)
+# 120 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Data parallel, by hand](20_data_parallel.ipynb), [Sharded training](22_sharded_training.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -184,7 +184,7 @@ def zero(model):
 # **Tensor parallel.** Every rank sees the whole batch and has a part of each matrix: some heads, some columns of the perceptron. The results of the
 # parts must be *added* before they are used: `leave` does this. `enter` does the opposite: forward every rank already has $x$, so there is nothing to
 # do; backward each rank has only its own part's gradient of $x$, and these gradients are added. (They are $g$ and $f$ of [Tensor
-# parallel](17_tensor_parallel.ipynb).)
+# parallel](24_tensor_parallel.ipynb).)
 
 
 # %% name="enter_leave"
@@ -361,7 +361,7 @@ Player(in_zero, in_tensor_parallel, titles=("ZeRO", "Tensor parallel"))
 #
 # Plan and trace agree, but both *assume* the ring. The operating system gives a third count: the bytes that a process has written. NCCL does not use
 # `write`, so on GPUs the cell prints nothing; the text tells what Gloo does.
-# ([Reduce-scatter](10_reduce_scatter.ipynb) has the hint.)
+# ([Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb) has the hint.)
 
 # %% name="guess_wire"
 guess = predict(
@@ -641,7 +641,7 @@ check(zero_sgd_step)
 #
 # <details><summary>4. The counted bytes agree with the plan, but the step takes three times as long as planned. What do you do next?</summary>
 #
-# Look at the starts of the calls on all ranks, as in [When it hangs](20_when_it_hangs.ipynb): do the ranks wait or send?
+# Look at the starts of the calls on all ranks, as in [When it hangs](../4_real_cluster/45_when_it_hangs.ipynb): do the ranks wait or send?
 # </details>
 
 # %% [markdown] name="recap"
@@ -651,11 +651,12 @@ check(zero_sgd_step)
 # bytes from a few numbers before the run, and each additional byte has a reason: a loss for the log, a header, a library that used another algorithm.
 # The time also depends on which ranks wait and what can be hidden. **Predict, count, measure, and explain the rest.**
 #
-# **Now you:** [Lab 5](../labs/lab05_sharding/sharding.ipynb) grades `zero_sgd_step`. Then take one of your own training scripts, write down plan,
+# **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) grades `zero_sgd_step`. Then take one of your own training scripts, write down plan,
 # trace and time for it, and explain the differences.
 #
-# **Next question:** how do you read the profile of a job that is yours? [Your own job](22_your_own_job.ipynb). And besides: [Price a training run](93_price_a_training_run.ipynb) plans larger runs than you can trace; [Which
-# collective?](92_which_collective.ipynb) is a quiz about the whole course.
+# **Next question:** how do you read the profile of a job that is yours? [Your own job](../4_real_cluster/48_your_own_job.ipynb)
+#
+# **Besides:** [Price a training run](29_price_a_training_run.ipynb) plans larger runs than you can trace; [Nine pictures](../1_first_hours/01_nine_pictures.ipynb) has a quiz about the whole course.
 #
 # **Sources.** S. Li et al., *PyTorch Distributed: experiences on accelerating data parallel training*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704) ·
 # S. Rajbhandari et al., *ZeRO: memory optimizations toward training trillion parameter models*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·

@@ -4,7 +4,7 @@
 # **32 GPUs on four nodes sum 1 GB in 9 ms, or in 39 ms, and each GPU sends equally many bytes in both cases. What is different? And how can you
 # predict it for a machine that is new to you?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Barrier and groups](12_barrier_and_groups.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
 #
 # {{picture}}
 #
@@ -133,7 +133,7 @@ display(
 #
 # ## 4. Two levels
 #
-# If sending between nodes is expensive, send less there, as in [Barrier and groups](12_barrier_and_groups.ipynb). With $m$ nodes of $g$ ranks:
+# If sending between nodes is expensive, send less there, as in [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb). With $m$ nodes of $g$ ranks:
 # reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce this part between the ranks with the same place; all-gather in each node. **Derive**
 # the time from the two levels' own formulas before you unfold it.
 #
@@ -510,7 +510,7 @@ guess.reveal(
 #
 # Tensor parallelism communicates in every layer, so it stays inside the NVLink domain; expert parallelism's all-to-all can also have two levels; pipeline and
 # data parallelism go between nodes, because they send few bytes or can hide them. HSDP uses section 4 for weights: shards inside a node, copies
-# between nodes. A [device mesh](12_barrier_and_groups.ipynb) assumes that ranks with neighbouring numbers are on one node.
+# between nodes. A [device mesh](../2_collectives/16_barrier_and_groups.ipynb) assumes that ranks with neighbouring numbers are on one node.
 #
 # ## 10. Check yourself
 #
@@ -537,9 +537,9 @@ guess.reveal(
 # nodes over its own card; this helps most if there are many cards, and only if the program knows the real placement. Rails do the same for switches. **Find
 # the link out of the node, send little over it, use all cards, and check the placement of ranks.**
 #
-# **Now you:** [Lab 4](../labs/lab04_algorithms/algorithms.ipynb) grades the two-level all-reduce, by the bytes that leave a node.
+# **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) grades the two-level all-reduce, by the bytes that leave a node.
 #
-# **Next question:** what if a job is not slow, but stops completely? [When it hangs](20_when_it_hangs.ipynb)
+# **Next question:** what if a job is not slow, but stops completely? [When it hangs](45_when_it_hangs.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
 #
 # **Sources.** [NVIDIA, nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) (`topo`) ·
 # [NVIDIA, NCCL user guide: environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·

@@ -4,7 +4,7 @@
 # **A training step calls `torch.distributed` five times. It must run on eight H100s, on your laptop, on a partner's AMD GPUs and on the physics group's MPI cluster.
 # Which library carries out each call there, how do you find out, and which of the five calls gives a different result?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](02_point_to_point.ipynb), [All-reduce](07_all_reduce.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -145,7 +145,7 @@ guess.reveal(
 # | barrier | yes | no | yes | yes |
 #
 # All of our calls are in the table (section 4 is about dtypes). But use the table to **decide** two cases: next month the optimizer is sharded by
-# [ZeRO](16_sharded_training.ipynb). And in a world that has only NCCL, a metric is on the CPU. Which line of the table fails, on which machine?
+# [ZeRO](../3_one_model/22_sharded_training.ipynb). And in a world that has only NCCL, a metric is on the CPU. Which line of the table fails, on which machine?
 
 # %% [markdown] name="fails_explained"
 # <details><summary><b>Answer</b></summary>
@@ -157,7 +157,7 @@ guess.reveal(
 #
 # The script may be wrong, so ask the ranks. First ask torch, then the operating system: it counts every byte that a process writes to a socket, and knows where each socket leads.
 #
-# One all-reduce of 20 MB. Gloo carries it by TCP as a ring ([All-reduce](07_all_reduce.ipynb)).
+# One all-reduce of 20 MB. Gloo carries it by TCP as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
 
 # %% name="guess_written"
 guess = predict(
@@ -205,7 +205,7 @@ guess.reveal(
 # the library:
 #
 # - `NCCL_DEBUG=INFO`: version, network (`NET/IB` or `NET/Socket`) and every ring. **If it says `NET/Socket` on an InfiniBand cluster, the job is much too slow.**
-# - `NCCL_DEBUG_SUBSYS=INIT,TUNING` adds the tuner's table, and `TUNING` alone hides the lines above ([All-reduce algorithms](08_all_reduce_algorithms.ipynb)).
+# - `NCCL_DEBUG_SUBSYS=INIT,TUNING` adds the tuner's table, and `TUNING` alone hides the lines above ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)).
 # - `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call between the ranks; slow.
 #
 # Both libraries choose a network interface, and for both you can set it: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Gloo reads its
@@ -338,8 +338,8 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # </details>
 #
 # Two differences may not appear in your runs, because the interface allows both behaviours: a blocking `send` may wait for its receiver or not (MPI's
-# standard allows both; [Point to point](02_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and
-# bucketing](15_overlap_and_bucketing.ipynb)). Write your program so that it works with both.
+# standard allows both; [Point to point](../1_first_hours/03_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and
+# bucketing](../3_one_model/21_overlap_and_bucketing.ipynb)). Write your program so that it works with both.
 
 # %% [markdown] name="price"
 # ## 5. What the library costs
@@ -495,10 +495,10 @@ guess.reveal(
 # library carries out each call: ask torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same with all libraries, sums are the same up to
 # rounding, and libraries differ in the dtypes that they accept. **Ask for exactly what you mean, then find out which library does it.**
 #
-# **Now you:** the halo exchange of [Lab 1](../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right with *every*
+# **Now you:** the halo exchange of [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right with *every*
 # kind of `send` that the interface allows.
 #
-# **Next question:** the library knows the machine. Do you? [Topology](19_topology.ipynb)
+# **Next question:** the library knows the machine. Do you? [Topology](40_topology.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) (backends; which to use) ·
 # [PyTorch, ProcessGroupNCCL.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) ·

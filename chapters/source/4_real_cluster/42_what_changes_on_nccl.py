@@ -3,7 +3,7 @@
 #
 # **Your program runs on this laptop with gloo. Tomorrow it runs on the cluster's GPUs with NCCL. Will it still be right?**
 #
-# 30 minutes · no GPU needed · before it: [Point to point](02_point_to_point.ipynb)
+# 30 minutes · no GPU needed · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb)
 #
 # {{picture}}
 #
@@ -291,7 +291,7 @@ world.run(last_batch_is_smaller)
 # - **Graph capture.** `torch.cuda.graph` records kernels, NCCL's too, and replays them without the CPU: all ranks must capture and replay the same calls, and
 #   nothing inside may read a value. There is no such thing on the CPU.
 # - **The watchdog.** On a GPU torch looks at queued operations from a thread and ends the process after 10 minutes
-#   ([When it hangs](20_when_it_hangs.ipynb)). It does not see a call that waits on the CPU for its connection.
+#   ([When it hangs](45_when_it_hangs.ipynb)). It does not see a call that waits on the CPU for its connection.
 # - **What the CPU does meanwhile.** A GPU's queue takes computations too; here the CPU waits at the first one that needs the result.
 #
 # ## Recap
@@ -303,6 +303,8 @@ world.run(last_batch_is_smaller)
 #
 # **Would your own notebook run on the cluster?** Start Jupyter with `ALLRANKS_RULES=nccl`, and every `World()` has these rules. For an exercise:
 # `check(my_function, rules="nccl")`.
+#
+# **Next question:** it runs. What does it wait for? [Your own job](48_your_own_job.ipynb)
 #
 # Sources: PyTorch 2.15, `ProcessGroupNCCL` and `distributed_c10d` (types, operations, tags, streams); NCCL 2.30 documentation, *Point-to-point
 # communication*, *Group calls*, and *Using multiple NCCL communicators concurrently*.

@@ -3,7 +3,7 @@
 #
 # **For a small message NCCL sends a flag of 4 bytes with every 4 bytes of data. Half of the wire carries no data. How can that be the fastest way?**
 #
-# 60 minutes · CPU ok · before it: [Without messages](30_without_messages.ipynb), [All-reduce algorithms](08_all_reduce_algorithms.ipynb)
+# 60 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb) · helps: [Without messages](44_without_messages.ipynb)
 #
 # {{picture}}
 #
@@ -21,7 +21,7 @@ world
 # %% [markdown] name="two_ways"
 # ## 1. How does the receiver know?
 #
-# A GPU writes into another GPU's memory, as in [Without messages](30_without_messages.ipynb). The receiver must learn that the data is there. There are two ways:
+# A GPU writes into another GPU's memory, as in [Without messages](44_without_messages.ipynb). The receiver must learn that the data is there. There are two ways:
 #
 # - **A separate flag.** Write the data; fence; write a flag somewhere else. The receiver looks at the flag, then reads the data. The fence waits until
 #   all data has arrived, and the flag is one more trip.
@@ -337,9 +337,9 @@ for nodes in (8, 64, 256):
 # **Small messages use LL: it starts fast, but half of its bytes are flags. Large messages use Simple: it starts slowly, and all its bytes are data.** Slots let the sender run ahead, channels keep all links busy, and a table of latencies and
 # bandwidths chooses.
 #
-# **Now you:** [Lab 20](../labs/lab20_without_messages/without_messages.ipynb) has a FIFO of a few slots to write.
+# **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb) has a FIFO of a few slots to write.
 #
-# **Next question:** what else changes on NCCL? [What changes on NCCL](94_what_changes_on_nccl.ipynb)
+# **Next question:** what else changes on NCCL? [What changes on NCCL](42_what_changes_on_nccl.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
 #
 # **Sources.** [NVIDIA/nccl](https://github.com/NVIDIA/nccl) 2.30.7: `src/graph/tuning.cc`, `src/include/device.h`, `src/device/prims_simple.h`, `prims_ll.h`, `prims_ll128.h`, `collectives.h` ·
 # Z. Hu et al., *Demystifying NCCL*, [arXiv:2507.04786](https://arxiv.org/abs/2507.04786) ·

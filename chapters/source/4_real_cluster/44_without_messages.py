@@ -3,7 +3,7 @@
 #
 # **GPUs of one machine can write into each other's memory. So why does anybody send a message? What does a message do for you that a write does not?**
 #
-# 80 minutes · CPU ok · before it: [All-reduce algorithms](08_all_reduce_algorithms.ipynb), [All-gather](09_all_gather.ipynb)
+# 80 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [All-gather](../2_collectives/13_all_gather.ipynb)
 #
 # {{picture}}
 #
@@ -193,7 +193,7 @@ print(x.tolist())
 
 # %% [markdown] name="one_shot_explained"
 # Two barriers, and no step that waits for the step before. A ring has $2(p-1)$ such steps, so for small vectors this must win. But each rank reads $(p-1)n$ numbers
-# and adds them all. The cure is known: a [reduce-scatter](10_reduce_scatter.ipynb), then an [all-gather](09_all_gather.ipynb). Here they are **two shots**:
+# and adds them all. The cure is known: a [reduce-scatter](../2_collectives/14_reduce_scatter.ipynb), then an [all-gather](../2_collectives/13_all_gather.ipynb). Here they are **two shots**:
 # each rank adds *its chunk* of all vectors, a barrier, then each rank reads the finished chunks.
 
 
@@ -364,7 +364,7 @@ link.reveal(
 # torch refuses CPU tensors there (*SymmetricMemory does not support device type cpu*), so this chapter has a memory of its own. A signal of torch is 0 or 1: the
 # next one waits until the last is used up. NCCL's symmetric kernels choose by themselves if all buffers are registered; NVIDIA claims up to 9 times
 # lower latency for small sizes. From 2.28 on your own kernel can do this (**device API**), over the network too (GIN, 2.28.7).
-# [Inside NCCL](31_inside_nccl.ipynb) shows what NCCL does when buffers are *not* registered.
+# [Inside NCCL](43_inside_nccl.ipynb) shows what NCCL does when buffers are *not* registered.
 #
 # ## 8. Check yourself
 #
@@ -390,9 +390,9 @@ link.reveal(
 # another rank's data, and a signal back before the place is written again. In return no rank has to post a receive, and few steps wait for the one before: one shot for
 # small vectors, two shots for larger ones, and a switch that adds where there is one.
 #
-# **Now you:** [Lab 20](../labs/lab20_without_messages/without_messages.ipynb): a two-shot all-reduce with signals of your own, and a tensor that goes through a few slots.
+# **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb): a two-shot all-reduce with signals of your own, and a tensor that goes through a few slots.
 #
-# **Next question:** what does NCCL do with a buffer that nobody registered? [Inside NCCL](31_inside_nccl.ipynb)
+# **Next question:** what does NCCL do with a buffer that nobody registered? [Inside NCCL](43_inside_nccl.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
 #
 # **Sources.** L. Lamport, *Time, clocks, and the ordering of events*, CACM 1978 · C. Flanagan and S. N. Freund, *FastTrack*, PLDI 2009 ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) ·

@@ -3,7 +3,7 @@
 #
 # **A run on 512 GPUs prints "step 1041", and then nothing. There is no error and no crash: 512 processes wait. Which of them is the cause, and how do you find it quickly?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel, by hand](14_data_parallel.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -30,12 +30,12 @@ world
 
 # %% [markdown] name="skipped"
 # **If your ranks are on GPUs**, some reports look different: with NCCL a call returns when it is *queued*, and the rank waits later, where it needs the
-# result. The text says where, and [What changes on NCCL](94_what_changes_on_nccl.ipynb) says why. `World(backend="gloo")` instead of `World()` shows
+# result. The text says where, and [What changes on NCCL](42_what_changes_on_nccl.ipynb) says why. `World(backend="gloo")` instead of `World()` shows
 # every report as it is described here.
 #
 # ## 1. One rank skips a step
 #
-# In [Data parallel](14_data_parallel.ipynb) collectives were matched in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips
+# In [Data parallel](../3_one_model/20_data_parallel.ipynb) collectives were matched in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips
 # the step with `continue`. Each rank contributes the number of its step.
 
 # %% name="guess_step"
@@ -112,7 +112,7 @@ guess.reveal(
 # All ranks are at the same number, but not in the same collective: this is a **desync**. Gloo reports nothing. The table shows what to fix: the ranks are at two different lines of code, where there should be one. (NCCL calls mismatches undefined:
 # its calls return, and then the ranks may wait for their GPUs, or hold anything. The flight recorder of section 4 shows both calls.)
 #
-# The **wire** (from [Point to point](02_point_to_point.ipynb)) sees all calls and compares them, so it needs no deadline:
+# The **wire** (from [Point to point](../1_first_hours/03_point_to_point.ipynb)) sees all calls and compares them, so it needs no deadline:
 
 # %% name="wire_desync"
 run(two_plans, ranks=world.ranks).failure
@@ -134,7 +134,7 @@ print("live:", world.run(lambda: two_dtypes(dist.new_group(backend="gloo")), dea
 print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
 
 # %% [markdown] name="dtype_explained"
-# [All-reduce](07_all_reduce.ipynb) showed why: ranks read each other's bits as their own dtype. A deadline can't find this mistake, because no rank
+# [All-reduce](../1_first_hours/04_all_reduce.ipynb) showed why: ranks read each other's bits as their own dtype. A deadline can't find this mistake, because no rank
 # waits. A check before the call finds it: `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare operation, shape and dtype before each collective.
 # It is slow, so use it only to look for a mistake.
 
@@ -393,7 +393,7 @@ except RanksStuck:
 # 4. If all are equal, look at the network or a machine, not at the program.
 #
 # Ranks' calls are matched by group and number, never by their place in the file: the recorder keeps the last ones only. NCCL has a similar service,
-# RAS (since 2.24, on by default): `ncclras` asks the running job. [Your own job](22_your_own_job.ipynb) reads more such files.
+# RAS (since 2.24, on by default): `ncclras` asks the running job. [Your own job](48_your_own_job.ipynb) reads more such files.
 
 # %% [markdown] name="profile"
 # ## 5. Slow, but not stuck: reading a trace
@@ -442,7 +442,7 @@ _, trace = world.trace(averaging, 64)
 read(trace)
 
 # %% [markdown] name="pieces_model"
-# With $k$ pieces, which together have $n$ bytes, on a ring ([All-reduce](07_all_reduce.ipynb)), $\alpha$ seconds a message and $\beta$ a byte,
+# With $k$ pieces, which together have $n$ bytes, on a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)), $\alpha$ seconds a message and $\beta$ a byte,
 #
 # $$T(k) = k \cdot 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta.$$
 #
@@ -528,9 +528,9 @@ check(distributed_mean)
 # match. Wrong dtypes and a wrong order can give wrong numbers and no hang. In a trace, compare starts before durations. **Look at all ranks, and find
 # the one that differs.**
 #
-# **Now you:** [Lab 10](../labs/lab10_debugging/debugging.ipynb) has six broken programs. Find the rank, the line and the kind of mistake, then fix it.
+# **Now you:** [Lab 10](../../labs/lab10_debugging/debugging.ipynb) has six broken programs. Find the rank, the line and the kind of mistake, then fix it.
 #
-# **Next question:** can you train a small transformer in three ways, and explain each byte that is sent? [Capstone](21_capstone.ipynb)
+# **Next question:** what if a job does not stop, but is slow? [Your own job](48_your_own_job.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed: debugging](https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications) ·
 # [PyTorch, monitored_barrier](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.monitored_barrier) ·

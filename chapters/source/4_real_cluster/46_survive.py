@@ -3,7 +3,7 @@
 #
 # **16,384 GPUs train for 54 days, and every three hours something fails. How does such a job lose minutes and not days, and how often must it save?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Barrier and groups](12_barrier_and_groups.ipynb), [Data parallel, by hand](14_data_parallel.ipynb), [When it hangs](20_when_it_hangs.ipynb)
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb), [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb), [When it hangs](45_when_it_hangs.ipynb)
 #
 # {{picture}}
 #
@@ -28,7 +28,7 @@ world
 # %% [markdown] name="dies"
 # ## 1. A rank dies, the others go on
 #
-# In [When it hangs](20_when_it_hangs.ipynb) `world.fault` killed a rank: some of the others got an error, some waited, and the run was over. Now the
+# In [When it hangs](45_when_it_hangs.ipynb) `world.fault` killed a rank: some of the others got an error, some waited, and the run was over. Now the
 # others must go on. Each of them has a copy of the weights, so nothing is lost but the dead rank's samples. Three things are needed:
 #
 # 1. **Close the old group.** A rank whose neighbours are alive sees no error. It waits until *they* close their connections.
@@ -524,10 +524,10 @@ share.reveal(
 # What exists in copies can be healed from a rank that is alive; all else needs a checkpoint, which is saved in parts, loaded in other parts, and staged so that
 # the job does not wait for the disk. **Make saving and restarting cheap; then save every $\sqrt{2CM}$ seconds.**
 #
-# **Now you:** [Lab 17](../labs/lab17_survive/survive.ipynb): a step that only healthy ranks decide, weights for ranks that come back, and rows that move to
+# **Now you:** [Lab 17](../../labs/lab17_survive/survive.ipynb): a step that only healthy ranks decide, weights for ranks that come back, and rows that move to
 # fewer or more ranks.
 #
-# **Next question:** what does a whole training run cost? [Price a training run](93_price_a_training_run.ipynb)
+# **Next question:** the job goes on. What does it wait for? [Your own job](48_your_own_job.ipynb)
 #
 # **Sources.** Llama Team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783), section 3.3.4 and Table 5 ·
 # J. W. Young, *A first order approximation to the optimum checkpoint interval*, [doi:10.1145/361147.361115](https://doi.org/10.1145/361147.361115) ·

@@ -3,7 +3,7 @@
 #
 # **Your ring all-reduce is correct. On two nodes of four GPUs it takes far longer than an all-reduce must. What does it wait for, and which change helps?**
 #
-# 70 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](08_all_reduce_algorithms.ipynb), [Overlap and bucketing](15_overlap_and_bucketing.ipynb), [Topology](19_topology.ipynb)
+# 70 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [Overlap and bucketing](../3_one_model/21_overlap_and_bucketing.ipynb), [Topology](40_topology.ipynb)
 #
 # {{picture}}
 #
@@ -283,7 +283,7 @@ for size, (whole, parts) in zip(sizes, measured, strict=True):
 
 # %% [markdown] name="measured_explained"
 # For the small size nearly all is $\alpha$, and four times as many messages take up to four times as long. On a laptop's ranks, which share cores and one memory, no link is idle that a segment could use. So the critical path
-# of *this* machine says: fewer messages, fewer copies. [Chapter 8](08_all_reduce_algorithms.ipynb) has that story.
+# of *this* machine says: fewer messages, fewer copies. [Chapter 17](../2_collectives/17_all_reduce_algorithms.ipynb) has that story.
 #
 # ## 7. Your own code
 #
@@ -322,9 +322,9 @@ print(*verdict.speed, sep="\n")
 # A correct program takes as long as its critical path: messages and computing, one after the other. The ring on two nodes waits for one of four cards; segments don't help it, a second direction gives 1.8 times, two levels 3.9 times.
 # Segments help where work passes from rank to rank; overlap hides the rest. **First ask what the path waits for; then change only that.**
 #
-# **Now you:** [Lab 12](../labs/lab12_make_it_fast/make_it_fast.ipynb): a segmented ring, both directions, two levels, and work meanwhile, each judged by its time against the bound.
+# **Now you:** [Lab 12](../../labs/lab12_make_it_fast/make_it_fast.ipynb): a segmented ring, both directions, two levels, and work meanwhile, each judged by its time against the bound.
 #
-# **Next question:** and in a whole training job? [Your own job](22_your_own_job.ipynb)
+# **Next question:** and in a whole training job? [Your own job](48_your_own_job.ipynb)
 #
 # **Sources.** P. Patarasuk, X. Yuan, *Bandwidth optimal all-reduce algorithms for clusters of workstations*, J. Parallel Distrib. Comput. 69(2), 2009 ·
 # E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn, *Collective communication: theory, practice, and experience*, Concurrency Computat. 19, 2007 ·

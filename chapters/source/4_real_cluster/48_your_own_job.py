@@ -3,7 +3,7 @@
 #
 # **A training job is slower than it should be. You open rank 0's profile, and all-reduce fills most of it. Does the job need a faster network?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](14_data_parallel.ipynb), [When it hangs](20_when_it_hangs.ipynb)
+# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb) · helps: [When it hangs](45_when_it_hangs.ipynb)
 #
 # {{picture}}
 #
@@ -172,7 +172,7 @@ print(f"the late rank was {late}")
 #
 # **A GPU that waits looks busy.** `nvidia-smi` counts the time in which *some* kernel runs, and an NCCL kernel runs while it waits for the last rank. So all GPUs of a job that hangs in an all-reduce show 100 %, and
 # those of a job with one slow rank too: utilisation looks fine and scaling does not. Better signs are power, which is lower while kernels only wait, tensor-core activity (DCGM's `DCGM_FI_PROF_PIPE_TENSOR_ACTIVE`), and MFU
-# ([Memory and rooflines](29_memory_and_rooflines.ipynb)). Nsight Systems draws the same kernels: `nsys profile --trace=cuda,nvtx python ...` on each rank; NCCL marks its calls with NVTX.
+# ([Memory and rooflines](../3_one_model/28_memory_and_rooflines.ipynb)). Nsight Systems draws the same kernels: `nsys profile --trace=cuda,nvtx python ...` on each rank; NCCL marks its calls with NVTX.
 #
 # To get your own, record a few steps in the middle of a run, on all ranks, and write one file for each:
 #
@@ -188,7 +188,7 @@ print(f"the late rank was {late}")
 # %% [markdown] name="hang_intro"
 # ## 4. When nothing moves any more
 #
-# A job that hangs writes no profile. But each rank's *flight recorder* has the last collectives in memory ([When it hangs](20_when_it_hangs.ipynb)), for Gloo too.
+# A job that hangs writes no profile. But each rank's *flight recorder* has the last collectives in memory ([When it hangs](45_when_it_hangs.ipynb)), for Gloo too.
 # With NCCL the watchdog writes them to a file when a call has waited too long. With Gloo nobody does, so here each rank starts a timer that does.
 #
 # The job: every step averages gradients and sends a flag from rank 0. Rank 1 finds no sample in step 2, and skips the step.
@@ -212,7 +212,7 @@ def skipping(folder):
 
 
 # %% [markdown] name="hang_guess"
-# The dump of a rank says which calls it made, and the number of each. As in [When it hangs](20_when_it_hangs.ipynb), a call of the
+# The dump of a rank says which calls it made, and the number of each. As in [When it hangs](45_when_it_hangs.ipynb), a call of the
 # others is matched with rank 1's *next* call: look for the place where the files show a difference.
 
 # %% name="hang"
@@ -293,8 +293,8 @@ guess_missing.reveal(
 # 2. **Stuck, or slow?** Stuck: go on with dumps. Slow: with profiles.
 # 3. *Stuck:* in which group, and at which number, do the ranks first differ? Is a rank absent, or did it call something else? If all made the same call: look at the links and machines.
 # 4. *Slow:* **who comes last**, how often, by how much? Compare starts. One rank, always: its data, its GPU, its node. A different rank each time: the work is uneven.
-# 5. How long do the calls take **after the last rank has come**? This is the network's part. Compare bytes over time with what the link can do ([Topology](19_topology.ipynb)).
-# 6. How many calls, and how large? Thousands of small ones pay $\alpha$ thousands of times ([Overlap and bucketing](15_overlap_and_bucketing.ipynb)).
+# 5. How long do the calls take **after the last rank has come**? This is the network's part. Compare bytes over time with what the link can do ([Topology](40_topology.ipynb)).
+# 6. How many calls, and how large? Thousands of small ones pay $\alpha$ thousands of times ([Overlap and bucketing](../3_one_model/21_overlap_and_bucketing.ipynb)).
 # 7. Which part is **not hidden** behind computing? Only this part makes the step longer.
 # 8. What would the repair gain? If less than the variation from step to step, leave it.
 #
@@ -340,9 +340,11 @@ profiles.explain(profiles.read(mine))
 # different ranks belong together by group and number. In dumps, the first difference is the latest place of the mistake, and a missing file is a clue.
 # **First who, then how long, then how much it would gain.**
 #
-# **Now you:** [Lab 11](../labs/lab11_your_own_job/your_own_job.ipynb) asks for your own `diagnose_job`: eight kinds of jobs, one function.
+# **Now you:** [Lab 11](../../labs/lab11_your_own_job/your_own_job.ipynb) asks for your own `diagnose_job`: eight kinds of jobs, one function.
 #
-# **Next question:** what would this job cost on other machines? [Price a training run](93_price_a_training_run.ipynb) · [Which collective?](92_which_collective.ipynb)
+# **Next question:** what would this job cost on other machines? [Price a training run](../3_one_model/29_price_a_training_run.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** [NVIDIA, NVML `nvmlUtilization_t`](https://docs.nvidia.com/deploy/nvml-api/structnvmlUtilization__t.html) ·
 # [PyTorch, torch.profiler](https://docs.pytorch.org/docs/stable/profiler.html) ·

@@ -3,7 +3,7 @@
 #
 # **An all-reduce sends every number of every gradient, in every step. What if each rank sends only its largest numbers, or one bit a number, or nothing at all for 500 steps? What arrives, and what is lost?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](07_all_reduce.ipynb), [Data parallel](14_data_parallel.ipynb)
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Data parallel](../3_one_model/20_data_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -571,9 +571,9 @@ print(
 # can *add* them: PowerSGD's products can, top-k and bits are gathered: top-k pays up to $n/k$ ranks, uint8 up to 8, one bit up to 64. Talking every $H$ steps
 # divides the mean by $H$ and leaves the peak. **Send less, keep the rest, and count the bytes for your number of ranks.**
 #
-# **Now you:** [Lab 16](../labs/lab16_send_less/send_less.ipynb): top-k with error feedback, a round of PowerSGD, and DiLoCo's outer step.
+# **Now you:** [Lab 16](../../labs/lab16_send_less/send_less.ipynb): top-k with error feedback, a round of PowerSGD, and DiLoCo's outer step.
 #
-# **Next question:** what does your own job really wait for? [Your own job](22_your_own_job.ipynb)
+# **Next question:** a step can send less. Can a GPU keep less? [Sharded training](../3_one_model/22_sharded_training.ipynb)
 #
 # **Sources.** S. U. Stich et al., *Sparsified SGD with memory*, [arXiv:1809.07599](https://arxiv.org/abs/1809.07599) ·
 # S. P. Karimireddy et al., *Error feedback fixes SignSGD*, [arXiv:1901.09847](https://arxiv.org/abs/1901.09847) ·

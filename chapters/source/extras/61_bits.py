@@ -3,7 +3,7 @@
 #
 # **1,024 ranks have one number each, between 0 and 1, in bfloat16. A ring adds them. The sum should be about 512. What comes out, and with how few bits can ranks still add?**
 #
-# 75 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](08_all_reduce_algorithms.ipynb), [Send less](26_send_less.ipynb)
+# 75 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [Send less](60_send_less.ipynb)
 #
 # {{picture}}
 #
@@ -303,7 +303,7 @@ print(f"{wide.nbytes / brought:.2f} times fewer bytes than float32, off by {off:
 
 # %% [markdown] name="sum_intro"
 # **A quantised sum** is harder: two ranks' bytes have different scales, and can't be added as they are. A ring would turn a chunk into float32, add, and quantise again, *at each hop*. The alternative needs
-# two roundings for any number of ranks: every rank sends the owner of each chunk its quantised part (an all-to-all); the owner adds in float32, quantises the *sum*, and all gather the sums. [Send less](26_send_less.ipynb) counted
+# two roundings for any number of ranks: every rank sends the owner of each chunk its quantised part (an all-to-all); the owner adds in float32, quantises the *sum*, and all gather the sums. [Send less](60_send_less.ipynb) counted
 # the bytes; now count the errors.
 
 # %% name="guess_hops"
@@ -457,9 +457,9 @@ print(f"largest {largest:.2f}, mean error {100 * ((back - mine).abs() / mine.abs
 # An all-reduce rounds at each hop, in an order that depends on chunk, ranks, size and algorithm: all ranks agree, but two runs may not. In 16 bits a long chain loses what a tree or float32 keeps. Bytes with scales
 # must be added by one rank, in float32, and are rounded twice; fp8 is gathered and not added. **Send few bits, add in many.**
 #
-# **Now you:** [Lab 21](../labs/lab21_bits/bits.ipynb): an all-reduce in 8 bits, within an error bound and a byte bound.
+# **Now you:** [Lab 21](../../labs/lab21_bits/bits.ipynb): an all-reduce in 8 bits, within an error bound and a byte bound.
 #
-# **Next question:** what if the parts are not equally long? [Uneven](33_uneven.ipynb)
+# **Next question:** what if the parts are not equally long? [Uneven](62_uneven.ipynb). The core goes on with [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb).
 #
 # **Sources.** G. Wang et al., *ZeRO++*, [arXiv:2306.10209](https://arxiv.org/abs/2306.10209), and DeepSpeed, `coalesced_collectives.py` ·
 # [PyTorch, pull request 156381](https://github.com/pytorch/pytorch/pull/156381) (`use_deterministic_algorithms` and NVLS) ·

@@ -3,7 +3,7 @@
 #
 # **64 ranks have parts of different length, and one of them has as much as all others together. Where does each part begin in the whole, and how many times too many bytes does an all-gather move if it pads?**
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](09_all_gather.ipynb), [All-to-all](11_all_to_all.ipynb)
+# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](../2_collectives/13_all_gather.ipynb), [All-to-all](../2_collectives/15_all_to_all.ipynb)
 #
 # {{picture}}
 #
@@ -409,9 +409,9 @@ zeros.reveal(
 # An exclusive scan says where a part begins, in $\lg p$ rounds. Unequal parts are padded if they are about equal, broadcast one by one if one is much longer, and sent with splits if each pair has another size. Which list calls
 # take them depends on the backend. **First the lengths, then the data.**
 #
-# **Now you:** [Lab 22](../labs/lab22_uneven/uneven.ipynb): an exclusive scan that loses no digit, and an all-gather without padding.
+# **Now you:** [Lab 22](../../labs/lab22_uneven/uneven.ipynb): an exclusive scan that loses no digit, and an all-gather without padding.
 #
-# **Next question:** what does your own job really wait for? [Your own job](22_your_own_job.ipynb)
+# **Next question:** how do several GPUs train one model? [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
 #
 # **Sources.** W. D. Hillis and G. L. Steele, *Data parallel algorithms*, CACM 1986, [doi:10.1145/7902.7903](https://doi.org/10.1145/7902.7903) ·
 # [MPI 4.1](https://www.mpi-forum.org/docs/mpi-4.1/mpi41-report.pdf), sections 6.5 to 6.8, 6.11 and 8.6 ·

@@ -3,7 +3,7 @@
 #
 # **A server has eight GPUs, but not every two of them are joined by a link. Can a program find an all-gather for it that is faster than the best rings, in less time than you need to read this page?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](09_all_gather.ipynb), [Topology](19_topology.ipynb)
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](../2_collectives/13_all_gather.ipynb), [Topology](../4_real_cluster/40_topology.ipynb)
 #
 # {{picture}}
 #
@@ -72,7 +72,7 @@ rings = schedules.Schedule("all_gather", "six rings", 8, 48, tuple(moves))
 print(race.judge(rings, task).text())
 
 # %% [markdown] name="rings_explained"
-# The judge of [the race](../docs/race.md) proves that every GPU ends with all parts, and times each message. All links are busy all the time, so the bytes are the least. What is lost is latency: seven steps cost $7\alpha$. The
+# The judge of [the race](../../docs/race.md) proves that every GPU ends with all parts, and times each message. All links are busy all the time, so the bytes are the least. What is lost is latency: seven steps cost $7\alpha$. The
 # time is
 #
 # $$t = S\,\alpha + \frac{R}{C}\,L\,\beta,$$
@@ -305,14 +305,18 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 # - **TACOS** (Won et al., MICRO 2024): greedy matching of chunks to links, step by step, as here but without going back.
 # - **ForestColl** (Zhao et al., arXiv:2402.06787): packs spanning trees, in polynomial time; its bytes are the least on any network, its latency is not.
 #
-# Or a person finds the pattern. That is what [the race](../docs/race.md) is for: thirteen tasks, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.
+# Or a person finds the pattern. That is what [the race](../../docs/race.md) is for: thirteen tasks, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.
 #
 # ## Recap
 #
 # An algorithm is a list of messages, so a program can look for it. On a DGX-1 it finds an all-gather in three steps with the least bytes on every link, faster than six rings at every size. A schedule that is found must be proved;
 # that nothing was found proves nothing.
 #
-# Sources: Cai et al., *Synthesizing Optimal Collective Algorithms*, PPoPP 2021; the links of a DGX-1 and their bound of 7/6 as in [microsoft/msccl-tools](https://github.com/microsoft/msccl-tools). Next: [a race task of your choice](../docs/race.md).
+# **Now you:** [a race task of your choice](../../docs/race.md).
+#
+# **Next question:** an all-reduce is two such halves. What is the first one good for alone? [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb)
+#
+# Sources: Cai et al., *Synthesizing Optimal Collective Algorithms*, PPoPP 2021; the links of a DGX-1 and their bound of 7/6 as in [microsoft/msccl-tools](https://github.com/microsoft/msccl-tools).
 
 # %% name="what_you_knew"
 predictions()

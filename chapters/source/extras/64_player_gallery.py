@@ -4,7 +4,7 @@
 # **What can the player show, and which picture answers which question?**
 #
 # A gallery to look through, not a chapter to study · 10 minutes · CPU ok · run the cells in order · the course begins with
-# [Start here](00_start_here.ipynb)
+# [Start here](../1_first_hours/00_start_here.ipynb)
 #
 # Space plays and stops, the arrow keys step, Home and End jump. Every picture comes from a *schedule*, which says what should be sent, or from a *trace*, which says what was sent.
 
@@ -131,3 +131,5 @@ Player(ring_all_reduce(ranks=64))
 # Where no script runs (GitHub, PDF) you see a still picture instead of the player. `trace.to_chrome("run.json")` writes a file that
 # [Perfetto](https://ui.perfetto.dev) opens. Export with
 # `jupyter nbconvert --to html --execute --ExecutePreprocessor.store_widget_state=False`, and the players work in the page.
+#
+# **Next question:** what does one message do, and how can two ranks wait for each other for ever? [Point to point](../1_first_hours/03_point_to_point.ipynb)

@@ -3,7 +3,7 @@
 #
 # **What does each collective do to each rank's tensor, how much does each rank send, and which collective do I need?**
 #
-# 5 minutes · CPU ok · run all cells; the page is at the end · the explanations are in the chapters, from [Start here](00_start_here.ipynb) on
+# 5 minutes · CPU ok · run all cells; the page is at the end · the explanations are in the chapters, from [Start here](../1_first_hours/00_start_here.ipynb) on
 #
 # Print this notebook (*File, Print*, or export it as HTML and print that): only the sheet is printed, on one page, or with more than four ranks
 # perhaps on two.
@@ -42,8 +42,8 @@ def now():
 # %% [markdown] name="one"
 # ## One rank and the others
 #
-# Here rank 0 is the *root*: `src` where the data begin, `dst` where they end. [Broadcast](03_broadcast.ipynb),
-# [scatter and gather](04_scatter_and_gather.ipynb), [reduce](06_reduce.ipynb).
+# Here rank 0 is the *root*: `src` where the data begin, `dst` where they end. [Broadcast](../2_collectives/10_broadcast.ipynb),
+# [scatter and gather](../2_collectives/11_scatter_and_gather.ipynb), [reduce](../2_collectives/12_reduce.ipynb).
 
 # %% name="broadcast"
 # %%ranks
@@ -78,8 +78,8 @@ note("reduce", before, x.tolist())
 #
 # ## Collectives without a root
 #
-# [All-reduce](07_all_reduce.ipynb), [all-gather](09_all_gather.ipynb), [reduce-scatter](10_reduce_scatter.ipynb),
-# [all-to-all](11_all_to_all.ipynb), [barrier](12_barrier_and_groups.ipynb).
+# [All-reduce](../1_first_hours/04_all_reduce.ipynb), [all-gather](../2_collectives/13_all_gather.ipynb), [reduce-scatter](../2_collectives/14_reduce_scatter.ipynb),
+# [all-to-all](../2_collectives/15_all_to_all.ipynb), [barrier](../2_collectives/16_barrier_and_groups.ipynb).
 
 # %% name="all_reduce"
 # %%ranks
@@ -129,7 +129,9 @@ note("barrier", f"{1e3 * (came - start):.0f} ms", f"{1e3 * (left - start):.0f} m
 CheatSheet(world["sheet"])
 
 # %% [markdown] name="recap"
-# **Practise it:** [Which collective?](92_which_collective.ipynb) has twenty situations.
+# **Practise it:** [Nine pictures](../1_first_hours/01_nine_pictures.ipynb) has twenty situations.
+#
+# **Next question:** how do several GPUs train one model with these calls? [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
 #
 # Formulas: `allranks simulate --list` prints each with its source; `allranks price` computes them with your numbers. Before torch 2.13
 # `all_gather_single` and `reduce_scatter_single` were `all_gather_into_tensor` and `reduce_scatter_tensor`; the ranks of `World` know both names.

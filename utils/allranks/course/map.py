@@ -18,7 +18,7 @@ _TABLE = Path(__file__).resolve().parent / "chapters.toml"
 class Chapter:
     """One notebook of chapters/.
 
-    `hangs_on` is the number of the chapter of the core from which a side trip starts, and `why` a question that it answers; both are ""
+    `was` is its stem when all chapters lay in one folder. `hangs_on` is the number of the chapter of the core from which a side trip starts, and `why` a question that it answers; both are ""
     for a chapter of the core. `unlocks` is the argument of `allranks.cost.plan` that the reader's own model gets here, or "".
     """
 
@@ -45,6 +45,11 @@ class Chapter:
         """Where its notebook is in the course's folder: chapters/1_first_hours/04_all_reduce.ipynb."""
         return Path("chapters", self.part, f"{self.stem}.ipynb")
 
+    @property
+    def old_path(self) -> Path:
+        """Where it was before the parts were made: chapters/07_all_reduce.ipynb."""
+        return Path("chapters", f"{self.was}.ipynb")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -56,7 +61,7 @@ class Part:
 
     @property
     def number(self) -> str:
-        """"1" to "4"; "" for the extras, which have no place in the order."""
+        """ "1" to "4"; "" for the extras, which have no place in the order."""
         first = self.folder.partition("_")[0]
         return first if first.isdigit() else ""
 
@@ -127,6 +132,15 @@ def find(number: str) -> Chapter:
         if number in (chapter.number, chapter.stem):
             return chapter
     raise KeyError(f"there is no chapter {number}")
+
+
+def link(source: Chapter, target: Chapter) -> str:
+    """The address of one chapter's notebook as seen from another's.
+
+    >>> link(find("04"), find("03")), link(find("04"), find("14"))
+    ('03_point_to_point.ipynb', '../2_collectives/14_reduce_scatter.ipynb')
+    """
+    return f"{target.stem}.ipynb" if source.part == target.part else f"../{target.part}/{target.stem}.ipynb"
 
 
 def after(chapter: Chapter) -> Chapter | None:

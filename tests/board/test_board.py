@@ -284,7 +284,7 @@ def test_a_prediction_never_waits_and_a_silent_or_strange_board_changes_nothing(
         join_board(f"http://127.0.0.1:{silent.getsockname()[1]}/key")
         guess.lock_in(3)
         shown = guess.reveal(4)
-        assert repr(shown) == "<Reveal: you said 3; it was 4>" and not shown.class_said
+        assert repr(shown) == "<Reveal: Not quite. You said 3; it was 4>" and not shown.class_said
         for thread in [t for t in threading.enumerate() if t.name == "allranks-class"]:
             assert thread.daemon
             thread.join(20)

@@ -29,9 +29,9 @@ def test_the_drill_is_answered_with_the_keyboard(lab, new_page):
 
     first.focus()
     page.keyboard.press("Space")
-    drill.locator("[role=alert]", has_text="✗ Not: all_reduce.").wait_for()
+    drill.locator("[role=alert]", has_text="✗ Not quite. all_reduce:").wait_for()
     page.keyboard.press("ArrowDown")
-    drill.locator("[role=alert]", has_text="✓ Right: broadcast.").wait_for()
+    drill.locator("[role=alert]", has_text="✓ Right. broadcast:").wait_for()
     assert "right at the first try: 0 of 1" in drill.inner_text()
 
     violations = Axe().run(page, context=".ar-drill").response["violations"]
@@ -44,7 +44,7 @@ def test_the_drill_is_answered_with_the_keyboard(lab, new_page):
     assert drill.locator("input[type=radio]:checked").count() == 0
     assert drill.locator("[role=alert]").count() == 0
     drill.get_by_label("all_reduce", exact=True).check()
-    drill.locator("[role=alert]", has_text="✓ Right: all_reduce.").wait_for()
+    drill.locator("[role=alert]", has_text="✓ Right. all_reduce:").wait_for()
     assert "right at the first try: 1 of 2" in drill.inner_text()
     assert ask(page, "print(drill.right_at_once, drill.wrong)") == "1 [0]"
 

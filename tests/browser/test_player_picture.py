@@ -344,7 +344,7 @@ def test_quiz_stops_asks_and_tells_the_truth(show):
     assert question.locator("p").first.text_content() == "Step 1: which chunk does rank 1 send to rank 2?"
     page.get_by_role("button", name="chunk 3", exact=True).click()
     assert question.locator(".ar-result").text_content() == (
-        "Not so. Rank 1 sends chunk 1, which carries the contribution of rank 1; rank 2 adds it. (0 of 1 right)"
+        "Not quite. Rank 1 sends chunk 1, which carries the contribution of rank 1; rank 2 adds it. (0 of 1 right)"
     )
     assert question.locator(".ar-right").all_text_contents() == ["chunk 1"]
     assert page.locator(".ar-player").get_attribute("data-step") == "0", "nothing is revealed before the answer"

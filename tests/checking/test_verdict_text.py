@@ -1,6 +1,9 @@
 """What a verdict says, once."""
 
+import pytest
+from allranks.checking.card import card
 from allranks.checking.verdict import Case, Verdict, already_said
+from allranks.exercises import get, names
 
 WAITS = "deadlock: a cycle, {}; rank 0 waits in send to rank 1 (line 5)."
 
@@ -34,9 +37,9 @@ def test_a_group_that_says_nothing_new_says_so():
         "      3 ranks: It returned nothing.",
         "  ✗ dtype, as above",
     ]
-    card = verdict.html()
-    assert card.count("as at the top") == 2
-    assert card.count("It returned nothing.") == 1 and "as for &quot;3 ranks&quot;" in card
+    shown = verdict.html()
+    assert shown.count("as at the top") == 2
+    assert shown.count("It returned nothing.") == 1 and "as for &quot;3 ranks&quot;" in shown
 
 
 def test_the_words_of_a_last_check_are_whole():
@@ -60,3 +63,32 @@ def test_the_words_of_a_last_check_are_whole():
     ]
     said = {code: in_brief(code, cause=False) for code in kinds}
     assert all(" " in words or words == "deadlock" for words in said.values()), said
+
+
+def a_card(**changes) -> str:
+    cases = [
+        {"name": "sum: 2 ranks", "passed": True, "reason": ""},
+        *({"name": name, "passed": True, "reason": ""} for name in ("few bytes", "few rounds")),
+    ]
+    whole = {"exercise": "ring", "passed": True, "score": 1.0, "cases": cases, "reason": "", "judged": [True] * 3}
+    return card({**whole, "groups": ["sum", "few bytes", "few rounds"], **changes})
+
+
+def test_only_a_passed_verdict_says_what_was_reached():
+    assert "Right: your ring sends the least there is." in a_card(won="sends the least there is")
+    assert "Right:" not in a_card(won="sends the least there is", passed=False, score=0.9)
+    assert "Right:" not in a_card(), "nobody said what"
+
+
+def test_rules_that_were_not_judged_are_not_counted_as_broken():
+    assert "2 of 2 rules kept" in a_card()
+    assert "1 of 1 rule kept; 1 not judged yet" in a_card(passed=False, judged=[True, True, False])
+    assert "Judged once the results are right" in a_card(passed=False, judged=[True, False, False])
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_exercise_says_what_a_right_answer_does(name):
+    """It follows "your ring_shift", so it begins with a verb, and the card ends it."""
+    exercise = get(name)
+    won = exercise.won or exercise.promise
+    assert won.split()[0].endswith("s") and not won.endswith(".")

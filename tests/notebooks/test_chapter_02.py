@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "02_why_communication"
@@ -29,10 +29,6 @@ def test_why_communication(ranks, solved):
     assert work == pytest.approx([work[0] / p for p in range(1, ranks + 1)], abs=1)
     assert measured[0] == model[0] == work[0] >= 400
     assert all(m >= w - 1 for m, w in zip(model, work, strict=True))
-
-    rings = re.findall(r"(\d+) ranks: each sends ([\d.]+) MB in +(\d+)", chapter.text("reveal_grows"))
-    assert rings == [("2", "32.0", "2"), ("8", "56.0", "14"), ("64", "63.0", "126"), ("512", "63.9", "1022")]
-    assert WIDGET in chapter.outputs("player")[0].data
 
     thousand, hundred_thousand = (
         float(h.replace(",", "")) for h in re.findall(r"it was ([\d.,]+) h", chapter.text("reveal_step_times"))

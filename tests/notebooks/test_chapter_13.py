@@ -55,6 +55,7 @@ def test_all_gather(ranks, solved):
         assert WIDGET in chapter.outputs(player)[0].data
     assert "bruck : 3 steps, each rank sends 5000 of 6000 bytes" in chapter.text("reveal_bruck")
     assert "receives 12.25 GB and sends 12.25 GB" in chapter.text("answer")
+    assert "it was 1,048,576,000\n" in chapter.text("reveal_growth")
 
     rows = [line.split() for line in chapter.text("fit_model").splitlines()[1:]]
     assert [int(row[0]) for row in rows] == [4**k * ranks for k in range(7)]

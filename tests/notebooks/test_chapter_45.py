@@ -62,6 +62,7 @@ def test_when_it_hangs(ranks):
     assert len(waiting) == len(inside) == ranks
     assert waiting.index(min(waiting)) == inside.index(min(inside)) == CULPRIT
     assert "like 24 GPUs" in chapter.text("slow_cost")
+    assert "it was 24.3 GPUs\n" in chapter.text("reveal_idle")
 
     told = dict(line.split(maxsplit=1) for line in chapter.text("wire_explains").splitlines() if line)
     assert list(told) == ["dies", "stops", "waits", "delays"]

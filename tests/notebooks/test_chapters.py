@@ -206,12 +206,8 @@ def test_all_reduce(ranks, solved):
         replace["ring_all_reduce"] = solved_ring() + "\n\n\ncheck(ring_all_reduce)"
         replace["formula"] = source("formula").replace("return 0", "return 2 * (p - 1) / p * n")
     chapter = execute(read("04_all_reduce", ranks, **replace))
-    everyone = range(ranks)
 
-    errors = chapter.errors()
-    assert set(errors) == {"send_first"}
-    for rank in everyone:
-        assert f"rank {rank}: in dist.send to rank {(rank + 1) % ranks}, float32[1" in errors["send_first"]
+    assert not chapter.errors()
 
     own = [float(text) for text in chapter.by_rank("own_gradient").values()]
     for text in chapter.by_rank("mean_gradient").values():
@@ -245,6 +241,7 @@ def test_all_reduce(ranks, solved):
     times = {name.split(" all_reduce")[0]: dict(points) for name, points in chapter.curves("competition").items()}
     assert min(times, key=lambda name: times[name][1e3]) == "recursive doubling"
     assert min(times, key=lambda name: times[name][1e9]) == "ring"
+    assert "it was recursive doubling\n" in chapter.text("reveal_fastest")
     assert "it was 27.1 GB\n" in chapter.text("reveal_answer")
     assert "bytes alone:             135.6 ms" in chapter.text("answer")
 

@@ -157,8 +157,8 @@ SHOWN = {
     },
     "lab11_your_own_job": {
         "a_recorded_job": ["6 ranks, 6 files", "'op': 'all_reduce', 'group': '0'"],
-        "time_in_calls": ["the rank that was made slow: 4"],
-        "live_straggler": ["the shortest call is rank 1's"],
+        "starts_and_ends": ["start_us differ by", "end_us   differ by"],
+        "live_ends": ["the ends are closer than the starts: True"],
         "on_recorded": [
             f"{name:18} cause {number}, rank {rank:2}, evidence"
             for number, (name, rank) in enumerate(

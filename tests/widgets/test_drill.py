@@ -15,10 +15,10 @@ def test_every_choice_gets_its_reason_and_a_second_one_is_allowed():
     quiz = Quiz("Who holds the sum?", REASONS, right="all <ranks>")
     assert quiz.choice.value is None and quiz.said.value == ""
     quiz.choice.value = "rank 0"
-    assert "✗ Not: rank 0." in quiz.said.value and "<code>reduce</code>" in quiz.said.value
+    assert "✗ Not quite. rank 0:" in quiz.said.value and "<code>reduce</code>" in quiz.said.value
     assert not quiz.solved
     quiz.choice.value = "all <ranks>"
-    assert "✓ Right: all &lt;ranks&gt;." in quiz.said.value and 'role="alert"' in quiz.said.value
+    assert "✓ Right. all &lt;ranks&gt;:" in quiz.said.value and 'role="alert"' in quiz.said.value
     assert quiz.solved and quiz.tries == ("rank 0", "all <ranks>")
 
 

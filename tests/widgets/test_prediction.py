@@ -9,7 +9,7 @@ import pytest
 import torch
 from allranks.widgets import prediction as module
 from allranks.widgets.prediction import PredictionError, predict, predictions
-from allranks.widgets.prediction_words import shape, written
+from allranks.widgets.prediction_words import is_right, shape, written
 
 HEIGHTS = {"x": [2, 4, 8, 16, 32], "low": 0, "high": 8, "unit": "n"}
 
@@ -35,15 +35,50 @@ def test_each_kind_begins_without_an_answer_and_keeps_the_one_that_is_given():
 
 def test_the_reveal_follows_the_answer_and_never_makes_one_up():
     guess = predict("How many GB does each GPU send?", low=1, high=1000, unit="GB", log=True)
-    shown = guess.reveal(27.125, "Sums are made on the way.", usual="434 GB", marks={"n": 14})
-    assert shown.text().splitlines() == [
-        "you didn't say; it was 27.1 GB",
-        "Why 434 GB is the usual guess: Sums are made on the way.",
-    ]
+    shown = guess.reveal(27.125, "Sums are made on the way.", marks={"n": 14})
+    assert shown.text().splitlines() == ["you didn't say; it was 27.1 GB", "Sums are made on the way."]
     guess.lock_in(434)
-    assert repr(shown) == "<Reveal: you said 434 GB; it was 27.1 GB>"
+    assert repr(shown) == "<Reveal: Not quite. You said 434 GB; it was 27.1 GB>"
+    guess.lock_in(28)
+    assert shown.text().splitlines() == ["Right. You said 28 GB; it was 27.1 GB", "Sums are made on the way."]
     guess.said = {"declined": True}
     assert shown.text().startswith("you didn't say;")
+
+
+@pytest.mark.parametrize(
+    ("right", "said", "is_so"),
+    [  # the same answers are in js/test/predict/words.test.js
+        ("`every` rank", "every rank", True),
+        ("`every` rank", "rank 0", False),
+        ([6, 6], 6, True),
+        ([6, 6], 5, False),
+        ([21.7, 33.9], 33, True),
+        ([21.7, 33.9], 434, False),
+        ([[0, 2], [1, 3]], [1, 3], True),
+        ([[0, 2], [1, 3]], [1, 4], False),
+    ],
+)
+def test_whether_an_answer_is_right(right, said, is_so):
+    assert is_right({"right": right}, said) is is_so
+
+
+@pytest.mark.parametrize(
+    ("slider", "truth", "within", "right", "wrong"),
+    [
+        ({"low": 0, "high": 20}, 6, None, [6], [5, 7]),  # a count
+        ({"low": 0, "high": 100}, 37.4, None, [33, 42], [32, 43]),  # a measured number on a slider of whole ones
+        ({"low": 0.0, "high": 10.0}, 3.0, None, [2.6, 3.4], [2.4, 3.6]),
+        ({"low": 0.0, "high": 10.0}, 3.0, 0.1, [2.95, 3.05], [2.8, 3.2]),
+        ({"low": 1, "high": 1000, "log": True}, 40, None, [33, 49], [31, 51]),
+        ({"low": 1, "high": 1024, "log": True}, 10, 0, [10], [9, 11]),
+    ],
+)
+def test_how_near_a_number_must_be_depends_on_its_slider(slider, truth, within, right, wrong):
+    guess = predict("How many?", **slider)
+    shown = guess.reveal(truth, within=within)
+    for number, verdict in [(n, "Right.") for n in right] + [(n, "Not quite.") for n in wrong]:
+        guess.lock_in(number)
+        assert shown.text().startswith(verdict), number
 
 
 def test_a_curve_is_said_in_words_and_its_truth_may_be_a_function():
@@ -51,7 +86,9 @@ def test_a_curve_is_said_in_words_and_its_truth_may_be_a_function():
     guess.lock_in([1, 2, 3, 4, 5])
     shown = guess.reveal(lambda p: 2 * (p - 1) / p, it="it levels off, below 2 n", label="2 (p-1)/p n")
     assert shown.truth["truth"][:2] == [1.0, 1.5]
-    assert repr(shown) == "<Reveal: you said it grows; it levels off, below 2 n>"
+    assert repr(shown) == "<Reveal: Not quite. You said it grows; it levels off, below 2 n>"
+    guess.lock_in([1, 1.2, 1.9, 2.5, 2.9])
+    assert repr(shown).startswith("<Reveal: Right.")
 
 
 def test_numbers_of_torch_and_numpy_are_numbers_for_the_browser_too():

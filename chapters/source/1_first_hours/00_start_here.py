@@ -41,8 +41,7 @@ print(x.item())
 # the answer: run this cell
 guess.reveal(
     world["x"][-1].item(),
-    usual="one rank's own number",
-    why="a collective sounds like a message to one place, the others keeping theirs. But `all_reduce` gives the sum to all ranks, in place: with four ranks 1 + 2 + 3 + 4 = 10 on each.",
+    why="`all_reduce` adds the numbers of all ranks and gives the sum to every rank: with four ranks 1 + 2 + 3 + 4 = 10.",
 )
 
 # %% [markdown] name="what_happened"
@@ -150,8 +149,7 @@ print(tuple(batch.shape))
 # the answer: run this cell
 guess.reveal(
     choices[0],
-    usual="they raise the same error",
-    why="in one program an error ends everything. But ranks share nothing unless they communicate, and nobody communicated here.",
+    why="Ranks share nothing unless they communicate, and no rank communicates here, so the error stays on one rank.",
 )
 
 # %% [markdown] name="raise_explained"
@@ -177,8 +175,7 @@ if rank != 0:
 # the answer: run this cell
 guess.reveal(
     choices[2],
-    usual="an error",
-    why="a call that can't succeed usually says so. But a rank that waits can't know whether rank 0 is late or will never come, and the sum needs every rank's number.",
+    why="The sum needs every rank's number, and a rank that waits can't know whether rank 0 is late or will never come.",
 )
 
 # %% [markdown] name="absent_explained"
@@ -227,8 +224,7 @@ Player(ring)
 sent = sum(move.src == 0 for move in ring.moves)
 guess.reveal(
     sent,
-    usual="3",
-    why="three messages take a chunk once round the ring, and then it is complete, but on one rank only. Three more hand it to the others: three that are added, three that are copied.",
+    why="Three messages bring each chunk once round the ring, until one rank has its sum; three more bring the sums to all ranks.",
 )
 
 # %% [markdown] name="picture_explained"
@@ -246,7 +242,7 @@ guess.reveal(
 # {{side_trips}}
 #
 # **The short way**, if you have little time: sections 1 and 2 of [02](02_why_communication.ipynb), sections 1 to 4 of [03](03_point_to_point.ipynb), then
-# [04 All-reduce](04_all_reduce.ipynb), where you write the ring that you saw. After 75 minutes more `check` says that it is right.
+# sections 1 to 3 of [04 All-reduce](04_all_reduce.ipynb), where you write the ring that you saw. After 55 minutes more `check` says that it is right.
 # [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) has the exercises for that chapter; they are judged by the messages that your code sends.
 #
 # Last, stop the ranks. They also stop when you close the notebook's kernel.

@@ -13,14 +13,14 @@
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, plots, predict, predictions, schedules
+from allranks import World, check, plots, predict, predictions
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
 # The model has 7 billion parameters, and every step trains on 2 million tokens, for any number of GPUs. If there were only
-# the work, the answers would be 10 hours and 6 minutes. Section 5 has better ones; say first what you expect.
+# the work, the answers would be 10 hours and 6 minutes. Section 4 has better ones; say first what you expect.
 
 # %% name="first_guess"
 guess_1000 = predict(
@@ -91,8 +91,7 @@ for batch in (16, 64, 256):
 # the answer: run this cell
 guess.reveal(
     "it stays as it is",
-    usual="it grows fourfold too",
-    why="four times as many samples sound like four times as much data. But what is sent is one number per parameter, however many samples there were. (Small changes from row to row are noise.)",
+    why="A rank sends one number for each parameter, however many samples it has. (Small changes from row to row are noise.)",
 )
 
 # %% [markdown] name="two_parts_explained"
@@ -140,8 +139,7 @@ many_s, one_s = max(world["many"]), max(world["one"])
 print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms   factor {many_s / one_s:.0f}")
 guess.reveal(
     many_s / one_s,
-    usual="1",
-    why="the bytes are the same. But each call costs time before its first byte moves, and 256 calls pay for that 256 times.",
+    why="Each call costs time before its first byte moves, and 256 calls pay it 256 times for the same bytes.",
     it=f"{many_s / one_s:.0f}",
 )
 
@@ -234,29 +232,11 @@ for p, t in enumerate(measured, start=1):
 #
 # On a CPU the model's times are too short in one respect: it assumes that each rank has its own link, with the same $\beta$ for any $p$. Processes of one
 # machine share its cores and its memory, so with more processes each gets less. GPUs may have links of their own (NVLink) or share some (PCIe).
-
-# %% [markdown] name="watch"
-# ## 4. What grows and what does not
 #
-# Here is the same all-reduce on 2 ranks and on 8, side by side. Step through both. On the right there are four times as many
-# ranks. Of what does each rank there send several times as much: bytes, messages, or both?
-
-# %% name="player"
-two, eight = schedules.ring_all_reduce(2), schedules.ring_all_reduce(8)
-Player(two, eight, nbytes=n, titles=("2 ranks", "8 ranks"))
-
-# %% name="reveal_grows"
-for p in (2, 8, 64, 512):
-    ring = schedules.ring_all_reduce(p)
-    megabytes = max(ring.bytes_sent(n)) / 1e6
-    print(f"{p:4} ranks: each sends {megabytes:4.1f} MB in {ring.steps:4} messages, one after the other")
-
-# %% [markdown] name="grows_explained"
-# Both grow, but not alike: the bytes from $n$ to nearly $2n$, the messages in proportion to $p$. So the middle term of $T(p)$ grows, the last one stays nearly the
-# same, and only the first one shrinks. With enough ranks the first term is smaller than the others.
+# Of the three terms of $T(p)$ the first one shrinks with $p$. Whether the other two grow, you find in [All-reduce](04_all_reduce.ipynb).
 
 # %% [markdown] name="at_scale"
-# ## 5. The question
+# ## 4. The question
 #
 # Training takes about 6 floating-point operations for each parameter and token (Kaplan et al. 2020). Assume that a GPU really
 # achieves 400 TFLOP/s, that gradients are bfloat16, and that each GPU has one 50 GB/s link with 5 µs for each message. Communication does not overlap with work.
@@ -279,14 +259,12 @@ hours = {p: 10_000 * sum(step_seconds(p)) / sum(step_seconds(1)) for p in (1000,
 display(
     guess_1000.reveal(
         hours[1000],
-        usual="10 h",
-        why="10,000 hours divided by 1000 leaves out communication: each GPU's share of the work shrinks, the gradient that it must send does not.",
+        why="Each GPU's share of the work shrinks to a thousandth, but the gradient that it must send stays as large.",
         marks={"work alone": 10},
     ),
     guess_100000.reveal(
         hours[100_000],
-        usual="less than on 1000",
-        why="more machines have always helped so far. But each step of the ring pays the latency once more for each rank, and with 100,000 ranks that is most of the time.",
+        why="Each rank adds two messages to the ring, one after the other, and with 100,000 ranks their latency takes most of the time.",
         marks={"work alone": 0.1},
     ),
 )
@@ -315,8 +293,7 @@ for p in counts[::2]:
 # the answer: run this cell
 guess.reveal(
     best,
-    usual="as many as there are",
-    why="each GPU that is added does a part of the work. It also adds two messages to the ring, and from some number on these cost more than it saves.",
+    why="Each added GPU takes a part of the work and adds two messages to the ring; from this number on the messages cost more than it saves.",
 )
 
 # %% name="figure"
@@ -372,7 +349,7 @@ print(f"work and bytes take equal time at {enough:.0f} tokens per GPU; on 1000 G
 # reports an efficiency of 95 %, ask which of the two it is.
 
 # %% [markdown] name="pitfall"
-# ## 6. A time that points to the wrong rank
+# ## 5. Read a profile
 #
 # You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second.
 
@@ -398,8 +375,7 @@ print(f"all_reduce took {communicate_ms:.0f} ms")
 # the answer: run this cell
 guess.reveal(
     "rank 0's computation",
-    usual="the links of the others",
-    why="their clocks show the long times. But a clock in a collective also counts waiting: rank 0 came last, so its own call returned at once, and the others waited for it.",
+    why="Rank 0 came last, because it computed longer: its own call returned at once, and the time of the others is the time that they waited for it.",
 )
 
 # %% [markdown] name="straggler_explained"
@@ -407,7 +383,7 @@ guess.reveal(
 # profiler's "NCCL time" in the same way: it includes waiting for late ranks.
 
 # %% [markdown] name="yours"
-# ## 7. Your turn: one call less
+# ## 6. Your turn: one call less
 #
 # At the end of an evaluation every rank has a tensor of metrics and wants the mean over all ranks. This version is right and pays $\alpha$
 # twice. **Change it so that it needs only one `all_reduce`**, and run the cell; the function must not change its input. `check` runs your function on
@@ -441,7 +417,7 @@ check(distributed_mean)
 # </details>
 
 # %% [markdown] name="quiz"
-# ## 8. Check yourself
+# ## 7. Check yourself
 #
 # <details><summary>1. A link has 100 GB/s and 5 µs. How long do 1000 messages of 1 KB take, and one of 1 MB?</summary>
 #

@@ -4,7 +4,7 @@
 # **The ranks form a circle, and each sends one number to its right-hand neighbour. The program has two lines, and both look right. Why does it never
 # end? And how long does one message take in a program that works?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb) · the short way: sections 1 to 4
+# 40 minutes · CPU ok, 2 or more GPUs better (*On NCCL* at the end says what they show instead) · before it: [Start here](00_start_here.ipynb) · the short way: sections 1 to 4
 #
 # {{picture}}
 #
@@ -49,28 +49,12 @@ print(x.tolist())
 # the answer: run this cell
 guess.reveal(
     "rank 1: [10, 20], others: [0, 0]",
-    usual="they wait for ever",
-    why="in the first chapter a call that some ranks left out never ended. But send and receive concern two ranks only; the others go on with their zeros.",
+    why="A send and a receive concern two ranks only; the others go on, with their zeros.",
 )
 
 # %% [markdown] name="pair_explained"
 # The message carries only bytes: no shape, no dtype. So the receiver must know both beforehand and must provide a tensor for the bytes. Messages
 # from one rank to another arrive in the order in which they were sent.
-#
-# With Gloo you may leave out `src`. Then `recv` takes the first message from any rank, and returns the rank that sent it. NCCL refuses this: it must
-# know the source. So the next cell makes a second group of the same ranks. It uses Gloo and CPU tensors also where the world uses NCCL:
-
-# %% name="any_source"
-# %%ranks
-gloo = dist.new_group(backend="gloo")
-x = torch.tensor([float(rank)], device="cpu")
-if rank == 0:
-    print([dist.recv(x, group=gloo) for _ in range(world_size - 1)])
-else:
-    dist.send(x, dst=0, group=gloo)
-
-# %% [markdown] name="any_source_explained"
-# With three or more ranks, run it a few times and the order may change. Code that adds floats in the order of arrival can get different bits on every run.
 
 # %% [markdown] name="send_waits"
 # ## 2. How long does a send take?
@@ -110,19 +94,14 @@ spent_ms = world["took_ms"][0]
 print(f"rank 0 spent {spent_ms:.0f} ms in send")
 guess.reveal(
     spent_ms,
-    usual="less than 1 ms",
-    why="four bytes fit into any buffer. But nothing promises a buffer: Gloo's `send` returns only when the receiver has called `recv`. (NCCL's returns early.)",
+    why="Nothing promises a buffer: Gloo's `send` returns only when the receiver has called `recv`. (NCCL's returns early.)",
 )
 
 # %% [markdown] name="send_waits_explained"
 # With Gloo, `send` does not return before the receiver has called `recv`, however short the message is. Sender and receiver wait for each other: this
 # is called a **rendezvous**.
 #
-# With NCCL the call only puts the send into the queue of a GPU stream and returns, so you see a small part of a millisecond. A small message (some
-# KB, at times some MB) then goes into a buffer. For a longer one the *stream* waits for the receiver, and so does everything that is queued later. But the
-# *first* message between two ranks makes their connection, and for that the call itself waits for the other rank. (Here that was the message of section 1.)
-#
-# MPI allows both: a library may copy a small message into its own buffer and return. Programs that rely on this buffer work until a message is larger
+# MPI allows more: a library may copy a small message into its own buffer and return. Programs that rely on this buffer work until a message is larger
 # than the buffer. **Write as if every send waited.**
 
 # %% [markdown] name="circle"
@@ -145,22 +124,6 @@ def send_first():
     return arriving.item()
 
 
-# %% tags=["raises-exception"] name="live_deadlock"
-world.reset()  # new ranks: no two of them have a connection yet
-world.run(send_first, deadline=3)
-
-# %% [markdown] name="live_deadlock_explained"
-# Every rank waits in its `send`. Each waits until its right-hand neighbour receives, but that neighbour can't receive before its own `send` ends.
-# After 3 seconds the deadline ended the cell; PyTorch alone would have waited for half an hour. With NCCL and three or more ranks it would wait for ever:
-# the watchdog that ends a job after ten minutes counts only calls that are queued, and these still make their connection.
-#
-# With Gloo this hangs in every run. With NCCL it hangs here because the ranks are new: each call waits to make its connection. Between connected ranks
-# one number would go into the buffer, and the program would end. With tensors larger than the buffer it would hang again: a small test runs, the
-# training does not.
-#
-# A deadline can't tell a deadlock from a slow rank. A program that sees all messages can. The **wire** runs your code, unchanged, on a second set of
-# ranks, here four, and one router carries every message between them. As soon as no rank can continue, the router knows it.
-
 # %% name="guess_arrows"
 guess = predict(
     'Four ranks each send to the right before they receive. If an arrow means "waits for", how many arrows has the picture?',
@@ -170,6 +133,17 @@ guess = predict(
 )
 guess
 
+# %% tags=["raises-exception"] name="live_deadlock"
+world.reset()  # new ranks: no two of them have a connection yet
+world.run(send_first, deadline=3)
+
+# %% [markdown] name="live_deadlock_explained"
+# Every rank waits in its `send`. Each waits until its right-hand neighbour receives, but that neighbour can't receive before its own `send` ends.
+# After 3 seconds the deadline ended the cell; PyTorch alone would have waited for half an hour.
+#
+# A deadline can't tell a deadlock from a slow rank. A program that sees all messages can. The **wire** runs your code, unchanged, on a second set of
+# ranks, here four, and one router carries every message between them. As soon as no rank can continue, the router knows it.
+
 # %% name="wire_deadlock"
 results, trace, deadlock = run(send_first, ranks=4)
 deadlock
@@ -178,8 +152,7 @@ deadlock
 # the answer: run this cell
 guess.reveal(
     4,
-    usual="1",
-    why="one rank seems to block the others. But every rank waits, each for the next one, and the last one for the first: a circle has as many arrows as ranks.",
+    why="Every rank waits for the next one, and the last one for the first: a circle has as many arrows as ranks.",
 )
 
 # %% [markdown] name="wire_deadlock_explained"
@@ -191,8 +164,7 @@ guess.reveal(
 #
 # 1. **One rank receives first.** The circle is cut at rank 0.
 # 2. **The odd ranks receive first.** The circle is cut in many places.
-# 3. **`isend`.** It starts the send and returns a handle at once; the handle's `wait()` waits until the send is done (on a GPU the stream waits, not
-#    your program). It runs on the wire below, because NCCL may hang in it; the reason comes after the next prediction.
+# 3. **`isend`.** It starts the send and returns a handle at once; the handle's `wait()` waits until the send is done. (This one runs on the wire.)
 
 
 # %% name="three_ways"
@@ -255,13 +227,11 @@ for way in ways:
 display(
     first_way.reveal(
         8,
-        usual="1",
-        why="no rank is stuck, so all seem to work at once. But with one cut the sends happen one after the other: only the left neighbour of rank 0 can send at once, then the one left of it, and so on.",
+        why="Only the left neighbour of rank 0 can send at once, then the one left of it, and so on, one after the other.",
     ),
     second_way.reveal(
         2,
-        usual="1",
-        why="half of the ranks are ready to receive. The other half must first be done with sending: even ranks send, then odd ranks do.",
+        why="The even ranks send in the first round and the odd ranks in the second.",
     ),
 )
 
@@ -274,11 +244,7 @@ Player(first, second, titles=("One receives first", "isend"))
 # three. With `isend` all ranks send and receive at once, in one round, because a link carries both directions at the same time.
 #
 # A program without deadlock can still be slow, and no error tells you so. There is a fourth way, `dist.batch_isend_irecv`: give it the list of all
-# sends and receives, and it starts them together.
-#
-# **On NCCL use this fourth way in a circle, not `isend`.** There a single `isend` may first have to set up a connection, which needs both ranks, and
-# everything that is queued later may wait for it. So a circle of `isend` can hang like a circle of `send`. (Before 2.15 torch warns of such single
-# sends and receives: "unbatched P2P op".)
+# sends and receives, and it starts them together. It is right with every library, so this course uses it in every circle.
 
 # %% name="batch"
 # %%ranks
@@ -322,13 +288,11 @@ world.run(lambda: overwrite_too_early(dist.new_group(backend="gloo")))[1]
 # the answer: run this cell
 guess.reveal(
     "sevens",
-    usual="ones",
-    why="`isend` came first in the program. But it does not copy: it stores the address, and Gloo reads what is there when the receiver calls `recv`.",
+    why="`isend` does not copy: it stores the address, and Gloo reads what is there when the receiver calls `recv`.",
 )
 
 # %% [markdown] name="too_early_explained"
-# (If rank 1 had
-# been earlier, it might have got ones. On NCCL the copy and the 7 race each other on the GPU.) Between `isend` and `wait()`
+# (If rank 1 had been earlier, it might have got ones.) Between `isend` and `wait()`
 # the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer may hold anything. Live ranks report nothing; the wire compares the tensor before and after:
 
 # %% name="wire_too_early"
@@ -337,7 +301,7 @@ print(run(overwrite_too_early, ranks=2).failure)
 # %% [markdown] name="mismatch"
 # ## 5. Only bytes
 #
-# Rank 0 sends the float 1.0, and rank 1 receives into an int32. What does it read? (With Gloo: NCCL leaves this undefined.)
+# Rank 0 sends the float 1.0, and rank 1 receives into an int32. What does it read?
 
 # %% tags=["raises-exception"] name="mismatch_run"
 # %%ranks --deadline 5
@@ -356,8 +320,23 @@ if rank == 1:
 # %% [markdown] name="mismatch_explained"
 # Four bytes came, and rank 1 read them as an integer: 1065353216 is `0x3F800000`, the bits of 1.0. The second message was shorter than its buffer,
 # and the rest of the buffer stayed as it was. Neither message gave an error with Gloo (torch 2.13); a message *longer* than its buffer ends the
-# receiver's process. NCCL asks for the same dtype and count on both sides; otherwise it may hang, crash or deliver wrong data. So agree on shape and
-# dtype beforehand, or send them first.
+# receiver's process. So agree on shape and dtype beforehand, or send them first.
+#
+# ### From anybody
+#
+# With Gloo you may leave out `src`. Then `recv` takes the first message from any rank, and returns the rank that sent it.
+
+# %% name="any_source"
+# %%ranks
+gloo = dist.new_group(backend="gloo")
+x = torch.tensor([float(rank)], device="cpu")
+if rank == 0:
+    print([dist.recv(x, group=gloo) for _ in range(world_size - 1)])
+else:
+    dist.send(x, dst=0, group=gloo)
+
+# %% [markdown] name="any_source_explained"
+# With three or more ranks, run it a few times and the order may change. Code that adds floats in the order of arrival can get different bits on every run.
 
 # %% [markdown] name="ping_pong"
 # ## 6. What a message costs: ping-pong
@@ -519,6 +498,22 @@ check(ring_shift)
 #
 # The model says 3 + 0.08 µs, so something doubles the latency: another hop, another protocol, a late receiver. The bandwidth can't explain it.
 # </details>
+
+# %% [markdown] name="on_nccl"
+# ### On NCCL
+#
+# This chapter's story is told with Gloo. If your ranks are on GPUs, six things are different:
+#
+# - `send` only puts the message into the queue of a GPU stream and returns, so section 2 shows a small part of a millisecond. A small message (some
+#   KB, at times some MB) goes into a buffer. For a longer one the *stream* waits for the receiver, and so does everything that is queued later.
+# - The *first* message between two ranks makes their connection, and for that the call itself waits for the other rank. The circle of section 3 hangs
+#   because its ranks are new. With three or more ranks it would hang for ever: the watchdog that ends a job after ten minutes counts only calls that are queued.
+# - Between connected ranks one number would go into the buffer, and the circle would end. With tensors larger than the buffer it would hang again: a small
+#   test runs, the training does not.
+# - In a circle, use `batch_isend_irecv`. [What changes on NCCL](../4_real_cluster/42_what_changes_on_nccl.ipynb) asks what a lone `isend` does there. (Before 2.15 torch warns of
+#   such sends and receives: "unbatched P2P op".) And `wait()` makes the stream wait, not your program.
+# - In section 4 the copy and the 7 race each other on the GPU.
+# - Both sides must name the same dtype and count, and `recv` its `src`. Otherwise NCCL refuses, hangs, crashes or delivers wrong data.
 
 # %% [markdown] name="recap"
 # ## Recap

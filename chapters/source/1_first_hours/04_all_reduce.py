@@ -4,7 +4,7 @@
 # **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
 # What is the smallest number of bytes that each GPU must send, and how long does that take?**
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](03_point_to_point.ipynb) · the short way: sections 1 to 5
+# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](03_point_to_point.ipynb) · the short way: sections 1 to 3
 #
 # {{picture}}
 #
@@ -17,13 +17,13 @@ import statistics
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, bench, check, plots, predict, predictions, schedules
+from allranks import Player, World, bench, check, cost, plots, predict, predictions, schedules
 
 world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# A gradient has one number per parameter. In bfloat16 that is 2 bytes. Section 6 has the answer.
+# A gradient has one number per parameter. In bfloat16 that is 2 bytes. Section 4 has the answer.
 
 # %% name="question"
 n = 7_000_000_000 * 2
@@ -73,169 +73,10 @@ print(f"together {model.bias.grad.item():+.4f}\nalone    {alone.item():+.4f}")
 # %% [markdown] name="why_mean_explained"
 # The mean of all gradients is the gradient of the whole batch. That holds because each share has 16 samples; with unequal
 # shares a mean of means is not the mean. This pair of lines, an all-reduce and a division, is the core of
-# `DistributedDataParallel`.
-
-# %% [markdown] name="definition"
-# ## 2. What it promises
-#
-# Let $x^{(r)}$ be the tensor of rank $r$. After the call every rank $r$ holds, in place of its own,
-#
-# $$y_i = x^{(0)}_i \oplus x^{(1)}_i \oplus \dots \oplus x^{(p-1)}_i \quad\text{for every element } i,$$
-#
-# where $\oplus$ is the operation, a sum unless you say otherwise. The conditions: every rank of the group calls it, with the same shape, the same
-# dtype and the same operation. The library does not check this (section 7).
-
-# %% name="operations"
-# %%ranks
-for op in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
-    y = torch.tensor([rank + 1.0])
-    dist.all_reduce(y, op=getattr(dist.ReduceOp, op))
-    print(f"{op:8} {y.item():g}")
-
-# %% [markdown] name="operations_explained"
-# Integers also have `BAND`, `BOR` and `BXOR` (not on NCCL), and NCCL has `PREMUL_SUM`. Which one answers "did any rank see
-# a NaN?" Each rank contributes 0 or 1; `MAX` tells whether any rank did, `SUM` tells how many did.
-#
-# `AVG` seems to save you the division. Take gradients of 60,000 in float16, whose largest finite value
-# is 65,504. Which of these three ways gives 60,000?
-
-# %% name="overflow"
-# %%ranks
-gradient = torch.full((1,), 60000.0, dtype=torch.float16)
-late = gradient.clone()
-dist.all_reduce(late)
-late /= world_size
-
-early = gradient / world_size
-dist.all_reduce(early)
-
-average = gradient.clone()
-dist.all_reduce(average, op=dist.ReduceOp.AVG)
-print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG              {average.item():g}")
-
-# %% [markdown] name="overflow_explained"
-# The sum is too large for float16, and infinity divided by $p$ is still infinity. That is why PyTorch's own hook for DDP divides first, with the
-# comment "to avoid overflow, especially for FP16". The disadvantage: very small gradients become even smaller.
-#
-# If `AVG` gave `inf` too, your backend added first. Gloo in torch 2.13 does; the documentation of `ReduceOp` says that `AVG`
-# divides before summing and exists on NCCL only. **Where overflow matters, divide by hand.**
-
-# %% [markdown] name="in_place"
-# ## 3. In place
-#
-# On rank 0 `x` is 1 before the call.
-
-# %% name="guess_in_place"
-guess = predict(
-    "Rank 0 prints `x, result` after `result = dist.all_reduce(x)`. `x` was 1. What does it print?",
-    choices=["`sum, None`", "`1, sum`", "`sum, sum`"],
-    title="`x, result`",
-)
-guess
-
-# %% name="in_place_run"
-# %%ranks
-x = torch.tensor([rank + 1.0])
-result = dist.all_reduce(x)
-print(f"{x.item():g}, {result}")
-
-# %% name="reveal_in_place" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "`sum, None`",
-    usual="`1, sum`",
-    why="most functions of torch return a new tensor and leave their input. A collective writes into memory that you give it, and `all_reduce` writes the sum over what was there.",
-)
-
-# %% [markdown] name="in_place_explained"
-# If you need the old numbers, keep `x.clone()`: `before = x` is only a second name of the same memory, an *alias* (with a picture in
-# [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
-
-# %% name="guess_twice"
-guess = predict(
-    "Four ranks hold 10 after the all-reduce of 1, 2, 3 and 4. What do they hold after a second one?",
-    low=0,
-    high=100,
-    title="Four ranks: after a second all-reduce",
-)
-guess
-
-# %% name="twice"
-# %%ranks
-dist.all_reduce(x)
-print(f"{x.item():g}")
-
-# %% name="reveal_twice" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    40,
-    usual="10",
-    why="the sum is made already. But every rank contributes what it holds now, and that is the first sum: the second is p times as large, here four times 10.",
-)
-
-# %% [markdown] name="twice_explained"
-# Running a notebook cell twice, or averaging a gradient that was averaged
-# already, is a mistake that raises no error.
-#
-# "In place" means in *memory*, so the tensor must have no gaps: a column or a transposed matrix is not **contiguous**. NCCL refuses it, and Gloo takes the
-# wrong numbers without a word ([Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb) shows it). Call the collective on `t.contiguous()`, then copy the result
-# back.
-
-# %% [markdown] name="floats"
-# ## 4. The same bits?
-#
-# Each rank draws 100,000 random numbers and all are summed. Then the notebook adds the same numbers itself, in the
-# order of ranks. How many of the 100,000 results differ, in at least one bit, between two ranks,
-# and between a rank and the notebook?
-
-# %% name="guess_bits"
-guess = predict(
-    "What percentage of the results differ, in at least one bit, between two ranks?",
-    low=0,
-    high=100,
-    unit="%",
-    title="Results that differ between two ranks",
-)
-guess
-
-# %% name="random_sums"
-# %%ranks
-torch.manual_seed(rank)
-values = torch.randn(100_000)
-total = values.clone()
-dist.all_reduce(total)
-
-# %% name="compare_bits"
-totals, serial = world["total"], sum(world["values"])
-
-
-def percent_different(a, b):
-    return f"{100 * (a != b).float().mean():.1f} % differ, by at most {(a - b).abs().max():.1e}"
-
-
-print("first rank and last rank:", percent_different(totals[0], totals[-1]))
-print("first rank and notebook: ", percent_different(totals[0], serial))
-print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3)
-
-# %% name="reveal_bits" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    100 * (totals[0] != totals[-1]).float().mean().item(),
-    usual="some",
-    why="floats depend on the order of additions. But a sum is made once and then copied to all, so every rank has the same bits; another order, as in the notebook, gives others.",
-)
-
-# %% [markdown] name="floats_explained"
-# Between ranks PyTorch promises this: "After the call `tensor` is going to be bitwise identical in all
-# processes" (documentation of `all_reduce`). Training relies on that promise: replicas that start equal stay
-# equal only if each of them adds the same bits.
-#
-# There is no such promise for another order of additions, because each order rounds differently. (With two ranks there is only one order.) So never
-# compare the result of an all-reduce with `==`; use `torch.allclose`. And expect a run on 8 GPUs to
-# differ from the same run on 4.
+# `DistributedDataParallel`: `all_reduce` gives every rank the sum of all ranks' tensors, element by element.
 
 # %% [markdown] name="ring"
-# ## 5. The ring
+# ## 2. The ring
 #
 # How would *you* do it? If every rank sends its tensor of $n$ bytes to every other rank, each rank sends $(p-1)\,n$ bytes. If all ranks send to rank
 # 0, which adds and answers, then rank 0 alone sends and receives $(p-1)\,n$ bytes while the others wait.
@@ -287,10 +128,11 @@ for p in (2, 3, 4, 8):
 
 # %% name="growth"
 counts = [2**k for k in range(1, 11)]
+terms = [cost.terms("all_reduce", "ring", p, 1) for p in counts]
 growth, (above, below) = plots.chart("ranks p", "", size=(6.4, 4.4), rows=2)
-above.semilogx(counts, [2 * (p - 1) / p for p in counts], marker="o")
+above.semilogx(counts, [float(term.nbytes) for term in terms], marker="o")
 above.set(ylabel="bytes sent by a rank, n", ylim=(0, 2.2))
-below.semilogx(counts, [2 * (p - 1) for p in counts], marker="o")
+below.semilogx(counts, [int(term.messages) for term in terms], marker="o")
 below.set(ylabel="steps, one after the other", xticks=counts, xticklabels=counts)
 growth
 
@@ -298,8 +140,7 @@ growth
 # the answer: run this cell
 curve.reveal(
     lambda p: 2 * (p - 1) / p,
-    usual="a slope",
-    why="more ranks, more to send. But the chunks shrink as fast as their number grows; what grows is the number of steps.",
+    why="The chunks shrink as fast as their number grows; what grows is the number of steps.",
     it="it levels off, below 2 n",
     label="2 (p−1)/p · n",
 )
@@ -308,55 +149,11 @@ curve.reveal(
 # The bytes (above) stay below $2n$, but the steps (below) grow with $p$: 2046 for 1024 ranks. So "the time of a ring does not depend on the number of ranks" is only half true: it holds
 # for long tensors, whose time depends on the bytes, but not for short ones, whose time depends on the steps.
 
-# %% [markdown] name="bound"
-# ### No algorithm can send less
-#
-# Take one element of the vector. Number all messages that carry it, or a partial sum of it, in order of time.
-#
-# 1. One rank is the first to know the total. Before that, each of the *other* $p-1$ ranks must have sent at least one message, or its number would be
-#    missing in the total. So the first rank knows the total only after at least $p-1$ messages.
-# 2. Each of the other $p-1$ ranks needs one more message to learn the total, and this message comes later.
-#
-# So every element is sent at least $(p-1)+(p-1)$ times. For $n$ bytes that is $2(p-1)\,n$ in all. If all ranks send equally much, it is
-# $2\frac{p-1}{p}n$ per rank; a rank can send less only if another sends more. The ring sends exactly this minimum (Patarasuk & Yuan 2009).
-#
-# The proof has one condition: only ranks add. A switch that adds on the way (SHARP, Graham et al. 2016; NVLS inside an
-# NVSwitch) needs only about $n$ from each rank and $n$ back.
-
 # %% [markdown] name="yours"
-# ### Your own ring
+# ## 3. Your own ring
 #
-# First the circle of [Point to point](03_point_to_point.ipynb) again: every rank sends to the right, then receives from the left. The tensor is one number.
-
-# %% name="guess_send_first"
-guess = predict(
-    "Every rank sends one number to the right, then receives from the left. Does it work?",
-    choices=["yes, one number fits in a buffer", "no, all of them wait"],
-    title="All send to the right first",
-)
-guess
-
-# %% tags=["raises-exception"] name="send_first"
-# %%ranks --deadline 3
-x = torch.tensor([float(rank)])
-arriving = torch.empty(1)
-dist.send(x, (rank + 1) % world_size)
-dist.recv(arriving, (rank - 1) % world_size)
-print(arriving.item())
-
-# %% name="reveal_send_first" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "no, all of them wait",
-    usual="yes",
-    why="one number fits into any buffer. But nothing promises a buffer: with Gloo a send returns when its receiver calls `recv`, and every receiver is itself in `send`.",
-)
-
-# %% [markdown] name="send_first_explained"
-# With Gloo the size does not matter. With NCCL it matters
-# only between ranks that are connected already. Start the send *and*
-# the receive, and then `wait()` for both: you must not use either buffer before that. `swap` below does it with `batch_isend_irecv`, the fourth way
-# of *Point to point*, which works on NCCL too.
+# This is the circle of [Point to point](03_point_to_point.ipynb) again: if all ranks send first, all wait. So `swap` below starts the send *and*
+# the receive with `batch_isend_irecv`, and then waits for both: you must not use either buffer before that.
 #
 # The first pass is given below. **Write the second** (two lines are enough) and run the cell: `check` forks its own ranks, counts every message, and
 # says at once what is wrong. You can `swap` as in the first pass, with two differences: other chunks are sent, and the arriving chunk is not added.
@@ -419,8 +216,25 @@ world.run(same_as_the_real_one, deadline=5)
 # You see `True` for every rank when your second pass is right. Your ring is for learning, not for production: NCCL's ring cuts each chunk further, so
 # that adding and sending overlap, and it uses many rings at once.
 
+# %% [markdown] name="bound"
+# ## 4. What it costs
+#
+# ### No algorithm can send less
+#
+# Take one element of the vector. Number all messages that carry it, or a partial sum of it, in order of time.
+#
+# 1. One rank is the first to know the total. Before that, each of the *other* $p-1$ ranks must have sent at least one message, or its number would be
+#    missing in the total. So the first rank knows the total only after at least $p-1$ messages.
+# 2. Each of the other $p-1$ ranks needs one more message to learn the total, and this message comes later.
+#
+# So every element is sent at least $(p-1)+(p-1)$ times. For $n$ bytes that is $2(p-1)\,n$ in all. If all ranks send equally much, it is
+# $2\frac{p-1}{p}n$ per rank; a rank can send less only if another sends more. The ring sends exactly this minimum (Patarasuk & Yuan 2009).
+#
+# The proof has one condition: only ranks add. A switch that adds on the way (SHARP, Graham et al. 2016; NVLS inside an
+# NVSwitch) needs less ([Without messages](../4_real_cluster/44_without_messages.ipynb)).
+
 # %% [markdown] name="price"
-# ## 6. What it costs
+# ### The time
 #
 # The usual model: a message of $m$ bytes takes $\alpha + m\beta$ seconds. $\alpha$ is the time before a message starts to move, $\beta$ the time for
 # each byte. The ring has $2(p-1)$ steps of $n/p$ bytes:
@@ -432,15 +246,25 @@ world.run(same_as_the_real_one, deadline=5)
 #
 # In *flat* all ranks send to rank 0, which adds and sends the sum back. In a *tree* pairs add, then pairs of pairs, and the sum returns the same way.
 # In *recursive doubling* two ranks swap their whole sums; in each step the partner is twice as far away.
-#
-# Which is the fastest for 1 KB, and which for 1 GB?
 
 # %% name="names"
 names = ["flat_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", "ring_all_reduce"]
 
+# %% name="guess_fastest"
+choices = [name.removesuffix("_all_reduce").replace("_", " ") for name in names]
+guess = predict("32 ranks sum 1 KB: which of the four is the fastest?", choices=choices, title="The fastest for 1 KB")
+guess
+
 # %% name="competition"
 alpha, beta = 5e-6, 1 / 200e9
 plots.scaling([schedules.ALGORITHMS[name](32) for name in names], [10**k for k in range(2, 10)], alpha, beta)
+
+# %% name="reveal_fastest" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    min(choices, key=lambda name: schedules.find("all_reduce", name)(32).price(1000, alpha, beta)),
+    why="For 1 KB only the number of steps counts: recursive doubling has 5, the tree 10, and the ring and the flat way 62.",
+)
 
 # %% [markdown] name="competition_explained"
 # For short tensors the algorithm with the fewest steps is fastest, for long ones the one with the fewest bytes; in between it depends on $\alpha$ and
@@ -459,8 +283,7 @@ print(f"at 200 gigaBITS/s:    {1e3 * ring.price(n, 0, 8 * beta):8.1f} ms")
 # the answer: run this cell
 first_guess.reveal(
     sent,
-    usual="434 GB",
-    why="31 others × 14 GB. But sums are made on the way: each chunk goes round twice, once to be added and once to be handed out, 2 · 31/32 · 14 GB.",
+    why="Sums are made on the way, so each chunk goes round twice, once to be added and once to be copied: 2 · 31/32 · 14 GB.",
     marks={"n": 14},
 )
 
@@ -516,8 +339,149 @@ figure
 # more ranks than cores, ranks take turns; the shaded band, from the best to the median, shows how much that varies. Gloo also cuts each chunk into at least two segments, to add
 # one while the other travels (`gloo/allreduce.cc`). The formula includes neither.
 
+# %% [markdown] name="definition"
+# ## 5. What it promises
+#
+# Let $x^{(r)}$ be the tensor of rank $r$. After the call every rank $r$ holds, in place of its own,
+#
+# $$y_i = x^{(0)}_i \oplus x^{(1)}_i \oplus \dots \oplus x^{(p-1)}_i \quad\text{for every element } i,$$
+#
+# where $\oplus$ is the operation, a sum unless you say otherwise. The conditions: every rank of the group calls it, with the same shape, the same
+# dtype and the same operation. The library does not check this (section 8).
+
+# %% name="operations"
+# %%ranks
+for op in ("SUM", "AVG", "MIN", "MAX", "PRODUCT"):
+    y = torch.tensor([rank + 1.0])
+    dist.all_reduce(y, op=getattr(dist.ReduceOp, op))
+    print(f"{op:8} {y.item():g}")
+
+# %% [markdown] name="operations_explained"
+# Integers also have `BAND`, `BOR` and `BXOR` (not on NCCL), and NCCL has `PREMUL_SUM`. Which one answers "did any rank see
+# a NaN?" Each rank contributes 0 or 1; `MAX` tells whether any rank did, `SUM` tells how many did.
+#
+# `AVG` seems to save you the division. Take gradients of 60,000 in float16, whose largest finite value
+# is 65,504. Which of these three ways gives 60,000?
+
+# %% name="overflow"
+# %%ranks
+gradient = torch.full((1,), 60000.0, dtype=torch.float16)
+late = gradient.clone()
+dist.all_reduce(late)
+late /= world_size
+
+early = gradient / world_size
+dist.all_reduce(early)
+
+average = gradient.clone()
+dist.all_reduce(average, op=dist.ReduceOp.AVG)
+print(f"sum, then divide {late.item():g}\ndivide, then sum {early.item():g}\nAVG              {average.item():g}")
+
+# %% [markdown] name="overflow_explained"
+# The sum is too large for float16, and infinity divided by $p$ is still infinity. That is why PyTorch's own hook for DDP divides first, with the
+# comment "to avoid overflow, especially for FP16". The disadvantage: very small gradients become even smaller.
+#
+# If `AVG` gave `inf` too, your backend added first. Gloo in torch 2.13 does; the documentation of `ReduceOp` says that `AVG`
+# divides before summing and exists on NCCL only. **Where overflow matters, divide by hand.**
+
+# %% [markdown] name="in_place"
+# ## 6. In place
+#
+# Most functions of torch return a new tensor and leave their input. A collective writes into memory that you give it. Here rank $r$ prints `x` and what the call returned:
+
+# %% name="in_place_run"
+# %%ranks
+x = torch.tensor([rank + 1.0])
+result = dist.all_reduce(x)
+print(f"{x.item():g}, {result}")
+
+# %% [markdown] name="in_place_explained"
+# `x` holds the sum, and the call returned nothing. If you need the old numbers, keep `x.clone()`: `before = x` is only a second name of the same memory, an *alias* (with a picture in
+# [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
+
+# %% name="guess_twice"
+guess = predict(
+    "Four ranks hold 10 after the all-reduce of 1, 2, 3 and 4. What do they hold after a second one?",
+    low=0,
+    high=100,
+    title="Four ranks: after a second all-reduce",
+)
+guess
+
+# %% name="twice"
+# %%ranks
+dist.all_reduce(x)
+print(f"{x.item():g}")
+
+# %% name="reveal_twice" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    40,
+    why="Every rank contributes what it holds now, and that is the first sum: 4 times 10.",
+)
+
+# %% [markdown] name="twice_explained"
+# Running a notebook cell twice, or averaging a gradient that was averaged
+# already, is a mistake that raises no error.
+#
+# "In place" means in *memory*, so the tensor must have no gaps: a column or a transposed matrix is not **contiguous**. [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)
+# shows what a library does with it. Call the collective on `t.contiguous()`, then copy the result
+# back.
+
+# %% [markdown] name="floats"
+# ## 7. The same bits?
+#
+# Each rank draws 100,000 random numbers and all are summed. Then the notebook adds the same numbers itself, in the
+# order of ranks. How many of the 100,000 results differ, in at least one bit, between two ranks,
+# and between a rank and the notebook?
+
+# %% name="guess_bits"
+guess = predict(
+    "What percentage of the results differ, in at least one bit, between two ranks?",
+    low=0,
+    high=100,
+    unit="%",
+    title="Results that differ between two ranks",
+)
+guess
+
+# %% name="random_sums"
+# %%ranks
+torch.manual_seed(rank)
+values = torch.randn(100_000)
+total = values.clone()
+dist.all_reduce(total)
+
+# %% name="compare_bits"
+totals, serial = world["total"], sum(world["values"])
+
+
+def percent_different(a, b):
+    return f"{100 * (a != b).float().mean():.1f} % differ, by at most {(a - b).abs().max():.1e}"
+
+
+print("first rank and last rank:", percent_different(totals[0], totals[-1]))
+print("first rank and notebook: ", percent_different(totals[0], serial))
+print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3)
+
+# %% name="reveal_bits" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    100 * (totals[0] != totals[-1]).float().mean().item(),
+    why="A sum is made once and then copied to all ranks, so all have the same bits; another order of additions, as in the notebook, gives others.",
+)
+
+# %% [markdown] name="floats_explained"
+# Between ranks PyTorch promises this: "After the call `tensor` is going to be bitwise identical in all
+# processes" (documentation of `all_reduce`). Training relies on that promise: replicas that start equal stay
+# equal only if each of them adds the same bits.
+#
+# There is no such promise for another order of additions, because each order rounds differently. (With two ranks there is only one order.) So never
+# compare the result of an all-reduce with `==`; use `torch.allclose`. And expect a run on 8 GPUs to
+# differ from the same run on 4.
+
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 8. Where you meet it
 #
 # - **DDP** all-reduces gradients in buckets of 25 MiB (`bucket_cap_mb`) while the backward pass still runs.
 # - **Tensor parallelism** (Megatron-LM): per layer two all-reduces forward and two backward, one after each *pair* of matrix products.
@@ -541,7 +505,7 @@ print(x.item())
 # Communication Functions*). Don't count on an error when dtypes differ.
 
 # %% [markdown] name="quiz"
-# ## 8. Check yourself
+# ## 9. Check yourself
 #
 # <details><summary>1. Eight ranks, 1 GB each. How much does each rank send in a ring, and in how many steps?</summary>
 #

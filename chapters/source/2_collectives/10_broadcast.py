@@ -70,8 +70,7 @@ print(f"weights {weights:+.4f}\noutput  {output:+.4f}")
 # the answer: run this cell
 guess.reveal(
     "no, something else differs",
-    usual="yes",
-    why="a model is often called its parameters. But the running mean of a batch norm is a buffer, not a parameter, and no parameter's broadcast carries it.",
+    why="The running mean of a batch norm is a buffer and not a parameter, so no broadcast of parameters carries it.",
 )
 
 # %% [markdown] name="equal_explained"
@@ -130,8 +129,7 @@ print(x.tolist())
 # the answer: run this cell
 guess.reveal(
     "a result, and it is wrong",
-    usual="an error",
-    why="the sizes are known on every rank, so somebody could compare them. But a message carries only bytes, and nobody did: the first four numbers arrived, the rest stayed (torch 2.13).",
+    why="A message carries only bytes, and nobody compares the sizes: the first four numbers arrive, and the rest stays as it was (torch 2.13).",
 )
 
 # %% [markdown] name="short_explained"
@@ -213,13 +211,12 @@ for p in (8, 1024):
 display(
     eight.reveal(
         3,
-        usual="4",
-        why="half of the ranks seem to need half of the rounds. But each rank that has it helps: 1, 2, 4, 8.",
+        why="In each round every rank that has the tensor sends it: 1, 2, 4, 8 ranks have it.",
     ),
     thousand.reveal(
         10,
-        usual="some hundreds",
-        why="1024 is a hundred times 8. But in each round the number of ranks that have it doubles, and ten doublings make 1024.",
+        why="The number of ranks that have it doubles in each round, and ten doublings make 1024.",
+        within=0,
     ),
 )
 
@@ -359,8 +356,7 @@ for k, t in zip(segments, timed, strict=True):
 # the answer: run this cell
 guess.reveal(
     str(segments[timed.index(min(timed))]),
-    usual="256",
-    why="shorter segments let more ranks work at once. But each segment costs its own latency: too many of them, and the latencies take longer than the bytes.",
+    why="With few segments the ranks wait for long messages; with many, the latencies take longer than the bytes.",
 )
 
 # %% [markdown] name="best_k_explained"
@@ -405,8 +401,7 @@ print(f"\nthe lower bound is {14e9 / 50e9:.2f} s")
 # the answer: run this cell
 first_guess.reveal(
     rows[2][3],
-    usual="286 s",
-    why="1023 copies at 0.28 s each take 286 s if one rank sends them all. But a rank can send a segment on while the next one arrives: then all links work at once, and the last rank has it after little more than one copy's time.",
+    why="A rank can send a segment on while the next one arrives: all links work at once, and the last rank has it after little more than the time of one copy.",
     marks={"one copy": 0.28},
 )
 

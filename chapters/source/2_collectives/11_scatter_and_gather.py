@@ -115,8 +115,8 @@ if rank == 0:
 # %% [markdown] name="memory"
 # ## 2. Which memory do you hand over?
 #
-# A collective reads and writes *memory*. Two mistakes with it raise no error, The first can happen wherever you give a list, the second with any
-# collective. First, rank 0 makes the list for the gather in a shorter way.
+# A collective reads and writes *memory*, and two programs below hand it over in a shorter way than the ones above. The first can be written wherever you give a list, the second with any
+# collective. First, rank 0 makes the list for the gather in one short line.
 
 # %% name="guess_list"
 guess = predict(
@@ -144,8 +144,7 @@ PICTURE = """<svg viewBox="0 0 372 96" width="372" height="96" font-size="13" fi
 <text x="232" y="56">many names</text></svg>"""
 guess.reveal(
     "the last rank's number everywhere",
-    usual="1, 2 and so on",
-    why="the list has a place for each rank. But `[t] * p` is a list of p names for one tensor: each piece overwrote the one before.",
+    why="`[t] * p` is a list of p names for one tensor, so each piece overwrites the one before.",
     picture=PICTURE,
 )
 
@@ -178,8 +177,7 @@ print("want", columns[rank].reshape(-1).int().tolist())
 # the answer: run this cell
 guess.reveal(
     "ranks get wrong numbers",
-    usual="nothing goes wrong",
-    why="each piece has the right shape. But a column is a view with gaps, and Gloo (torch 2.13) took the numbers that lie next to each other in memory.",
+    why="A column is a view with gaps, and Gloo (torch 2.13) takes the numbers that lie next to each other in memory.",
 )
 
 # %% [markdown] name="columns_explained"
@@ -292,8 +290,7 @@ for p in (8, 64):
 # the answer: run this cell
 guess.reveal(
     "the same in both",
-    usual="tree",
-    why="the root sends fewer messages there. But they are longer: whoever forwards a part must get it first, so each part but the root's own leaves the root once in both.",
+    why="A rank that forwards a part must get it first, so each part but the root's own leaves the root once in both.",
 )
 
 # %% [markdown] name="mirror"
@@ -335,8 +332,7 @@ for k in (10, 100, 1000, 10_000):
 # the answer: run this cell
 first_guess.reveal(
     actors,
-    usual="some thousands",
-    why="50 GB/s is much more than 10 MB. But all messages end at one link, one after the other, and each takes 0.2 ms of the 50.",
+    why="All messages end at one link, one after the other, and each takes 0.2 ms of the 50.",
 )
 
 # %% [markdown] name="answer_explained"
@@ -374,8 +370,7 @@ for p in (8, 64, 512):
 # the answer: run this cell
 guess.reveal(
     into_root(schedules.binomial_reduce(512), m) / 1e6,
-    usual="10 MB",
-    why="a sum is as long as one gradient. But the root receives one such sum in each round of the tree, and 512 ranks need nine rounds.",
+    why="The root receives one sum of 10 MB in each round of the tree, and 512 ranks need nine rounds.",
     marks={"gathered": 5110},
 )
 
@@ -409,8 +404,7 @@ print(f"scatter, tree:     {scatter:7.3f} s: {broadcast / scatter:.2f} times as 
 # the answer: run this cell
 guess.reveal(
     broadcast / scatter,
-    usual="64",
-    why="each rank gets a 64th of the bytes. But the root's link is the bottleneck, and 63 or 64 GB must leave it in both cases.",
+    why="The root's link is the bottleneck in both, and nearly the same bytes must leave it: 63 GB or 64 GB.",
     marks={"64 ranks": 64},
     it=f"{broadcast / scatter:.2f} times",
 )

@@ -9,7 +9,7 @@
 # {{picture}}
 #
 # *Above:* each rank has numbers of its own. *Below:* rank 0 has their sum; stripes say whose numbers are in it. The other boxes are empty:
-# nothing is promised about them.
+# what do they hold?
 
 # %% name="start_world"
 import time
@@ -62,8 +62,7 @@ print(x.item())
 # the answer: run this cell
 guess.reveal(
     "what they had before" if world["x"][-1].item() == world.ranks and world["x"][1].item() == 2 else "something else",
-    usual="what they had before",
-    why="a call that gives them nothing should take nothing. But their tensors are undefined afterwards: Gloo uses them for partial sums (with two ranks it happens to leave them).",
+    why="Their tensors are undefined after the call: Gloo uses them for partial sums. (With two ranks it happens to leave them, and so does NCCL.)",
 )
 
 # %% [markdown] name="others_explained"
@@ -78,8 +77,7 @@ dist.reduce(x, dst=0)
 print([int(value) for value in x])
 
 # %% [markdown] name="patchwork_explained"
-# Another backend, size or version leaves other numbers. They are **undefined**, and torch's documentation promises nothing about them. The next
-# example shows what this does in a training loop.
+# Another backend, size or version leaves other numbers. They are **undefined**, and torch's documentation promises nothing about them.
 #
 # ### All ranks look at the mean
 #
@@ -106,8 +104,7 @@ if mean >= 1.2:
 # the answer: run this cell
 guess.reveal(
     "some stop, and the others wait for them",
-    usual="all go on",
-    why="the mean is above 1.2. But only the root has the mean; the others divide an undefined number, and some of them stop.",
+    why="Only the root has the mean; the others divide an undefined number, and some of them stop.",
 )
 
 # %% [markdown] name="early_stop_explained"
@@ -179,8 +176,7 @@ eight, six = schedules.binomial_reduce(ranks=8), schedules.binomial_reduce(ranks
 print(f"8 ranks: {eight.steps} steps, 6 ranks: {six.steps}")
 guess.reveal(
     six.steps,
-    usual="2 or 4",
-    why="6 lies between powers of two. A step can halve the ranks that still hold something, rounded up: 6, 3, 2, 1.",
+    why="A step can halve the ranks that still hold something, rounded up: 6, 3, 2, 1.",
 )
 
 # %% [markdown] name="tree_explained"
@@ -253,8 +249,7 @@ for name in ("flat_reduce", "binomial_reduce", "rabenseifner_reduce"):
 # the answer: run this cell
 first_guess.reveal(
     1e6 * schedules.binomial_reduce(p).price(8, alpha, beta),
-    usual="5115 µs",
-    why="1023 messages must arrive if all go to the root, and they come one after the other. But pairs can add at the same time: ten steps are enough.",
+    why="Pairs add at the same time, so ten steps are enough for 1024 ranks.",
 )
 
 # %% [markdown] name="compare_guess"
@@ -278,14 +273,13 @@ for schedule in (reduce, everybody):
 # the answer: run this cell
 guess.reveal(
     "just as long",
-    usual="twice as long",
-    why="first add, then send the sum back. But in recursive doubling both ranks of a pair send at the same time, so both have the sum at once.",
+    why="In recursive doubling both ranks of a pair send at the same time, so both have the sum at once and nothing must be sent back.",
 )
 
 # %% [markdown] name="compare_explained"
 # In the tree one rank of each pair sends and is then done; in *recursive doubling* ([All-reduce
 # algorithms](17_all_reduce_algorithms.ipynb)) both send, at the same time. That is why many training loops simply call `all_reduce` for a metric. A
-# reduce sends fewer messages, which matters if links are shared, and it has one more advantage.
+# reduce sends fewer messages, which matters if links are shared.
 #
 # ### Which ranks wait
 #
@@ -320,8 +314,7 @@ for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce"
 # the answer: run this cell
 guess.reveal(
     "all in the all-reduce, not all in the reduce",
-    usual="all wait in both",
-    why="collectives are said to wait for all. But a rank waits only for what it needs: in a reduce most ranks need nothing from rank 0. (With two ranks the other one sends to the root itself, and Gloo lets it wait.)",
+    why="A rank waits only for what it needs, and in a reduce most ranks need nothing from rank 0. (With two ranks the other one sends to the root itself, and Gloo lets it wait.)",
 )
 
 # %% [markdown] name="waiting_explained"

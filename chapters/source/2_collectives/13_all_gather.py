@@ -64,24 +64,23 @@ print(as_list[-1].tolist(), as_one.tolist())
 
 # %% name="guess_growth"
 guess = predict(
-    "Every rank has a piece of 1000 numbers. How many numbers has the result with 1024 ranks, on each rank?",
-    low=100,
-    high=10000000,
+    "1024 ranks, a piece of 1000 numbers on each. How many numbers do all ranks together hold after the all-gather?",
+    low=1000,
+    high=10_000_000_000,
     log=True,
-    title="Numbers in the result with 1024 ranks",
+    title="Numbers on 1024 ranks after an all-gather",
 )
 guess
 
 # %% name="growth"
 for p in (4, 1024):
-    print(f"{p:5} ranks: the result has {1000 * p} numbers on every rank")
+    print(f"{p:5} ranks: the result has {1000 * p:,} numbers on every rank, {1000 * p * p:,} on all together")
 
 # %% name="reveal_growth" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    1000 * 1024,
-    usual="1000",
-    why="an all-reduce leaves the size as it was. An all-gather keeps every piece, so the result is p times as large, on every rank.",
+    1000 * 1024 * 1024,
+    why="Each rank holds all 1024 pieces, so what all ranks hold grows with the square of their number.",
 )
 
 # %% [markdown] name="growth_explained"
@@ -130,8 +129,7 @@ print(torch.cat(parts).requires_grad)
 # the answer: run this cell
 guess.reveal(
     "no, and nothing is said",
-    usual="yes",
-    why="almost every operation of torch has a gradient. But `dist.all_gather` moves numbers into tensors that autograd does not connect with `shard`.",
+    why="`dist.all_gather` writes into tensors that autograd does not connect with `shard`, and nothing warns you.",
 )
 
 # %% [markdown] name="grad_explained"
@@ -168,8 +166,7 @@ Player(ring)
 last = [move.chunks[0] for move in ring.moves if move.src == 0][-1]
 guess.reveal(
     f"piece {last}",
-    usual="piece 3",
-    why="3 is the last number. But the pieces come from the left: first rank 3's, then rank 2's. Piece 2 is the last one that rank 0 passes on; it never sends piece 1, its neighbour's own.",
+    why="The pieces come from the left, first rank 3's, then rank 2's, so piece 2 is the last one that rank 0 passes on; piece 1 is its neighbour's own.",
 )
 
 # %% [markdown] name="fewer_steps"
@@ -203,8 +200,7 @@ for build in (schedules.bruck_all_gather, schedules.ring_all_gather):
 # the answer: run this cell
 guess.reveal(
     "the same",
-    usual="more bytes",
-    why="fewer steps usually cost bytes. But each rank must receive the other five pieces, and here too no piece arrives twice.",
+    why="Each rank must receive the other five pieces, and here too no piece arrives twice.",
 )
 
 # %% [markdown] name="bruck_explained"
@@ -303,8 +299,7 @@ for layers in (32, 320):
 # the answer: run this cell
 first_guess.reveal(
     moved / 1e9,
-    usual="14 GB",
-    why="it needs all of the weights. But its own eighth is there already. (It also sends as much: an eighth to each of the seven others.)",
+    why="Each GPU has its own eighth already and receives the other seven. (It also sends as much: an eighth to each of the seven others.)",
     marks={"all": 14},
 )
 
@@ -373,8 +368,7 @@ print(out)
 # the answer: run this cell
 guess.reveal(
     choices[1],
-    usual="it works",
-    why="every rank has the right tensors. But Gloo's all-gather needs equal sizes, and says so. (Under NCCL torch makes broadcasts of such a call, and it works.)",
+    why="Gloo's all-gather needs equal sizes, and says so. (Under NCCL torch makes broadcasts of such a call, and it works.)",
 )
 
 # %% [markdown] name="unequal_explained"

@@ -86,8 +86,7 @@ guess.reveal(
     "the same bits"
     if all(torch.equal(a, b) for a, b in zip(world["both"], world["at_once"], strict=True))
     else "close, other bits",
-    usual="close, other bits",
-    why="two algorithms may add in different orders. Whether they do depends on the backend: with Gloo the bits are the same, and section 6 finds out why.",
+    why="With Gloo both add in the same order, and section 6 finds out why; another backend may add in another order, and then it rounds differently.",
 )
 
 # %% [markdown] name="two_in_a_row_explained"
@@ -113,8 +112,7 @@ Player(ring, schedules.ring_all_reduce(ranks=4))
 first = next(move.chunks[0] for move in ring.moves if move.src == 0)
 guess.reveal(
     f"chunk {first}",
-    usual="chunk 0",
-    why="in the all-reduce rank 0 begins with chunk 0. But then it ends with chunk 1. A chunk ends p - 1 ranks after its start, so chunk 0 must start on rank 1.",
+    why="A chunk ends p - 1 ranks after its start, so chunk 0 must start on rank 1, and rank 0 begins with chunk 3.",
 )
 
 # %% [markdown] name="first_explained"
@@ -200,7 +198,7 @@ for p in (8, 12):
 
 # %% name="seen_halving" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(sum(step), usual="1200", why="three steps of 400. But each step halves what is left: 400, 200, 100.")
+guess.reveal(sum(step), why="Each step sends half of what is left: 400, 200, 100.")
 
 # %% [markdown] name="halving_explained"
 # $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: it sends the ring's bytes in 3 steps. It is the first half of Rabenseifner's algorithm, and the reverse of
@@ -259,28 +257,26 @@ guess
 # %% name="answer"
 parameters, p = 7e9, 32
 stages = {
-    "data parallel": (16, "2 (all-reduce)"),
-    "ZeRO-1": (4 + 12 / p, "2 (reduce-scatter, all-gather)"),
-    "ZeRO-2": (2 + 14 / p, "2 (reduce-scatter, all-gather)"),
-    "ZeRO-3": (16 / p, "3 (all-gather twice, reduce-scatter)"),
+    "data parallel": (16, "an all-reduce"),
+    "ZeRO-1": (4 + 12 / p, "a reduce-scatter, an all-gather"),
+    "ZeRO-2": (2 + 14 / p, "a reduce-scatter, an all-gather"),
+    "ZeRO-3": (16 / p, "more than that: Sharded training counts it"),
 }
 print(f"of {2 * parameters / 1e9:g} GB of summed gradients, one GPU needs {2 * parameters / p / 1e9:.2f} GB")
-for name, (bytes_each, volume) in stages.items():
-    print(f"{name:14}{bytes_each * parameters / 1e9:7.1f} GB a GPU   moves (p-1)/p of the parameters, times {volume}")
+for name, (bytes_each, calls) in stages.items():
+    print(f"{name:14}{bytes_each * parameters / 1e9:7.1f} GB a GPU   {calls}")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
 # the answer: run this cell
 display(
     first_guess.reveal(
         16 / p * parameters / 1e9,
-        usual="14 GB",
-        why="the weights alone are 14 GB. But they can be sharded too and gathered layer by layer: then nothing is kept whole.",
+        why="Weights, gradients and the optimizer's state are all cut into 32 parts, and each layer's weights are gathered only while they are used.",
         marks={"weights": 14},
     ),
     guess.reveal(
         "the same",
-        usual="more",
-        why="it makes two calls instead of one. But an all-reduce is a reduce-scatter and an all-gather: ZeRO-2 makes the same two passes, with the update between them.",
+        why="An all-reduce is a reduce-scatter and an all-gather: ZeRO-2 makes the same two passes, with the update between them.",
     ),
 )
 

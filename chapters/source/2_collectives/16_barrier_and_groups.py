@@ -59,8 +59,7 @@ print(f"waited {waited_s:.1f} s")
 # the answer: run this cell
 guess.reveal(
     world["waited_s"][-1],
-    usual="its own 0.3 r seconds",
-    why="it comes latest. But it waits for ranks that are not there yet, and when it comes all are: the early ones wait for it.",
+    why="When the last rank comes all others are there, so it waits for nobody; the early ones wait for it.",
     it=f"{world['waited_s'][-1]:.1f} s",
 )
 
@@ -94,8 +93,7 @@ print(len(file.read_text().split()), "words")
 # the answer: run this cell
 guess.reveal(
     "sometimes a rank finds no file",
-    usual="nothing",
-    why="it works whenever one tries it. But nothing holds the readers back: now and then one of them is faster than the writer.",
+    why="Nothing holds the readers back, so now and then one of them is faster than the writer.",
 )
 
 # %% [markdown] name="file_explained"
@@ -115,32 +113,27 @@ if rank == 0:
 #
 # The simple way: all ranks tell rank 0, then rank 0 tells all ranks. That is $2(p-1)$ messages at one rank. A better way: in round $k$ rank $r$ tells
 # rank $r + 2^k$ "I am here, and so are all ranks that I have heard of". In each round a rank knows of twice as many ranks.
-#
-# Watch eight ranks: which rank knows first that all have come?
 
-# %% name="guess_rounds"
+# %% name="guess_first"
 guess = predict(
-    "In each round a rank knows of twice as many ranks. How many rounds for 1000 ranks?",
-    low=1,
-    high=1000,
-    log=True,
-    title="Rounds for 1000 ranks",
+    "Eight ranks call this barrier at the same moment. Which of them knows first that all have come?",
+    choices=["rank 0", "rank 7", "all in the same round"],
+    title="Who knows first that all have come",
 )
 guess
 
 # %% name="watch"
 Player(schedules.dissemination_barrier(ranks=8))
 
-# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# %% name="reveal_first" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    schedules.dissemination_barrier(ranks=1000).steps,
-    usual="500",
-    why="half of 1000 seems few enough. But what a rank knows doubles in each round, and ten doublings make 1024.",
+    "all in the same round",
+    why="No rank is special: after each round every rank has heard of twice as many, so all eight know it in the third.",
 )
 
 # %% [markdown] name="dissemination_explained"
-# All know it in the same round. This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\lg p\rceil$ rounds; NCCL uses it
+# This **dissemination barrier** works for any $p$, has no root, and takes $\lceil\lg p\rceil$ rounds; NCCL uses it
 # when its ranks start (`src/bootstrap.cc`). Here it is on live ranks:
 
 
@@ -252,15 +245,14 @@ print(f"{x.item():g}", *(str(w.message) for w in warned))
 # the answer: run this cell
 guess.reveal(
     "nothing: its tensor stays",
-    usual="an error",
-    why="it is a mistake, so somebody should say so. There is only a warning: the rank goes on with its own number.",
+    why="There is only a warning: the rank goes on with its own number.",
 )
 
 # %% [markdown] name="outsider_explained"
 # In a log of 64 ranks such a line is easy to miss.
 #
 # **A group made by its members only.** Here only the members call `new_group`. (With `backend="gloo"` and CPU tensors the cell does the same in every
-# world, on GPUs too.) At first it works.
+# world, on GPUs too.)
 
 # %% name="guess_members"
 guess = predict(
@@ -283,8 +275,7 @@ dist.all_reduce(torch.ones(1, device="cpu"), group=everybody)
 # the answer: run this cell
 guess.reveal(
     "with the next group",
-    usual="when this group is used",
-    why="the mistake was made there. But the members agree among themselves. The last rank has counted one group fewer, so the next group has two numbers.",
+    why="The members agree among themselves, but the last rank has counted one group fewer, so the next group has two numbers.",
 )
 
 # %% [markdown] name="members_explained"
@@ -369,7 +360,7 @@ check(hierarchical_all_reduce)
 # start: `new_group` is itself a collective, and on NCCL each group has a communicator with buffers of its own.
 # </details>
 #
-# ## 6. Two groups, one order
+# ## 6. Two groups
 #
 # Groups are independent, so the library does not compare the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 sums in the opposite order.
 
@@ -393,8 +384,7 @@ for group in (pair, None) if rank == 1 else (None, pair):
 # the answer: run this cell
 guess.reveal(
     "they wait for ever",
-    usual="it works",
-    why="the groups are independent. But the two ranks are not: each waits in a call that the other makes only afterwards.",
+    why="Each of the two ranks waits in a call that the other makes only afterwards.",
 )
 
 # %% [markdown] name="order_explained"

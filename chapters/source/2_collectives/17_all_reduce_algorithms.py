@@ -95,8 +95,7 @@ tree = schedules.tree_all_reduce(ranks=8)
 print(f"8 ranks: {tree.steps} steps, 1024 ranks: {2 * math.ceil(math.log2(1024))}")
 guess.reveal(
     tree.steps,
-    usual="3",
-    why="three steps bring all numbers to one rank, because 8 is 2 · 2 · 2. But then one rank has the sum, and three more steps return it.",
+    why="Three steps bring all numbers to one rank, since 8 is 2 · 2 · 2, and three more bring the sum back.",
 )
 
 # %% [markdown] name="tree_explained"
@@ -133,8 +132,7 @@ partner = next(move.dst for move in swaps.by_step[1] if move.src == 5)
 print(f"rank 5 swaps with rank {partner} in the second step")
 guess.reveal(
     swaps.steps,
-    usual="6",
-    why="the tree took six. But here both ranks of a pair have the sum after each step, so nothing must be returned.",
+    why="Both ranks of a pair have the sum after each step, so nothing must be sent back.",
 )
 
 # %% [markdown] name="doubling_explained"
@@ -182,8 +180,7 @@ print(outcome.failure)
 # the answer: run this cell
 guess.reveal(
     "a rank sends to a rank that isn't there",
-    usual="some ranks get a wrong sum",
-    why="a rank without a partner might be left out. But `rank ^ 2**k` is a number for every rank, and for some it is the number of a rank that does not exist.",
+    why="`rank ^ 2**k` is a number for every rank, and for some it is the number of a rank that does not exist.",
 )
 
 # %% [markdown] name="six_explained"
@@ -269,8 +266,7 @@ for p in (8, 12):
 #
 # If $p$ is not a power of two, the fold sends whole vectors, which costs $2n\beta$ more (MPICH, after Thakur, Rabenseifner & Gropp 2005).
 #
-# By the formulas this is faster than the ring at every size, for powers of two. But the formula assumes that any two
-# ranks can send at full speed, even while others send. Put ranks 0 to 7 on one machine and 8 to 15 on another: with which algorithm do the fewest
+# But the formula assumes that any two ranks can send at full speed, even while others send. Put ranks 0 to 7 on one machine and 8 to 15 on another: with which algorithm do the fewest
 # bytes go from the first machine to the second? (In the last column the ranks are placed alternately on the two machines. *Far first* is the same
 # algorithm with its partners in the other order: rank 0 begins with rank 8, not with rank 1.)
 
@@ -297,8 +293,7 @@ for name in choices:
 # the answer: run this cell
 guess.reveal(
     choices[2],
-    usual="ring",
-    why="only one link of the ring goes to the other machine, but nearly 2 n go over it. Rabenseifner swaps its large pieces with near partners; when its partner is far, the pieces are small.",
+    why="Rabenseifner swaps its large pieces with near partners, and only small pieces go far; over the one link of the ring go nearly 2 n.",
 )
 
 # %% [markdown] name="crossing_explained"
@@ -393,8 +388,7 @@ for p in (4, 24, 32, 1024):
 # the answer: run this cell
 guess.reveal(
     "on 24 only",
-    usual="on both",
-    why="two good algorithms should each have sizes of their own. But on 32 ranks both send the same bytes, and the one with fewer steps is never slower; on 24 Rabenseifner pays for the fold.",
+    why="On 32 ranks both send the same bytes, so the one with fewer steps is never slower; on 24 Rabenseifner also pays for the fold.",
 )
 
 # %% [markdown] name="crossing_formula_explained"
@@ -412,8 +406,7 @@ for what, n in (("4 bytes", 4), ("14 GB", n_gradients)):
 # the answer: run this cell
 first_guess.reveal(
     2 * (p - 1) / lg,
-    usual="2",
-    why="for long vectors algorithms differ by little. But for 4 bytes only the steps count: 2046 against 10.",
+    why="For 4 bytes only the number of steps counts: 2046 against 10.",
 )
 
 # %% [markdown] name="measure"

@@ -128,8 +128,7 @@ guess.reveal(
     {0: "3 on every rank", world.ranks: "NaN on every rank"}.get(
         sum(x.isnan().item() for x in world["x"]), "NaN on some"
     ),
-    usual="NaN on every rank",
-    why="`torch.max` gives it. But a comparison with NaN is false, and the library does not define which of the two numbers it keeps.",
+    why="A comparison with NaN is false, and the library does not define which of the two numbers it keeps.",
 )
 
 # %% [markdown] name="nan_explained"
@@ -161,8 +160,7 @@ for x in (50.0, 90.0, 1000.0):
 # the answer: run this cell
 guess.reveal(
     "x = 90",
-    usual="x = 1000",
-    why="90 is a harmless logit. But the number is e to the power of 90, and float32 ends between e to the power of 88 and 89.",
+    why="e to the power of 90 is too large: float32 ends between e to the power of 88 and 89.",
 )
 
 # %% [markdown] name="shift"
@@ -284,8 +282,7 @@ print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged
 # the answer: run this cell
 guess.reveal(
     "anything, even below 0",
-    usual="1.0",
-    why="the formula is right on paper. But it subtracts two numbers near 100,000,000, and float32 has about seven digits: the 1 is lost.",
+    why="The formula subtracts two numbers near 100,000,000, and float32 has about seven digits, so the 1 is lost.",
 )
 
 # %% [markdown] name="layer_norm_explained"
@@ -340,8 +337,7 @@ def gathered_loss(logits, target):
 # the answer: run this cell
 guess.reveal(
     2,
-    usual="3",
-    why="there are three parts: a maximum, a sum, one logit. But the last two are both sums, and are sent in one call; a rank without the target contributes 0.",
+    why="One is for the maximum; the sum and the target's logit are both sums and go in one call, to which a rank without the target contributes 0.",
 )
 
 # %% [markdown] name="both"
@@ -372,8 +368,7 @@ print(
 # the answer: run this cell
 first_guess.reveal(
     12,
-    usual="some thousands",
-    why="a rank has 16,384 logits of each token. But all that the others need of them are three numbers of 4 bytes: a maximum, a sum, a logit or 0.",
+    why="All that the others need are three numbers of 4 bytes: a maximum, a sum, and a logit or 0.",
     marks={"all logits": 65536},
 )
 

@@ -64,7 +64,7 @@ for drop_last in (False, True):
 # cases all ranks get the same number; section 6 shows why this is important.
 #
 # All ranks must shuffle in the same way; otherwise several ranks would read the same sample, and some samples would be missed. All shuffle with the
-# same seed plus the number of the epoch.
+# same seed.
 
 # %% name="guess_epoch"
 guess = predict(
@@ -87,8 +87,7 @@ with torch.device("cpu"):  # it shuffles with a generator of the CPU
 # the answer: run this cell
 guess.reveal(
     "every epoch has the same order",
-    usual="every epoch has a new order",
-    why="`shuffle=True` sounds like new cards each time. But all ranks must shuffle alike, so the order follows from the seed and the epoch's number, and that number stayed 0.",
+    why="All ranks must shuffle alike, so the order follows from the seed and the epoch's number, and that number stays 0.",
 )
 
 # %% [markdown] name="epochs_explained"
@@ -162,13 +161,11 @@ print(f"first and last rank, never:    {(never[0][-1] - never[-1][-1]).abs().max
 display(
     ranks_guess.reveal(
         options[0],
-        usual="below 0.0001",
-        why="floats round. But an all-reduce gives all ranks the same bits, and the same optimizer computes the same weights from them.",
+        why="An all-reduce gives all ranks the same bits, and the same optimizer computes the same weights from them.",
     ),
     alone_guess.reveal(
         options[1],
-        usual="exactly 0",
-        why="it is the same algorithm. But a single process adds the losses of a batch in another order, so it rounds in other places, and the difference grows a little with each step.",
+        why="A single process adds the losses of a batch in another order, so it rounds in other places, and the difference grows a little with each step.",
     ),
 )
 
@@ -280,8 +277,7 @@ for name, trace in (("by hand", hand_trace), ("DDP", ddp_trace)):
 # the answer: run this cell
 guess.reveal(
     sum(e.op == "all_reduce" and e.rank == 0 for e in ddp_trace),
-    usual="4",
-    why="our loop calls one for each tensor. But DDP copies gradients into a bucket and reduces that at once.",
+    why="DDP copies all gradients into one bucket and reduces that at once.",
 )
 
 # %% name="ddp_player"
@@ -356,7 +352,18 @@ for p in (2, 8, 32, 128, 1024):
 # ### Before the ring: a server
 #
 # The first large systems had **parameter servers** (Dean et al. 2012, Li et al. 2014): workers send their gradients to a server, which adds them and sends back the new weights. Rank 0 is the server, and has no
-# data of its own. What does its link carry, and what each rank's in a ring?
+# data of its own.
+
+
+# %% name="guess_server"
+guess = predict(
+    "128 workers, one server, equal links: how many times as long as with a ring of the workers does a step's sending take?",
+    low=0.1,
+    high=1000,
+    log=True,
+    title="One server takes, beside a ring",
+)
+guess
 
 
 # %% name="with_server"
@@ -394,6 +401,14 @@ for p in (4, 40, 128):
     server, ring = 2 * p * 100e6 / 1.25e9, 2 * (p - 1) / p * 100e6 / 1.25e9
     print(f"{p:4} workers, 100 MB, 10 Gb/s: one server {server:5.2f} s, a ring {ring:.2f} s")
 
+# %% name="reveal_server" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    server / ring,
+    why="All gradients go in over the server's one link, and all weights come out of it; in a ring each link carries less than two gradients.",
+    it=f"{server / ring:.0f} times",
+)
+
 # %% [markdown] name="server_explained"
 # The server's link carries $2(p-1)n$, so more workers make each step longer, and one needs many servers. In February 2017 **Baidu** brought the ring of supercomputers to deep learning: training on 40 GPUs became 31
 # times as fast as on one. Uber's **Horovod** made it a library: 88 % efficiency on 128 GPUs, where TensorFlow's servers had lost half. Today DDP and NCCL have it built in. Servers remain where not all
@@ -404,30 +419,14 @@ for p in (4, 40, 128):
 #
 # **One batch short.** The last rank has 3 batches, the others 4.
 
-# %% name="guess_uneven"
-guess = predict(
-    "The last rank has 3 batches, the others 4. What do the others do at the end of the epoch?",
-    choices=["they finish, with one gradient missing", "they wait for ever", "an error at once"],
-    title="One batch short: the others",
-)
-guess
-
 # %% tags=["raises-exception"] name="uneven_run"
 # %%ranks --deadline 3
 gradient = torch.ones(1)
 for _ in range(3 if rank == world_size - 1 else 4):
     dist.all_reduce(gradient)
 
-# %% name="reveal_uneven" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "they wait for ever",
-    usual="they finish",
-    why="one batch of many is not much. But the fourth all-reduce needs every rank, and the last rank is done.",
-)
-
 # %% [markdown] name="uneven_explained"
-# So samplers give equal shares. (On GPUs the last call returns, and the others wait for it at the end of the cell.) If shares must be unequal, use `torch.distributed.algorithms.Join`: with it a rank without batches still takes part in the others' collectives.
+# The fourth all-reduce needs every rank, and the last rank is done. So samplers give equal shares. (On GPUs the last call returns, and the others wait for it at the end of the cell.) If shares must be unequal, use `torch.distributed.algorithms.Join`: with it a rank without batches still takes part in the others' collectives.
 #
 # **A parameter that was not used.** This model has two heads. Here even ranks use head A and odd ranks head B, so on each rank one head has no gradient. The loop skips this head:
 
@@ -469,8 +468,7 @@ print("zeros instead:", world.run(two_heads, False)[0])
 # the answer: run this cell
 guess.reveal(
     "the sum of all ranks",
-    usual="the even ranks' sum",
-    why="only they have a gradient for it. But collectives have no names: the one call of each rank is matched with the one call of the others, whatever it was for.",
+    why="Collectives have no names: the one call of each rank is matched with the one call of the others, whatever it is for.",
 )
 
 # %% [markdown] name="unused_explained"

@@ -65,8 +65,7 @@ print(", ".join(ready))
 # the answer: run this cell
 guess.reveal(
     "layer 2",
-    usual="layer 0",
-    why="it comes first in the model. But backward goes from the loss to the input, so the last layer is ready while most of the work is still to do.",
+    why="Backward goes from the loss to the input, so the last layer is ready while most of the work is still to do.",
 )
 
 # %% [markdown] name="ready_explained"
@@ -102,8 +101,7 @@ print(f"after wait: {x.item():g}")
 # the answer: run this cell
 guess.reveal(
     "nobody can say",
-    usual="1",
-    why="you often see 1, because nothing has arrived yet. But until `wait()` the memory belongs to the backend: it may hold your number, a partial sum or the total.",
+    why="Until `wait()` the memory belongs to the backend: it may hold your number, a partial sum or the total.",
 )
 
 # %% [markdown] name="async_explained"
@@ -207,15 +205,6 @@ Player(after, during, titles=("After", "During"))
 # on the data. A's gradient is 1 on every rank, B's is 10; even ranks ran A first, odd ranks B.
 
 
-# %% name="guess_order"
-guess = predict(
-    "A's gradient is 1 on every rank, B's is 10; even ranks reduce A first, odd ranks B. Which mean do the hooks compute for A?",
-    choices=["1", "something between 1 and 10", "an error", "a hang"],
-    title="The hooks' mean for A",
-)
-guess
-
-
 # %% name="branches"
 class Branches(torch.nn.Module):
     def __init__(self, size_of_a=2):
@@ -241,16 +230,8 @@ def reduced_by_hooks():
 for rank, (a, b) in enumerate(world.run(reduced_by_hooks)):
     print(f"rank {rank}: A {a:g}, B {b:g}")
 
-# %% name="reveal_order" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "something between 1 and 10",
-    usual="1",
-    why="all ranks have 1 there. But the first call of one rank is matched with the first call of the others: A was added to B, and the sizes agree, so nothing is said.",
-)
-
 # %% [markdown] name="order_explained"
-# So all ranks must use the same fixed order, whichever gradient is ready first. DDP numbers its buckets and launches bucket
+# A was added to B: the first call of one rank is matched with the first call of the others, and the sizes agree, so nothing is said. So all ranks must use the same fixed order, whichever gradient is ready first. DDP numbers its buckets and launches bucket
 # $k+1$ only after bucket $k$.
 #
 # To see this, we give DDP a *communication hook*, which DDP calls to launch a bucket. We record a list of events: a name when a gradient becomes ready, brackets when a bucket is launched.
@@ -308,8 +289,20 @@ print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 #
 # ## 5. Gradients that are late or never come
 #
-# **Tied weights.** Language models often use one matrix twice: as the embedding at the beginning, and as the head at the end. How often does its hook fire in a backward pass, and
-# when?
+# **Tied weights.** Language models often use one matrix twice: as the embedding at the beginning, and as the head at the end.
+
+
+# %% name="guess_tied"
+guess = predict(
+    "A matrix is used as the embedding and as the head. When does its hook fire in a backward pass?",
+    choices=[
+        "twice: at the head and at the embedding",
+        "once, at the head: first of all",
+        "once, at the embedding: last of all",
+    ],
+    title="The hook of a tied matrix fires",
+)
+guess
 
 
 # %% name="tied"
@@ -333,8 +326,15 @@ def tied_diary(skip):
 print("every layer used:     ", world.run(tied_diary, 0)[0])
 print("body.0 skipped, found:", world.run(tied_diary, 1)[0])
 
+# %% name="reveal_tied" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "once, at the embedding: last of all",
+    why="Its gradient is a sum of two terms, and backward computes the embedding's term last of all.",
+)
+
 # %% [markdown] name="tied_explained"
-# Once, last: the gradient is a sum of two terms, and backward computes the embedding's term last of all. So in many models the largest gradient can't be hidden.
+# So in many models the largest gradient can't be hidden.
 #
 # The second line is worse. Here a layer is skipped, which needs `find_unused_parameters=True`, and with that option DDP doesn't rebuild its buckets.
 # They stay in the reverse order of *registration*, in which the head comes first; all other buckets are ready but must wait for it. The option is
@@ -440,13 +440,11 @@ exposed_ms = {name: 1e3 * price.exposed_s for name, price in zip(choices, prices
 display(
     size_guess.reveal(
         min(exposed_ms, key=exposed_ms.get),
-        usual="one bucket for all",
-        why="one call pays the latency once. But it can start only when the last gradient is ready: then nothing is hidden. The best size lies between.",
+        why="Small buckets pay the latency many times, and a large last bucket has nothing to hide behind; the best size lies between.",
     ),
     first_guess.reveal(
         min(exposed_ms.values()),
-        usual="136 ms",
-        why="the all-reduce takes that long. But backward goes on while the first buckets are sent; only the last bucket has nothing to hide behind.",
+        why="Backward goes on while the first buckets are sent; only the last bucket has nothing to hide behind.",
         marks={"no overlap": 136},
     ),
 )

@@ -88,8 +88,7 @@ for p in (8, 64):
 # the answer: run this cell
 model_guess.reveal(
     8 * 80 / 16,
-    usual="5",
-    why="each GPU is full with 5 billion. But seven of the eight copies are given up: with stage 3 all eight together hold one.",
+    why="With stage 3 all eight GPUs together hold one copy, so the model can be eight times as large as on one.",
     marks={"one GPU": 5},
 )
 
@@ -151,15 +150,7 @@ def train(sharded, steps=3):
 
 
 # %% [markdown] name="train_guess"
-# The two ways differ in what they send, and perhaps in the weights after three steps.
-
-# %% name="guess_train"
-guess = predict(
-    "Which of the two ways sends more bytes?",
-    choices=["sharded sends more", "both the same", "sharded sends less"],
-    title="Sharding the optimizer sends",
-)
-guess
+# Do the two ways differ in what they send, or in the weights after three steps?
 
 # %% name="train_run"
 (plain, plain_trace), (sharded, sharded_trace) = world.trace(train, False), world.trace(train, True)
@@ -185,16 +176,8 @@ for name, trace, price in (
 ):
     print(f"{name:8} counted {sent_by_a_rank(trace) / 3:9.0f} bytes a step, predicted {price.bytes_sent:9.0f}")
 
-# %% name="reveal_volume" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "both the same",
-    usual="sharded sends more",
-    why="it makes two calls instead of one. But an all-reduce is a reduce-scatter and an all-gather; sharding does its update between the two.",
-)
-
 # %% [markdown] name="volume_explained"
-# Training is the same too; the small difference from the prediction is padding.
+# Both send the same: an all-reduce is a reduce-scatter and an all-gather, and sharding does its update between the two. Training is the same too; the small difference from the prediction is padding.
 # (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`. No rank sends Adam's step counter: every rank
 # counts for itself, and torch may keep that one number on the CPU, from where NCCL sends nothing.) We write $2P$ for this volume of
 # $2\frac{p-1}{p}P$ elements. Only the optimizer's state is smaller, $\frac1p$ of the whole.
@@ -233,8 +216,7 @@ print(f"{sent_by_a_rank(step) / ((world.ranks - 1) / world.ranks * 4 * parameter
 # the answer: run this cell
 guess.reveal(
     "3 P",
-    usual="2 P",
-    why="that is what the algorithm needs. But DDP all-reduces whole gradients, 2 P, and then each owner broadcasts its parameters, one P more.",
+    why="DDP all-reduces whole gradients, 2 P, and then each owner broadcasts its parameters, one P more.",
 )
 
 # %% [markdown] name="redundancy_explained"
@@ -245,8 +227,18 @@ guess.reveal(
 # ## 3. Stage 2: don't keep gradients either
 #
 # After the reduce-scatter no rank needs the whole gradient. So reduce-scatter the gradient of each layer as soon as it is ready, with the hooks of
-# [the last chapter](21_overlap_and_bucketing.ipynb), and then drop it. There are eight layers of 9 KiB. How many KiB of whole gradients exist at the worst moment, with and
-# without dropping?
+# [the last chapter](21_overlap_and_bucketing.ipynb), and then drop it. There are eight layers of 9 KiB. Without dropping 72 KiB of whole gradients exist at the end.
+
+
+# %% name="guess_dropped"
+guess = predict(
+    "Each of the eight gradients is dropped after its reduce-scatter: how many KiB of whole gradients at the worst moment?",
+    low=0,
+    high=72,
+    unit="KiB",
+    title="Whole gradients at the worst moment",
+)
+guess
 
 
 # %% name="gradients_held"
@@ -274,6 +266,13 @@ def gradients_held(drop):
 for drop in (False, True):
     whole, shards = world.run(gradients_held, drop)[0]
     print(f"{'dropping' if drop else 'keeping':9} {whole:g} KiB of whole gradients, {shards:g} KiB of shards")
+
+# %% name="reveal_dropped" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    whole,
+    why="A gradient is dropped before the next one is ready, so there is never more than one whole gradient of 9 KiB.",
+)
 
 # %% [markdown] name="peak_explained"
 # At each moment there is the whole gradient of one layer (in a real implementation: of one bucket), and the $\frac1p$ that stays. The volume is still
@@ -330,8 +329,7 @@ print(*(f"{short[event.op]} {event.nbytes}" for event in fsdp_trace if event.ran
 # the answer: run this cell
 guess.reveal(
     sum(event.op == "all_gather_into_tensor" and event.rank == 0 for event in fsdp_trace),
-    usual="8",
-    why="each of the four is gathered forward and backward. But the head belongs to the root module, whose weights stay after forward.",
+    why="Each block is gathered forward and backward, and the head only once: it belongs to the root module, whose weights stay after forward.",
 )
 
 # %% name="fsdp_player"
@@ -358,8 +356,7 @@ for reshard in (None, True, False):
 # the answer: run this cell
 bytes_guess.reveal(
     1.5,
-    usual="8",
-    why="seven eighths of the weights must come from others. But that is one all-gather of P, made twice; with the reduce-scatter it is 3 P, and data parallelism sends 2 P.",
+    why="A step gathers the weights twice and scatters the gradients once, 3 P, and data parallelism sends 2 P.",
     it="1.5 times",
 )
 
@@ -521,8 +518,7 @@ world.run(evaluate_on_rank_0, deadline=3)
 # the answer: run this cell
 guess.reveal(
     "rank 0 waits for the others",
-    usual="it works",
-    why="with DDP it does. But now a forward pass contains communication: rank 0's all-gather waits for the shards of the others.",
+    why="Here a forward pass contains communication: rank 0's all-gather waits for the shards of the others.",
 )
 
 # %% [markdown] name="evaluate_explained"

@@ -173,7 +173,7 @@ for block, expected in enumerate(right):
 # %% [markdown] name="guess_once_intro"
 # ## 2. What is gathered too often?
 #
-# The log has eight gathers for four blocks. One of them is for nothing.
+# The log has eight gathers for four blocks. Are all of them needed?
 
 # %% name="guess_once"
 once = predict(
@@ -202,8 +202,7 @@ for kind in (Sharded, KeepLast):
 # the answer: run this cell
 once.reveal(
     "the last block's second",
-    usual="none",
-    why="every block is used twice, so two gathers each seem right. But between the last block's forward and its backward nothing else happens.",
+    why="Between the last block's forward and its backward nothing else happens, so it can stay whole.",
 )
 
 # %% [markdown] name="keep_explained"
@@ -314,8 +313,7 @@ for name, whole in (("never freed", root + layers * block), ("prefetch", root + 
 # the answer: run this cell
 peak_guess.reveal(
     (root + 2 * block) / 1e9,
-    usual="16 GB / 32",
-    why="a block is small. But the embedding and the head, 128,256 words wide, are as large as five blocks: wrap them as units of their own.",
+    why="The embedding and the head, 128,256 words wide, are as large as five blocks: wrap them as units of their own.",
     marks={"all whole": (root + layers * block) / 1e9},
 )
 
@@ -387,8 +385,7 @@ print(f"of FSDP's bytes {flat.bytes_sent / 8 / 1e9:.1f} GB for each GPU leave a 
 # the answer: run this cell
 hybrid.reveal(
     outside.bytes_sent / 1e9,
-    usual="much less than FSDP",
-    why="no weight travels between nodes, but gradients in float32 go through an all-reduce, so the bytes are nearly those of FSDP. What HSDP saves is latency: 7 steps instead of 63, and gathers that never leave the node.",
+    why="No weight travels between nodes, but gradients in float32 go through an all-reduce, which is nearly as much as FSDP sends there. What HSDP saves is latency: 7 steps instead of 63, and gathers that never leave the node.",
 )
 
 # %% [markdown] name="hsdp_explained"
@@ -466,13 +463,11 @@ for name, times in (("strong", strong), ("weak", weak)):
 display(
     strong_guess.reveal(
         100 * efficiency["strong"][sizes[-1]],
-        usual="90 %",
-        why="prefetch hides the gathers. But what hides them gets p times shorter, and the bytes of a rank do not: soon the messages are longer than the computing.",
+        why="Prefetch hides the gathers behind the computing, and that gets p times shorter, while the bytes of a rank do not.",
     ),
     weak_guess.reveal(
         100 * efficiency["weak"][sizes[-1]],
-        usual="the same",
-        why="the messages are the same in both. But here the computing stays long enough to hide most of them. So weak scaling often looks good, even if the communication is slow. The end of this section has a case where it does not.",
+        why="The messages are the same, but the computing stays long enough to hide most of them. So weak scaling often looks good, even if the communication is slow. The end of this section has a case where it does not.",
     ),
 )
 

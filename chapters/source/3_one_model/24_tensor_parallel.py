@@ -172,12 +172,11 @@ for leave_out in (False, True):
 # the answer: run this cell
 guess.reveal(
     "x, A1, B1",
-    usual="all",
-    why="a sum is missing, so everything seems wrong. But the last pair gets the right gradient from the loss; only what comes before it lacks the other ranks' parts.",
+    why="The last pair gets the right gradient from the loss; only what comes before it lacks the other ranks' parts.",
 )
 
 # %% [markdown] name="forgot_explained"
-# There is no error. The forward pass is right too, so the loss looks normal. A test of one
+# There is no error. The forward pass is right too, so the first loss is right. A test of one
 # pair and its weights finds nothing: compare the gradient of the **input** with a single process.
 
 # %% name="guess_calls"
@@ -198,8 +197,7 @@ Player(trace)
 # the answer: run this cell
 guess.reveal(
     sum(event.op == "all_reduce" and event.rank == 0 for event in trace),
-    usual="2",
-    why="one for each pair is what the forward pass needs. Backward needs one more for each, for the gradient of the pair's input.",
+    why="Each pair needs one forward, for its result, and one backward, for the gradient of its input.",
 )
 
 # %% [markdown] name="calls_explained"
@@ -312,8 +310,7 @@ print(f"sum over ranks: off by {max(total):.0e}")
 # the answer: run this cell
 guess.reveal(
     "far off",
-    usual="a few percent off",
-    why="a factor would help if all ranks had the same gradient. But each has other tokens: their gradients differ in every element, and the ranks' weights become different.",
+    why="Each rank has other tokens, so the gradients differ in every element, and no factor makes one of them the sum.",
 )
 
 # %% [markdown] name="norm_gradient_explained"
@@ -351,8 +348,7 @@ print(f"counted {world_size} times {everything.sqrt():.1f}, counted once {once.s
 # the answer: run this cell
 guess.reveal(
     "too small",
-    usual="they are right",
-    why="the gradients that all ranks have are counted p times. So the norm is too large, and the factor max_norm / norm too small, the same on every rank.",
+    why="The gradients that all ranks have are counted p times, so the norm is too large, and the factor max_norm / norm too small, the same on every rank.",
 )
 
 # %% [markdown] name="clip_explained"
@@ -478,8 +474,7 @@ print(f"a GPU sends {step.bytes_sent / 1e9:.2f} GB")
 # the answer: run this cell
 tensor_guess.reveal(
     step.bytes_sent / 1e9,
-    usual="less than 1 GB",
-    why="the activations of one sequence are only 50 MB. But they are all-reduced four times in each of 96 layers.",
+    why="The activations of one sequence are only 50 MB, but they are all-reduced four times in each of 96 layers.",
 )
 
 # %% [markdown] name="share_explained"

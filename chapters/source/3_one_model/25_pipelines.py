@@ -48,8 +48,7 @@ print(f"{pipeline.bytes_sent / 1e9:.2f} GB in {pipeline.calls} calls; GPUs work 
 # the answer: run this cell
 pipeline_guess.reveal(
     pipeline.bytes_sent / 1e9,
-    usual="as much as with layers cut",
-    why="the same activations must get from layer to layer. But eleven of twelve layers have their neighbour on the same GPU, and a stage sends its activations once.",
+    why="A stage sends its activations once, and eleven of twelve layers have their neighbour on the same GPU.",
 )
 
 # %% [markdown] name="stages"
@@ -181,7 +180,7 @@ for m in (1, 2, 4, 8):
 #
 # (Some papers give $\frac{p-1}{m}$: the bubble divided by the *ideal* time. Always say which one you mean.) If you measured more, the rest is messages and your machine.
 #
-# ## 2. Keep less: 1F1B
+# ## 2. Another order: 1F1B
 #
 # Now **1F1B**: one forward, one backward. A rank first does only as many forward passes as the later stages need, then alternates.
 
@@ -216,8 +215,7 @@ pipelines.picture(*(pipelines.timeline(pipelines.orders(name, p, 8)) for name in
 # the answer: run this cell
 guess.reveal(
     "less is kept for backward",
-    usual="the bubble shrinks",
-    why="ranks alternate instead of waiting. But the first micro-batch must still pass all stages, and its gradient must come back: the bubble stays, the memory shrinks.",
+    why="The first micro-batch must still pass all stages and its gradient must come back, so the bubble stays; a rank only keeps fewer micro-batches at a time.",
 )
 
 # %% [markdown] name="figure_explained"
@@ -279,8 +277,7 @@ world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
 # the answer: run this cell
 guess.reveal(
     "only GPipe",
-    usual="both",
-    why="both orders are right, and each stage only talks to its neighbours. But in 1F1B one rank sends an activation forward while the next sends a gradient back, and each waits for the other.",
+    why="In 1F1B one rank sends an activation forward while the next sends a gradient back, and each waits for the other.",
 )
 
 # %% name="wire_deadlock"
@@ -346,8 +343,7 @@ pipelines.picture(*zeros)
 # the answer: run this cell
 zero.reveal(
     "as long" if zeros[0].makespan == zeros[1].makespan else "shorter by the bubble",
-    usual="shorter by the bubble",
-    why="no rank waits between its own first and last work. But later ranks still begin later, and now they end later too. Who waits for the last one waits as before.",
+    why="Later ranks still begin later, and now they end later too, so whoever waits for the last one waits as before.",
 )
 
 # %% [markdown] name="zero_explained"

@@ -132,8 +132,7 @@ print(len(exchanges[0]), "calls a rank")
 # the answer: run this cell
 calls.reveal(
     "5",
-    usual="3",
-    why="forward has counts, dispatch and combine. Backward sends the gradients along the same ways, turned round, and knows the counts already.",
+    why="Forward has counts, dispatch and combine; backward sends the gradients along the same two ways, turned round, and knows the counts already.",
 )
 
 # %% [markdown] name="bytes_intro"
@@ -198,8 +197,7 @@ print(f"at most 4 nodes          {limited.mean():.2f}, at most {limited.max():.0
 # the answer: run this cell
 nodes.reveal(
     expected,
-    usual="8",
-    why="a node has none of the 8 with probability 0.34, about (7/8) to the power of 8. So a third of the nodes need no copy.",
+    why="A node has none of the 8 with probability 0.34, about (7/8) to the power of 8, so a third of the nodes need no copy.",
     marks={"at most 4 nodes": 4},
 )
 
@@ -255,8 +253,7 @@ figure
 # the answer: run this cell
 drops.reveal(
     "5 %",
-    usual="none",
-    why="fair means fair on average. An expert should get 8 of these 256 tokens' choices, but chance gives some of them 12, and there is room for 10.",
+    why="Fair means fair on average: an expert should get 8 of these 256 tokens' choices, but chance gives some of them 12, and there is room for 10.",
 )
 
 # %% [markdown] name="drops_explained"
@@ -341,8 +338,7 @@ for n, time in took.items():
 # the answer: run this cell
 best.reveal(
     str(min(took, key=took.get)),
-    usual="8",
-    why="with 8 chunks there are 16 exchanges, 2.8 seconds for the network, and it becomes the slowest part. Small chunks also make small matrices, on which a GPU is slower.",
+    why="With 8 chunks there are 16 exchanges, 2.8 seconds for the network, and it becomes the slowest part. Small chunks also make small matrices, on which a GPU is slower.",
 )
 
 # %% [markdown] name="gradients"
@@ -389,8 +385,7 @@ for rank, (ratio, off) in enumerate(world.run(expert_gradient, ep)):
 # the answer: run this cell
 factor.reveal(
     "ep times too large",
-    usual="right",
-    why="the backward exchange brought the gradients of all ep ranks' tokens to this rank, so it is a sum over ep losses already. Divide the sum over the copies by p, not by edp.",
+    why="The backward exchange brought the gradients of all ep ranks' tokens to this rank, so it is a sum over ep losses already: divide the sum over the copies by p, not by edp.",
 )
 
 # %% [markdown] name="gradients_explained"

@@ -214,8 +214,7 @@ for name, size in megabytes.items():
 # the answer: run this cell
 guess.reveal(
     megabytes["TP 8"],
-    usual="359 MB, an eighth",
-    why="an eighth of the matrices should keep an eighth. But 10 of the 34 bytes belong to layer norms and dropouts, which every rank computes for all tokens.",
+    why="Of the 34 bytes 10 belong to layer norms and dropouts, which every rank computes for all tokens.",
     marks={"an eighth": megabytes["TP 8 and SP"]},
 )
 
@@ -280,8 +279,7 @@ print(f"forward is {forward / once:.0%} of a step here, so {1 + forward / once:.
 # the answer: run this cell
 again.reveal(
     "a third",
-    usual="twice as long",
-    why="the forward pass runs twice. But it is one of three parts: four parts instead of three.",
+    why="The forward pass is one of three parts and runs twice: four parts instead of three.",
 )
 
 # %% [markdown] name="selective"
@@ -406,8 +404,7 @@ print(f"Llama 3 405B: {16 * 2**20 / 16384:,.0f} tokens a GPU and step")
 # the answer: run this cell
 tokens_guess.reveal(
     rooflines.data_parallel_tokens(989e12, 400e9),
-    usual="some hundreds",
-    why="one long sequence a GPU is enough. But a huge job has many GPUs for one batch: 16 million tokens on 16,384 GPUs are 1024 each.",
+    why="989 TFLOP/s divided by 400 GB/s is that many tokens, and a huge job has fewer on each GPU: 16 million tokens on 16,384 GPUs are 1024 each.",
     marks={"Llama 3 405B": 1024},
 )
 
@@ -456,8 +453,7 @@ print(
 # the answer: run this cell
 paper.reveal(
     "39 %",
-    usual="52 %",
-    why="the GPUs did run at 52 %. But a quarter of what they did was the second forward pass, which the model does not need.",
+    why="A quarter of what the GPUs did was the second forward pass, which the model does not need.",
 )
 
 # %% [markdown] name="others"

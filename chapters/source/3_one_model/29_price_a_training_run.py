@@ -43,29 +43,9 @@ print(f"{1e3 * known.seconds:.1f} ms in {known.calls} call; a rank sends {known.
 # In practice nobody sends 14 GB in one call, because the first gradients would have to wait for the last. DDP collects them in buckets of about 25 MiB (it
 # never splits one gradient; `plan` does), and real links take time for each message; assume 5 µs.
 
-# %% name="guess_buckets"
-guess = predict(
-    "Buckets of 25 MiB and 5 µs a message instead of one call without latency (135.6 ms): how many ms now?",
-    low=10,
-    high=10000,
-    unit="ms",
-    log=True,
-    title="ms in buckets of 25 MiB",
-)
-guess
-
 # %% name="buckets_price"
 data = plan("7B", topology.uniform(5e-6, 200e9), dp=32, bucket_nbytes=25 << 20).prices["data"]
 print(f"{1e3 * data.seconds:.1f} ms in {data.calls} calls")
-
-# %% name="reveal_buckets_price" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    1e3 * data.seconds,
-    usual="a little over 135.6 ms",
-    why="5 µs is next to nothing. But a ring of 32 ranks pays it 62 times in each call, and there are hundreds of calls.",
-    marks={"one call": 135.6},
-)
 
 # %% [markdown] name="buckets_explained"
 # A ring of 32 ranks sends $2(p-1) = 62$ messages, one after the other, in each call: this takes 310 µs in addition to the 254 µs for 25 MiB. Which
@@ -95,8 +75,7 @@ for stage in range(4):
 # the answer: run this cell
 guess.reveal(
     "3 only",
-    usual="2 and 3",
-    why="stage 2 shards nearly everything. But the weights alone are 130 GB, and until stage 3 each rank keeps all of them.",
+    why="The weights alone are 130 GB, and before stage 3 each rank keeps all of them.",
 )
 
 # %% [markdown] name="stages_explained"
@@ -157,8 +136,7 @@ for s in (*found[:4], found[-1]):
 # the answer: run this cell
 first_guess.reveal(
     found[0].lost_s,
-    usual="tens of seconds",
-    why="its ZeRO stage 3 sends for 36 s. But nearly all of that goes on while the layer before is computed.",
+    why="Its ZeRO stage 3 sends for 36 s, but nearly all of that goes on while the layer before is computed.",
 )
 
 # %% [markdown] name="best_explained"
@@ -184,8 +162,7 @@ for machine, batch in (("dgx-h100", 2048), ("dgx-h100", 64), ("cloud-ethernet", 
 # the answer: run this cell
 guess.reveal(
     "with 64 sequences only",
-    usual="in neither",
-    why="a small batch leaves little to hide the gathers behind. But each replica still has one sequence to compute; only slow links make the gathers longer than that.",
+    why="With 64 sequences each replica still has one sequence to compute while it gathers; only slow links make the gathers longer than that.",
 )
 
 # %% [markdown] name="compute_explained"
@@ -218,8 +195,7 @@ for machine in machines:
 # the answer: run this cell
 guess.reveal(
     max(tensor_s, key=tensor_s.get),
-    usual="dgx-a100",
-    why="it is the older one. But its eight GPUs share NVLink; in the cloud machine they sit in two PCIe islands, and part of the traffic crosses between these.",
+    why="In the cloud machine the eight GPUs sit in two PCIe islands, and part of the traffic crosses between these; elsewhere they share NVLink.",
 )
 
 # %% [markdown] name="machines_explained"
@@ -256,8 +232,7 @@ for ep in (1, 8):
 # the answer: run this cell
 guess.reveal(
     "fewer, and yet longer",
-    usual="fewer, shorter",
-    why="fewer bytes should take less time. But the replicas of an expert are now on different machines, one in each, and a rank there uses only one network card.",
+    why="The replicas of an expert are now on different machines, one in each, and a rank there uses only one network card.",
 )
 
 # %% [markdown] name="experts_explained"

@@ -128,14 +128,6 @@ print(", ".join(f"{loss:.3f}" for loss in losses["alone"][::7]))
 # %% [markdown] name="ways"
 # This is the reference for the three ways.
 
-# %% name="guess_losses"
-guess = predict(
-    "DDP, ZeRO and tensor parallel: the largest difference of their losses from the single process, over 50 steps?",
-    choices=["exactly 0", "below 0.0001", "about 0.01", "about 0.1"],
-    title="Largest difference of the losses",
-)
-guess
-
 # %% [markdown] name="ddp_intro"
 # ## 2. Three ways
 #
@@ -234,14 +226,6 @@ for way in (ddp, zero, tensor_parallel):
     far, apart = (by_rank[0] - losses["alone"]).abs().max(), (by_rank[0] - by_rank[-1]).abs().max()
     print(f"{way.__name__:16}last {by_rank[0, -1]:.6f}, at most {far:.0e} from alone; between ranks {apart:.0e}")
 
-# %% name="reveal_losses" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "below 0.0001",
-    usual="exactly 0",
-    why="they compute the same. But a sum over ranks adds in another order than one process does, and rounds in other places.",
-)
-
 # %% [markdown] name="losses_explained"
 # # **Without `enter`.** It does nothing forward, so you might leave it out.
 
@@ -277,8 +261,7 @@ figure
 # the answer: run this cell
 guess.reveal(
     "the loss falls, nearly as before",
-    usual="the loss does not fall",
-    why="gradients are wrong. But the last layers' gradients are right, and the others still point roughly downhill: the curve looks healthy.",
+    why="The last layers' gradients are right, and the others still point roughly downhill, so the curve looks healthy.",
 )
 
 # %% [markdown] name="careless_explained"
@@ -297,10 +280,11 @@ guess.reveal(
 
 # %% name="guess_bytes"
 guess = predict(
-    "How many all-reduces does tensor parallel call in a step, with all layers?",
-    low=0,
-    high=40,
-    title="Calls of tensor parallel in a step",
+    "The small model above, on your ranks: how many times DDP's bytes does tensor parallel send in a step?",
+    low=0.1,
+    high=100,
+    log=True,
+    title="Tensor parallel sends, beside DDP",
 )
 guess
 
@@ -347,9 +331,8 @@ print(*(f"{name}: {events}" for name, events in one_step.items()), sep="\n")
 # %% name="reveal_byte_table" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    planned["tensor_parallel"].calls,
-    usual="two for each layer",
-    why="that is the forward pass: one `leave` after attention and one after the perceptron. Backward needs as many, in `enter`.",
+    planned["tensor_parallel"].bytes_sent / planned["ddp"].bytes_sent,
+    why="DDP sends the weights' gradients, and tensor parallel sends activations four times a layer: 4 sequences of 32 tokens a rank are many, beside so few weights.",
 )
 
 # %% [markdown] name="byte_explained"
@@ -411,8 +394,7 @@ for name, nbytes in sent.items():
 # the answer: run this cell
 guess.reveal(
     "zero",
-    usual="none",
-    why="plan and trace agreed. But both assume the algorithm: Gloo's `reduce_scatter_single` all-reduces the vector and drops most of it. (On GPUs nothing was measured here; the answer is Gloo's.)",
+    why="Gloo's `reduce_scatter_single` all-reduces the vector and drops most of it; plan and trace only assume an algorithm. (On GPUs nothing was measured here; the answer is Gloo's.)",
 )
 
 # %% [markdown] name="wire_explained"
@@ -424,8 +406,16 @@ guess.reveal(
 # ## 4. How long?
 #
 # If nothing overlaps, the time of a step is the time for computing plus the time for communication. We measure the two separately: $\alpha$ and
-# $\beta$ from all-reduces of one number and of $N$ numbers; computing from the same steps *without* calls. Then we add. Which of the
-# three do you expect to be the slowest here?
+# $\beta$ from all-reduces of one number and of $N$ numbers; computing from the same steps *without* calls. Then we add.
+
+
+# %% name="guess_slowest"
+guess = predict(
+    "Which of the three takes the longest for a step on your ranks?",
+    choices=["ddp", "zero", "tensor_parallel"],
+    title="The slowest of the three here",
+)
+guess
 
 
 # %% name="clocks"
@@ -484,6 +474,13 @@ for name, plan in timed.items():
         f"{compute:8.1f}{comm:8.1f}{compute + comm:8.1f}{whole:8.1f}"
     )
 
+# %% name="reveal_slowest" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    max(measured, key=measured.get),
+    why="The three compute nearly the same, so the calls decide: how many there are, what they carry, and how long a rank waits in each. Tensor parallel makes the most.",
+)
+
 # %% [markdown] name="report_explained"
 # Compare the last two columns. These are some reasons for a difference; look for them in this order:
 #
@@ -539,8 +536,7 @@ print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * le
 # the answer: run this cell
 guess.reveal(
     1e3 * rows["tensor"][0].seconds,
-    usual="as long as DDP's",
-    why="the same model, the same GPUs. But DDP sends its gradients once a step, and tensor parallel its activations four times in each layer: bs/3h times as many bytes.",
+    why="DDP sends its gradients once a step, and tensor parallel its activations four times in each layer: bs/3h times as many bytes.",
     marks={"DDP": 1e3 * rows["DDP"][0].seconds},
 )
 
@@ -583,8 +579,7 @@ print(
 # the answer: run this cell
 guess.reveal(
     simulate("all_reduce", "ring", 16, activations, machine).seconds / inside,
-    usual="2",
-    why="twice as many ranks, one hop of 16 between the nodes. But a ring is as slow as its slowest hop, and that one is a network card, not NVLink.",
+    why="A ring is as slow as its slowest hop, and between the nodes that is a network card, not NVLink.",
 )
 
 # %% [markdown] name="nodes_explained"

@@ -80,8 +80,7 @@ guess.reveal(
             if dgx.node(next(m.src for m in one_ring.schedule.moves if dgx.nic_of(m.src) == card)) == 0
         }
     ),
-    usual="8",
-    why="each GPU has its own card. But with ranks in order only the last GPU of a node has its right neighbour on another node.",
+    why="With ranks in order only the last GPU of a node has its right neighbour on another node.",
 )
 
 # %% [markdown] name="ring_explained"
@@ -120,13 +119,11 @@ for machine in (dgx, cloud):
 display(
     on_dgx.reveal(
         slower[dgx.name],
-        usual="8",
-        why="eight times as many bytes leave the node. But they leave it over eight cards, seven of which were idle before.",
+        why="Eight times as many bytes leave the node, but over eight cards, seven of which were idle before.",
     ),
     on_cloud.reveal(
         slower[cloud.name],
-        usual="1",
-        why="on the other machine nothing changed. But here eight ranks wait for one card.",
+        why="All eight ranks of a node wait for one card.",
     ),
 )
 
@@ -176,8 +173,7 @@ for machine in (dgx, cloud):
 # the answer: run this cell
 guess.reveal(
     min(ways, key=lambda name: simulate("all_reduce", name, gpus, n, cloud).seconds),
-    usual="hierarchical",
-    why="it is much faster on the DGX. But in the cloud all eight parts share one card, so little is saved there, and the steps inside the node cost more than that.",
+    why="In the cloud all eight parts share one card, so two levels save little there, and their steps inside the node cost more than that.",
 )
 
 # %% [markdown] name="two_explained"
@@ -396,8 +392,7 @@ guess.reveal(
     "the right sum, with more bytes between nodes"
     if kb["two levels, round robin"] > kb["two levels"]
     else "nothing changes",
-    usual="an error",
-    why="a wrong assumption should show. But the sum is right for any placement; only the large part now goes between the nodes. (With two ranks, or an odd number, all four are alike.)",
+    why="The sum is right for any placement; only the large part now goes between the nodes. (With two ranks, or an odd number, all four are alike.)",
 )
 
 # %% [markdown] name="crossing_explained"
@@ -471,7 +466,7 @@ for rank, (equal, spans) in enumerate(world.run(three_calls)):
 # %% [markdown] name="broken_guess"
 # ## 8. Pitfalls
 #
-# **One of 32 is slow or broken.** The fast plan uses all ranks and cards, so all of them must work well.
+# **One of 32 is slow or broken.**
 
 # %% name="guess_broken"
 guess = predict(
@@ -498,8 +493,7 @@ guess.reveal(
         ),
         "neither",
     ),
-    usual="both",
-    why="rank 5 takes part in both. But in the ring it sends only over NVLink, which at half speed is still faster than the card that the ring waits for anyway.",
+    why="In two levels every rank sends over a card; in the ring rank 5 sends only over NVLink, which at half speed is still faster than the card that the ring waits for.",
 )
 
 # %% [markdown] name="pitfalls"

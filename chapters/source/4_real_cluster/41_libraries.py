@@ -89,8 +89,7 @@ Player(trace)
 # the answer: run this cell
 guess.reveal(
     carried,
-    usual="5",
-    why="all five are ordinary calls of torch. But each library has its own types and operations: some have no 16-bit integers, some no mean.",
+    why="Each library has its own types and operations: some have no 16-bit integers, some no mean.",
 )
 
 # %% [markdown] name="step_explained"
@@ -121,8 +120,7 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 # the answer: run this cell
 guess.reveal(
     "nccl",
-    usual="rccl",
-    why="that is the library's name. But torch calls it nccl on AMD GPUs too, because it has the same interface, so that no script changes.",
+    why="torch calls AMD's library nccl too, because it has the same interface, so that no script changes.",
 )
 
 # %% [markdown] name="libraries"
@@ -198,8 +196,7 @@ print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB")
 # the answer: run this cell
 guess.reveal(
     found[0][1],
-    usual="20",
-    why="the vector has 20 MB. But with Gloo's ring each of its chunks goes round twice, 2 (p-1)/p of the vector; NCCL's GPUs of one machine write to no socket at all.",
+    why="With Gloo's ring each chunk of the 20 MB goes round twice, 2 (p-1)/p of the vector; NCCL's GPUs of one machine write to no socket at all.",
 )
 
 # %% [markdown] name="follow_explained"
@@ -283,8 +280,7 @@ print("\n".join(seen))
 # the answer: run this cell
 guess.reveal(
     str(world["flag"][0].item()),
-    usual="True",
-    why="a sum of `True` is not zero. But Gloo adds bytes, and with 2, 4 or 8 ranks the byte runs over and becomes 0. (NCCL's backend takes the maximum instead.)",
+    why="Gloo adds bytes, and with 2, 4 or 8 ranks the byte runs over and becomes 0. (NCCL's backend takes the maximum instead.)",
 )
 
 # %% [markdown] name="bool_explained"
@@ -412,8 +408,7 @@ except ValueError as error:
 # the answer: run this cell
 guess.reveal(
     4,
-    usual="2",
-    why="rank and number of ranks say who is who. But the ranks must also find each other: the address and the port of rank 0.",
+    why="A rank must know its number and how many ranks there are, and to find the others it needs the address and the port of rank 0.",
 )
 
 # %% [markdown] name="launchers"
@@ -454,8 +449,7 @@ with tempfile.TemporaryDirectory() as folder:
 # the answer: run this cell
 guess.reveal(
     "0 of 1 twice, under mpiexec",
-    usual="0 of 2 and 1 of 2, both times",
-    why="two processes were started both times. But `mpiexec` uses other names for its variables, so the script falls back to its default, twice.",
+    why="`mpiexec` uses other names for its variables, so the script falls back to its default, twice.",
 )
 
 # %% [markdown] name="launched_explained"

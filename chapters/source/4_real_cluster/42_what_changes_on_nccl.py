@@ -22,7 +22,7 @@ world = World(rules="nccl")
 world
 
 # %% [markdown] name="returned"
-# ## 1. Returned is not done
+# ## 1. Where do the ranks wait?
 #
 # Rank 0 is one second late. On gloo the other ranks wait for it inside `dist.all_reduce`. They then read `x.sum().item()`.
 
@@ -56,8 +56,7 @@ for rank, (value, call_s, read_s) in enumerate(answers):
 # the answer: run this cell
 guess.reveal(
     "in .item(), where the value is needed",
-    usual="in dist.all_reduce",
-    why="there they wait on gloo. But on NCCL the call only puts the work into a queue of the GPU; the program waits where it needs the value.",
+    why="On NCCL the call only puts the work into a queue of the GPU; the program waits where it needs the value.",
 )
 
 # %% name="late_figure"
@@ -75,7 +74,7 @@ axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
 figure
 
 # %% [markdown] name="returned_explained"
-# On NCCL a call only puts the operation into the GPU's queue, a *stream*, and returns. What you compute from `x` goes into the same queue, behind it. The
+# **Returned is not done.** On NCCL a call only puts the operation into the GPU's queue, a *stream*, and returns. What you compute from `x` goes into the same queue, behind it. The
 # CPU waits only where it needs a value: in `.item()`, `.tolist()`, `print(x)`, `if x > 0`, or in `torch.cuda.synchronize()`.
 #
 # (The blue part is so thin that you hardly see it. In this world the CPU waits a little earlier than on a GPU: at the first *computation* with `x`, here in `x.sum()`. The CPU has to compute it itself.)
@@ -90,15 +89,8 @@ figure
 # %% [markdown] name="wait"
 # ## 2. What `wait()` promises
 #
-# With `async_op=True` the operation runs in a queue of its own, beside your computation. On a GPU, what may `value` be in the next cell? This world gives you no such number, but stops with the reason.
-
-# %% name="guess_wait"
-guess = predict(
-    "On a GPU, what may `value` be if it is read before `wait()`?",
-    choices=["the sum over all ranks", "the old value", "it may be the old value, the sum, or a mix"],
-    title="Read before `wait()`",
-)
-guess
+# With `async_op=True` the operation runs in a queue of its own, beside your computation. On a GPU `value` may be the old value, the sum, or a mix in the next cell: nothing orders the
+# read and the operation, since they are in two queues. This world gives you no such number, but stops with the reason.
 
 
 # %% name="too_early_program"
@@ -113,14 +105,6 @@ def too_early():
 # %% tags=["raises-exception", "not-on-nccl"] name="too_early"
 world.run(too_early)
 
-
-# %% name="reveal_wait" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "it may be the old value, the sum, or a mix",
-    usual="the sum over all ranks",
-    why="small tests often show the sum. But nothing orders the read and the operation: they are in two queues.",
-)
 
 # %% [markdown] name="in_time_intro"
 # Now with `wait()` before the read:
@@ -148,8 +132,7 @@ world.run(in_time)
 # %% [markdown] name="device"
 # ## 3. Only tensors on the GPU
 #
-# Each line of the next cell runs on gloo. Under NCCL's rules each of them ends with an error. Read them and **predict** two of the reasons; then
-# run the second cell, which prints the messages.
+# Each line of the next cell is legal on gloo. Read them; the cell after your guess runs them under NCCL's rules and prints what each one gets.
 
 
 # %% name="refused_programs"
@@ -176,9 +159,23 @@ def refused():
     return found
 
 
+# %% name="guess_refused"
+guess = predict(
+    "How many of the nine lines end with an error under NCCL's rules?", low=0, high=9, title="Refused, of nine lines"
+)
+guess
+
 # %% tags=["not-on-nccl"] name="refused"
-for name, reason in world.run(refused)[0].items():
+reasons = world.run(refused)[0]
+for name, reason in reasons.items():
     print(f"{name}\n    {reason}\n")
+
+# %% name="reveal_refused" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    len(reasons),
+    why="NCCL has no names for some types and operations, needs memory without gaps on the rank's own GPU, and a named peer for each message.",
+)
 
 # %% [markdown] name="device_explained"
 # Most of these are one habit: **make tensors on `device`, and keep them there.** `%%ranks` and `world.run` set the default device, so `torch.ones(4)` is
@@ -216,8 +213,7 @@ world.run(circle, deadline=3)
 # the answer: run this cell
 guess.reveal(
     "it hangs",
-    usual="it works",
-    why="the send is asynchronous. But NCCL connects two ranks at their first message, and for that both wait on the CPU until the other has come.",
+    why="NCCL connects two ranks at their first message, and for that both wait on the CPU until the other has come.",
 )
 
 # %% [markdown] name="circle_explained"

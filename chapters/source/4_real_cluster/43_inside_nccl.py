@@ -147,8 +147,7 @@ figure
 quotient = took["beside", 1] / took["separate", 1]
 faster.reveal(
     "flag beside the data" if quotient < 0.5 else "separate flag" if quotient > 2 else "the same, within a factor of 2",
-    usual="flag beside the data",
-    why="a fence costs a CPU almost nothing, since its caches already agree. Here Python's packing costs more than the second trip. On a GPU a fence waits for all stores to reach the other GPU, which is why NCCL has LL.",
+    why="A fence costs a CPU almost nothing, since its caches already agree, and here Python's packing costs more than a second trip. On a GPU a fence waits for all stores to reach the other GPU, which is why NCCL has LL.",
 )
 
 # %% [markdown] name="measured_explained"
@@ -187,8 +186,7 @@ for count in (1, 2, 4, 8):
 # the answer: run this cell
 slots.reveal(
     "4",
-    usual="2",
-    why="a slot comes back after 40 µs, and in this time the sender fills four. More slots don't help here, but answers are not always punctual: NCCL has eight.",
+    why="A slot comes back after 40 µs, and in this time the sender fills four. (Answers are not always punctual, so NCCL has eight.)",
 )
 
 # %% [markdown] name="chunks"
@@ -263,8 +261,7 @@ for machine, nodes in (("dgx-a100", 1), ("dgx-h100", 1), ("dgx-h100", 2), ("dgx-
 # the answer: run this cell
 switch.reveal(
     next(n for n, name, _ in choices("dgx-h100", 1) if name.startswith("nvls")),
-    usual="1 KiB",
-    why="NVLS costs 25 µs before the first byte, a ring with LL 15 µs. So small vectors go round the ring with flags beside the data, although half of its bytes are flags.",
+    why="NVLS costs 25 µs before the first byte and a ring with LL 15 µs, so small vectors go round the ring with flags beside the data, although half of its bytes are flags.",
 )
 
 # %% [markdown] name="tuner_explained"

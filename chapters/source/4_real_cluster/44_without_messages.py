@@ -52,7 +52,7 @@ print(f"rank {left} wrote {memory.get(rank, 0, 2).tolist()} into my part")
 # A message does one more thing. The receiver's buffer is the receiver's: nobody writes into it before the next receive is posted. In a shared memory
 # **the writer must ask whether the reader is done**.
 #
-# ## 2. A race
+# ## 2. One number for all
 #
 # All ranks add to *one* number. Each adds 1, many times.
 
@@ -87,8 +87,7 @@ print(f"{times * world_size:,} additions, the number is {counter.item():,.0f}")
 # the answer: run this cell
 lost.reveal(
     "less than 200,000",
-    usual="200,000",
-    why="to add is to read, to add, and to write. Two ranks read the same number, both write it plus one, and one addition is gone. How many are lost is chance; on a machine with one core it may be few.",
+    why="To add is to read, to add, and to write: two ranks read the same number, both write it plus one, and one addition is gone. How many are lost is chance; on a machine with one core it may be few.",
 )
 
 # %% [markdown] name="mend"
@@ -124,12 +123,10 @@ own = sum(memory.tensor(r)[8].item() for r in range(world_size))
 print(f"lock: {with_lock:.0f}, {1e3 * locked:.1f} µs each; own numbers: {own:.0f}, {1e3 * alone:.1f} µs each")
 
 # %% [markdown] name="order"
-# ## 3. The signal that overtakes
+# ## 3. In which order?
 #
-# The second danger is the order. Rank 0 writes data, then a flag. Does rank 1 see them in this order? On a processor of Intel or AMD, yes. On ARM, and on a
-# GPU, **not**: the machine may show the flag first. This is called *weak* memory order, and a program that forgets about it is wrong only rarely, which is hard to find.
-#
-# The *wire* has a memory that takes the worst order each time: others see a put only behind a fence, and signals arrive at once.
+# The second danger is the order. Rank 0 writes data, then a flag. Does rank 1 see them in this order? The *wire* has a memory that takes, of all orders
+# that a machine may take, the worst one each time.
 
 # %% name="guess_order"
 order = predict(
@@ -161,12 +158,15 @@ for fenced in (False, True):
 # the answer: run this cell
 order.reveal(
     "what was there before",
-    usual="two ones",
-    why="a signal says that the sender has come to this line, and not that what it wrote has arrived. Only the fence says so.",
+    why="A signal says that the sender has come to this line, and not that what it wrote has arrived; only the fence says so.",
 )
 
 # %% [markdown] name="races_found"
-# The number is what the memory held before. And the wire finds the race *without* luck: it keeps for each number who put it, who read it, and what each signal
+# The number is what the memory held before: the wire shows a put to others only behind a fence, and a signal at once. A processor of Intel or AMD keeps
+# the order. ARM and a GPU do **not**: the machine may show the flag first. This is called *weak* memory order, and a program that forgets about it is wrong only rarely, which is
+# hard to find.
+#
+# And the wire finds the race *without* luck: it keeps for each number who put it, who read it, and what each signal
 # told (a **vector clock**). Two uses of one number, at least one of them a put, are a race if no chain of fence, signal and wait orders them, even if the result happens to be right. The lab is judged so.
 #
 # ## 4. An all-reduce in one shot
@@ -271,8 +271,7 @@ figure
 # the answer: run this cell
 cross.reveal(
     timed["gloo", 256] / timed["one shot", 256],
-    usual="2 times",
-    why="gloo sends through sockets of the kernel, and each of its steps waits until a process is woken. One shot only writes and looks. The more ranks share a core, the longer each look takes.",
+    why="gloo sends through sockets of the kernel, and each of its steps waits until a process is woken; one shot only writes and looks. The more ranks share a core, the longer each look takes.",
 )
 
 # %% [markdown] name="measured_explained"
@@ -323,11 +322,11 @@ for _ in range(20):
 print(f"process {os.getpid()} added nothing and holds {switched.tensor(rank)[:4].tolist()}")
 
 # %% [markdown] name="switch_explained"
-# No rank added anything. Each rank's $n$ numbers left once, and $n$ came back:
+# No rank added anything.
 
 # %% name="guess_link"
 link = predict(
-    "Eight GPUs, all-reduce of n. Two shots bring 1.75 n into each GPU. How much comes into each GPU if the switch adds (only the sum comes back)?",
+    "Eight GPUs, all-reduce of n. Two shots bring 1.75 n into each GPU. How much comes into each GPU if the switch adds?",
     choices=["n / 8", "n", "1.75 n", "7 n"],
     title="Into each GPU, with a switch that adds",
 )
@@ -342,8 +341,7 @@ for p in (2, 4, 8, 72):
 # the answer: run this cell
 link.reveal(
     "n",
-    usual="1.75 n",
-    why="the sum has n numbers, and more need not come. NVLS needs n + n/p: each GPU asks for the sum of its own chunk, and hands it back to be copied to all. So on 8 GPUs the bytes into a GPU are 1.56 times fewer, and on many GPUs almost 2 times.",
+    why="The sum has n numbers, and more need not come. NVLS needs n + n/p: each GPU asks for the sum of its own chunk, and hands it back to be copied to all. So on 8 GPUs the bytes into a GPU are 1.56 times fewer, and on many GPUs almost 2 times.",
 )
 
 # %% [markdown] name="where"

@@ -33,7 +33,7 @@ world
 # result. The text says where, and [What changes on NCCL](42_what_changes_on_nccl.ipynb) says why. `World(backend="gloo")` instead of `World()` shows
 # every report as it is described here.
 #
-# ## 1. The hang comes after the mistake
+# ## 1. One rank skips a step
 #
 # In [Data parallel](../3_one_model/20_data_parallel.ipynb) collectives were matched in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips
 # the step with `continue`. Each rank contributes the number of its step.
@@ -60,12 +60,11 @@ for step in range(5):
 # the answer: run this cell
 guess.reveal(
     4,
-    usual="2",
-    why="there the call is missing. But the others' call of step 2 is matched with rank 1's next call, of step 3; only at the end is there one call too few.",
+    why="The others' call of step 2 is matched with rank 1's next call, of step 3, and so on; only at the end there is one call too few.",
 )
 
 # %% [markdown] name="skip_explained"
-# The sum mixes two different steps, and no error says so. "If one rank skips a collective, the others hang" is true only if rank 1 makes no other call
+# **The hang comes after the mistake.** The sum mixes two different steps, and no error says so. "If one rank skips a collective, the others hang" is true only if rank 1 makes no other call
 # afterwards: otherwise the others' call **is matched with rank 1's next call**.
 #
 # Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts all calls of a
@@ -106,8 +105,7 @@ except RanksStuck as stuck:
 # the answer: run this cell
 guess.reveal(
     "they wait, each in its own call",
-    usual="an error",
-    why="somebody should notice two different calls. But no rank sees another's call: each waits for messages that will never come.",
+    why="No rank sees another's call: each waits for messages that will never come.",
 )
 
 # %% [markdown] name="desync_explained"
@@ -175,8 +173,7 @@ world.run(training, deadline=3)
 # the answer: run this cell
 guess.reveal(
     "some get an error, some may wait",
-    usual="all get an error at once",
-    why="a broken connection is noticed. But only by ranks that use it at that moment; others wait for a neighbour that has already stopped. (With NCCL they may all wait; with two ranks the other one gets an error.)",
+    why="Only ranks that use the broken connection at that moment notice it; others wait for a neighbour that has already stopped. (With NCCL they may all wait; with two ranks the other one gets an error.)",
 )
 
 # %% [markdown] name="kill_explained"
@@ -230,14 +227,6 @@ world.run(pipeline, deadline=2)
 # **A rank is slow.** Each of rank 1's operations begins 50 ms late, as with a hot card, a busy CPU or a slow disk. We run ten steps without and then
 # with the fault, and record both.
 
-# %% name="guess_slow"
-guess = predict(
-    "Rank 1 is slow. On which rank do the all-reduces look shortest?",
-    choices=["on rank 0", "on rank 1, the slow one", "on the last rank", "on all alike"],
-    title="All-reduces look shortest",
-)
-guess
-
 
 # %% name="slow"
 def ten_steps():
@@ -254,19 +243,21 @@ print(f"measured: {slow.seconds - healthy.seconds:.2f} s longer;  10 steps of 0.
 # %% name="slow_timeline"
 plots.timeline(slow)
 
-# %% name="reveal_slow" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "on rank 1, the slow one",
-    usual="on rank 0",
-    why="a slow rank should have long bars. But the bars include waiting, and the slow rank never waits: all others are there when it calls.",
-)
-
 # %% [markdown] name="slow_explained"
 # The difference from 0.50 s comes from the machine's own variations, which both runs have. The bars are time inside `all_reduce`. **The profile of the slow rank looks best.** If you read only rank 0's
 # profile, you see "the all-reduce takes most of the step", and may buy a faster network that does not help.
 #
-# A synchronous step takes $T = \max_r t_r + t_{\text{comm}}$, where $t_r$ is the compute time of rank $r$. So one rank that is 5 % slower makes the job up to 5 % slower:
+# A synchronous step takes $T = \max_r t_r + t_{\text{comm}}$, where $t_r$ is the compute time of rank $r$. So one rank that is 5 % slower makes the job up to 5 % slower.
+
+# %% name="guess_idle"
+guess = predict(
+    "One of 512 GPUs is 5 % slower. The others wait for it: as if how many GPUs were switched off?",
+    low=0,
+    high=512,
+    unit="GPUs",
+    title="One of 512 is 5 % slower: lost are",
+)
+guess
 
 # %% name="slow_cost"
 p, slower = 512, 0.05
@@ -274,11 +265,19 @@ print(
     f"one of {p} GPUs {100 * slower:g} % slower: the others idle like {(p - 1) * (1 - 1 / (1 + slower)):.0f} GPUs switched off"
 )
 
+# %% name="reveal_idle" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    (p - 1) * (1 - 1 / (1 + slower)),
+    within=3,
+    why="In each step all the other 511 wait for a twenty-first part of it, and 511 / 21 is 24.",
+)
+
 # %% [markdown] name="wire_faults"
 # ### The same on the wire
 #
 # On the wire a program can cause its own faults. In the four programs below, rank 1 ends its process, is stopped by SIGSTOP, waits for a
-# message that nobody sends, or is slow. Which of these four faults can the wire find only after its time limit?
+# message that nobody sends, or is slow.
 
 
 # %% name="wire_programs"
@@ -305,10 +304,25 @@ def delays():
     dist.all_reduce(torch.ones(8))
 
 
+# %% name="guess_limit"
+guess = predict(
+    "The wire sees every message. Which of the four faults does it find only after its time limit?",
+    choices=["rank 1 dies", "rank 1 is stopped", "rank 1 waits for a message", "rank 1 is slow"],
+    title="Found only after the time limit",
+)
+guess
+
 # %% name="wire_explains"
 for program in (dies, stops, waits, delays):
     outcome = run(program, ranks=world.ranks, wall_s=2)
     print(f"{program.__name__:8} {outcome.failure.message if outcome.failure else 'nothing wrong'}")
+
+# %% name="reveal_limit" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "rank 1 is stopped",
+    why="From outside a stopped rank looks like one that still computes; an end and a message that nobody sends are seen at once, and a slow rank is no error.",
+)
 
 # %% [markdown] name="wire_explained"
 # Even the wire needs a time limit to find a stopped rank (we set 2 s): from outside, a stopped rank looks like a rank that still computes. A slow rank is
@@ -412,16 +426,6 @@ read(slow)
 #
 # Now look at a step of a model with 64 small parameters; each is all-reduced separately after backward.
 
-# %% name="guess_small"
-guess = predict(
-    "64 all-reduces of 4 KiB, or one of 256 KiB: how many times faster is the one?",
-    low=0.5,
-    high=100,
-    log=True,
-    title="One all-reduce instead of 64 is faster by",
-)
-guess
-
 
 # %% name="pieces"
 def averaging(pieces):
@@ -453,15 +457,6 @@ for k in counts:
     model = measured[1] + (k - 1) * per_call
     print(f"{k:3} pieces: measured {1e3 * measured[k]:7.2f} ms   model {1e3 * model:7.2f} ms")
 print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
-
-# %% name="reveal_small" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    measured[64] / measured[1],
-    usual="1",
-    why="the bytes are the same. But each call pays its latencies again, and 4 KiB take hardly any other time.",
-    it=f"{measured[64] / measured[1]:.0f} times",
-)
 
 # %% [markdown] name="pieces_explained"
 # The bytes were always the same. If points are far from the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly

@@ -112,8 +112,7 @@ world.run(lambda: train(f"{folder}/members"), deadline=20)
 # the answer: run this cell
 divisor.reveal(
     "three quarters",
-    usual="as long",
-    why="a mean has the number of its parts in it. Nothing reports an error; the learning rate is only silently smaller.",
+    why="The sum of three gradients is divided by 4 instead of 3; nothing reports an error, and the learning rate is silently smaller.",
 )
 
 # %% [markdown] name="shrink_explained"
@@ -160,8 +159,7 @@ for at_least in (world_size - 1, world_size):
 # the answer: run this cell
 zero.reveal(
     "NaN in one element",
-    usual="the sum of the others",
-    why="0 times NaN is NaN. So put zeros *in place of* the gradient. The other elements are right only because a NaN spoils no element but its own.",
+    why="0 times NaN is NaN, and a NaN spoils no element but its own. So put zeros in the place of the gradient; do not multiply by zero.",
 )
 
 # %% [markdown] name="vote_explained"
@@ -293,7 +291,7 @@ figure
 #
 # ### Don't wait for the disk
 #
-# `async_save` first copies the weights (*staging*) and then writes the copy in a thread, while the training goes on. The cell below saves 64 MB in both ways. After `async_save` has
+# `async_save` returns before the file is written, and a thread writes while the training goes on. The cell below saves 64 MB in both ways. After `async_save` has
 # returned, it *overwrites the weights at once*, as the optimizer would.
 
 # %% name="guess_async"
@@ -335,12 +333,11 @@ print("the old weights are in the checkpoint:", all(t[3] for t in times))
 # the answer: run this cell
 stale.reveal(
     "the old weights",
-    usual="zeros",
-    why="async_save returns only when the copy is made. What is written is the copy. The price is memory for one copy of the part.",
+    why="async_save returns only when the weights are copied, and the copy is what it writes. The price is memory for one copy of the part.",
 )
 
 # %% [markdown] name="async_explained"
-# So the training waits for the copy and not for the disk. (With an `async_stager` even the copy is made in the background. Then wait for
+# The copy is called *staging*. So the training waits for the copy and not for the disk. (With an `async_stager` even the copy is made in the background. Then wait for
 # `staging_completion` before the optimizer changes the weights.) Two limits: only one checkpoint should be under way at a time, and torch 2.13 refuses
 # a part that is a view of a larger tensor, which is why the cell clones it.
 #
@@ -376,8 +373,7 @@ print(f"on 100,000 GPUs: one every {large / 60:.0f} minutes")
 # the answer: run this cell
 often.reveal(
     large / 60,
-    usual="some hours",
-    why="the parts fail independently, so the rate grows with their number. Parts that fail every few years are a job that fails every half an hour.",
+    why="The parts fail independently, so the rate grows with their number: parts that fail every few years make a job that fails every half an hour.",
 )
 
 # %% name="guess_interval"
@@ -420,8 +416,7 @@ for cost in (10, 60, 300):
 # the answer: run this cell
 interval.reveal(
     young(60, mtbf) / 60,
-    usual="60 or more",
-    why="half an interval is lost each time, and an hour's interval loses half an hour of every three. The interval grows only with the root of the MTBF.",
+    why="Half an interval is lost with each failure, and the best interval grows only with the root of the time between failures.",
 )
 
 # %% name="curve"
@@ -497,8 +492,7 @@ print(
 # the answer: run this cell
 share.reveal(
     "more",
-    usual="58.7 %, as the text says",
-    why="one printed share does not fit its count: 148 of 419 are 35.3 % and not 30.1 %. The text's 58.7 % is the sum of the printed shares. Which of the two is the mistake, the report does not say.",
+    why="One printed share does not fit its count: 148 of 419 are 35.3 % and not 30.1 %, and the text's 58.7 % is the sum of the printed shares. Which of the two is the mistake, the report does not say.",
 )
 
 # %% [markdown] name="table_explained"

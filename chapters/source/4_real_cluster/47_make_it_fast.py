@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Make it fast
 #
-# **Your ring all-reduce is correct. On two nodes of four GPUs it takes seven times as long as any all-reduce must. What does it wait for, and which change helps?**
+# **Your ring all-reduce is correct. On two nodes of four GPUs it takes far longer than an all-reduce must. What does it wait for, and which change helps?**
 #
 # 70 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [Overlap and bucketing](../3_one_model/21_overlap_and_bucketing.ipynb), [Topology](40_topology.ipynb)
 #
@@ -68,8 +68,7 @@ print(f"{1e3 * plain.seconds:.1f} ms; the lower bound is {1e3 * bound:.1f} ms")
 # the answer: run this cell
 first_guess.reveal(
     plain.seconds / bound,
-    usual="1 or 2",
-    why="the ring sends the fewest bytes per rank. But all that a node exchanges goes through one of its four cards, and each step waits for it.",
+    why="All that a node exchanges goes through one of its four cards, and each step waits for it.",
 )
 
 # %% [markdown] name="path_intro"
@@ -108,8 +107,7 @@ for change in plain.what_if(any_order=True):
 # the answer: run this cell
 guess.reveal(
     "not faster",
-    usual="2 times",
-    why="segments let a rank send while it receives or adds. Here the slow card is busy all the time already. Only other cards can help.",
+    why="Segments let a rank send while it receives or adds, but here the slow card is busy all the time already: only other cards can help.",
 )
 
 # %% [markdown] name="what_if_explained"
@@ -185,8 +183,7 @@ for name in ("ring", "leader", "rabenseifner", "hierarchical"):
 # the answer: run this cell
 guess.reveal(
     plain.seconds / levels.seconds,
-    usual="7",
-    why="a card carries n/4 each way, where the ring's card carried 1.75 n: seven times less. But now the path goes inside the nodes too, where the ring never waited.",
+    why="A card carries n/4 each way, seven times less than the ring's 1.75 n, but now the path goes inside the nodes too, where the ring never waited.",
 )
 
 # %% [markdown] name="levels_explained"
@@ -201,7 +198,7 @@ Player(levels.critical_path.marked(levels.trace), axis="time")
 # %% [markdown] name="overlap"
 # ## 5. Hide it
 #
-# The bound is for the all-reduce alone. A training step has other work: computing the gradients of the layer before. If messages travel meanwhile, only the longer of the two counts.
+# The bound is for the all-reduce alone. A training step has other work: computing the gradients of the layer before. Can the messages travel meanwhile?
 # On the wire `compute(seconds)` takes virtual time; here for as long as the ring takes.
 
 
@@ -250,8 +247,7 @@ print(f"alone {1e3 * alone:.2f} ms, work and then it {1e3 * after:.2f} ms, at th
 # the answer: run this cell
 guess.reveal(
     meanwhile / alone,
-    usual="2",
-    why="it takes a little more than the longer of the two, because the messages travel in another thread. If your ranks share few cores it may take longer.",
+    why="The messages travel in another thread, so both together take a little more than the longer of the two. If your ranks share few cores it may take longer.",
 )
 
 # %% [markdown] name="overlap_explained"

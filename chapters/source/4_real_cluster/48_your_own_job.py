@@ -92,23 +92,23 @@ print(f"rank 0: {inside:.0f} of {whole:.0f} ms in all_reduce, {100 * inside / wh
 
 # %% name="guess_network"
 guess_network = predict(
-    "Rank 0's file shows this. Would a faster network help?",
-    choices=["yes, all_reduce is slow", "no, a rank is late", "one file can't say"],
+    "Suppose that you had rank 0's file only. What does it say about the network?",
+    choices=["it is too slow", "it is fast enough", "nothing: it takes the other ranks' files"],
     title="What rank 0's file says about the network",
 )
 guess_network
 
 # %% [markdown] name="all_files_intro"
 # Now the other files. **The $k$-th call of one rank belongs to the $k$-th call of the others**, if all are calls of one group. So we compare their
-# *starts*: who came last, and how long did the others wait until then?
+# *starts*: who came last, and how long did the others wait until then? Each step has two calls, one right after the other: for the weight and for the bias.
 
-# %% name="guess_shortest"
-guess_shortest = predict(
-    "The rank that comes late to each all-reduce: how long is it inside, compared with the others?",
-    choices=["longest", "as long as the others", "shortest"],
-    title="Time in all_reduce of the late rank",
+# %% name="guess_last"
+guess_last = predict(
+    "Six steps, two calls each. To how many of the 12 calls does the late rank come last?",
+    choices=["to all or nearly all", "to about half", "to about a quarter"],
+    title="Calls to which the late rank comes last",
 )
-guess_shortest
+guess_last
 
 # %% name="all_files"
 calls = [calls_of(folder / f"profile_rank{rank}.json") for rank in range(world.ranks)]
@@ -120,25 +120,22 @@ for rank, of_rank in enumerate(calls):
     inside = sum(took for _, took in of_rank)
     print(f"rank {rank}: {inside:6.0f} ms in all_reduce, came last {came_last[rank]:2} of {len(of_rank)} times")
 
-# %% name="reveal_shortest" jupyter={"source_hidden": true}
+# %% name="reveal_last" jupyter={"source_hidden": true}
 # the answer: run this cell; its code is folded away because it holds the answer
-guess_shortest.reveal(
-    "shortest",
-    usual="longest",
-    why="slow sounds like long bars. But a call begins when its own rank arrives, and ends for all together: who comes last waits for nobody.",
+guess_last.reveal(
+    "to about half" if came_last[late] < 10 else "to all or nearly all",
+    why="It comes last to the first call of each step; after that call all ranks go on together, and any of them may come last to the second.",
 )
 
 # %% name="reveal_network" jupyter={"source_hidden": true}
 # the answer: run this cell; its code is folded away because it holds the answer
 guess_network.reveal(
-    "one file can't say",
-    usual="yes, all_reduce is slow",
-    why="a bar is waiting and moving in one. Only the other ranks' starts tell them apart, and those are in the other files.",
+    "nothing: it takes the other ranks' files",
+    why="A bar in the file is waiting and moving in one, and only the other ranks' starts tell them apart.",
 )
 
 # %% [markdown] name="by_hand_explained"
-# The rank with the *shortest* all-reduces is the cause; all others wait for it. Each step has two calls, for the weight and for the bias. The late rank comes last to the first of
-# them; the second call follows at once, and there any rank may come last.
+# The rank with the *shortest* all-reduces is the cause; all others wait for it.
 #
 # What did we assume? That all files have one clock (they do: one machine), that there is one group, and that no call is missing from a file. A real
 # job has many machines and groups. This is what the tool is for.
@@ -215,15 +212,8 @@ def skipping(folder):
 
 
 # %% [markdown] name="hang_guess"
-# The dump of a rank says which calls it made, and the number of each. Where will the files show a difference?
-
-# %% name="guess_first"
-guess_first = predict(
-    "Rank 1 skips step 2 of the steps 0 to 4. Where do the dumps first differ?",
-    choices=["in step 2", "in step 3", "after rank 1's last step"],
-    title="Where the dumps first differ",
-)
-guess_first
+# The dump of a rank says which calls it made, and the number of each. As in [When it hangs](45_when_it_hangs.ipynb), a call of the
+# others is matched with rank 1's *next* call: look for the place where the files show a difference.
 
 # %% name="hang"
 dumps = Path(tempfile.mkdtemp())
@@ -249,15 +239,9 @@ first, second = (numbered(dumps / f"dump_rank{rank}.json") for rank in (0, 1))
 for call in sorted(first | second)[-6:]:
     print(call, first.get(call, "-"), second.get(call, "-"))
 
-# %% name="reveal_first" jupyter={"source_hidden": true}
-# the answer: run this cell; its code is folded away because it holds the answer
-guess_first.reveal(
-    "after rank 1's last step",
-    usual="in step 2",
-    why="there is the mistake. But rank 1's calls of step 3 have the numbers, names and sizes of the others' calls of step 2: the files agree until rank 1 has no calls left.",
-)
-
 # %% [markdown] name="dump_tool_intro"
+# The files agree until rank 1 has no calls left: its calls of step 3 have the numbers, names and sizes of the others' calls of step 2.
+#
 # Now the tool, with the same files. It prints what differs first, and what each side called there.
 
 # %% name="dump_tool"
@@ -297,8 +281,7 @@ for cause in profiles.explain(job).causes:
 # the answer: run this cell; its code is folded away because it holds the answer
 guess_missing.reveal(
     "yes, rank 1",
-    usual="no, rank 1's calls are unknown",
-    why="without its file nobody knows what it called. But the others know the size of their group, and that they wait: who is absent from the files is the one to look at.",
+    why="The others know the size of their group, and that they wait: the rank that is absent from the files is the one to look at.",
 )
 
 # %% [markdown] name="missing_explained"

@@ -103,8 +103,7 @@ if rank == 0:
 # the answer: run this cell
 stall.reveal(
     "near where it began",
-    usual="about ten times higher",
-    why="every rank chooses among the few coordinates on which the ranks disagree, because its gradient is largest there, and stays large: what one rank wins there, another one takes back. The other coordinates are never sent.",
+    why="Every rank chooses among the few coordinates on which the ranks disagree, since its gradient stays largest there: what one rank wins, another one takes back, and the other coordinates are never sent.",
 )
 
 # %% [markdown] name="which_intro"
@@ -193,8 +192,7 @@ for p in (4, 16, 64, 100, 256, 1024):
 # the answer: run this cell
 many.reveal(
     "10 times more",
-    usual="100 times less",
-    why="8k(p-1) is less than 8n(p-1)/p only if k is less than n/p. With 1 % that ends at 100 ranks.",
+    why="8k(p-1) is less than 8n(p-1)/p only if k is less than n/p, and with 1 % that ends at 100 ranks.",
 )
 
 # %% [markdown] name="quantised"
@@ -225,8 +223,8 @@ for p in (4, 8, 16, 64):
 # the answer: run this cell
 eighth.reveal(
     8,
-    usual="never, uint8 is always a quarter",
     why="(p-1)n against 8n(p-1)/p is a factor of p/8. In two steps it is a quarter for any p: each rank adds one chunk of everybody (all-to-all), quantises the sum again, and gathers the chunks.",
+    within=0,
 )
 
 # %% [markdown] name="one_bit"
@@ -407,8 +405,7 @@ if rank == 0:
 # the answer: run this cell
 local.reveal(
     "at another point",
-    usual="at the same point, later",
-    why="in 20 steps alone each rank walks far towards its own best point. The mean of the best points is not the best point of the mean. A smaller learning rate, or data that are alike, bring them together.",
+    why="In 20 steps alone each rank walks far towards its own best point, and the mean of the best points is not the best point of the mean. A smaller learning rate, or data that are alike, bring them together.",
 )
 
 # %% [markdown] name="diloco"
@@ -459,8 +456,7 @@ for gigabytes in (50, 1):
 # the answer: run this cell
 peak.reveal(
     "not even that: it must be twice as fast",
-    usual="500 times slower than DDP's",
-    why="an exchange moves all parameters at once, and in float32 they are twice the bytes. What is 250 times less is the mean over many steps.",
+    why="An exchange moves all parameters at once, and in float32 they are twice the bytes; only the mean over many steps is 250 times less.",
 )
 
 # %% [markdown] name="rare"

@@ -47,8 +47,7 @@ if rank == 0:
 # the answer: run this cell
 equal.reveal(
     "one value for each chunk",
-    usual="all the same",
-    why="in a ring the sum of chunk c begins on rank c, or beside it: each chunk is added in another order. Some orders round to the same bits, and with two ranks there is only one order. A library that adds in a tree or in the switch may have one value.",
+    why="In a ring the sum of chunk c begins on rank c, or beside it, so each chunk is added in another order. (Some orders round to the same bits, with two ranks there is only one order, and a tree or a switch may give one value.)",
 )
 
 # %% [markdown] name="again_intro"
@@ -76,7 +75,7 @@ if rank == 0:
 #
 # ## 2. Eight digits
 #
-# bfloat16 has 8 binary digits. From 256 on, neighbours are 2 apart. What happens to a sum that has reached 256?
+# bfloat16 has 8 binary digits, a third of float32's.
 
 # %% name="guess_stall"
 stall = predict(
@@ -151,8 +150,7 @@ print("the chain of 1,024:", chain(parts)[:3].tolist(), "exact:", [round(v) for 
 # the answer: run this cell
 stall.reveal(
     "256",
-    usual="about 500",
-    why="from 256 on the next number is 258, and a part below 1 is less than half the way: it is rounded off, 512 times. Half of the sum is lost, without an error message.",
+    why="From 256 on the next bfloat16 number is 258, and a part below 1 is less than half the way: it is rounded off, 512 times, without an error message.",
 )
 
 # %% name="error_figure"
@@ -266,8 +264,7 @@ for block in (4096, 256, 64):
 # the answer: run this cell
 outlier.reveal(
     100 * (quantised(values, 4096)[0] == 0).double().mean().item(),
-    usual="about half",
-    why="a step is 1000/127 = 7.9, and what is below half a step becomes 0. Normal numbers are hardly ever above 3.9. With blocks of 64, only the 63 neighbours suffer.",
+    why="A step is 1000/127 = 7.9, and what is below half a step becomes 0; normal numbers are hardly ever above 3.9. With blocks of 64, only the 63 neighbours suffer.",
 )
 
 # %% [markdown] name="gather_intro"
@@ -354,8 +351,7 @@ for p in (4, 16, 64, 256):
 # the answer: run this cell
 hops.reveal(
     4.0,
-    usual="32 or 64 times",
-    why="the errors have both signs, so 64 of them grow like a root; but each step is as large as the sum so far, and the two-step way has an error for each part too. What remains is about half the root of p.",
+    why="The errors have both signs, so 64 of them grow like a root, each step is as large as the sum so far, and the two-step way has an error for each part too: what remains is about half the root of p.",
 )
 
 # %% [markdown] name="zero_pp"
@@ -411,8 +407,7 @@ for p in (8, 16, 32, 64):
 # the answer: run this cell
 fp8.reveal(
     "64",
-    usual="512",
-    why="4 digits fewer are a factor of 16: it stalls at 16 instead of 256, and the sum of 64 numbers is about 32.",
+    why="4 digits fewer are a factor of 16: the chain stalls at 16 instead of 256, and the sum of 64 numbers is about 32.",
 )
 
 # %% [markdown] name="fp8_scale"

@@ -36,19 +36,20 @@ print(f"{rows.item()} rows, numbers {first} to {first + rows.item() - 1}")
 # That brings $p$ numbers to each rank. If the numbers are a *vector*, such as the tokens for each of 256 experts, or if $p$ is large, add on the way instead. Simplest is a chain: rank 0 sends to rank 1, which adds and sends
 # to rank 2.
 
-# %% name="guess_rounds"
-rounds = predict(
-    "A chain needs 1,023 rounds on 1,024 ranks. In how many rounds can every rank have the sum of all lower ranks and itself?",
-    low=1,
-    high=1023,
-    unit="rounds",
-    log=True,
-    title="A scan over 1,024 ranks",
-)
-rounds
-
 # %% [markdown] name="doubling"
 # In round $k$ every rank sends its sum so far to the rank $2^k$ above it (Hillis and Steele). After round $k$ a rank has the sum of the $2^{k+1}$ ranks that end with itself.
+
+
+# %% name="guess_messages"
+messages = predict(
+    "A chain sends 1,023 messages on 1,024 ranks, in as many rounds. How many does this scan send in all?",
+    low=1000,
+    high=1_000_000,
+    unit="messages",
+    log=True,
+    title="Messages of a scan over 1,024 ranks",
+)
+messages
 
 
 # %% name="inclusive_scan"
@@ -78,12 +79,11 @@ for p in (4, 8, 64, 1024):
     distances = [2**k for k in range((p - 1).bit_length())]
     print(f"{p:5} {len(distances):6} {sum(p - d for d in distances):9} {p - 1:15}")
 
-# %% name="reveal_rounds" jupyter={"source_hidden": true}
+# %% name="reveal_messages" jupyter={"source_hidden": true}
 # the answer: run this cell
-rounds.reveal(
-    10,
-    usual="1023, since the last rank needs the first one's number",
-    why="the distance doubles in every round, so lg 1024 = 10 rounds are enough. The price is more messages, 9,217 instead of 1,023, but they go at the same time.",
+messages.reveal(
+    sum(1024 - 2**k for k in range(10)),
+    why="In each of 10 rounds all ranks but the highest send one: many more messages than the chain's, but those of a round go at the same time.",
 )
 
 # %% [markdown] name="exclusive"
@@ -134,7 +134,6 @@ for name, call in calls.items():
 # the answer: run this cell
 lists.reveal(
     "two",
-    usual="all four",
     why="reduce_scatter and all_to_all_single take them, the other two check for equal sizes and refuse.",
 )
 
@@ -268,8 +267,7 @@ figure
 # the answer: run this cell
 padding.reveal(
     32,
-    usual="2",
-    why="every part becomes as long as the longest, half of the total: 64 halves are 32 times the total. The memory for the result grows as much, before it is cut.",
+    why="Every part becomes as long as the longest, half of the total, and 64 halves are 32 times the total. The memory for the result grows as much, before it is cut.",
 )
 
 # %% [markdown] name="ways_explained"
@@ -384,8 +382,7 @@ for p in (4, 64, 1024):
 # the answer: run this cell
 zeros.reveal(
     "little, but every rank must know how much comes from each other rank",
-    usual="nothing: no bytes, no message",
-    why="NCCL's all-to-all is a group of sends and receives, and torch leaves out those with 0 numbers. But someone must have told the receivers how much comes, usually by another all-to-all of p numbers. An algorithm that visits every partner in turn, empty or not, pays p-1 latencies all the same.",
+    why="torch leaves out sends of 0 numbers, but someone must have told the receivers how much comes, usually by another all-to-all of p numbers. An algorithm that visits every partner in turn, empty or not, pays p-1 latencies all the same.",
 )
 
 # %% [markdown] name="check_yourself"

@@ -136,16 +136,14 @@ except schedules.ScheduleError as error:
 # the answer: run this cell
 fewest.reveal(
     "3",
-    usual="4",
-    why="the search finds three, and two are impossible: the next text cell shows it.",
+    why="The search finds three, and two are impossible: the next text cell shows it.",
 )
 
 # %% name="reveal_none" jupyter={"source_hidden": true}
 # the answer: run this cell
 tight.reveal(
     "the search gives up, and we know nothing",
-    usual="the search proves that there is none",
-    why="hill climbing can only find. That nothing is there is shown by a solver that tries all cases, as SCCL's, or by an argument.",
+    why="Hill climbing can only find; that nothing is there is shown by a solver that tries all cases, as SCCL's, or by an argument.",
 )
 
 # %% [markdown] name="argument"
@@ -269,9 +267,7 @@ for nbytes in (2**12, 2**20):
 
 # %% name="reveal_live" jupyter={"source_hidden": true}
 # the answer: run this cell
-half.reveal(
-    "4", usual="7", why="the rank opposite is four steps away, whichever way round; and in four steps all parts fit."
-)
+half.reveal("4", why="The rank opposite is four steps away, whichever way round, and in four steps all parts fit.")
 
 # %% [markdown] name="live_explained"
 # The result is right on real ranks: a proof on symbols holds for numbers too. The model says $\lfloor p/2 \rfloor$ latencies instead of $p-1$ (2 instead of 3 on four ranks), and half the bytes on each link. Your machine may say that both take the same, as four

@@ -14,12 +14,11 @@
 # CPU ok. The chapter *Point to point* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** `ring_shift` and `halo_exchange` are plain functions on the default group. They must be right for any number of
-# ranks from 1 up, any shape (empty and non-contiguous ones too) and any dtype, and a send may wait until its receiver is ready. All ranks have the
-# same shape and dtype, and messages must keep the dtype. Write them with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`; no
-# collectives. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers. Your function must call
-# `dist.get_rank()` and `dist.get_world_size()`: the variable `rank` of a `%%ranks` cell is not there. `fit_line` is tested on links that the grader
-# invents, because nobody else knows what you measured. The rest is about *your* machine and in *your* words, so your teacher reads it.
+# **Three rules that matter here**
+#
+# - `ring_shift` and `halo_exchange` are right for any number of ranks from 1 up, any shape and any dtype. They use sends and receives, no collectives.
+# - A send may wait until its receiver is ready.
+# - `fit_line` is tested on links that the grader invents. What is about *your* machine and in *your* words, your teacher reads.
 #
 # {{contract.md}}
 

@@ -15,13 +15,11 @@
 # CPU ok. The chapters *Broadcast*, *Scatter and gather* and *Reduce* have the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
-# from 1 up, any root, any shape (empty and non-contiguous ones too) and any dtype. Every message is counted, and a send may wait until its receiver
-# is ready. All ranks have the same shape and dtype, and messages must keep the dtype. Write them with `send`, `recv`, `isend`, `irecv`
-# or `batch_isend_irecv`; no collectives. Your function must change only what the task asks it to change. The *rounds* are counted too, with a clock on which every message takes
-# one second. Don't use the course's own package, such as `schedules`: it is not there when your answer is marked.
+# **Three rules that matter here**
 #
-# `check(function)` uses the same rules as the marking, with other numbers.
+# - Each exercise is right for any number of ranks from 1 up, any root, any shape and any dtype. It uses sends and receives, no collectives.
+# - Every message is counted, and a send may wait until its receiver is ready.
+# - The *rounds* are counted too, on a clock on which every message takes one second.
 #
 # {{contract.md}}
 

@@ -13,13 +13,11 @@
 # CPU ok. The chapter *All-reduce* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
-# ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that do not divide by
-# the number of ranks. Every message is counted, and a send may wait until its receiver is ready. Your function must change only what the task asks it to change. Unless a task says
-# otherwise, all ranks have the same shape and dtype, and messages must keep the dtype. Your function must call `dist.get_rank()` and
-# `dist.get_world_size()`: the variable `rank` of a `%%ranks` cell is not there.
+# **Three rules that matter here**
 #
-# `check(function)` uses the same rules as the marking, with other numbers. Run it as often as you like.
+# - Each exercise is right for any number of ranks from 1 up, any shape, any dtype that can be added, and sizes that the number of ranks does not divide.
+# - Every message is counted, and a send may wait until its receiver is ready.
+# - A function changes only what the task asks it to change.
 #
 # {{contract.md}}
 

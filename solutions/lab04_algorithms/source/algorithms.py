@@ -12,12 +12,11 @@
 # CPU ok. The chapter *All-reduce algorithms* has the pictures, *Reduce-scatter* and *Barrier and groups* explain the parts of the second exercise; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of
-# ranks from 1 up, any shape (empty and non-contiguous ones too), any dtype that can be added, and sizes that the number of ranks does not divide. Every message is
-# counted, and a send may wait until its receiver is ready. All ranks have the same shape and dtype, and messages must keep the dtype. The first is
-# written with
-# `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the second with these or with collectives on groups that you make. Don't use the course's own
-# package, such as `schedules`: it is not there when your answer is marked. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up, any shape, any dtype that can be added, and sizes that the number of ranks does not divide.
+# - The first is written with sends and receives, the second with these or with collectives on groups that you make.
+# - Every message is counted, and a send may wait until its receiver is ready.
 #
 # {{contract.md}}
 

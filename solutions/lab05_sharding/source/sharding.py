@@ -14,12 +14,11 @@
 # CPU ok. The chapters *All-gather* and *Reduce-scatter* have the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks
-# from 1 up and for sizes that it does not divide; the first two also for empty and non-contiguous tensors and any dtype. Every message is counted,
-# and a send may wait until its receiver is ready. Messages must keep the dtype. The first two are written with `send`, `recv`, `isend`, `irecv` or
-# `batch_isend_irecv`,
-# the third with `reduce_scatter` and `all_gather`. Don't use the course's own package, such as `schedules`: it is not there when your answer is
-# marked. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up and for sizes that it does not divide; the first two also for empty and non-contiguous tensors and any dtype.
+# - The first two are written with sends and receives, the third with `reduce_scatter` and `all_gather`.
+# - Every message is counted, and a send may wait until its receiver is ready.
 #
 # {{contract.md}}
 

@@ -14,10 +14,11 @@
 # CPU ok. It helps to do Lab 3 first; the chapter *Composing collectives* has the pictures.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up,
-# any number of rows (none too), any floating dtype, and tensors that aren't contiguous. Every byte is counted: a function that gathers whole rows
-# gives the right numbers but gets no points for messages. The softmax and the cross-entropy are written with `all_reduce`, the top k with any
-# collectives on tensors. Your function must change only what the task asks it to change. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up, any number of rows (none too), any floating dtype, and tensors that aren't contiguous.
+# - The softmax and the cross-entropy are written with `all_reduce`, the top k with any collectives on tensors.
+# - Every byte is counted: a function that gathers whole rows gives the right numbers but gets no points for messages.
 #
 # {{contract.md}}
 

@@ -14,12 +14,11 @@
 # CPU ok. The chapter *All-to-all* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for
-# pieces of different sizes, for empty ones, for any dtype and for tensors that aren't contiguous. Every message is counted, and a send may wait until
-# its receiver is ready. The first is written with `send`, `recv`, `isend`, `irecv` or `batch_isend_irecv`, the two others with `all_to_all` or
-# `all_to_all_single`. (On gloo, and so in the marking, the lists of `all_to_all` hold tensors of one size; `all_to_all_single` takes parts of any sizes.)
-# Don't use the course's own package, such as `schedules`: it is not there when your answer is marked. Your function must change only what the task asks it to change.
-# `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up, for pieces of different sizes and empty ones, any dtype, and tensors that aren't contiguous.
+# - The first is written with sends and receives, the two others with `all_to_all` or `all_to_all_single`. (On gloo, and so in the marking, the lists of `all_to_all` hold tensors of one size; `all_to_all_single` takes parts of any sizes.)
+# - Every message is counted, and a send may wait until its receiver is ready.
 #
 # {{contract.md}}
 

@@ -12,9 +12,11 @@
 # CPU ok. The chapters *Data parallel, by hand* and *Overlap and bucketing* have the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up and for
-# gradients of any size and floating dtype (one for all parameters). Write both with `all_reduce`. Every call is counted, and in the second exercise also *when* it is launched.
-# `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up and for gradients of any size and floating dtype (one for all parameters).
+# - Write both with `all_reduce`.
+# - Every call is counted, and in the second exercise also *when* it is launched.
 #
 # {{contract.md}}
 

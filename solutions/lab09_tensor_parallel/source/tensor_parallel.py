@@ -16,10 +16,11 @@
 # CPU ok. The chapter *Tensor parallel* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** `column_row_linear` is a plain function on the default group. It must be right for any number of ranks from 1 up, for hidden
-# layers that the number of ranks does not divide, any floating dtype, an input without rows and any layout. Write it with `all_reduce`. Every message
-# is counted. Your function must change only what the task asks it to change. The other tasks say what is different for them.
-# `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - `column_row_linear` is right for any number of ranks from 1 up, for hidden layers that the number of ranks does not divide, any floating dtype, an input without rows and any layout.
+# - Write it with `all_reduce`. Every message is counted.
+# - The other tasks say what is different for them.
 #
 # {{contract.md}}
 

@@ -15,9 +15,11 @@
 # CPU ok. The chapter *When it hangs* has the tools; this notebook has the broken programs.
 
 # %% [markdown] name="rules"
-# **How it is marked.** First the *diagnosis*: for each program the rank, the line and the kind, and for **any number of ranks**, because the rank
-# with the mistake may then be another one. All three parts must be right: one part alone gives no points. Then the *repair*: you write three of the
-# programs again as functions, by the rules of all labs. `check(function)` uses the same rules as the marking.
+# **Three rules that matter here**
+#
+# - First the *diagnosis*: for each program the rank, the line and the kind, all three right. One part alone gives no points.
+# - It holds for **any number of ranks**, because the rank with the mistake may then be another one.
+# - Then the *repair*: you write three of the programs again as functions, by the rules of all labs.
 #
 # {{contract.md}}
 

@@ -14,13 +14,11 @@
 # CPU ok. The chapter [Make it fast](../../chapters/4_real_cluster/47_make_it_fast.ipynb) has the ideas: the critical path, segments, directions, levels, and work that hides messages.
 
 # %% [markdown] name="rules"
-# **How it is marked.** All four are all-reduces: replace `tensor` by its sum over all ranks, in place. Each is a plain function on the default group, written
-# with sends and receives (best with `dist.batch_isend_irecv`), right for any number of ranks from 1 up, any size, any dtype, and tensors with gaps. How you reach the sum is free.
+# **Three rules that matter here**
 #
-# Then your function runs on a machine that you don't have, in **virtual time**: the wire gives every message the time that its links need. A GPU sends one
-# message at a time and receives one at a time. The time is the same on every computer, to the last digit. It is compared with the **lower bound**: no
-# algorithm can be faster. Within the factor that is asked you get all points for speed; a slower answer gets half of its share, (factor asked) / (your factor) / 2. `check(function)` tells
-# your factor, the critical path, and what would help.
+# - All four are all-reduces: replace `tensor` by its sum over all ranks, in place. They are right for any number of ranks from 1 up, any size, any dtype, and tensors with gaps, and use sends and receives (best `dist.batch_isend_irecv`). How you reach the sum is free.
+# - Then your function runs on a machine that you don't have, in **virtual time**: every message takes the time that its links need, and a GPU sends one message at a time and receives one at a time. The time is compared with the **lower bound**: no algorithm can be faster.
+# - Within the factor that is asked you get all points for speed; a slower answer gets half of its share, (factor asked) / (your factor) / 2. `check(function)` tells your factor, the critical path, and what would help.
 #
 # {{contract.md}}
 

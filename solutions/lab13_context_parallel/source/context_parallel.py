@@ -13,10 +13,11 @@
 # CPU ok. The chapter *Context parallel* has the ideas: the merge, the zigzag order, and both ways to move data.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up and any floating
-# dtype, and every rank has equally many tokens, at least one. Tensors may be views with gaps, which the wire does not take. `to_zigzag` and
-# `ring_attention` are written with sends and receives, `ulysses_attention` with `all_to_all` or `all_to_all_single`. Every byte and every round is counted. Inputs stay as they are.
-# `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up and any floating dtype. Every rank has equally many tokens, at least one. Tensors may be views with gaps, which the wire does not take.
+# - `to_zigzag` and `ring_attention` are written with sends and receives, `ulysses_attention` with `all_to_all` or `all_to_all_single`.
+# - Every byte and every round is counted. Inputs stay as they are.
 #
 # {{contract.md}}
 

@@ -14,9 +14,11 @@
 # CPU ok. The chapter *Pipelines* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** The two orders are put together from all ranks and run in virtual time: they must be complete, free of deadlock, short, and keep
-# little. `run_pipeline` is a plain function on the default group, with `send`, `recv`, `isend`, `irecv` and `batch_isend_irecv`; every message is
-# counted, and every send may wait for its receiver. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - The two orders are put together from all ranks and run in virtual time: they must be complete, free of deadlock, short, and keep little.
+# - `run_pipeline` uses `send`, `recv`, `isend`, `irecv` and `batch_isend_irecv`.
+# - Every message is counted, and every send may wait for its receiver.
 #
 # {{contract.md}}
 

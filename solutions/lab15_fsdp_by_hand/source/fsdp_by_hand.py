@@ -13,8 +13,11 @@
 # CPU ok. The chapter *FSDP by hand* has the pictures; in this notebook you write the code.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Both are plain functions on the default group. Every message is counted. `fsdp_step` runs in virtual time, in which a block
-# computes for long and messages are quick, so that your order of calls shows. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Both are plain functions on the default group, right for any number of ranks.
+# - Every message is counted.
+# - `fsdp_step` runs in virtual time, in which a block computes for long and messages are quick, so that your order of calls shows.
 #
 # {{contract.md}}
 

@@ -13,9 +13,11 @@
 # CPU ok. The chapter *Send less* has the ideas: error feedback, what a network can add and what it can't, and the outer step of DiLoCo.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up. Tensors may be views with
-# gaps, which the wire does not take. The bytes of each call are counted: there is a least amount, since the data must travel, and a largest, since the exercise is
-# about that. Arguments that the text does not name as changed stay as they are. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up. Tensors may be views with gaps, which the wire does not take.
+# - The bytes of each call are counted: there is a least amount, since the data must travel, and a largest, since the exercise is about that.
+# - Arguments that the text does not name as changed stay as they are.
 #
 # {{contract.md}}
 

@@ -13,11 +13,11 @@
 # CPU ok. The chapter *Survive* has the ideas: the vote, healing from a rank that is alive, and resharding.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up. Tensors may be views
-# with gaps, which the wire does not take, and they may be empty. Every byte and every round is counted. Inputs stay as they are, unless the text says that they change.
-# `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
 #
-# A rank that really dies ends a run on the wire, so what is marked is what the *others* do: which ranks count, who gives what to whom.
+# - Each exercise is right for any number of ranks from 1 up. Tensors may be views with gaps, which the wire does not take, and they may be empty.
+# - Every byte and every round is counted. Inputs stay as they are, unless the text says that they change.
+# - A rank that really dies ends a run on the wire, so what is marked is what the *others* do: which ranks count, who gives what to whom.
 #
 # {{contract.md}}
 

@@ -13,10 +13,14 @@
 # CPU ok. The chapter *Mixture of experts* has the ideas. The plain dispatch and combine, one expert a token, is `moe_dispatch_combine` in [Lab 7](../lab07_all_to_all/all_to_all.ipynb); do it first.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up and any floating dtype. The numbers of tokens may differ between
-# ranks and may be zero; tensors may be views with gaps. In the first two, `expert_fns` is the list of this rank's experts, as long on every rank: with $L$ = `len(expert_fns)`, expert $e$ is
-# `expert_fns[e % L]` on rank `e // L`. An expert takes rows and returns as many rows of the same dtype; no rows is fine too. Only `all_to_all` and `all_to_all_single` are allowed there (the lists of `all_to_all` must have parts of equal size), and `all_reduce` in the third. Every
-# byte and every call is counted. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up and any floating dtype. The numbers of tokens may differ between
+#   ranks and may be zero; tensors may be views with gaps.
+# - In the first two, `expert_fns` is the list of this rank's experts, as long on every rank: with $L$ = `len(expert_fns)`, expert $e$ is
+#   `expert_fns[e % L]` on rank `e // L`. An expert takes rows and returns as many rows of the same dtype; no rows is fine too.
+# - Only `all_to_all` and `all_to_all_single` are allowed there (the lists of `all_to_all` must have parts of equal size), and `all_reduce` in the third.
+#   Every byte and every call is counted.
 #
 # {{contract.md}}
 

@@ -13,9 +13,11 @@
 # CPU ok. The chapter *Memory and rooflines* has the ideas: MFU, what a layer keeps, and when computing hides a gather.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group. It must be right for any number of ranks from 1 up. Tensors may be views with gaps, which
-# the wire does not take. `job_mfu` and `sequence_parallel_linear` use collectives, `async_tp_linear` sends and receives. Every byte is counted, and for the last one the time on the wire's clock.
-# Inputs stay as they are. `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is right for any number of ranks from 1 up. Tensors may be views with gaps, which the wire does not take. Inputs stay as they are.
+# - `job_mfu` and `sequence_parallel_linear` use collectives, `async_tp_linear` sends and receives.
+# - Every byte is counted, and for the last one the time on the wire's clock.
 #
 # {{contract.md}}
 

@@ -12,7 +12,16 @@
 # CPU ok. The chapter *Without messages* has the ideas: put, get, fence, signal, wait, races, and two shots.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function with an argument `memory`. It must be right for any number of ranks from 1 up, and be callable again and again.
+# **Three rules that matter here**
+#
+# - Each exercise is a plain function with an argument `memory`, right for any number of ranks from 1 up, and callable again and again. Sends, receives and collectives are forbidden; bytes are counted.
+# - The memory behaves as badly as it may. Others see a put only when its rank has passed a fence. Signals arrive at once. One rank runs far ahead, another one far behind. What was in the memory before your first put is garbage, and the second call finds what the first one left.
+# - **A race is found whether or not the result is right**: two ranks use the same number, one of them puts it, and no chain of fence, signal and wait says which comes first.
+#
+# {{contract.md}}
+
+# %% [markdown] name="memory_calls"
+# ## What `memory` can do
 #
 # | call | does |
 # |---|---|
@@ -22,12 +31,6 @@
 # | `memory.fence()` | what you have put is in place before anything that you do next |
 # | `memory.signal(peer, channel)` | one signal to `peer`, another rank; `channel` is 0 to 3, and 0 if you leave it out |
 # | `memory.wait(peer, channel)` | waits for one signal of `peer` on that channel, and uses it up |
-#
-# The memory behaves as badly as it may. Others see a put only when its rank has passed a fence. Signals arrive at once. One rank runs far ahead, another one far behind. What was in the memory before
-# your first put is garbage, and the second call finds what the first one left. **A race is found whether or not the result is right**: two ranks use the same number, one of
-# them puts it, and no chain of fence, signal and wait says which comes first. Sends, receives and collectives are forbidden; bytes are counted.
-#
-# {{contract.md}}
 
 # %% nbgrader={"grade_id": "imports", "locked": true}
 import torch

@@ -11,9 +11,11 @@
 # CPU ok. The chapter *Bits* has the ideas: one scale for each block, one sum on one rank, and who must round.
 
 # %% [markdown] name="rules"
-# **How it is marked.** The exercise is a plain function on the default group. It must be right for any number of ranks from 1 up, for float32, float64 and
-# bfloat16, for sizes that no block and no number of ranks divides, and for views with gaps, which the wire does not take. Every byte is counted. The input stays as it is.
-# `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - The exercise is right for any number of ranks from 1 up, for float32, float64 and bfloat16, and for sizes that no block and no number of ranks divides.
+# - Views with gaps come too, which the wire does not take. The input stays as it is.
+# - Every byte is counted.
 #
 # {{contract.md}}
 

@@ -12,9 +12,11 @@
 # CPU ok. The chapter *Uneven* has the ideas: the scan whose distance doubles, padding, and p broadcasts.
 
 # %% [markdown] name="rules"
-# **How it is marked.** Each exercise is a plain function on the default group, written with sends and receives. It must be right for any number of ranks from 1 up, any dtype, and views with
-# gaps, which the wire does not take. Every byte and every round is counted, and all exercises are run with sends that wait for their receiver. Inputs stay as they are.
-# `check(function)` uses the same rules as the marking, with other numbers.
+# **Three rules that matter here**
+#
+# - Each exercise is written with sends and receives. It is right for any number of ranks from 1 up, any dtype, and views with gaps, which the wire does not take.
+# - Every byte and every round is counted, and all exercises are run with sends that wait for their receiver.
+# - Inputs stay as they are.
 #
 # {{contract.md}}
 

@@ -49,6 +49,12 @@ def variant_of(data: Mapping[str, Any]) -> list[str]:
     return [f"The variant of {short(found['student'])}: {short(found['words'])}"] if found else []
 
 
+def won_of(data: Mapping[str, Any]) -> list[str]:
+    """What a right answer does, as its headline; empty before it passed, and where nobody said it."""
+    name, won = short(data["exercise"]), data.get("won")
+    return [f"Right: your {name} {short(won)}."] if data["passed"] and won else []
+
+
 def card(data: Mapping[str, Any], *, points: str = "", picture: str = "", foot: str = "") -> str:
     """The card: the cause first, the line at fault beside its message, then the cases by property and the rules.
 
@@ -66,6 +72,7 @@ def card(data: Mapping[str, Any], *, points: str = "", picture: str = "", foot: 
     parts = [
         f'{style()}{_STYLE}<div class="ar-theme ar-verdict {"good" if good else "bad"}" role="group" '
         f'aria-label="Verdict on {name}: {word}">{head}',
+        *(f'<p class="won">{_say(words)}</p>' for words in won_of(data)),
         *(f'<p class="variant">{_say(words)}</p>' for words in variant_of(data)),
         *(f'<p class="{kind}">{_say(words)}</p>' for kind, words in told if kind in _SEEN),
         "" if good else _fault(data.get("fault"), picture),
@@ -135,11 +142,22 @@ def _cases(cases: Sequence[Mapping[str, Any]]) -> str:
     head = f"{passed} of {len(counted)} cases pass" if passed < len(counted) else f"All {passed} cases pass"
     parts = [f'<div class="sides"><div><h4>{head}</h4>', *(_group(name, own) for name, own in groups.items())]
     if rules:
-        later = not any(case["judged"] for case in rules)
-        kept = sum(case["passed"] for case in rules)
-        heading = "Judged once the results are right" if later else f"{kept} of {len(rules)} rules kept"
-        parts += [f"</div><div><h4>{heading}</h4>", *map(_rule, rules)]
+        parts += [f"</div><div><h4>{_rules_heading(rules)}</h4>", *map(_rule, rules)]
     return "".join([*parts, "</div></div>"])
+
+
+def _rules_heading(rules: Sequence[Mapping[str, Any]]) -> str:
+    """How many rules are kept, of those that could be judged; the others are neither kept nor broken.
+
+    >>> _rules_heading([{"judged": True, "passed": True}, {"judged": False, "passed": False}])
+    '1 of 1 rule kept; 1 not judged yet'
+    """
+    judged = [case for case in rules if case["judged"]]
+    if not judged:
+        return "Judged once the results are right"
+    kept, later = sum(case["passed"] for case in judged), len(rules) - len(judged)
+    words = f"{kept} of {len(judged)} {'rule' if len(judged) == 1 else 'rules'} kept"
+    return words + (f"; {later} not judged yet" if later else "")
 
 
 def _group(name: str, cases: Sequence[Mapping[str, Any]]) -> str:
@@ -189,12 +207,13 @@ def _dot(words: str) -> str:
 
 _STYLE = """<style>
 .ar-verdict{border:1px solid var(--ar-line);border-left:5px solid var(--ar-lost);border-radius:10px;padding:14px 20px;max-width:1000px}
-.ar-verdict.good{border-left-color:var(--ar-ink)}
+.ar-verdict.good{border:2px solid var(--ar-ink);border-left-width:8px}
 .ar-verdict code{font:14px var(--ar-mono)!important;color:var(--ar-ink)!important;background:none!important;padding:0}
 .ar-verdict .head{display:flex;gap:10px;align-items:baseline;flex-wrap:wrap;color:var(--ar-soft)}
 .ar-verdict .score{margin-left:auto;color:var(--ar-ink);font-size:17px}
 .ar-verdict p{margin:6px 0!important}
 .ar-verdict .reason{font-size:20px;font-weight:600;line-height:1.3;overflow-wrap:anywhere}
+.ar-verdict .won{font-size:28px;font-weight:700;line-height:1.2;margin:10px 0 14px!important;overflow-wrap:anywhere}
 .ar-verdict .speed{margin-top:12px!important;border-top:1px solid var(--ar-hair);padding-top:10px;overflow-wrap:anywhere}
 .ar-verdict summary{cursor:pointer;min-height:30px;align-content:center}
 .ar-verdict .fault{display:flex;flex-wrap:wrap;gap:8px 40px;margin:10px 0}

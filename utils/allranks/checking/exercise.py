@@ -87,7 +87,10 @@ class Variants:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `promise` is what the function must do, in a sentence; `unit` is what `Setup.size` counts."""
+    """One exercise. `promise` is what the function must do, in a sentence; `unit` is what `Setup.size` counts.
+
+    `won` is what a right answer has reached where its rules ask for the least there is; without it the verdict says the promise.
+    """
 
     name: str
     promise: str
@@ -115,6 +118,7 @@ class Exercise:
     # on an index that is behind a dimension of this size
     index_advice: Callable[[Run, int, int], str] = lambda run, index, size: ""
     own_rank_advice: str = "What a rank would send to itself it has already: copy the tensor."
+    won: str = ""
     only_sums: bool = False  # every collective that reduces must add (SUM or AVG)
     variants: Variants | None = None  # what a course may draw for each student
     variant: Variant | None = None  # what was drawn; None: the exercise as it is for everybody

@@ -106,6 +106,7 @@ def score(runner: CaseRunner, results: list[CaseResult]) -> Verdict:
         shared=headline.shared if headline else "",
         speed=() if timed is None else timed.sentences,
         variant=exercise.variant,
+        won=exercise.won or exercise.promise,
     )
 
 
@@ -163,7 +164,11 @@ def _headline(
         return _with_label(exercise, runner.blocked, runner.explain_failure(runner.blocked)), runner.blocked
     tried = [r for r in failed if r.run is not None]
     if tried:
-        return _failed_case(runner, results, _clearest(tried))
+        case = _clearest(tried)
+        if runner.blocked is not None and case.setup.ranks == 1 and not case.faults:
+            # the ranks wait for each other in a circle: that says more than an error of a rank that is alone
+            return _with_label(exercise, runner.blocked, runner.explain_failure(runner.blocked)), runner.blocked
+        return _failed_case(runner, results, case)
     if failed:
         return failed[0].reason, None
     if breaches:

@@ -93,7 +93,7 @@ class Verdict:
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
     a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
     no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `history` are the reader's last checks of this exercise, (time, words), this one last. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why. `speed` says, sentence by sentence, how long the run of
-    `trace` took on a machine, what it waited for, and what would make it faster. `variant` is what the course drew for this student, if it draws.
+    `trace` took on a machine, what it waited for, and what would make it faster. `variant` is what the course drew for this student, if it draws. `won` is what a right answer does.
 
     Example (needs ranks):
         >>> def tree_reduce(tensor, dst):
@@ -125,6 +125,7 @@ class Verdict:
     speed: tuple[str, ...] = field(default=(), compare=False)
     variant: Variant | None = None
     more: str = ""
+    won: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON that `allranks check --json` prints."""
@@ -233,6 +234,7 @@ class Verdict:
             "fault": self.fault,
             "mistake": self.mistake,
             "speed": list(self.speed),
+            "won": self.won,
         }
 
     def html(self, hint: bool = True) -> str:

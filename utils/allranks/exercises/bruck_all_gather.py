@@ -62,6 +62,7 @@ def _rounds(run: Run) -> str | None:
 EXERCISE = Exercise(
     name="bruck_all_gather",
     promise="returns all ranks' tensors, concatenated in rank order, in ceil(lg p) rounds",
+    won="takes ceil(lg p) rounds and brings no piece twice: both are the least there is",
     groups=(
         Group("right result", 3, (Setup(2, 2), Setup(4, 3), Setup(8, 3))),
         Group("any rank count", 3, (Setup(1, 4), Setup(3, 1), Setup(5, 2), Setup(6, 3), Setup(7, 2))),

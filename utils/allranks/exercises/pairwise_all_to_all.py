@@ -74,6 +74,7 @@ def _once(run: Run) -> str | None:
 EXERCISE = Exercise(
     name="pairwise_all_to_all",
     promise="returns the list of what every rank sent to this one",
+    won="sends every part once and straight to its rank: no byte travels twice",
     groups=(
         Group("right chunks", 3, (Setup(2, 2), Setup(3, 3), Setup(4, 2))),
         Group("any rank count", 1, (Setup(1, 4), Setup(5, 2), Setup(6, 2))),

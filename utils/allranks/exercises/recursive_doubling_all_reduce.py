@@ -78,6 +78,7 @@ def _rounds_only(rounds: int, *, in_pairs: bool) -> Make:
 EXERCISE = Exercise(
     name="recursive_doubling_all_reduce",
     promise="replaces tensor by its sum over all ranks, in place, in ceil(lg p) + 2 rounds at most",
+    won="needs ceil(lg p) + 2 rounds at most: 12 instead of the ring's 2046 on 1024 ranks",
     groups=(
         Group("right sum", 3, (Setup(2, 2), Setup(4, 5), Setup(8, 7))),
         Group("any rank count", 3, (Setup(1, 4), Setup(3, 5), Setup(5, 5), Setup(6, 4), Setup(7, 3))),

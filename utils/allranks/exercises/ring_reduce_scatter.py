@@ -58,6 +58,7 @@ _NEXT = "off by one chunk: rank r ends with a neighbour's chunk instead of chunk
 EXERCISE = Exercise(
     name="ring_reduce_scatter",
     promise="returns chunk r of the sum over all ranks on rank r",
+    won="sends (p-1)/p of the bytes from each rank, the least there is",
     groups=(
         Group("right sum", 3, (Setup(2, 2), Setup(3, 6), Setup(4, 12))),
         Group("any rank count", 1, (Setup(1, 4), Setup(3, 3), Setup(5, 15), Setup(8, 16))),

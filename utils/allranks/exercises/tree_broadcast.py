@@ -53,6 +53,7 @@ def _with_slow_rank(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
 EXERCISE = Exercise(
     name="tree_broadcast",
     promise="replaces tensor by rank src's, in place, in ceil(lg p) rounds",
+    won="reaches all ranks in ceil(lg p) rounds, the least there is",
     groups=rooted_groups("right tensor", MOVED_DTYPES),
     inputs=_inputs,
     oracle=_oracle,

@@ -74,6 +74,7 @@ def _bytes(run: Run) -> str | None:
 EXERCISE = Exercise(
     name="tree_reduce",
     promise="replaces tensor on rank dst by the sum over all ranks, in ceil(lg p) rounds",
+    won="has the sum on its root in ceil(lg p) rounds, the least there is",
     groups=rooted_groups("right sum", SUM_DTYPES),
     inputs=_inputs,
     oracle=_oracle,

@@ -229,9 +229,9 @@ def _prose(text: str) -> str:
 
 def _verdict(right: bool, option: str, reason: str) -> str:
     """HTML: whether the option is right, and why."""
-    kind, word = ("right", "✓ Right") if right else ("wrong", "✗ Not")
+    kind, word = ("right", "✓ Right") if right else ("wrong", "✗ Not quite")
     # role="alert": screen readers read it aloud when it appears; other roles need an empty element there before
-    return f'<div role="alert" class="ar-drill-said ar-drill-{kind}"><b>{word}: {_prose(option)}.</b> {_prose(reason)}</div>'
+    return f'<div role="alert" class="ar-drill-said ar-drill-{kind}"><b>{word}. {_prose(option)}:</b> {_prose(reason)}</div>'
 
 
 def _page(questions: Sequence[Question]) -> str:

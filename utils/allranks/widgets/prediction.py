@@ -16,7 +16,15 @@ from allranks import board
 from allranks.errors import CourseError
 from allranks.player.offline import LOADER, live_page, packed
 from allranks.widgets.fallback import with_fallback
-from allranks.widgets.prediction_words import Value, amount, options_in_words, plain, said_in_words
+from allranks.widgets.prediction_words import (
+    Value,
+    accepted,
+    amount,
+    is_right,
+    options_in_words,
+    plain,
+    said_in_words,
+)
 
 # the questions that this kernel has asked, by name, in the order of the chapter: `predictions` lists them
 _ASKED: dict[str, Prediction] = {}
@@ -97,23 +105,29 @@ class Prediction(_Card):
         truth: Value | Callable[[Any], float],
         why: str = "",
         *,
-        usual: str = "",
+        within: float | None = None,
         it: str = "",
         label: str = "",
         marks: Mapping[str, float] | None = None,
         picture: str = "",
     ) -> Reveal:
-        """The card "you said X, it was Y", with a picture and `why`. It stays folded until the question is answered or declined.
+        """The card "Right. You said X; it was Y", or "Not quite.", with a picture. It stays folded until there is an answer.
 
-        `truth` is the option, the number, or for a sketch its heights (or a function of x). `usual` is the guess that most
-        people make; the card then begins the sentence `why` with "Why ... is the usual guess". `it` says the truth in words
-        (a sketch needs it), `label` names the true curve, `marks` are other places on the slider, and `picture` is an SVG
-        document to show instead of the options. Raises PredictionError for a truth of another kind than the question.
+        `truth` is the option, the number, or for a sketch its heights (or a function of x). `why` is one plain sentence that
+        is true whatever the reader said. `within` is how far off a right answer may be: a part of the truth on a logarithmic
+        slider, else in the number's or the curve's own unit. Without it an option and a count must be exact, a logarithmic
+        slider allows a quarter, others a twentieth of their length, and a sketch an eighth of its height. `it` says the truth
+        in words (a sketch needs it), `label` names the true curve, `marks` are other places on the slider, and `picture` is
+        an SVG document to show instead of the options. Raises PredictionError for a truth of another kind than the question.
 
         Example:
             >>> guess = predict("How many messages does each of four ranks send?", low=0, high=20)
-            >>> guess.reveal(6, usual="3", why="Three rounds add; three more hand the sums out.")
+            >>> shown = guess.reveal(6, "Three rounds add; three more hand the sums out.")
+            >>> shown
             <Reveal: you didn't say; it was 6>
+            >>> guess.lock_in(3)
+            >>> shown
+            <Reveal: Not quite. You said 3; it was 6>
         """
         asked = self.asked
         if asked["kind"] == "sketch" and callable(truth):
@@ -126,8 +140,8 @@ class Prediction(_Card):
         if asked["kind"] == "sketch" and not it:
             raise PredictionError('a curve needs its truth in words too, for example it="it levels off, below 2 n"')
         self.it = it or (truth if isinstance(truth, str) else said_in_words(asked, truth))
-        shown = {"truth": truth, "it": self.it, "usual": usual, "why": why, "label": label, "picture": picture}
-        return Reveal(self, shown | {"marks": dict(marks or {})})
+        shown = {"truth": truth, "it": self.it, "why": why, "label": label, "picture": picture}
+        return Reveal(self, shown | {"right": accepted(asked, truth, within), "marks": dict(marks or {})})
 
     def text(self) -> str:
         """The question and what can be answered, as plain text."""
@@ -138,7 +152,7 @@ class Prediction(_Card):
 
 
 class Reveal(_Card):
-    """What `Prediction.reveal` shows: what the reader said, what it was, and why another guess is usual."""
+    """What `Prediction.reveal` shows: whether the reader was right, what they said, what it was, and why."""
 
     def __init__(self, question: Prediction, truth: dict[str, Any]) -> None:
         super().__init__(view="reveal", asked=question.asked, said=question.said, truth=truth)
@@ -160,23 +174,22 @@ class Reveal(_Card):
         board.ask_class(self.asked["name"], hear)
 
     def __repr__(self) -> str:
-        return f"<Reveal: {self._said()}; {self._it()}>"
+        return f"<Reveal: {self._reply()}>"
 
-    def _said(self) -> str:
+    def _reply(self) -> str:
         value = self.said.get("value")
-        return "you didn't say" if value is None else f"you said {said_in_words(self.asked, value)}"
+        if value is None:
+            return f"you didn't say; {self._it()}"
+        verdict = "Right." if is_right(self.truth, value) else "Not quite."
+        return f"{verdict} You said {said_in_words(self.asked, value)}; {self._it()}"
 
     def _it(self) -> str:
         it = plain(self.truth["it"])
         return it if self.asked["kind"] == "sketch" else f"it was {it}"
 
-    def _why(self) -> str:
-        usual, why = self.truth["usual"], self.truth["why"]
-        return f"Why {usual} is the usual guess: {why}" if usual and why else why
-
     def text(self) -> str:
-        """What was said, what it was and why, as plain text; and what the class said, where the reader joined a board."""
-        return "\n".join(filter(None, [f"{self._said()}; {self._it()}", plain(self._why()), self._class()]))
+        """Whether it was right, what was said, what it was and why, as plain text; then the class, after a board was joined."""
+        return "\n".join(filter(None, [self._reply(), plain(self.truth["why"]), self._class()]))
 
     def _class(self) -> str:
         bars = self.class_said.get("bars", ())
@@ -184,7 +197,7 @@ class Reveal(_Card):
 
     def _folded(self) -> str:
         """The truth under a line to open, so that it is covered even where no script runs."""
-        title, it, why = map(_escaped, (self.asked["title"], self._it(), self._why()))
+        title, it, why = map(_escaped, (self.asked["title"], self._it(), self.truth["why"]))
         return f"<p><b>{title}</b></p><details><summary>show me</summary><p>{it}</p><p>{why}</p></details>"
 
 

@@ -32,6 +32,35 @@ def said_in_words(asked: dict[str, Any], value: Value) -> str:
     return " ".join(filter(None, [written(value), asked["unit"]]))
 
 
+def accepted(asked: dict[str, Any], truth: Value, within: float | None) -> Any:
+    """What counts as right: the option; the least and the most of a number; these two for each point of a curve.
+
+    `within` is how far off an answer may be (see `Prediction.reveal`). One rule, made here: the browser only compares.
+    """
+    if isinstance(truth, str):
+        return truth
+    if isinstance(truth, list):
+        far = (asked["high"] - asked["low"]) / 8 if within is None else within
+        return [[y - far, y + far] for y in truth]
+    if asked["log"]:
+        part = 0.25 if within is None else within
+        return [truth / (1 + part), truth * (1 + part)]
+    if within is None:
+        exact = asked["whole"] and truth == round(truth)
+        within = 0 if exact else (asked["high"] - asked["low"]) / 20
+    return [truth - within, truth + within]
+
+
+def is_right(truth: dict[str, Any], value: Value) -> bool:
+    """Whether an answer lies in what is accepted. The same in js/src/predict/words.js."""
+    right = truth["right"]
+    if isinstance(value, str):
+        return plain(value) == plain(right)
+    if isinstance(value, list):
+        return all(least <= y <= most for y, (least, most) in zip(value, right, strict=True))
+    return right[0] <= value <= right[1]
+
+
 def written(value: float) -> str:
     """Three digits, with commas: 1,024 and 27.1."""
     if abs(value) >= 1000:

@@ -34,7 +34,7 @@ export class QuestionPanel {
       this.#asked += 1;
       if (option.right) this.#right += 1;
       const score = `(${this.#right} of ${this.#asked} right)`;
-      result.textContent = `${option.right ? "Right." : "Not so."} ${question.why} ${score}`;
+      result.textContent = `${option.right ? "Right." : "Not quite."} ${question.why} ${score}`;
       // in the question's place, so that nothing below moves
       asked.hidden = true;
       onAnswer(option);

@@ -4,7 +4,7 @@ import { html } from "../common/dom.js";
 import { Cover } from "./cover.js";
 import { pictureOf } from "./pictures.js";
 import { answered } from "./types.js";
-import { marked, plain, saidInWords } from "./words.js";
+import { isRight, marked, plain, saidInWords } from "./words.js";
 
 /** @typedef {import("./types.js").Said} Said */
 
@@ -69,17 +69,23 @@ export class Reveal {
   /** @param {Said} said */
   #shown(said) {
     const truth = this.model.get("truth");
-    const mine = said.declined
-      ? html("span", { class: "ar-nothing" }, "you didn't say")
-      : html("span", { class: "ar-you" }, "you said ", ...marked(saidInWords(this.asked, said)));
-    const parts = [
+    const { value } = said;
+    const parts = [];
+    if (value !== undefined) {
+      const right = isRight(truth, value);
+      const verdict = html("p", { class: "ar-predict-verdict" }, right ? "Right." : "Not quite.");
+      verdict.dataset.right = String(right);
+      parts.push(verdict);
+    }
+    const mine =
+      value === undefined
+        ? html("span", { class: "ar-nothing" }, "you didn't say")
+        : html("span", { class: "ar-you" }, "you said ", ...marked(saidInWords(this.asked, said)));
+    parts.push(
       html("p", { class: "ar-predict-said" }, mine, html("strong", {}, ...this.#it(truth.it))),
       pictureOf(this.asked, said, truth),
-    ];
-    if (truth.why) {
-      const lead = truth.usual ? [html("strong", {}, `Why ${plain(truth.usual)} is the usual guess: `)] : [];
-      parts.push(html("p", { class: "ar-predict-why" }, ...lead, ...marked(truth.why)));
-    }
+    );
+    if (truth.why) parts.push(html("p", { class: "ar-predict-why" }, ...marked(truth.why)));
     const heard = this.model.get("class_said");
     // only a workshop's board knows it
     if (heard?.bars?.length) parts.push(classSaid(this.asked, said, heard));

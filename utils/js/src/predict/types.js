@@ -30,8 +30,8 @@
  * @typedef {object} Truth
  * @property {Value} truth
  * @property {string} it in words: "27.1 GB"
- * @property {string} usual the guess that is usual; "": not known
- * @property {string} why that guess is usual
+ * @property {string | number[] | number[][]} right the option; least and most of a number; both for each point
+ * @property {string} why it was so, true whatever was said
  * @property {string} label of the true curve
  * @property {string} picture an SVG document instead of the choices; "": none
  * @property {Record<string, number>} marks other places on the slider

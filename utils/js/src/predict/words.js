@@ -52,3 +52,19 @@ export function saidInWords(asked, said) {
   if (Array.isArray(value)) return shapeOf(value, asked.high - asked.low);
   return String(value);
 }
+
+/**
+ * Whether an answer lies in what is accepted. The same in prediction_words.py, which makes `right`.
+ *
+ * @param {Pick<import("./types.js").Truth, "right">} truth
+ * @param {import("./types.js").Value} value
+ */
+export function isRight({ right }, value) {
+  if (typeof value === "string") return typeof right === "string" && plain(value) === plain(right);
+  if (Array.isArray(value)) {
+    const bands = /** @type {number[][]} */ (right);
+    return value.every((y, point) => bands[point][0] <= y && y <= bands[point][1]);
+  }
+  const [least, most] = /** @type {number[]} */ (right);
+  return least <= value && value <= most;
+}

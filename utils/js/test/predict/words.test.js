@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { answered } from "../../src/predict/types.js";
-import { plain, saidInWords, shapeOf } from "../../src/predict/words.js";
+import { isRight, plain, saidInWords, shapeOf } from "../../src/predict/words.js";
 
 // the same curves are in tests/widgets/test_prediction.py
 const CURVES = /** @type {[string, number[]][]} */ ([
@@ -41,3 +41,34 @@ test("each kind of answer has its words", () => {
 test("0 is an answer, an empty one is none, and a declined one is one", () => {
   assert.deepEqual([{ value: 0 }, {}, { declined: true }, undefined].map(answered), [true, false, true, false]);
 });
+
+// the same answers are in tests/widgets/test_prediction.py
+const ANSWERS = /** @type {[string | number[] | number[][], string | number | number[], boolean][]} */ ([
+  ["`every` rank", "every rank", true],
+  ["`every` rank", "rank 0", false],
+  [[6, 6], 6, true],
+  [[6, 6], 5, false],
+  [[21.7, 33.9], 33, true],
+  [[21.7, 33.9], 434, false],
+  [
+    [
+      [0, 2],
+      [1, 3],
+    ],
+    [1, 3],
+    true,
+  ],
+  [
+    [
+      [0, 2],
+      [1, 3],
+    ],
+    [1, 4],
+    false,
+  ],
+]);
+
+for (const [right, said, is] of ANSWERS)
+  test(`${JSON.stringify(said)} is ${is ? "right" : "wrong"} where ${JSON.stringify(right)} is accepted`, () => {
+    assert.equal(isRight({ right }, said), is);
+  });

@@ -28,7 +28,7 @@ help:
 	@echo "make notebooks      build every .ipynb from its percent script, and draw docs/pictures"
 	@echo "make js             format, check and bundle the widgets' JavaScript after a change; needs Node.js 20"
 	@echo "make api            write docs/api.md from the docstrings"
-	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/07_all_reduce.ipynb runs only that, ARGS=--live-only the live pages)"
+	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/1_first_hours/04_all_reduce.ipynb runs only that, ARGS=--live-only the live pages)"
 	@echo "make bench          measure what the README quotes"
 	@echo "make lock           write uv.lock after a change of pyproject.toml or constraints.txt"
 	@echo "make verify         prove this machine in ten minutes, GPU or not; the record goes to docs/verified/   (ARGS=\"--gpus 1\")"

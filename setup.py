@@ -11,7 +11,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 # where the files go, under allranks/course/, and which they are
-FILES = {"given": ("TUTOR.md", "chapters/*.ipynb", "labs/*/*.ipynb"), "teacher": ("autograder/*.py",)}
+FILES = {"given": ("TUTOR.md", "chapters/*/*.ipynb", "labs/*/*.ipynb"), "teacher": ("autograder/*.py",)}
 
 
 class BuildWithCourse(build_py):

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TOLD = "told: "
 QUIET_S = 15.0  # after the servers' start: what they import late is there
 MACHINE = Path("/var/lib/allranks/machine/socket")
-CHAPTER = "07_all_reduce.ipynb"
+CHAPTER = "1_first_hours/04_all_reduce.ipynb"
 LAB = "lab03_all_reduce"
 LOGINS_S = 120.0 / 30  # thirty people log in within two minutes
 FIRST_CELL = "import torch\nfrom allranks import World, check\nfrom allranks.player import Player"
@@ -193,7 +193,7 @@ def memory(people: int, share: str) -> dict[str, Any]:
 
 
 def load(people: int, submissions: int) -> dict[str, Any]:
-    """People log in, one every four seconds, and each runs chapter 7; meanwhile the grader grades."""
+    """People log in, one every four seconds, and each runs chapter 04; meanwhile the grader grades."""
     from running_hub import GRADER
     from visitor import Kernel, Visitor
 
@@ -224,7 +224,7 @@ def load(people: int, submissions: int) -> dict[str, Any]:
                 if raised and "raises-exception" not in cell["metadata"].get("tags", []):
                     about["failures"].append(f"{cell['id']}: {raised}")
             about["chapter_s"] = time.monotonic() - began
-            say(f"{name} has run chapter 7")
+            say(f"{name} has run chapter 04")
         except Exception as error:  # counted, and the others go on
             about["failures"].append(f"{type(error).__name__}: {error}"[:400])
 

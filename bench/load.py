@@ -1,4 +1,4 @@
-"""A class at the hub: people log in, one every four seconds, and run chapter 7; meanwhile one grader grades two submissions each.
+"""A class at the hub: people log in, one every four seconds, and run chapter 04; meanwhile one grader grades two submissions each.
 
 `ALLRANKS_BENCH_PEOPLE` says how many people; 30 are thirty logins within two minutes and sixty submissions.
 """
@@ -18,7 +18,7 @@ CLASS = 30
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """One round: a class comes once."""
     result = Result(
-        f"{PEOPLE} people log in, one every {hub_house.LOGINS_S:.0f} s, and run chapter 7 while {2 * PEOPLE} submissions are graded",
+        f"{PEOPLE} people log in, one every {hub_house.LOGINS_S:.0f} s, and run chapter 04 while {2 * PEOPLE} submissions are graded",
         ("what", "median", "worst"),
     )
     told = hub_house.play("load", PEOPLE, 2 * PEOPLE, progress=progress)
@@ -30,7 +30,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     for name, words in (
         ("server_s", "login to Lab, s"),
         ("first_cell_s", "login to the end of the chapter's first cell, s"),
-        ("chapter_s", "login to the end of chapter 7, s"),
+        ("chapter_s", "login to the end of chapter 04, s"),
     ):
         values = [about[name] for about in people if name in about]
         if values:

@@ -42,7 +42,12 @@ def close_home() -> None:
 
 
 def lay_out_course() -> None:
-    """Copies the chapters, and the labs if there is no exchange: nbgrader can't fetch a lab that is there already."""
+    """Copies the chapters, and the labs if there is no exchange: nbgrader can't fetch a lab that is there already.
+
+    A home that has chapters of the time when all lay in one folder keeps them, and gets the page that says where each is now.
+    """
+    if sorted((COURSE / "chapters").glob("*.ipynb")):
+        shutil.copyfile(CHECKOUT / "docs" / "moved.md", COURSE / "chapters" / "moved.md")
     lay_out("chapters")
     (COURSE / "labs").mkdir(exist_ok=True)  # fetched labs go there, and the chapters link to it
     if "ALLRANKS_EXCHANGE" not in os.environ:
@@ -56,9 +61,7 @@ def lay_out(folder: str) -> None:
         target = COURSE / folder / path.relative_to(source)
         if any(part.startswith((".", "__")) for part in path.relative_to(source).parts) or path.suffix == ".py":
             continue  # only authors of chapters need the percent scripts
-        if path.is_dir():
-            target.mkdir(parents=True, exist_ok=True)
-        elif not target.exists():
+        if path.is_file() and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target)
 

@@ -35,7 +35,7 @@ LONGEST = (
     "world/test_world.py",
     "grading/test_autograde.py",
     "notebooks/test_under_nccl_rules.py",
-    "notebooks/test_chapter_24.py",
+    "notebooks/test_chapter_25.py",
     "house/test_contributing.py",
     "world/test_nccl_rules.py",
     "world/test_profiles.py",

@@ -12,17 +12,18 @@ from html import escape
 from pathlib import Path
 
 import nbformat
+from allranks.course import map as course_map
 
 HERE = Path(__file__).resolve().parent / "front"
 # the columns of the map beside the nine moves; the capstone stands below the last two
 COLUMNS = (
-    ("Meet the ranks", ("00", "01", "02")),
+    ("Meet the ranks", ("00", "02", "03")),
     ("Nine moves", ()),
-    ("Put together", ("08", "12", "13", "33")),
-    ("In training", ("14", "15", "26", "32", "16", "25", "17", "24", "23", "28", "29")),
-    ("On machines", ("18", "19", "35", "34", "20", "22", "27", "30", "31")),
+    ("Put together", ("17", "16", "18", "62")),
+    ("In training", ("20", "21", "60", "61", "22", "23", "24", "25", "26", "27", "28")),
+    ("On machines", ("41", "40", "47", "63", "45", "48", "46", "44", "43")),
 )
-CAPSTONE = "21"
+CAPSTONE = "30"
 # the shorter courses of docs/teaching.md, by the words with which their sections begin; the first one is drawn on the map
 COURSES = {
     "The short way": "a working all-reduce in 90 minutes",
@@ -30,11 +31,11 @@ COURSES = {
     "One day": "with a teacher",
 }
 BESIDE = {
-    "92": "twenty situations",
-    "93": "what fits, what it costs",
-    "91": "every collective on one page",
-    "94": "its rules, on a laptop",
-    "90": "a gallery",
+    "01": "twenty situations",
+    "29": "what fits, what it costs",
+    "65": "every collective on one page",
+    "42": "its rules, on a laptop",
+    "64": "a gallery",
 }
 
 # the live pages: file, title, what one does there
@@ -50,6 +51,7 @@ LIVE = (
 class Chapter:
     """What the map says of a chapter."""
 
+    part: str
     stem: str
     title: str
     minutes: int
@@ -60,17 +62,22 @@ class Chapter:
         """Its two digits."""
         return self.stem[:2]
 
+    @property
+    def address(self) -> str:
+        """Its page, from the front page."""
+        return f"chapters/{self.part}/{self.stem}.html"
+
 
 def chapters(root: Path) -> dict[str, Chapter]:
     """Every chapter by its number, from its first cell: the heading, the minutes, and what should be read before it."""
     found = {}
-    for path in sorted((root / "chapters").glob("[0-9][0-9]_*.ipynb")):
-        head = nbformat.read(path, as_version=4).cells[0].source
+    for chapter in course_map.chapters():
+        head = nbformat.read(root / chapter.path, as_version=4).cells[0].source
         title = re.search(r"^# (.+)$", head, flags=re.M)
         minutes = re.search(r"(\d+) minutes", head)
-        before = re.search(r"(?:before it:|after) (.+)$", head, flags=re.M)
-        needs = re.findall(r"\((\d\d)_\w+\.ipynb\)", before[1]) if before else []
-        found[path.stem[:2]] = Chapter(path.stem, title[1], int(minutes[1]), tuple(needs))
+        before = re.search(r"(?:before it:|· after) ([^·\n]+)", head, flags=re.M)
+        needs = re.findall(r"\((?:\.\./\w+/)?(\d\d)_\w+\.ipynb\)", before[1]) if before else []
+        found[chapter.number] = Chapter(chapter.part, chapter.stem, title[1], int(minutes[1]), tuple(needs))
     return found
 
 
@@ -112,7 +119,7 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
 
 
 def _start(first: Chapter) -> str:
-    return f'<a class="start" href="chapters/{first.stem}.html"><b>Start: {first.minutes} minutes</b></a>'
+    return f'<a class="start" href="{first.address}"><b>Start: {first.minutes} minutes</b></a>'
 
 
 def _column(name: str, numbers: tuple[str, ...], there: dict[str, Chapter], path: list[str]) -> str:
@@ -129,7 +136,7 @@ def _column(name: str, numbers: tuple[str, ...], there: dict[str, Chapter], path
 
 def _attributes(chapter: Chapter) -> str:
     needs = " ".join(chapter.needs)
-    return f'href="chapters/{chapter.stem}.html" data-chapter="{chapter.number}" data-needs="{needs}"'
+    return f'href="{chapter.address}" data-chapter="{chapter.number}" data-needs="{needs}"'
 
 
 def _badge(number: str, path: list[str]) -> str:
@@ -157,10 +164,10 @@ def _moves(there: dict[str, Chapter], path: list[str]) -> str:
     for whence, row in MOVES:
         out.append(f'<span class="from">{escape(whence)}</span>')
         for move in row:
-            chapter = there[move.chapter[:2]]
+            chapter = there[course_map.find(move.chapter.rpartition("/")[2]).number]
             again = chapter.number in carded  # a chapter has one card, though two moves may be in it
             carded.add(chapter.number)
-            attributes = f'href="chapters/{chapter.stem}.html"' if again else _attributes(chapter)
+            attributes = f'href="{chapter.address}"' if again else _attributes(chapter)
             out.append(
                 f'<a class="card move" {attributes} title="{escape(move.does)}">{pictogram(move.name, 84, inline=True)}'
                 f"<b>{escape(move.called)}</b><small>{chapter.number} · {chapter.minutes} min</small>"

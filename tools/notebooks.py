@@ -1,6 +1,6 @@
 """Builds every notebook from its percent script; the same script always gives the same bytes. `--check` only compares.
 
-    chapters/source/NAME.py       ->  chapters/NAME.ipynb
+    chapters/source/PART/NAME.py  ->  chapters/PART/NAME.ipynb
     solutions/LAB/source/NAME.py  ->  solutions/LAB/NAME.ipynb  ->  labs/LAB/NAME.ipynb (nbgrader's own steps)
 
 In a percent script `# %%` opens a code cell and `# %% [markdown]` a prose cell. A magic is written as a comment, the
@@ -18,7 +18,8 @@ Write only those of nbgrader's metadata that are not defaults:
 
 A line `{{NAME.md}}` of a prose cell stands for the text of that file beside the labs (solutions/NAME.md), so that what all labs
 say has one home. `{{picture}}` stands for the chapter's picture and `{{moves}}` for the table of the nine moves, both
-drawn by `allranks.pictures` and put into the text, so that a notebook shows them before a cell has run.
+drawn by `allranks.pictures` and put into the text, so that a notebook shows them before a cell has run. `{{side_trips}}` stands for
+what hangs on a chapter of the core, from the course's map.
 
 A cell may have tags (`# %% tags=["raises-exception"] name="short"`):
 
@@ -112,9 +113,23 @@ def _drawn(what: str, place: str) -> str:
     chapter = Path(place.partition(",")[0]).stem
     if what == "moves":
         return moves.markdown_table()
+    if what == "side_trips":
+        return _side_trips(chapter, place)
     if what == "picture" and chapter in hero.CHAPTERS:
         return hero.cell(chapter)
     raise NotebookError(f"{place}: there is no {{{{{what}}}}}; draw it in utils/allranks/pictures/hero.py.")
+
+
+def _side_trips(stem: str, place: str) -> str:
+    """The side trips of a chapter of the core, with the question that each answers."""
+    from allranks.course import map as course_map
+
+    chapter = course_map.find(stem)
+    trips = course_map.side_trips(chapter)
+    if not trips:
+        raise NotebookError(f"{place}: nothing hangs on {stem}; leave out {{{{side_trips}}}}.")
+    lines = [f"- [{trip.title}]({course_map.link(chapter, trip)}): {trip.why}" for trip in trips]
+    return "\n".join(["**Side trips from here**, each for one question:", "", *lines])
 
 
 def _refuse_shell_comments(source: str, commented: str, place: str) -> None:
@@ -194,17 +209,19 @@ def build(root: Path = ROOT, only: list[Path] | None = None) -> dict[Path, str]:
 
     With `only`, just for these percent scripts. Raises NotebookError for a script that can't be built.
     """
-    scripts = sorted([*root.glob("chapters/source/*.py"), *root.glob("solutions/*/source/*.py")])
+    scripts = sorted([*root.glob("chapters/source/*/*.py"), *root.glob("solutions/*/source/*.py")])
     if only is not None:
         wanted = {path.resolve() for path in only}
         if unknown := wanted - {path.resolve() for path in scripts}:
-            raise NotebookError(f"{min(unknown)} is not a percent script in chapters/source/ or solutions/LAB/source/.")
+            raise NotebookError(
+                f"{min(unknown)} is not a percent script in chapters/source/PART/ or solutions/LAB/source/."
+            )
         scripts = [path for path in scripts if path.resolve() in wanted]
     texts = {}
     for script in scripts:
         path = script.relative_to(root)
         notebook = read_script(script.read_text(encoding="utf-8"), str(path))
-        built = path.parent.parent / f"{path.stem}.ipynb"
+        built = Path(*(part for part in path.parts[:-1] if part != "source"), f"{path.stem}.ipynb")
         texts[built] = as_text(notebook)
         if path.parts[0] == "solutions":
             students = Path("labs", *built.parts[1:])
@@ -227,7 +244,7 @@ def without_answers(texts: dict[Path, str], folder: Path) -> dict[Path, str]:
             if "<b>An answer" in cell.source:
                 raise NotebookError(f"{path}, cell {cell.id!r}: this answer's <details> has no end.")
         notebook.cells = [cell for cell in notebook.cells if cell.source]  # some cells had only an answer
-        less[folder / path.name] = as_text(notebook)
+        less[folder.joinpath(*path.parts[1:])] = as_text(notebook)
     return less
 
 
@@ -244,7 +261,7 @@ def differences(root: Path, texts: dict[Path, str]) -> list[str]:
 
 def orphans(root: Path, texts: dict[Path, str]) -> list[str]:
     """One sentence for each notebook of the course without a percent script."""
-    patterns = ("chapters/*.ipynb", "solutions/*/*.ipynb", "labs/*/*.ipynb")
+    patterns = ("chapters/*.ipynb", "chapters/*/*.ipynb", "solutions/*/*.ipynb", "labs/*/*.ipynb")
     there = {path.relative_to(root) for pattern in patterns for path in root.glob(pattern)}
     return [f"{path} has no percent script; delete it or write one." for path in sorted(there - set(texts))]
 

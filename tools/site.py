@@ -1,7 +1,7 @@
 """Builds the executed course as a static site: `make site`, then open site/index.html. No kernel, no network needed.
 
     make site                                        every chapter, executed on live ranks (several minutes the first time)
-    make site ARGS=chapters/07_all_reduce.ipynb      executes only these; the others keep their last outputs, if any
+    make site ARGS=chapters/1_first_hours/04_all_reduce.ipynb      executes only these; the others keep their last outputs, if any
     make site ARGS=--live-only                       only the live pages, in which Python runs in the browser (tools/live_site.py)
 
 It executes a chapter again only if the chapter or the package has changed; executed chapters are kept in
@@ -25,30 +25,31 @@ from pathlib import Path
 from types import ModuleType
 
 import nbformat
+from allranks.course import map as course_map
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
-PAGES = ("chapters/*.ipynb", "labs/*/*.ipynb", "docs/**/*.md", "CONTRIBUTING.md")
+PAGES = ("chapters/*/*.ipynb", "labs/*/*.ipynb", "docs/**/*.md", "CONTRIBUTING.md")
 # page: the live pages to which it leads, as (file, words)
 LIVE = {
-    "chapters/08_all_reduce_algorithms.ipynb": ("schedule", "Write a schedule in this browser"),
-    "chapters/22_your_own_job.ipynb": ("explain", "Explain a profile in this browser"),
-    "chapters/34_can_a_machine_find_it.ipynb": ("race", "Race your own schedule in this browser"),
-    "chapters/93_price_a_training_run.ipynb": ("price", "Compute in this browser"),
+    "chapters/2_collectives/17_all_reduce_algorithms.ipynb": ("schedule", "Write a schedule in this browser"),
+    "chapters/4_real_cluster/48_your_own_job.ipynb": ("explain", "Explain a profile in this browser"),
+    "chapters/extras/63_can_a_machine_find_it.ipynb": ("race", "Race your own schedule in this browser"),
+    "chapters/3_one_model/29_price_a_training_run.ipynb": ("price", "Compute in this browser"),
     "docs/race.md": ("race", "Try it in this browser"),
     "docs/explain.md": ("explain", "Try it in this browser"),
     "docs/cost_model.md": ("price", "Try it in this browser"),
 }
-PARTS = (
-    ("The course", range(0, 90)),
-    ("Beside it", range(90, 100)),
-)
-# pages that have moved, so that old addresses don't fail
+# pages that have moved, so that old addresses don't fail: those of the time when all chapters lay in one folder, and older ones
 MOVED = {
-    "chapters/04_scatter.html": "chapters/04_scatter_and_gather.html",
-    "chapters/05_gather.html": "chapters/04_scatter_and_gather.html",
+    "chapters/04_scatter.html": "chapters/2_collectives/11_scatter_and_gather.html",
+    "chapters/05_gather.html": "chapters/2_collectives/11_scatter_and_gather.html",
+    **{
+        f"chapters/{chapter.was}.html": chapter.path.with_suffix(".html").as_posix()
+        for chapter in course_map.chapters()
+    },
 }
 STYLE = """
 body {
@@ -77,8 +78,8 @@ p > img[src$="-48.svg"] { vertical-align: middle; }
 """
 # which chapter was opened last, for the front page; and a button that runs once down the ribbons of a collective's picture
 SCRIPT = r"""
-const chapter = /\/chapters\/(\d\d_\w+)\.html$/.exec(location.pathname);
-if (chapter) try { localStorage.setItem("allranks-here", chapter[1]); } catch {}
+const chapter = /\/chapters\/\w+\/(\d\d_\w+)\.html$/.exec(location.pathname);
+if (chapter) try { localStorage.setItem("allranks-chapter", chapter[1]); } catch {}
 document.addEventListener("DOMContentLoaded", () => {
   const picture = chapter && document.querySelector('article img[alt^="Before:"]');
   if (!picture || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
@@ -100,7 +101,7 @@ def fingerprint(notebook: Path, root: Path) -> str:
     """A hash of the notebook and the package: it changes if one of them changes."""
     digest = hashlib.sha256(notebook.read_bytes())
     for path in sorted((root / "utils" / "allranks").rglob("*")):
-        if path.suffix in (".py", ".js", ".css", ".json"):
+        if path.suffix in (".py", ".js", ".css", ".json", ".toml"):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -156,7 +157,7 @@ def without_kernel(output: NotebookNode, states: dict) -> NotebookNode | None:
     """
     data = output.get("data", {})
     if "text/html" in data:  # a table of the chapters, as the cheat sheet's
-        data["text/html"] = re.sub(r'href="(\d\d_\w+)\.ipynb"', r'href="\1.html"', data["text/html"])
+        data["text/html"] = re.sub(r'href="((?:\.\./\w+/)?\d\d_\w+)\.ipynb"', r'href="\1.html"', data["text/html"])
     if WIDGET not in data:
         return output
     model = data.pop(WIDGET)["model_id"]
@@ -183,7 +184,8 @@ def led(text: str, page: Path) -> str:
     if page.as_posix() not in LIVE:
         return text
     name, words = LIVE[page.as_posix()]
-    link = f'<p class="live">No install: <a href="../live/{name}.html">{words}</a></p>'
+    up = "../" * len(page.parent.parts)
+    link = f'<p class="live">No install: <a href="{up}live/{name}.html">{words}</a></p>'
     return re.sub(r"^# .+$", lambda heading: f"{heading[0]}\n\n{link}", text, count=1, flags=re.M)
 
 
@@ -265,8 +267,9 @@ def numbered(source: Path, page: Path) -> str:
 def index(source: Path, pages: list[Path]) -> str:
     """Sphinx's root, which holds the navigation of all pages; the front page then takes its place."""
     trees = []
-    for name, numbers in PARTS:
-        found = [p for p in pages if p.parts[0] == "chapters" and p.stem[:2].isdigit() and int(p.stem[:2]) in numbers]
+    for part in course_map.parts():
+        found = [chapter.path for chapter in part.chapters if chapter.path in pages]
+        name = f"{part.number}. {part.title}" if part.number else part.title
         trees.append((name, [f"{numbered(source, p)} <{p.with_suffix('')}>" for p in found]))
     trees.append(("Labs", [str(p.with_suffix("")) for p in pages if p.parts[0] == "labs"]))
     trees.append(("Documents", [str(p.with_suffix("")) for p in pages if p.suffix == ".md"]))
@@ -399,7 +402,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--no-live", action="store_true", help="leave the live pages out; they need Node.js and `make js-tools`"
     )
     options = parser.parse_args(arguments)
-    everything = sorted((ROOT / "chapters").glob("*.ipynb"))
+    everything = [ROOT / chapter.path for chapter in course_map.chapters()]
     chosen = [path.resolve().with_suffix(".ipynb") for path in options.chapters] or everything
     try:
         if options.live_only:

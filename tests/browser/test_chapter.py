@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.browser
 
-CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
+CHAPTERS = Path(__file__).resolve().parents[2] / "chapters/1_first_hours"
 
 
 def test_the_first_chapter_runs_to_its_end_and_its_player_plays(lab, new_page):

@@ -15,6 +15,8 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
+from allranks.course import map as course_map
+from allranks.course.map import find
 
 pytest.importorskip("myst_nb", reason="the extra `site` is not installed: pip install -c constraints.txt -e '.[site]'")
 pytestmark = [
@@ -26,7 +28,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN = ("00_start_here", "92_which_collective")
+RUN = ("00_start_here", "01_nine_pictures")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def tool():
 def site(tool, tmp_path_factory) -> Path:
     """The built pages; two chapters have outputs, the others none."""
     folder = tmp_path_factory.mktemp("site")
-    chapters = [ROOT / "chapters" / f"{name}.ipynb" for name in RUN]
+    chapters = [ROOT / find(name).path for name in RUN]
     live = not tool.beside("live_site").missing()  # without Node.js, all other pages are tried
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GITHUB_REPOSITORY", "someone/all-ranks")  # as GitHub's CI sets it
@@ -67,15 +69,15 @@ def test_no_link_is_broken(site):
                 broken.append(f"{path.relative_to(site)}: {link}")
     assert broken == []
     assert links > 1000
-    for name in (path.stem for path in (ROOT / "chapters").glob("*.ipynb")):
-        assert f'href="chapters/{name}.html"' in pages[site / "index.html"]
+    for chapter in course_map.chapters():
+        assert f'href="{chapter.path.with_suffix(".html").as_posix()}"' in pages[site / "index.html"]
     assert (site / "index.html").stat().st_size < 500_000
 
 
 def test_every_notebooks_page_can_be_opened_elsewhere(tool, site):
     """The download is the notebook as learners get it; other places are told where it lies in the repository."""
     named = tool.beside("open_in").repository(ROOT) or "https://github.com/someone/all-ranks"
-    notebooks = [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]
+    notebooks = [*ROOT.glob("chapters/*/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]
     assert len(notebooks) > 50
     for path in notebooks:
         page = site / path.relative_to(ROOT).with_suffix(".html")
@@ -94,11 +96,11 @@ def test_without_an_address_the_menu_offers_the_download_only(tool, tmp_path, mo
     monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
     tools = tool.beside("open_in")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
-    assert tools.repository(tmp_path) == "" and tools.links(Path("chapters/a.ipynb"), "") == []
+    assert tools.repository(tmp_path) == "" and tools.links(Path("chapters/1_x/a.ipynb"), "") == []
     (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://git.example.org/x/y.git"\n')
     address = tools.repository(tmp_path)
-    assert tools.links(Path("chapters/a.ipynb"), address) == [
-        ("the repository", "https://git.example.org/x/y/blob/main/chapters/a.ipynb")
+    assert tools.links(Path("chapters/1_x/a.ipynb"), address) == [
+        ("the repository", "https://git.example.org/x/y/blob/main/chapters/1_x/a.ipynb")
     ]
 
 
@@ -145,7 +147,7 @@ def test_a_word_is_found(served, new_page):
     page.get_by_role("button", name="Search").click()
     page.wait_for_selector("#search-results li p.context")
     found = page.eval_on_selector_all("#search-results li a", "links => links.map(link => link.getAttribute('href'))")
-    assert any("08_all_reduce_algorithms" in link for link in found), found
+    assert any("17_all_reduce_algorithms" in link for link in found), found
 
 
 def test_a_chapter_reads_without_kernel_and_network(site, new_page):
@@ -177,24 +179,24 @@ def test_the_map_says_where_the_reader_is_and_shows_a_path(site, new_page):
     badges = "els => els.filter(e => !e.hidden).map(e => [e.textContent, e.closest('a').dataset.chapter])"
     assert sorted(page.eval_on_selector_all(".badge", badges)) == [
         ["1", "00"],
-        ["2", "01"],
-        ["3", "02"],
-        ["4", "07"],
+        ["2", "02"],
+        ["3", "03"],
+        ["4", "04"],
     ]
     assert page.locator("path.thick").count() == 3
     page.get_by_role("button", name="One day").click()
     assert page.locator("path.thick").count() == 7
-    assert "00, 01, 02, 07, 09, 10, 14, 20, 92" in page.locator("[role=status]").text_content()
+    assert "00, 02, 03, 04, 13, 14, 20, 45, 01" in page.locator("[role=status]").text_content()
     page.mouse.move(0, 0)  # focus scrolls the page, and a card below the pointer would show its own needs
-    topology = page.get_by_role("link", name="Topology 19")
+    topology = page.get_by_role("link", name="Topology 40")
     topology.focus()
     needs = page.eval_on_selector_all(".card.need", "els => els.map(e => e.dataset.chapter)")
     assert sorted(needs) == sorted(topology.get_attribute("data-needs").split()) != []
     page.get_by_role("button", name="Show the ring all-reduce").click()
     page.wait_for_selector(".ar-player[data-ready]")
-    page.goto((site / "chapters" / "07_all_reduce.html").as_uri())
+    page.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
     page.goto((site / "index.html").as_uri())
-    assert page.locator(".card.here").get_attribute("data-chapter") == "07"
+    assert page.locator(".card.here").get_attribute("data-chapter") == "04"
     assert page.get_by_role("link", name="Go on: all-reduce").count() == 1
 
 
@@ -210,28 +212,30 @@ def test_the_pictures_follow_the_theme_that_was_chosen(site, new_page, theme):
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[theme]
     blue = page.evaluate("getComputedStyle(document.querySelector('.move .r0')).fill")
     assert blue == {"light": "rgb(0, 114, 178)", "dark": "rgb(61, 155, 224)"}[theme]
-    page.goto((site / "chapters" / "07_all_reduce.html").as_uri())
+    page.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
     assert page.evaluate("getComputedStyle(document.querySelector('article img')).colorScheme") == theme
 
 
 def test_a_collectives_picture_plays_when_asked(site, new_page):
     """Once down the ribbons; never by itself, and not for readers who ask for less motion."""
     page = new_page(offline=True)
-    page.goto((site / "chapters" / "07_all_reduce.html").as_uri())
+    page.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
     running = "document.querySelector('article img').getAnimations().map(a => a.effect.getTiming().duration)"
     assert page.evaluate(running) == []
     page.get_by_role("button", name="Watch it go down").click()
     assert page.evaluate(running) == [1200]
     still = new_page(offline=True, reduced_motion="reduce")
-    still.goto((site / "chapters" / "07_all_reduce.html").as_uri())
+    still.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
     still.wait_for_selector("article img")
     assert still.get_by_role("button", name="Watch it go down").count() == 0
 
 
 def test_links_to_notebooks_in_outputs_lead_to_pages(tool):
     """The cheat sheet's table of the nine moves is an output, which Sphinx does not read."""
-    output = nbformat.v4.new_output("display_data", {"text/html": '<a href="03_broadcast.ipynb">x</a>'})
-    assert tool.without_kernel(output, {}).data["text/html"] == '<a href="03_broadcast.html">x</a>'
+    output = nbformat.v4.new_output(
+        "display_data", {"text/html": '<a href="../2_collectives/10_broadcast.ipynb">x</a>'}
+    )
+    assert tool.without_kernel(output, {}).data["text/html"] == '<a href="../2_collectives/10_broadcast.html">x</a>'
 
 
 def test_the_front_page_passes_axe(site, new_page):
@@ -246,13 +250,13 @@ def test_the_front_page_passes_axe(site, new_page):
 
 def test_formulas_are_set_without_a_network(site, new_page):
     page = new_page(offline=True)
-    page.goto((site / "chapters" / "07_all_reduce.html").as_uri())
+    page.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
     page.wait_for_selector("mjx-container")
 
 
 def test_the_drill_folds_its_answers(site, new_page):
     page = new_page(offline=True, java_script_enabled=False)
-    page.goto((site / "chapters" / "92_which_collective.html").as_uri())
+    page.goto((site / "chapters/1_first_hours/01_nine_pictures.html").as_uri())
     question = page.locator(".ar-drill-page details").first
     assert not question.locator("li").first.is_visible()
     question.locator("summary").click()
@@ -261,15 +265,15 @@ def test_the_drill_folds_its_answers(site, new_page):
 
 def test_without_scripts_the_players_picture_stays(site, new_page):
     page = new_page(java_script_enabled=False)
-    page.goto((site / "chapters" / "00_start_here.html").as_uri())
+    page.goto((site / "chapters/1_first_hours/00_start_here.html").as_uri())
     assert page.locator("img[alt*='ring all_reduce']").bounding_box()["width"] > 300
 
 
 def test_a_chapter_is_run_again_only_when_something_changed(tool, tmp_path):
     """A chapter that fails is named; one that has run is read from where it was kept."""
     root, kept = tmp_path / "course", tmp_path / "kept"
-    (root / "chapters").mkdir(parents=True)
-    path = root / "chapters" / "01_count.ipynb"
+    path = root / "chapters" / "1_x" / "01_count.ipynb"
+    path.parent.mkdir(parents=True)
     cell = nbformat.v4.new_code_cell(
         "import pathlib\nlog = pathlib.Path('log')\nlog.open('a').write('x')\nlen(log.read_text())"
     )
@@ -294,7 +298,10 @@ def test_pages_lead_to_their_live_page(tool):
     for name, (page, words) in tool.LIVE.items():
         assert (ROOT / name).exists() and page in live.PAGES
         led = tool.led("# A title\n\ntext", Path(name))
-        assert led == f'# A title\n\n<p class="live">No install: <a href="../live/{page}.html">{words}</a></p>\n\ntext'
+        assert (
+            led
+            == f'# A title\n\n<p class="live">No install: <a href="{"../" * name.count("/")}live/{page}.html">{words}</a></p>\n\ntext'
+        )
     assert tool.led("# A title", Path("docs/gpus.md")) == "# A title"
 
 
@@ -314,6 +321,11 @@ def test_no_page_is_wider_than_its_window(site, new_page, width):
     """Long lines of code and wide tables scroll in a box of their own."""
     page = new_page(offline=True)
     page.set_viewport_size({"width": width, "height": 900})
-    for name in ("index", "chapters/00_start_here", "chapters/18_libraries", "docs/cost_model"):
+    for name in (
+        "index",
+        "chapters/1_first_hours/00_start_here",
+        "chapters/4_real_cluster/41_libraries",
+        "docs/cost_model",
+    ):
         page.goto((site / f"{name}.html").as_uri())
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name

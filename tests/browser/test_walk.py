@@ -10,11 +10,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from allranks.course.map import chapters, find
 
 pytestmark = [pytest.mark.browser, pytest.mark.live, pytest.mark.timeout(900)]
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "chapters"
-NAMES = [path.stem for path in sorted(CHAPTERS.glob("*.ipynb"))]
+NAMES = [chapter.stem for chapter in chapters()]
 WIDTHS = (1400, 1000, 700)
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 LEAST_PX = 11.5
@@ -101,7 +102,7 @@ def folder(lab):
 def test_a_chapter_fits_at_every_width_and_in_both_themes(lab, folder, new_page, name):
     page = new_page(viewport={"width": 1400, "height": 900})
     page.set_default_timeout(120_000)
-    lab.open(page, f"{folder}/{name}.ipynb")
+    lab.open(page, f"{folder}/{find(name).part}/{name}.ipynb")
     faults: list[str] = []
     while True:
         step = page.evaluate(STEP)

@@ -46,7 +46,7 @@ def lab(no_ghosts, tmp_path, short_path):
             time.sleep(0.1)
         assert found, (tmp_path / "lab.log").read_text()
         path, token = found.groups()
-        assert path == "/lab/tree/chapters/00_start_here.ipynb"
+        assert path == "/lab/tree/chapters/1_first_hours/00_start_here.ipynb"
         assert "WARNING" not in (tmp_path / "lab.log").read_text()  # nothing that a reader must wonder about
 
         def call(path: str, method: str = "GET", read=json.loads):
@@ -86,7 +86,7 @@ def run(runtime: Path, kernel: str, code: str) -> str:
 
 def test_two_notebooks_share_one_fork_server_and_nothing_is_left(lab):
     call, runtime, log = lab
-    assert call("/api/contents/chapters/00_start_here.ipynb?content=0")["type"] == "notebook"
+    assert call("/api/contents/chapters/1_first_hours/00_start_here.ipynb?content=0")["type"] == "notebook"
     settings = call("/lab/api/settings/@jupyter-widgets/jupyterlab-manager:plugin")
     assert settings["schema"]["properties"]["saveState"]["default"] is True
     answers = [run(runtime, call("/api/kernels", "POST")["id"], CELL) for _ in range(2)]
@@ -112,7 +112,7 @@ def test_a_learner_sees_no_menu_of_nbgrader(lab):
 def test_a_learner_meets_no_source_of_the_notebooks(lab):
     call, *_ = lab
     names = [item["name"] for item in call("/api/contents/chapters")["content"]]
-    assert "07_all_reduce.ipynb" in names and "source" not in names
+    assert "1_first_hours" in names and "source" not in names
 
 
 def test_where_sockets_would_have_too_long_names_kernels_use_tcp(monkeypatch):
@@ -130,7 +130,7 @@ def test_outside_of_the_course_it_says_where_to_go(tmp_path):
         "try: lab.course_directory()\nexcept click.ClickException as error: print(error.message)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert "There is no chapters/00_start_here.ipynb in" in done.stdout, done.stderr
+    assert "There is no chapters/1_first_hours/00_start_here.ipynb in" in done.stdout, done.stderr
 
 
 def test_a_teachers_course_folder_opens_formgrader(tmp_path, short_path):

@@ -5,14 +5,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from allranks.cli import main
+from allranks.cli import lab, main
 from allranks.course import files, folder
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = files.FIRST_CHAPTER
 LAB = Path("labs/lab03_all_reduce/all_reduce.ipynb")
-NAMES = (FIRST, Path("chapters/07_all_reduce.ipynb"), LAB)
+RING = Path("chapters/1_first_hours/04_all_reduce.ipynb")
+NAMES = (FIRST, RING, LAB)
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_a_deleted_notebook_comes_back(mine):
 
 
 def test_files_of_that_name_that_were_there_before_stay(course, tmp_path):
-    (tmp_path / "full" / "chapters").mkdir(parents=True)
+    (tmp_path / "full" / FIRST).parent.mkdir(parents=True)
     (tmp_path / "full" / FIRST).write_text("my own")
     report = folder.lay_out(tmp_path / "full")
     assert report.kept == [FIRST] and len(report.added) == 2
@@ -83,13 +84,13 @@ def test_an_update_keeps_what_was_written_and_brings_what_is_new(mine, course, m
     was = (mine / LAB).read_bytes()
     change(course / LAB, "# Lab 3", "# Lab 3, second edition")
     change(course / FIRST, "# Start here", "# Begin here")
-    shutil.copyfile(
-        ROOT / "chapters/08_all_reduce_algorithms.ipynb", course / "chapters/08_all_reduce_algorithms.ipynb"
-    )
+    added = Path("chapters/2_collectives/17_all_reduce_algorithms.ipynb")
+    (course / added).parent.mkdir()
+    shutil.copyfile(ROOT / added, course / added)
     new_version(monkeypatch)
     report = folder.update(mine)
     assert report.merged == [LAB] and report.updated == [FIRST] and not report.doubled
-    assert report.added == [Path("chapters/08_all_reduce_algorithms.ipynb")]
+    assert report.added == [added]
     text = (mine / LAB).read_text()
     assert "return 7  # mine" in text and "second edition" in text
     assert (report.before / LAB).read_bytes() == was
@@ -140,6 +141,84 @@ def test_what_can_not_be_done_is_said_in_a_sentence(course, tmp_path, monkeypatc
     monkeypatch.setattr(files, "checkout", lambda: ROOT)
     told = CliRunner().invoke(main, ["update", str(ROOT)])
     assert told.exit_code == 2 and "git pull" in told.output
+
+
+OLD_FIRST, OLD_RING = Path("chapters/00_start_here.ipynb"), Path("chapters/07_all_reduce.ipynb")
+ANSWERS = {"allranks_predictions": {"guess": {"said": "the sum"}}, "who": "me"}
+
+
+@pytest.fixture
+def old(course, tmp_path) -> Path:
+    """A learner's folder of the time when all chapters lay in one folder, with an answer, a cell of their own and an output in the ring."""
+    path = tmp_path / "all-ranks"
+    for was, now in ((OLD_FIRST, FIRST), (OLD_RING, RING), (LAB, LAB)):
+        for root in (path, path / folder.BASE):
+            (root / was).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(course / now, root / was)
+            (root / was).chmod(0o644)
+            if now == RING:
+                change(root / was, "# All-reduce", "# All-reduce, number 7")
+    (path / folder.VERSION).write_text("0.0.9\n")
+    change(path / OLD_RING, "# all-gather: your turn", "return tensor  # mine")
+    book = json.loads((path / OLD_RING).read_text())
+    code = next(cell for cell in book["cells"] if "return tensor  # mine" in "".join(cell["source"]))
+    code["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "passed: 1 of 1"}]
+    own = {"cell_type": "markdown", "id": "own", "metadata": {}, "source": "my notes"}
+    book["cells"].insert(book["cells"].index(code) + 1, own)
+    book["metadata"].update(ANSWERS)
+    (path / OLD_RING).write_text(json.dumps(book))
+    return path
+
+
+def test_a_folder_of_the_old_order_loses_nothing_when_it_is_updated(old):
+    was = (old / OLD_RING).read_bytes()
+    report = folder.update(old)
+    assert report.moved == {OLD_FIRST: FIRST, OLD_RING: RING} and report.merged == [RING]
+    assert files.notebooks(old) == sorted(NAMES) and not list(old.glob("chapters/*.ipynb"))
+    book = json.loads((old / RING).read_text())
+    sources = ["".join(cell["source"]) for cell in book["cells"]]
+    mine = next(cell for cell in book["cells"] if "return tensor  # mine" in "".join(cell["source"]))
+    assert mine["outputs"][0]["text"] == "passed: 1 of 1"
+    assert sources[book["cells"].index(mine) + 1] == "my notes"
+    assert all(book["metadata"][key] == value for key, value in ANSWERS.items())
+    assert "number 7" not in "".join(sources), "the course's own text is the new one"
+    assert (report.before / OLD_RING).read_bytes() == was and not (report.before / OLD_FIRST).exists()
+    assert f"  {OLD_RING} is now {RING}" in report.text() and str(OLD_FIRST) not in report.text()
+    assert json.loads(json.dumps(report.to_dict()))["moved"][OLD_RING.as_posix()] == RING.as_posix()
+    again = folder.update(old)
+    assert not again.moved and "already" in again.text()
+
+
+def test_until_then_it_opens_as_it_is(old, course, monkeypatch):
+    """`allranks lab` adds no second, empty copy of a chapter that lies at its old place; and it says how to have the new order."""
+    before = {path: path.read_bytes() for path in old.rglob("*.ipynb")}
+    monkeypatch.setattr(folder, "version", lambda: "0.0.9")  # as between two builds of one version
+    [said] = lab.fill(old)
+    assert "`allranks update`" in said
+    assert {path: path.read_bytes() for path in old.rglob("*.ipynb")} == before
+    assert folder.first_chapter(old) == OLD_FIRST
+    monkeypatch.chdir(old / "chapters")
+    assert folder.find(Path.cwd()) == old == lab.course_directory()
+    folder.update(old)
+    assert folder.first_chapter(old) == FIRST and folder.find(Path.cwd()) == old
+    assert lab.fill(old) == []
+
+
+def test_what_is_at_the_new_place_already_is_not_written_over(old):
+    (old / RING).parent.mkdir()
+    (old / RING).write_text("somebody's")
+    was = (old / OLD_RING).read_bytes()
+    report = folder.update(old)
+    assert (old / RING).read_text() == "somebody's" and (old / OLD_RING).read_bytes() == was
+    assert report.kept == [RING, OLD_RING] and f"{OLD_RING}: left as it is" in report.text()
+
+
+def test_a_broken_notebook_stays_at_its_old_place(old, course):
+    (old / OLD_RING).write_text("{ half of a notebook")
+    report = folder.update(old)
+    assert report.kept == [OLD_RING] and report.added == [RING]
+    assert (old / OLD_RING).read_text() == "{ half of a notebook"
+    assert (old / RING).read_bytes() == (course / RING).read_bytes()
 
 
 def test_a_folder_that_can_not_be_written_is_named(course, tmp_path):

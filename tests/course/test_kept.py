@@ -7,7 +7,7 @@ from allranks.course import files, kept
 
 def test_all_parts_of_a_course_share_one_file(tmp_path):
     first = tmp_path / files.FIRST_CHAPTER
-    deep = tmp_path / "chapters" / "3_one_model"
+    deep = tmp_path / "chapters" / "4_real_cluster"
     for folder in (first.parent, deep):
         folder.mkdir(parents=True, exist_ok=True)
     first.write_text("{}")

@@ -83,7 +83,7 @@ def test_the_files_are_as_the_index_wants_them(built):
 
 def test_the_wheel_has_every_notebook_of_chapters_and_labs(built):
     there = contents(built[1])
-    for path in [*ROOT.glob("chapters/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]:
+    for path in [*ROOT.glob("chapters/*/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]:
         assert there[f"allranks/course/given/{path.relative_to(ROOT)}"] == path.read_bytes(), path
 
 
@@ -194,10 +194,10 @@ def test_lab_gives_the_learner_a_folder_and_its_first_chapter_runs(no_ghosts, in
     site = next(installed.parent.glob("lib/python*/site-packages"))
     before = {path for path in site.rglob("*") if "__pycache__" not in path.parts}
     with lab(installed / "allranks", env=home, log=tmp_path / "lab.log") as (opened, call):
-        assert opened == "/lab/tree/chapters/00_start_here.ipynb"
+        assert opened == "/lab/tree/chapters/1_first_hours/00_start_here.ipynb"
         folder = Path(home["HOME"], "all-ranks")
         assert str(folder) in (tmp_path / "lab.log").read_text()
-        cells = to_the_first_world(call("/api/contents/chapters/00_start_here.ipynb")["content"])
+        cells = to_the_first_world(call("/api/contents/chapters/1_first_hours/00_start_here.ipynb")["content"])
         kernel = call("/api/kernels", "POST")["id"]
         client = BlockingKernelClient(connection_file=f"{home['JUPYTER_RUNTIME_DIR']}/kernel-{kernel}.json")
         client.load_connection_file()
@@ -205,9 +205,11 @@ def test_lab_gives_the_learner_a_folder_and_its_first_chapter_runs(no_ghosts, in
         assert ran_on_ranks(printed), printed
     assert {path for path in site.rglob("*") if "__pycache__" not in path.parts} == before
     # the learner writes, and calls it again: nothing is written over
-    (folder / "chapters/00_start_here.ipynb").write_text("mine")
+    (folder / "chapters/1_first_hours/00_start_here.ipynb").write_text("mine")
     done = run(installed / "allranks", "update", env=home)
-    assert done.returncode == 0 and (folder / "chapters/00_start_here.ipynb").read_text() == "mine", done.stderr
+    assert done.returncode == 0 and (folder / "chapters/1_first_hours/00_start_here.ipynb").read_text() == "mine", (
+        done.stderr
+    )
 
 
 @pytest.mark.live
@@ -226,7 +228,7 @@ def test_uvx_installs_and_opens_it(no_ghosts, built, home, tmp_path):
     done = run(*command, "--version", env=home)
     assert done.returncode == 0 and done.stdout.startswith("allranks "), done.stderr
     with lab(*command, env=home, log=tmp_path / "lab.log") as (opened, call):
-        assert opened == "/lab/tree/chapters/00_start_here.ipynb"
+        assert opened == "/lab/tree/chapters/1_first_hours/00_start_here.ipynb"
         assert {entry["name"] for entry in call("/api/contents")["content"]} >= {"chapters", "labs", "TUTOR.md"}
 
 
@@ -237,7 +239,7 @@ def test_a_kernel_without_jupyterlab_runs_the_first_chapter(no_ghosts, built, in
     [first] = re.findall(r"```python\n(.*?)\n```", page, re.S)[:1]
     assert first == "%pip install -q allranks anywidget"
     first = f"%pip install -q --no-index --no-deps --force-reinstall {built[1]}"
-    given = contents(built[1])["allranks/course/given/chapters/00_start_here.ipynb"]
+    given = contents(built[1])["allranks/course/given/chapters/1_first_hours/00_start_here.ipynb"]
     manager = KernelManager(connection_file=str(Path(home["JUPYTER_RUNTIME_DIR"]) / "kernel-of-an-editor.json"))
     manager.kernel_spec.argv = [str(installed / "python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     manager.start_kernel(env=home, cwd=home["HOME"])

@@ -13,7 +13,7 @@ PAGES = sorted(
         "*.md",
         "docs/**/*.md",
         ".github/**/*.md",
-        "chapters/*.ipynb",
+        "chapters/*/*.ipynb",
         "labs/*/*.ipynb",
         "solutions/*/*.ipynb",
     )

@@ -28,9 +28,9 @@ def built() -> dict[Path, str]:
 @pytest.fixture
 def course(tmp_path) -> Path:
     """A copy of a chapter and of a lab, to be spoilt."""
-    for name in ("chapters/source", "autograder"):
+    for name in ("chapters/1_first_hours", "chapters/source/1_first_hours", "autograder"):
         (tmp_path / name).mkdir(parents=True)
-    for path in (ROOT / "chapters").rglob("07_all_reduce.*"):
+    for path in (ROOT / "chapters").rglob("04_all_reduce.*"):
         shutil.copy(path, tmp_path / path.relative_to(ROOT))
     for name in ("solutions", "labs"):
         shutil.copytree(ROOT / name / "lab03_all_reduce", tmp_path / name / "lab03_all_reduce")
@@ -94,12 +94,14 @@ def test_writing_makes_the_check_pass(course, capsys):
 
 def test_chapters_can_be_written_without_what_the_labs_mark(tmp_path, capsys):
     assert notebooks.main(["--without-answers", str(tmp_path / "new" / "chapters")]) == 0
-    written = sorted((tmp_path / "new" / "chapters").glob("*"))
-    assert [path.name for path in written] == [path.name for path in sorted((ROOT / "chapters").glob("*.ipynb"))]
+    new = tmp_path / "new" / "chapters"
+    written = sorted(new.glob("*/*"))
+    there = sorted((ROOT / "chapters").glob("*/*.ipynb"))
+    assert [path.relative_to(new) for path in written] == [path.relative_to(ROOT / "chapters") for path in there]
     assert len(capsys.readouterr().out.splitlines()) == len(written)
     folded = 0
     for path in written:
-        whole = nbformat.read(ROOT / "chapters" / path.name, as_version=4)
+        whole = nbformat.read(ROOT / "chapters" / path.relative_to(new), as_version=4)
         less = {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
         for cell in whole.cells:
             left = less.pop(cell.id, "")
@@ -114,10 +116,10 @@ def test_chapters_can_be_written_without_what_the_labs_mark(tmp_path, capsys):
 
 
 def test_an_answer_that_can_not_be_left_out_is_named(course, capsys):
-    script = course / "chapters" / "source" / "07_all_reduce.py"
+    script = course / "chapters/source/1_first_hours/04_all_reduce.py"
     script.write_text(script.read_text(encoding="utf-8").replace("</details>", ""), encoding="utf-8")
     assert notebooks.main(["--without-answers", str(course / "less"), "--root", str(course)]) == 2
-    assert "07_all_reduce.ipynb, cell 'ring_answer': this answer's <details> has no end." in capsys.readouterr().err
+    assert "04_all_reduce.ipynb, cell 'ring_answer': this answer's <details> has no end." in capsys.readouterr().err
     assert not (course / "less").exists()
 
 
@@ -156,10 +158,10 @@ TABLE = "# %% [markdown]\n# | you write | points |\n# |---|---|\n# | `ring_shift
     ],
 )
 def test_a_script_that_cannot_be_built_is_refused(course, capsys, script, said):
-    (course / "chapters" / "source" / "99_spoilt.py").write_text(script, encoding="utf-8")
-    assert notebooks.main(["--root", str(course), str(course / "chapters" / "source" / "99_spoilt.py")]) == 2
+    (course / "chapters/source/1_first_hours/99_spoilt.py").write_text(script, encoding="utf-8")
+    assert notebooks.main(["--root", str(course), str(course / "chapters/source/1_first_hours/99_spoilt.py")]) == 2
     error = capsys.readouterr().err
-    assert said in error and error.startswith("chapters/source/99_spoilt.py") and "Traceback" not in error
+    assert said in error and error.startswith("chapters/source/1_first_hours/99_spoilt.py") and "Traceback" not in error
 
 
 def test_tags_reach_the_notebook_and_a_misspelt_one_is_refused():

@@ -10,7 +10,7 @@ import allranks
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = sorted([*ROOT.glob("chapters/source/*.py"), *ROOT.glob("solutions/*/source/*.py")])
+SCRIPTS = sorted([*ROOT.glob("chapters/source/*/*.py"), *ROOT.glob("solutions/*/source/*.py")])
 
 
 @pytest.mark.parametrize("name", allranks.__all__)

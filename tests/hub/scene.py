@@ -363,7 +363,7 @@ def connect(path, kind):
         s.connect(path)
 print(json.dumps({
     "home": reach(lambda: os.listdir(HOME)),
-    "notebook": reach(lambda: open(HOME + "/allranks/chapters/00_start_here.ipynb").close()),
+    "notebook": reach(lambda: open(HOME + "/allranks/chapters/1_first_hours/00_start_here.ipynb").close()),
     "run directory": reach(lambda: os.listdir(RUN)),
     "fork server's socket": reach(lambda: connect(FORKSERVER, socket.SOCK_SEQPACKET)),
     "kernel's socket": reach(lambda: connect(SHELL, socket.SOCK_STREAM)),
@@ -377,7 +377,7 @@ print(json.dumps({
 
 
 def test_a_chapter_live_in_both_at_once(ana, ben):
-    """Chapter 0 runs from both students' homes at the same time; each kernel's ranks are that user's, out of reach."""
+    """Chapter 00 runs from both students' homes at the same time; each kernel's ranks are that user's, out of reach."""
     asyncio.run(asyncio.wait_for(both_at_once(ana, ben), 150))
 
 
@@ -387,7 +387,7 @@ async def both_at_once(ana: Visitor, ben: Visitor) -> None:
 
     async def play(me: Visitor) -> None:
         name = me.name
-        notebook = me.call("GET", f"/user/{name}/api/contents/chapters/00_start_here.ipynb")["content"]
+        notebook = me.call("GET", f"/user/{name}/api/contents/chapters/1_first_hours/00_start_here.ipynb")["content"]
         kernel = await Kernel(me, "chapters").open()
         printed = {}
         for cell in notebook["cells"]:

@@ -245,7 +245,11 @@ def test_it_has_the_pinned_versions(image):
 def test_it_has_no_answer_and_nothing_that_is_not_needed(image):
     files = of_the_course(image)
     names = {path.relative_to(image.root / "opt" / "allranks").as_posix() for path in files}
-    assert {"chapters/00_start_here.ipynb", "labs/lab03_all_reduce/all_reduce.ipynb", "deploy/singleuser.py"} <= names
+    assert {
+        "chapters/1_first_hours/00_start_here.ipynb",
+        "labs/lab03_all_reduce/all_reduce.ipynb",
+        "deploy/singleuser.py",
+    } <= names
     assert not [name for name in names if name.startswith(("chapters/source", "utils/js/node_modules"))]
     answers = [*ROOT.glob("solutions/**/*"), *ROOT.glob("tests/**/right/**/*"), *ROOT.glob("chapters/source/*")]
     hidden = {hashlib.sha256(path.read_bytes()).digest() for path in answers if path.is_file() and path.stat().st_size}
@@ -282,12 +286,12 @@ def test_its_server_answers_and_chapter_0_runs(image, tmp_path):
             time.sleep(0.2)
         assert execute("id", "-u").strip() == "1000"
         assert execute("python", "-c", ASK, "api/status").strip() == "403"
-        about = execute("python", "-c", ASK, f"api/contents/chapters?token={token[1]}")
+        about = execute("python", "-c", ASK, f"api/contents/chapters/1_first_hours?token={token[1]}")
         assert about.startswith("200") and "00_start_here.ipynb" in about
         assert execute("python", "-c", ASK, f"lab?token={token[1]}").startswith("200")
         home = image.root / "home" / "jovyan"
         assert home.stat().st_mode & 0o777 == 0o700
-        execute("jupyter", "execute", "/home/jovyan/allranks/chapters/00_start_here.ipynb", "--inplace")
-        done = json.loads((home / "allranks" / "chapters" / "00_start_here.ipynb").read_text(encoding="utf-8"))
+        execute("jupyter", "execute", "/home/jovyan/allranks/chapters/1_first_hours/00_start_here.ipynb", "--inplace")
+        done = json.loads((home / "allranks/chapters/1_first_hours/00_start_here.ipynb").read_text(encoding="utf-8"))
         code = [cell for cell in done["cells"] if cell["cell_type"] == "code"]
         assert code and all(cell["execution_count"] for cell in code)

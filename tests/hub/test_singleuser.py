@@ -46,7 +46,20 @@ def test_with_an_exchange_the_folder_of_labs_is_empty(singleuser, monkeypatch):
     monkeypatch.setenv("ALLRANKS_EXCHANGE", "/srv/exchange")
     singleuser.lay_out_course()
     assert list((singleuser.COURSE / "labs").iterdir()) == []
-    assert (singleuser.COURSE / "chapters" / "00_start_here.ipynb").is_file()
+    assert not (singleuser.COURSE / "chapters" / "moved.md").exists()
+    assert not (singleuser.COURSE / "chapters" / "source").exists()
+    assert (singleuser.COURSE / "chapters/1_first_hours/00_start_here.ipynb").is_file()
+
+
+def test_a_home_with_chapters_of_the_old_order_keeps_them_and_is_told(singleuser):
+    old = singleuser.COURSE / "chapters" / "07_all_reduce.ipynb"
+    old.parent.mkdir()
+    old.write_text("my work")
+    singleuser.lay_out_course()
+    assert old.read_text() == "my work"
+    assert (singleuser.COURSE / "chapters/1_first_hours/04_all_reduce.ipynb").is_file()
+    page = singleuser.COURSE / "chapters" / "moved.md"
+    assert "`07_all_reduce` | [04 All-reduce](../chapters/1_first_hours/04_all_reduce.ipynb)" in page.read_text()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or os.geteuid() != 0, reason="only root can become another user")

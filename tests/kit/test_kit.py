@@ -348,7 +348,7 @@ def test_the_kit_proves_a_machine_without_a_network(made, bare, tmp_path):
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "work" / "site")}
     found = subprocess.run([str(bare), "-c", modules], env=env, capture_output=True, text=True)
     assert found.stdout.startswith(str(tmp_path / "work" / "site")), found.stderr
-    assert (tmp_path / "work" / "all-ranks" / "chapters" / "07_all_reduce.ipynb").is_file()
+    assert (tmp_path / "work" / "all-ranks" / "chapters/1_first_hours/04_all_reduce.ipynb").is_file()
 
 
 def test_an_environment_without_torch_is_told(made, tmp_path):

@@ -1,107 +1,66 @@
-"""The chapter on broadcast: what its cells show, as released and with its two tasks solved."""
+"""The chapter on point to point: what its cells show, as released and with the exercise solved."""
 
 from __future__ import annotations
 
-import math
 import re
 
 import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "03_broadcast"
+CHAPTER = "03_point_to_point"
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
-def test_broadcast(ranks, solved):
-    replace = {}
-    if solved:
-        replace["tree_broadcast"] = answer() + "\n\ncheck(tree_broadcast)"
-        replace["chain_formula"] = source("chain_formula").replace("return 0", "return p + k - 2")
+def test_point_to_point(ranks, solved):
+    replace = {"ring_shift": answer() + "\n\ncheck(ring_shift)"} if solved else {}
     chapter = execute(read(CHAPTER, ranks, **replace))
     everyone = range(ranks)
 
-    printed = chapter.by_rank("parameters_only")
-    weights, outputs = zip(*(text.splitlines() for text in printed.values()), strict=True)
-    assert len(printed) == ranks
-    assert len(set(weights)) == 1
-    assert len(set(outputs)) == ranks  # the buffers still differ
-    assert len(set(chapter.by_rank("whole_state").values())) == 1
-    assert chapter.by_rank("in_a_group") == {rank: "1 1" for rank in everyone if rank}
-    short = {rank: eval(text) for rank, text in chapter.by_rank("short").items()}
-    assert short[0] == [0.0] * 4
-    assert all(short[rank][:4] == [0.0] * 4 and short[rank][4] > 0 for rank in everyone if rank)
+    got = chapter.by_rank("first_message")
+    assert got == {rank: "[10.0, 20.0]" if rank == 1 else "[0.0, 0.0]" for rank in everyone}
+    assert sorted(re.findall(r"\d+", chapter.by_rank("any_source")[0])) == [str(r) for r in everyone][1:]
+    took_ms = float(re.search(r"rank 0 spent (\d+) ms", chapter.text("reveal_send"))[1])
+    assert took_ms > 100  # the receiver came 300 ms after a barrier: the send did not return before
 
     errors = chapter.errors()
-    assert set(errors) == {"roots_live"}
-    assert all(f"rank {rank}: in dist.broadcast" in errors["roots_live"] for rank in everyone)
-    assert chapter.text("roots_wire").startswith("The ranks disagree: rank 0 called broadcast with root 0")
+    assert set(errors) == {"live_deadlock"}
+    for rank in everyone:
+        assert f"rank {rank}: in dist.send to rank {(rank + 1) % ranks}" in errors["live_deadlock"]
+    deadlock = chapter.text("wire_deadlock")
+    assert deadlock.startswith("Deadlock")
+    assert "rank 3 waits for rank 0 in send, line 9:  dist.send(x, right)" in deadlock
+    assert "<svg" in chapter.outputs("wire_deadlock")[0].data["text/html"]
 
-    assert chapter.text("flat_live") == chapter.text("chain_broadcast") == str([1.0] * ranks)
-    assert "the tree takes 3 rounds, flat takes 7" in chapter.text("reveal_rounds")
-    assert "the tree takes 10 rounds, flat takes 1023" in chapter.text("reveal_rounds")
-    assert all(WIDGET in chapter.outputs(name)[0].data for name in ("watch_tree", "watch_chain"))
-    rows = re.findall(r"yours +(\d+) +counted +(\d+)", chapter.text("chain_formula"))
-    assert [int(counted) for _, counted in rows] == [3, 8, 12, 106]
-    assert all((mine == counted) is solved for mine, counted in rows)
+    shifted = [float((rank - 1) % ranks) for rank in everyone]
+    assert all(line.endswith(str(shifted)) for line in chapter.text("three_live").splitlines())
+    assert len(chapter.text("three_live").splitlines()) == 3
+    assert chapter.by_rank("batch") == {rank: str(shifted[rank]) for rank in everyone}
+    rounds = [re.findall(r"\d+", line) for line in chapter.text("count_rounds").splitlines()]
+    assert rounds == [list("23458"), list("23458"), list("23232"), list("11111")]
+    assert WIDGET in chapter.outputs("watch_ways")[0].data
 
-    # the reader's own program on the virtual clock against the formula: p = 8, alpha = 1, n beta = 32
-    rows = [line.split() for line in chapter.text("virtual").splitlines()[3:]]
-    for k, messages, formula in rows:
-        assert float(formula) == pytest.approx((6 + int(k)) * (1 + 32 / int(k)), abs=0.06)
-        assert float(messages) == pytest.approx(float(formula), rel=0.05)
-    assert [row[0] for row in rows] == ["1", "4", "16", "64", "256"]
-    assert min(rows, key=lambda row: float(row[1]))[0] == "16"
+    assert chapter.text("too_early") == "[7.0, 7.0, 7.0]"
+    assert "changed the buffer of isend" in chapter.text("wire_too_early")
+    assert chapter.by_rank("mismatch_run")[1] == "1065353216 [0.0, 1.0, 2.0, 3.0, -1.0, -1.0]"
 
-    lines = chapter.text("competition").splitlines()[1:5]
-    names, times = [line[:21].strip() for line in lines], [re.findall(r"([\d.]+) ms", line) for line in lines]
-    winners = [min(zip(map(float, column), names, strict=True))[1] for column in zip(*times, strict=True)]
-    assert winners == ["tree", "tree", "chain, best k"]
-    assert float(times[1][2]) == pytest.approx(10 * (5e-3 + 280), abs=0.01)
-    best_ms = 1e3 * (math.sqrt(1022 * 5e-6) + math.sqrt(0.28)) ** 2
-    assert float(times[3][2]) == pytest.approx(best_ms, abs=0.01)
-    pairs = re.findall(r"([\d.]+) µs, formula +([\d.]+) µs", chapter.text("compare_prices"))
-    assert len(pairs) == 4
-    assert all(counted == formula for counted, formula in pairs)
-    order = [line.split(": ")[1] for line in chapter.text("winners").splitlines()]
-    assert order == ["tree", "scatter, all-gather", "chain, best k"]
-    assert chapter.curves("figure")
+    rows = [line.split() for line in chapter.text("fit_link").splitlines()[3:]]
+    assert [int(row[0]) for row in rows] == [4 * 8**k for k in range(8)]
+    assert float(rows[-1][3]) == 1.0  # the last point of the model is fitted to
+    assert all(float(row[1]) > 0 for row in rows)
+    assert "image/svg+xml" in chapter.outputs("plot_link")[0].data
+    times = re.findall(r"^(\S+).*?([\d.]+) ms$", chapter.text("activations"), flags=re.M)
+    assert ("NDR", "1.35") in times  # 2**26 bytes at 50 GB/s and 3 µs
 
-    rows = [re.findall(r"(\d+\.\d{3})(?!\S)", line) for line in chapter.text("live_table").splitlines()[1:]]
-    assert [len(row) for row in rows] == [4] * 4
-    assert all(float(cell) > 0 for row in rows for cell in row)
-
-    verdict = chapter.text("tree_broadcast")
-    assert ("not yet" in verdict) == (not solved)
-    if not solved:
-        assert "rounds of messages one after the other, all of them through rank 0" in verdict
-
-
-def test_the_chain_moves_what_the_schedule_says():
-    """The package's chain and the chapter's are one algorithm in two forms."""
-    import torch
-    import torch.distributed as dist
-    from allranks import schedules
-    from allranks.wire import run
-
-    namespace = {"torch": torch, "dist": dist}
-    exec(source("chain_broadcast").split("\n\n\nworld.run")[0], namespace)
-    for ranks in (2, 3, 5):
-        planned = schedules.pipelined_chain_broadcast(ranks, root=1, segments=3)
-        sizes = planned.chunk_nbytes(8)
-        outcome = run(namespace["chain_broadcast"], ranks=ranks, per_rank=[(torch.zeros(8), 1, 3)] * ranks)
-        assert outcome.failure is None
-        for rank in range(ranks):
-            sent = [(m.dst, m.nbytes) for m in outcome.trace.messages() if m.src == rank]
-            assert sent == [(m.dst, 4 * sizes[m.chunks[0]]) for m in planned.moves if m.src == rank]
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+    verdict = chapter.text("ring_shift")
+    assert ("not yet" in verdict, "deadlock: every rank sends before it receives" in verdict) == (
+        not solved,
+        not solved,
+    )
 
 
 def answer() -> str:
     """The answer that the folded text gives."""
-    return re.search(r"```python\n(.*?)```", source("tree_answer"), flags=re.S).group(1)
+    prose = next(cell.source for cell in read(CHAPTER).cells if cell.id == "shift_answer")
+    return re.search(r"```python\n(.*?)```", prose, flags=re.S).group(1)

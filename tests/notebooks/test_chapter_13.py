@@ -1,105 +1,65 @@
-"""The chapter on composing collectives: its figures against one process, and the answer that it gives."""
+"""The chapter on all-gather: what its cells say, released and solved."""
 
 from __future__ import annotations
 
-import math
+import ast
 import re
 
 import pytest
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "13_composing"
+CHAPTER = "13_all_gather"
 
 
 def source(name: str) -> str:
-    """The source of a cell of the chapter."""
     return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
-def solved_softmax() -> str:
-    """The cell of `distributed_softmax` with the two lines that its folded answer gives."""
-    lines = re.search(r"```python\n(.*?)```", source("softmax_answer"), flags=re.S).group(1).rstrip().splitlines()
-    marks = re.findall(r".*: your turn", source("softmax_mine"))
-    assert len(lines) == len(marks) == 2
-    cell = source("softmax_mine")
-    for mark, line in zip(marks, lines, strict=True):
-        cell = cell.replace(mark, line)
+def solved_bruck() -> str:
+    """The exercise's cell with the two lines that the folded answer gives."""
+    answers = re.findall(r"```python\n *(.*?)\n```", source("bruck_answer"), flags=re.S)
+    cell = source("bruck_all_gather")
+    holes = re.findall(r"^ *(\S.*# your turn.*)$", cell, flags=re.M)
+    for hole, answer in zip(holes, answers, strict=True):
+        cell = cell.replace(hole, answer)
     return cell
-
-
-def numbers(text: str) -> list[float]:
-    """The decimal numbers in a text."""
-    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
-def test_composing(ranks, solved):
-    chapter = execute(read(CHAPTER, ranks, **({"softmax_mine": solved_softmax()} if solved else {})))
+def test_all_gather(ranks, solved):
+    replace = {"bruck_all_gather": solved_bruck()} if solved else {}
+    chapter = execute(read(CHAPTER, ranks, **replace))
     everyone = range(ranks)
-    assert not chapter.errors()
 
-    weights = [r + 1 for r in everyone]
-    whole = sum(r * w for r, w in zip(everyone, weights, strict=True)) / sum(weights)
-    for text in chapter.by_rank("means").values():
-        of_means, of_all = (numbers(line)[-1] for line in text.splitlines())
-        assert of_means == pytest.approx(sum(everyone) / ranks)
-        assert of_all == pytest.approx(whole, rel=1e-4)  # six digits are printed
+    errors = chapter.errors()
+    assert set(errors) == {"unequal", "dtype"}
+    assert "invalid tensor size" in errors["unequal"]
+    assert "different dtypes" in errors["dtype"]
 
-    value, place = chapter.text("argmax_check").removeprefix("alone: ").split(" at (rank, index) ")
-    rank, index = eval(place)
-    assert set(chapter.by_rank("argmax_live").values()) == {f"{value} on rank {rank}, index {index}"}
-    assert "float32 16,777,216, float64 16,777,217" in chapter.text("float_index_shown")
-    assert all(text.endswith("torch.max says nan") for text in chapter.by_rank("nan_live").values())
+    gathered = [10.0 * r + i for r in everyone for i in (0, 1)]
+    assert set(chapter.by_rank("two_forms").values()) == {f"{gathered[-2:]} {gathered}"}
+    shapes = f"(3, 8) ({3 * ranks}, 8) True"
+    assert chapter.by_rank("sharded_layer") == {rank: shapes for rank in everyone}
+    assert chapter.by_rank("grad") == {rank: "False" for rank in everyone}
 
-    for text in chapter.by_rank("naive_softmax").values():
-        fifty, *over = text.splitlines()
-        share = 1 / (ranks * (1 + math.exp(-1)))
-        assert float(fifty.split()[-1]) == pytest.approx(share, abs=1e-4)
-        assert [line.split()[1:] for line in over] == [["inf", "nan"]] * 2
-    verdict = chapter.text("softmax_mine")
-    assert ("passed" in verdict, "each rank's own columns" in verdict) == (solved, not solved)
-    assert sum(numbers(text)[-1] for text in chapter.by_rank("one_round").values()) == pytest.approx(1, abs=1e-3)
-    assert numbers(chapter.text("one_round_check"))[-1] < 1e-6
-    assert WIDGET in chapter.outputs("watch")[0].data
+    assert "it was piece 2\n" in chapter.text("reveal_last")
+    verdict = chapter.text("bruck_all_gather")
+    assert ("passed (" in verdict) is solved
+    assert ("not yet" in verdict) is not solved
+    messages = ranks * (ranks - 1).bit_length()
+    if solved:
+        assert f"{ranks} ranks, {messages} messages" in chapter.text("bruck_live")
+    for player in ("watch", "watch_bruck"):
+        assert WIDGET in chapter.outputs(player)[0].data
+    assert "bruck : 3 steps, each rank sends 5000 of 6000 bytes" in chapter.text("reveal_bruck")
+    assert "receives 12.25 GB and sends 12.25 GB" in chapter.text("answer")
 
-    for text in chapter.by_rank("merged_variance").values():
-        one_round, two_rounds, merged, right = (float(line.split()[-1]) for line in text.splitlines())
-        assert abs(one_round - right) > 0.1  # neighbouring floats are 8 apart there
-        assert two_rounds == pytest.approx(right, rel=1e-3)
-        assert merged == pytest.approx(right, rel=1e-3)
+    rows = [line.split() for line in chapter.text("fit_model").splitlines()[1:]]
+    assert [int(row[0]) for row in rows] == [4**k * ranks for k in range(7)]
+    assert all(float(cell) > 0 for row in rows for cell in row[1:])
 
-    ours, gathered = chapter.text("compare").splitlines()
-    assert ours.split()[1] == gathered.split()[2]
-    assert ours.endswith(f"[('all_gather_into_tensor', {3 * 32 * 4})]")
-    assert gathered.endswith(f", {32 * 1024 * 4})]")
-    assert "98.3 kB instead of 4.29 GB" in chapter.text("answer")
-    people = sum(r + 3 for r in everyone)
-    gather, reduce, said = chapter.text("class_said").splitlines()
-    assert re.search(r"\('gather', \d+\)", gather) and "('reduce', 20)" in reduce
-    median, counts = numbers(said)[1], eval(said.split("counts ")[1])
-    assert f"median of {people} guesses" in said and sum(counts) == people
-    below = [sum(counts[:k]) for k in range(6)]
-    assert next(k for k in range(5) if below[k] <= people // 2 < below[k + 1]) == int(math.log10(median))
-    assert [y for _, y in chapter.curves("class_drawn")["the class"]] == [*counts, counts[-1]]
-    assert numbers(chapter.text("gradient"))[-1] < 1e-6
-
-    one, _, many = (re.findall(r"(?:gather|compose) +([\d.]+) ms", line) for line in chapter.text("model").splitlines())
-    assert float(one[0]) < float(one[1])
-    assert float(many[1]) < float(many[0])
-    rows = [numbers(line) for line in chapter.text("table").splitlines()[2:]]
-    assert [row[0] for row in rows] == [1, 16, 256]
-    assert all(x > 0 for row in rows for x in row)
-    assert rows[0][3] == pytest.approx(rows[0][4], abs=0.02)  # fitted to
-
-
-def test_the_answer_is_right(tmp_path):
-    from allranks import check
-
-    file = tmp_path / "softmax.py"
-    body = solved_softmax().split("\n\n\ncheck(")[0]
-    file.write_text(f"import torch.distributed as dist\n\n\n{body}\n")
-    namespace: dict = {}
-    exec(compile(file.read_text(), str(file), "exec"), namespace)
-    assert check(namespace["distributed_softmax"]).passed
+    lengths = [3] * (ranks - 1) + [4]
+    rows = [[float(rank)] * length for rank, length in enumerate(lengths)]
+    assert [ast.literal_eval(text) for text in chapter.by_rank("padded").values()] == [rows] * ranks

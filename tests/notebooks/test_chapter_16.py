@@ -1,124 +1,87 @@
-"""The chapter on sharded training: what each stage keeps, the bytes of each, and FSDP's own calls on real ranks."""
+"""The chapter on barriers and groups: who waits for whom, what groups hold, and the ways in which they hang."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from allranks.errors import name_ranks
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "16_sharded_training"
-HOLE = "    my_gradient = gradient[my_part]  # your turn: so far this is nobody's but yours"
-ANSWER = """\
-    my_gradient = torch.empty_like(gradient[my_part])
-    dist.reduce_scatter_single(my_gradient, gradient)
-    my_gradient /= p"""
+CHAPTER = "16_barrier_and_groups"
 
 
-def solved_step() -> str:
-    """The cell of `zero_sgd_step` as its hint has it."""
-    source = next(cell.source for cell in read(CHAPTER).cells if cell.id == "zero_mine")
-    assert HOLE in source
-    return source.replace(HOLE, ANSWER)
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
-def numbers(text: str) -> list[float]:
-    return [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text)]
-
-
-def block_nbytes(ranks: int) -> list[int]:
-    """The bytes of one block's shards on each rank: FSDP cuts each tensor's rows as torch.chunk does."""
-    found = [0] * ranks
-    for rows, row_nbytes in ((192, 4 * 48), (192, 4), (48, 4 * 192), (48, 4)):
-        share = -(-rows // ranks)
-        for rank in range(ranks):
-            found[rank] += row_nbytes * max(0, min(share, rows - share * rank))
-    return found
+def solved_hierarchy() -> str:
+    """The cell of `hierarchical_all_reduce` with the answer that its folded text gives."""
+    answer = re.search(r"```python\n(.*?)```", source("hierarchical_answer"), flags=re.S).group(1).rstrip()
+    hole = "    place = None  # your turn"
+    assert hole in source("hierarchical")
+    return source("hierarchical").replace(hole, answer)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
-def test_sharded_training(ranks, solved):
-    chapter = execute(read(CHAPTER, ranks, **({"zero_mine": solved_step()} if solved else {})))
+def test_barrier_and_groups(ranks, solved):
+    chapter = execute(read(CHAPTER, ranks, **({"hierarchical": solved_hierarchy()} if solved else {})))
+    everyone = range(ranks)
+    teams = 2 if ranks % 2 == 0 else 1
+    columns = ranks // teams
+    total = ranks * (ranks + 1) // 2
 
     errors = chapter.errors()
-    assert set(errors) == {"evaluate"}
-    assert "rank 0: in dist.all_gather_single" in errors["evaluate"]
-    assert f"{name_ranks(range(1, ranks))}: done" in errors["evaluate"]
+    assert set(errors) == {"members_only", "order"}
+    assert "rank 0: in dist.new_group, line 6" in errors["members_only"]
+    assert set(chapter.by_rank("members_only").values()) == {"so far, so good"}
+    for rank in everyone:
+        assert f"rank {rank}: in dist.all_reduce, float32[1], line 6" in errors["order"]
 
-    assert set(chapter.by_rank("state_run").values()) == {"4.0 4.0 8.0"}
-    eight, many = chapter.text("capacity").splitlines()[-2:]
-    assert WIDGET in chapter.outputs("my_model")[0].data
-    # 80 / 16, 80 / (4 + 12/8), 80 / (2 + 14/8), 80 * 8 / 16
-    assert "ZeRO-0 5.0, ZeRO-1 14.5, ZeRO-2 21.3, ZeRO-3 40.0 billion" in eight
-    assert "ZeRO-3 320.0 billion" in many
+    waits = [float(text.split()[1]) for text in chapter.by_rank("wait").values()]
+    ours = [float(x) for x in re.findall(r"[\d.]+", chapter.text("own_wait").splitlines()[0])]
+    for waited in (waits, ours):
+        assert waited[0] > waited[-1]  # the first one waits for the last
+    assert set(chapter.by_rank("file").values()) == {"6 words"}
+    assert "it was 10\n" in chapter.text("reveal_rounds")
+    for name in ("watch", "own_wait"):
+        assert any(WIDGET in output.get("data", {}) for output in chapter.outputs(name))
+    assert f"{(ranks - 1).bit_length()} rounds" in chapter.text("own_timings")
 
-    difference, state = chapter.text("train_run").splitlines()[-2:]
-    assert numbers(difference)[0] < 1e-5
-    _, plain, sharded = numbers(state)
-    assert plain / ranks <= sharded < plain / ranks + 16  # and the step counter
-    for line in chapter.text("volume").splitlines():
-        counted, predicted = numbers(line)
-        assert predicted <= counted < 1.001 * predicted
-    assert chapter.text("redundancy_run").splitlines()[-1] == "3.00 P"
-    calls = eval(chapter.text("redundancy_run").splitlines()[-2])
-    assert calls == {"all_reduce": 1, "broadcast": 14}  # a parameter tensor each
+    width = 2 if ranks % 2 == 0 else ranks
+    for rank, text in chapter.by_rank("rows").items():
+        row = list(range(rank // width * width, (rank // width + 1) * width))
+        assert text == f"{sum(r + 1 for r in row)}; rank {rank} is number {row.index(rank)} of {row}"
+    outsider = chapter.by_rank("outsider")
+    assert "does not belong to the given group" in outsider.pop(ranks - 1)
+    assert set(outsider.values()) == {str(ranks - 1)}
 
-    keeping, dropping = (numbers(line) for line in chapter.text("peak_run").splitlines()[-2:])
-    assert keeping == [72, 0]
-    assert dropping == [9, pytest.approx(72 / ranks, rel=0.01)]  # padded, so that parts are equal
-
-    assert f"2.up.weight  rank 0: (192, 48, '->', {-(-192 // ranks)}, 48)" in chapter.text("shapes")
-    assert "3.weight     rank 0: (1, 48, '->', 1, 48)   last rank: (1, 48, '->', 0, 48)" in chapter.text("shapes")
-    sent = [(what, int(nbytes)) for what, nbytes in re.findall(r"(gather|scatter) (\d+)", chapter.text("fsdp_trace"))]
-    kept, head = block_nbytes(ranks), 4 * 49
-    block, part = sum(kept), kept[0]  # what is sent is padded to the first rank's part
-    assert sorted(sent) == sorted(
-        [("gather", head)] + 6 * [("gather", part)] + 3 * [("scatter", ranks * part)] + [("scatter", ranks * head)]
-    )
-    assert sent[:4] == [("gather", head)] + 3 * [("gather", part)]  # forward
-    assert [what for what, _ in sent[4:7]] == ["gather", "gather", "scatter"]  # the prefetch
-    assert WIDGET in chapter.outputs("fsdp_player")[0].data
-    for line, wanted in zip(chapter.text("fsdp_volume").splitlines()[-3:], (3, 3, 2), strict=True):
-        counted, predicted = numbers(line)
-        assert predicted == wanted
-        assert wanted <= counted < 1.02 * wanted * ranks * part / block  # padding of the head, and of rows
-
-    difference, ddp, fsdp = chapter.text("same_run").splitlines()[-3:]
-    assert numbers(difference)[0] < 1e-4
-    whole = 3 * block + head
-    assert eval(ddp.partition("DDP ")[2]) == [whole] * ranks
-    assert eval(fsdp.partition("FSDP")[2]) == [3 * kept[0] + head, *(3 * nbytes for nbytes in kept[1:])]
-
-    prices = [numbers(line) for line in chapter.text("prices").splitlines()]
-    assert [row[0] for row in prices] == [8, 32, 128, 1024]
-    assert prices[0][4] == pytest.approx(1.5, abs=0.05)
-    assert prices[-1][4] > 3
-    rows = re.findall(
-        r"measured +([\d.]+) ms, model +([\d.]+) ms, ratio ([\d.]+), model ([\d.]+)", chapter.text("measured_table")
-    )
-    assert [float(row[3]) for row in rows] == [1, 1, 1.5]
-    assert all(float(x) > 0 for row in rows for x in row)
-    verdict = chapter.text("zero_mine")
+    assert "[8, 9, 10, 11, 12, 13, 14, 15]" in chapter.text("grid")
+    for rank, text in chapter.by_rank("mesh_live").items():
+        team, place = divmod(rank, columns)
+        in_team = sum(r + 1 for r in everyone if r // columns == team)
+        assert text == f"({team}, {place}): team {in_team}, all {total}"
+    verdict = chapter.text("hierarchical")
     assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
 
-    right, forgotten = (eval(line.partition(": ")[2]) for line in chapter.text("forgotten").splitlines()[-2:])
-    assert len(set(right)) == 1
-    assert len(set(forgotten)) == ranks
-    for line in chapter.text("early").splitlines()[-ranks:]:
-        _, moved, own, norm = numbers(line)
-        assert moved == 0
-        assert 0 < own < norm
 
+def test_the_answer_is_right_and_the_barrier_moves_what_the_schedule_says(tmp_path):
+    from allranks import check, schedules
+    from allranks.wire import run
 
-def test_the_answer_is_right(tmp_path):
-    from allranks import check
-
-    file = tmp_path / "step.py"
-    body = solved_step().split("\n\n\ncheck(")[0]
-    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
+    file = tmp_path / "chapter.py"
+    imports = "import torch\nimport torch.distributed as dist\n"
+    body = solved_hierarchy().split("\n\n\ncheck(")[0]
+    file.write_text("\n\n".join([imports, source("own_barrier"), body]) + "\n")
     namespace: dict = {}
     exec(compile(file.read_text(), str(file), "exec"), namespace)
-    assert check(namespace["zero_sgd_step"]).passed
+    assert check(namespace["hierarchical_all_reduce"]).passed
+
+    for ranks in (2, 3, 4, 5, 8):
+        outcome = run(namespace["dissemination_barrier"], ranks=ranks)
+        assert outcome.failure is None
+        moves = sorted(schedules.dissemination_barrier(ranks).moves, key=lambda m: (m.src, m.step))
+        sent = sorted(outcome.trace.messages(), key=lambda m: (m.src, m.step))
+        assert [(m.src, m.dst) for m in sent] == [(m.src, m.dst) for m in moves]

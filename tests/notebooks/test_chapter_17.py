@@ -1,113 +1,126 @@
-"""The chapter on tensor parallelism: its counts, its two cuts against one process, and its answer."""
+"""The chapter on all-reduce algorithms: what its cells say, released and solved."""
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
+from allranks import explore, schedules
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "17_tensor_parallel"
+CHAPTER = "17_all_reduce_algorithms"
 
 
 def source(name: str) -> str:
-    """The source of a cell of the chapter."""
     return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
-def solved() -> str:
-    """The cell of `column_row_linear` with the line that its folded answer gives."""
-    line = re.search(r"```python\n(.*?)```", source("column_row_answer"), flags=re.S).group(1).rstrip()
-    cell = source("column_row_linear")
-    assert cell.count("    # your turn") == 1
-    return cell.replace("    # your turn", line)
-
-
-def floats(text: str) -> list[float]:
-    """The numbers in a text."""
-    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
-
-
-def off_by(text: str) -> float:
-    """The number after "off by"."""
-    return float(re.search(r"off by (\S+?),?(?:\s|$)", text)[1])
+def solved_fold() -> str:
+    """The exercise's cell with the two pieces that the folded answer gives."""
+    before, after = re.findall(r"```python\n(.*?)```", source("fold_answer"), flags=re.S)
+    cell = source("recursive_doubling_all_reduce")
+    for hole, piece in (("    # before the loop: your turn", before), ("    # after the loop: your turn", after)):
+        assert cell.count(hole) == 1
+        cell = cell.replace(hole, piece.rstrip())
+    return cell
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("answered", [False, True], ids=["released", "solved"])
-def test_tensor_parallel(ranks, answered):
-    chapter = execute(read(CHAPTER, ranks, **({"column_row_linear": solved()} if answered else {})))
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_all_reduce_algorithms(ranks, solved):
+    replace = {"recursive_doubling_all_reduce": solved_fold()} if solved else {}
+    chapter = execute(read(CHAPTER, ranks, **replace))
     assert not chapter.errors()
-    assert "174 billion weights, 348 GB" in chapter.text("question")
 
-    for text in chapter.by_rank("cut_live").values():
-        columns, rows, total = text.splitlines()
-        assert off_by(columns) < 1e-4
-        assert off_by(rows) > 0.1
-        assert off_by(total) < 1e-4
-    verdict = chapter.text("column_row_linear")
-    assert ("passed" in verdict, "the all_reduce is missing" in verdict) == (answered, not answered)
+    sent = [1000 * (ranks - 1)] + [1000] * (ranks - 1)
+    assert chapter.text("flat_trace").endswith(f"bytes sent by each rank: {sent}")
+    assert chapter.text("reveal_tree").startswith("8 ranks: 6 steps, 1024 ranks: 20\n")
+    assert "swaps with rank 7" in chapter.text("reveal_doubling") and "it was 3\n" in chapter.text("reveal_doubling")
+    for player in ("watch_tree", "watch_doubling", "watch_halving", "watch_double"):
+        assert WIDGET in chapter.outputs(player)[0].data
 
-    _, right, wrong = chapter.text("forgot_run").splitlines()
-    assert all(x < 1e-4 for x in floats(right.removeprefix("with f")))
-    *below, a2, b2 = floats(wrong.removeprefix("without f"))
-    assert len(below) == 3
-    assert min(below) > 0.1  # x, A1, B1
-    assert max(a2, b2) < 1e-4
-    assert chapter.text("count_calls").startswith(str([("all_reduce", 4 * 8 * 4)] * 4))
-    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("count_calls"))
-    assert set(chapter.by_rank("bias").values()) == {f"before {10 + ranks}, after 11"}
+    # the wire's clock is computed: 14 messages one after the other, and 3 steps, of 5 µs and 1000 bytes at 200 GB/s
+    flat_us, doubling_us = re.findall(r"([\d.]+) µs", chapter.text("doubling_wire"))
+    assert (float(flat_us), float(doubling_us)) == (70.07, 15.02)
+    assert "batch_isend_irecv to rank 6, but there are only ranks 0 to 5" in chapter.text("six")
 
-    reduced, scattered = chapter.text("one_pair").splitlines()
-    assert max(off_by(reduced), off_by(scattered)) < 1e-4
-    assert f"keeps ({4 * ranks}, 8)" in reduced
-    assert "keeps (4, 8)" in scattered
-    sent = [int(re.search(r"send (\d+) bytes", line)[1]) for line in (reduced, scattered)]
-    assert sent == [2 * 2 * (ranks - 1) * 4 * 8 * 4] * 2
-    own, scaled, total = chapter.text("norm_gradient_run").splitlines()
-    percent = [[int(x) for x in re.findall(r"(\d+)%", line)] for line in (own, scaled)]
-    assert [len(row) for row in percent] == [ranks, ranks]
-    assert min(map(min, percent)) > 20
-    assert off_by(total) < 1e-4
-    (told,) = set(chapter.by_rank("clip_live").values())
-    often, once = (float(x) for x in re.findall(r"\d+\.\d", told))
-    assert often == pytest.approx((200 * ranks) ** 0.5, rel=0.1)  # 100 gradients of each kind, of variance 1
-    assert once == pytest.approx((100 * ranks + 100) ** 0.5, rel=0.1) and often > 1.1 * once
-    loss, price = chapter.text("split_loss_run").splitlines()
-    assert off_by(loss.replace(",", " ")) < 1e-6
-    assert loss.count("'all_reduce'") == 3
-    assert price.endswith("0.17 MB a rank; gathered 1,839 MB")
-    assert set(chapter.by_rank("pieces_right").values()) == {"right: True"}
-    _, after, pieces = (floats(line) for line in chapter.text("pieces_table").splitlines())
-    assert after[0] >= 20 * ranks and pieces[0] >= 20 * ranks  # the computing itself is not less
-    assert "8 pieces: 1.40 times at C = 0.4 G, 1.78 times at C = 1 G, 1.41 times at C = 2 G" in chapter.text(
-        "pieces_figure"
+    verdict = chapter.text("recursive_doubling_all_reduce")
+    assert ("passed (" in verdict) is solved
+    assert ("Results are only right if the number of ranks is a power of two" in verdict) is not solved
+
+    assert "1470 bytes in 6 steps" in chapter.text("reveal_halving")
+    crossing = {
+        line[:20].strip(): re.findall(r"([\d.]+) n", line) for line in chapter.text("crossing").splitlines()[1:]
+    }
+    assert crossing["ring"] == ["1.88", "15.00"]
+    assert crossing["rabenseifner"] == ["1.00", "8.00"]
+    for line in chapter.text("trees").splitlines():
+        assert "with children: [" in line
+    first, second = re.findall(r"with children: \[(.*?)\]", chapter.text("trees"))
+    assert not set(first.split(", ")) & set(second.split(", "))
+
+    (milliseconds,) = chapter.curves("segments").values()
+    assert min(milliseconds, key=lambda point: point[1])[0] == 4  # which is what "about four" says
+
+    # new memory has page faults, kept memory has none
+    fresh, kept = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+) page faults", chapter.text("page_faults")))
+    assert fresh > kept
+
+    assert WIDGET in chapter.outputs("competition")[0].data
+    assert chapter.text("competition").startswith(
+        "At 1,000,000 bytes on 32 ranks recursive doubling is the fastest: 50 µs"
     )
+    winners = [explore.crossover(32, n, 5e-6, 200e9).text() for n in (1e3, 1e9)]
+    assert "recursive doubling is the fastest" in winners[0] and "rabenseifner is the fastest" in winners[1]
+    assert "it was 205\n" in chapter.text("reveal_answer")
 
-    first, first_ops, second, second_ops = [
-        line for line in chapter.text("torch_run").splitlines() if "[" in line or "y" in line
-    ]
-    for line in (first, second):
-        assert "rank 0 has (6, 8) of the first weights" in line
-        mine, last = line.split("y begins with ")[1].split(", ")
-        assert mine == last
-    assert first_ops.endswith("'broadcast', 'all_reduce', 'all_reduce']")
-    both = "'all_gather_into_tensor', 'reduce_scatter_tensor'"
-    assert second_ops.endswith(f"'broadcast', {both}, {both}]")
+    formula = {}
+    for line in chapter.text("crossing_formula").splitlines():
+        for pair in line.split(":", 1)[1].split(", "):
+            for one, other, kb in re.findall(r"(\w[\w ]+) \| (\w+) (never|[\d,]+(?= KB))", pair):
+                formula[int(line[3:8].strip(" :")), one, other] = (
+                    None if kb == "never" else 1e3 * float(kb.replace(",", ""))
+                )
+    assert len(formula) >= 9
+    for (p, one, other), nbytes in formula.items():
+        if p < 1024:  # the schedules, added up move by move, cross there too
+            left, right = (schedules.find("all_reduce", name)(p) for name in (one, other))
+            prices = [(left.price(n, 5e-6, 5e-12), right.price(n, 5e-6, 5e-12)) for n in (1e3, nbytes or 1e6, 1e9)]
+            assert nbytes is None or prices[1][0] == pytest.approx(prices[1][1], rel=2e-3)
+            assert prices[0][0] <= prices[0][1] and (prices[2][0] > prices[2][1]) == (nbytes is not None)
+    assert (formula[32, "rabenseifner", "ring"] is None) and (formula[24, "rabenseifner", "ring"] is not None)
 
-    assert all(x > 0 for x in floats(chapter.text("table").replace("1/beta", "")))
-    assert "384 all-reduces 0.10 s: 13%" in chapter.text("share")
-    assert "384 all-reduces 0.70 s: 51%" in chapter.text("share")
-    assert chapter.text("share").endswith("sends 33.82 GB")  # 8 b s h (t-1)/t elements of 2 bytes a layer
+    assert re.search(r"^alpha \d+ µs, beta [\d.e+-]+ ns a byte$", chapter.text("sweep"), flags=re.M)
+    lines = [x for x in chapter.text("crossing_measured").splitlines() if " | " in x]
+    assert [x.split(":")[0] for x in lines] == ["tree | ring", "tree | rabenseifner", "rabenseifner | ring"]
+    assert all(re.search(r"formula (never|[\d,]+ KB); measured (never|between \d+ and \d+ KiB)", x) for x in lines)
+    assert {"tree", "rabenseifner", "ring"} < set(chapter.curves("crossing_measured"))
+
+    rows = chapter.text("measured").splitlines()[1:]
+    names = {row[:20].strip() for row in rows}
+    assert names == {"flat", "library"} | ({"recursive doubling"} if math.log2(ranks).is_integer() else set())
+    assert all(float(t) > 0 for row in rows for t in re.findall(r"([\d.]+) ms", row))
+
+    latency = chapter.curves("tuner_table")
+    ratios = [ring / tree for (_, ring), (_, tree) in zip(latency["ring"], latency["tree"], strict=True)]
+    assert ratios[0] == pytest.approx(0.99, abs=0.005)  # one machine: equal within 2 %
+    assert f"{ratios[0]:.2f} on 1 machine, {ratios[-1]:.1f} on 128" in chapter.text("tuner_table")
+    assert ratios == sorted(ratios)
 
 
-def test_the_answer_is_right(tmp_path):
-    from allranks import check
+def test_the_doubling_moves_what_the_schedule_says():
+    """The chapter's loop and the package's schedule are one algorithm in two forms."""
+    import torch
+    import torch.distributed as dist
+    from allranks.wire import run
 
-    file = tmp_path / "linear.py"
-    body = solved().split("\n\n\ncheck(")[0]
-    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
-    namespace: dict = {}
-    exec(compile(file.read_text(), str(file), "exec"), namespace)
-    assert check(namespace["column_row_linear"]).passed
+    namespace = {"torch": torch, "dist": dist, "math": math}
+    exec(source("doubling_code"), namespace)
+    for ranks in (2, 4, 8):
+        outcome = run(namespace["doubling"], ranks=ranks, args=(torch.ones(3),), alpha=1.0)
+        assert outcome.failure is None
+        moves = {(m.src, m.dst) for m in schedules.recursive_doubling_all_reduce(ranks).moves}
+        assert {(m.src, m.dst) for m in outcome.trace.messages()} == moves
+        assert outcome.seconds == math.log2(ranks)

@@ -1,17 +1,15 @@
-"""The chapter on libraries: what this torch's Gloo carries of one step, how its bytes are counted, and its answer."""
+"""The chapter on composing collectives: its figures against one process, and the answer that it gives."""
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
-import torch.distributed as dist
-from allranks.cost.nccl_tables import HOP_US, PROTOCOLS
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "18_libraries"
-LINES = ["tokens", "activations", "gradient", "overflow", "samples"]
+CHAPTER = "18_composing"
 
 
 def source(name: str) -> str:
@@ -19,93 +17,89 @@ def source(name: str) -> str:
     return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
-def answer() -> str:
-    """The function that the folded answer gives."""
-    return re.search(r"```python\n(.*?)```", source("portable_answer"), flags=re.S).group(1).rstrip()
+def solved_softmax() -> str:
+    """The cell of `distributed_softmax` with the two lines that its folded answer gives."""
+    lines = re.search(r"```python\n(.*?)```", source("softmax_answer"), flags=re.S).group(1).rstrip().splitlines()
+    marks = re.findall(r".*: your turn", source("softmax_mine"))
+    assert len(lines) == len(marks) == 2
+    cell = source("softmax_mine")
+    for mark, line in zip(marks, lines, strict=True):
+        cell = cell.replace(mark, line)
+    return cell
 
 
 def numbers(text: str) -> list[float]:
-    """The numbers in a text."""
+    """The decimal numbers in a text."""
     return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
-def test_libraries(ranks, solved):
-    chapter = execute(read(CHAPTER, ranks, **({"portable": answer()} if solved else {})))
-    errors = chapter.errors()
-    assert set(errors) == {"wrong_interface"}
+def test_composing(ranks, solved):
+    chapter = execute(read(CHAPTER, ranks, **({"softmax_mine": solved_softmax()} if solved else {})))
+    everyone = range(ranks)
+    assert not chapter.errors()
 
-    *rows, total = chapter.text("carry_run").splitlines()[:6]
-    held = {row[:12].strip(): (numbers(row[13:46]), row[46:]) for row in rows}
-    assert list(held) == LINES
-    assert held["tokens"] == ([ranks + 6] * 4, "refused: Invalid scalar type")
-    assert held["activations"] == ([ranks - 1.5] * 4, "ok")  # from the last rank's left neighbour
-    assert held["gradient"][1] == "ok"
-    assert held["overflow"] == ([1 if ranks % 256 else 0], "ok")
-    assert held["samples"][0] == [100 * ranks]  # added, and then refused
-    assert "can't be cast" in held["samples"][1]
-    assert total == "3 of 5 on gloo"
-    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("carry_run"))
+    weights = [r + 1 for r in everyone]
+    whole = sum(r * w for r, w in zip(everyone, weights, strict=True)) / sum(weights)
+    for text in chapter.by_rank("means").values():
+        of_means, of_all = (numbers(line)[-1] for line in text.splitlines())
+        assert of_means == pytest.approx(sum(everyone) / ranks)
+        assert of_all == pytest.approx(whole, rel=1e-4)  # six digits are printed
 
-    there = dict(re.findall(r"^(\w+) +for \S+ +(available|not in this build)", chapter.text("inspect"), flags=re.M))
-    assert {name: word == "available" for name, word in there.items()} == {
-        name: dist.is_backend_available(name) for name in ("gloo", "mpi", "nccl", "ucc", "xccl")
-    }
+    value, place = chapter.text("argmax_check").removeprefix("alone: ").split(" at (rank, index) ")
+    rank, index = eval(place)
+    assert set(chapter.by_rank("argmax_live").values()) == {f"{value} on rank {rank}, index {index}"}
+    assert "float32 16,777,216, float64 16,777,217" in chapter.text("float_index_shown")
+    assert all(text.endswith("torch.max says nan") for text in chapter.by_rank("nan_live").values())
 
-    # the ring's bytes, as the kernel counted them
-    ring_mb = 2 * (ranks - 1) / ranks * 20
-    followed = chapter.text("follow_bytes").splitlines()
-    assert len(followed) == ranks
-    for line in followed:
-        assert "cpu:gloo" in line
-        assert float(re.search(r"wrote ([\d.]+) MB", line)[1]) == pytest.approx(ring_mb, rel=0.01)
-        assert line.endswith("connected to 127.0.0.1")
-    assert f"= {ring_mb:.2f} MB" in chapter.text("follow_formula")
-    assert "Unable to find address for: ib7" in errors["wrong_interface"]
+    for text in chapter.by_rank("naive_softmax").values():
+        fifty, *over = text.splitlines()
+        share = 1 / (ranks * (1 + math.exp(-1)))
+        assert float(fifty.split()[-1]) == pytest.approx(share, abs=1e-4)
+        assert [line.split()[1:] for line in over] == [["inf", "nan"]] * 2
+    verdict = chapter.text("softmax_mine")
+    assert ("passed" in verdict, "each rank's own columns" in verdict) == (solved, not solved)
+    assert sum(numbers(text)[-1] for text in chapter.by_rank("one_round").values()) == pytest.approx(1, abs=1e-3)
+    assert numbers(chapter.text("one_round_check"))[-1] < 1e-6
+    assert WIDGET in chapter.outputs("watch")[0].data
 
-    compared = dict(re.match(r"(\w+) +(.*)", line).groups() for line in chapter.text("two_libraries").splitlines())
-    assert list(compared) == LINES
-    assert re.search(r"gloo: refused:.*wire: ok", compared["tokens"])
-    assert numbers(compared["activations"])[-1] == 0
-    assert numbers(compared["gradient"])[-1] < 1e-4
-    assert re.search(r"gloo: refused:.*wire: refused: .*AVG is not defined for int32", compared["samples"])
-    assert chapter.text("one_run").endswith("differ by 0")
+    for text in chapter.by_rank("merged_variance").values():
+        one_round, two_rounds, merged, right = (float(line.split()[-1]) for line in text.splitlines())
+        assert abs(one_round - right) > 0.1  # neighbouring floats are 8 apart there
+        assert two_rounds == pytest.approx(right, rel=1e-3)
+        assert merged == pytest.approx(right, rel=1e-3)
 
-    byte, expected = 1, []
-    for _ in range(8):
-        byte = byte * ranks % 256
-        expected.append(f"{bool(byte)} ({byte})")
-    assert set(chapter.by_rank("bool_sum").values()) == {"\n".join(expected)}
+    ours, gathered = chapter.text("compare").splitlines()
+    assert ours.split()[1] == gathered.split()[2]
+    assert ours.endswith(f"[('all_gather_into_tensor', {3 * 32 * 4})]")
+    assert gathered.endswith(f", {32 * 1024 * 4})]")
+    assert "98.3 kB instead of 4.29 GB" in chapter.text("answer")
+    people = sum(r + 3 for r in everyone)
+    gather, reduce, said = chapter.text("class_said").splitlines()
+    assert re.search(r"\('gather', \d+\)", gather) and "('reduce', 20)" in reduce
+    median, counts = numbers(said)[1], eval(said.split("counts ")[1])
+    assert f"median of {people} guesses" in said and sum(counts) == people
+    below = [sum(counts[:k]) for k in range(6)]
+    assert next(k for k in range(5) if below[k] <= people // 2 < below[k + 1]) == int(math.log10(median))
+    assert [y for _, y in chapter.curves("class_drawn")["the class"]] == [*counts, counts[-1]]
+    assert numbers(chapter.text("gradient"))[-1] < 1e-6
 
-    judged = chapter.text("judge_run").splitlines()
-    if solved:
-        assert judged == [f"{name}: tokens right, overflow right, samples right" for name in ("gloo", "wire")]
-    else:
-        assert judged[0] == "gloo: refused: Invalid scalar type"
-        assert "AVG is not defined for int32" in judged[1]
-
-    assert numbers(chapter.text("sweep"))[0] > 0
-    head, *rows = chapter.text("price_table").splitlines()
-    assert "8 H100, NCCL" in head
-    assert [re.search(r"\((\w+), (\w+)\)$", row).groups() for row in rows] == [
-        ("ring", "LL"),
-        ("ring", "LL"),
-        ("nvls", "Simple"),
-    ]
-    for row in rows:
-        model, measured, nccl = (float(x) for x in re.findall(r"([\d.]+) µs", row))
-        assert model > nccl
-        assert measured > nccl
-        assert float(re.search(r"(\d+)   \(", row)[1]) == pytest.approx(measured / nccl, rel=0.05, abs=1)
-    assert re.search(r"([\d.]+) µs +\d+   \(", rows[0])[1] == "15.0"
-
-    assert "environment variable RANK expected, but not set" in chapter.text("no_launcher")
-    launched = chapter.text("launched").splitlines()
-    assert sorted(re.findall(r"rank (\d) of (\d)", launched[0])) == [("0", "2"), ("1", "2")]
-    assert [re.findall(r"rank (\d) of (\d)", line) for line in launched[1:]] == [[("0", "1")], [("0", "1")]]
+    one, _, many = (re.findall(r"(?:gather|compose) +([\d.]+) ms", line) for line in chapter.text("model").splitlines())
+    assert float(one[0]) < float(one[1])
+    assert float(many[1]) < float(many[0])
+    rows = [numbers(line) for line in chapter.text("table").splitlines()[2:]]
+    assert [row[0] for row in rows] == [1, 16, 256]
+    assert all(x > 0 for row in rows for x in row)
+    assert rows[0][3] == pytest.approx(rows[0][4], abs=0.02)  # fitted to
 
 
-def test_what_the_text_says_of_the_tuner():
-    hop = HOP_US["NVLink"]["ring"][PROTOCOLS.index("LL")]
-    assert f"a ring with small packets has {hop} µs a hop" in source("price")
+def test_the_answer_is_right(tmp_path):
+    from allranks import check
+
+    file = tmp_path / "softmax.py"
+    body = solved_softmax().split("\n\n\ncheck(")[0]
+    file.write_text(f"import torch.distributed as dist\n\n\n{body}\n")
+    namespace: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    assert check(namespace["distributed_softmax"]).passed

@@ -1,97 +1,124 @@
-"""The chapter on hangs: what each fault leaves behind, what the reports name, and that its answer is right."""
+"""The chapter on data parallelism by hand: the copies stay equal, and each thing that parts them does."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+import torch
 from test_chapters import RANKS, WIDGET, execute, read
+from torch.utils.data import DistributedSampler
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "20_when_it_hangs"
-CULPRIT = 1
+CHAPTER = "20_data_parallel"
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def solved_mean() -> str:
+    """The cell of `distributed_mean` with the answer that its folded text gives."""
+    answer = re.search(r"```python\n(.*?)```", source("mean_answer"), flags=re.S).group(1).rstrip()
+    hole = "    mean = tensor.clone()\n    # your turn"
+    assert hole in source("mean_mine")
+    return source("mean_mine").replace(hole, answer)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_when_it_hangs(ranks):
-    chapter = execute(read(CHAPTER, ranks))
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_data_parallel(ranks, solved):
+    chapter = execute(read(CHAPTER, ranks, **({"mean_mine": solved_mean()} if solved else {})))
     everyone = range(ranks)
-    others = [rank for rank in everyone if rank != CULPRIT]
+
     errors = chapter.errors()
-    assert set(errors) == {"skip", "kill", "pause", "drop", "monitored_run"}
+    assert set(errors) == {"uneven_run", "ddp_unused"}
+    assert f"rank {ranks - 1}: done" in errors["uneven_run"]
+    assert "rank 0: in dist.all_reduce, float32[1], line 4" in errors["uneven_run"]
+    assert "Expected to have finished reduction in the prior iteration" in errors["ddp_unused"]
+    # two backward passes, in each of which the ranks that used head A brought ones and the others zeros
+    users = (ranks + 1) // 2
+    found = [float(x) for x in re.findall(r"True: \[\[([\d.]+), ([\d.]+)\]\]", chapter.text("ddp_unused"))[0]]
+    assert found == pytest.approx([2 * users / ranks] * 2)
 
-    mixed = [2 * len(others) + 3, 3 * len(others) + 4]  # the others' step beside the culprit's next one
-    for rank, text in chapter.by_rank("skip").items():
-        steps = (0, 1, 3, 4) if rank == CULPRIT else (0, 1, 2, 3)
-        assert text == "\n".join(f"step {s}: {x}" for s, x in zip(steps, [0, ranks, *mixed], strict=True))
-    assert f"rank {CULPRIT}: done" in errors["skip"]
-    assert re.search(rf"in all_reduce \(collective \d+\); rank {CULPRIT} is done", errors["skip"])
+    assert len(set(chapter.by_rank("build").values())) == ranks
+    assert set(chapter.by_rank("broadcast").values()) == {chapter.by_rank("build")[0]}
 
-    first, *rest = chapter.text("desync").splitlines()
-    assert first.startswith("rank 0: broadcast, shape (4, 2), float32, collective")
-    assert len(rest) == ranks - 1
-    assert all(": all_reduce, shape (8,), float32, collective" in line for line in rest)
-    assert len({line.split("collective ")[1].split(",")[0] for line in (first, *rest)}) == 1
-    assert "rank 0 called broadcast with root 0" in chapter.text("wire_desync")
+    dealt = {rank: re.findall(r"\[.*\]", text) for rank, text in chapter.by_rank("sampler").items()}
+    padded, dropped = ([eval(dealt[rank][i]) for rank in everyone] for i in (0, 1))
+    assert {len(mine) for mine in dropped} == {2}
+    assert sorted([i for mine in dropped for i in mine]) == list(range(2 * ranks))
+    assert len({len(mine) for mine in padded}) == 1
+    assert {i for mine in padded for i in mine} == set(range(2 * ranks + 1))
+    for text in chapter.by_rank("epochs").values():
+        first, second, after = re.findall(r"\[.*\]", text)
+        assert first == second != after
 
-    live, wired = chapter.text("dtype_live").splitlines()
-    sums = [float(x) for x in live.removeprefix("live: [").removesuffix("]").split(",")]
-    assert len(sums) == ranks
-    assert float(ranks) not in sums
-    assert "rank 0 called all_reduce(SUM) of 1 int32" in wired
+    between, alone, never = (float(line.split()[-1]) for line in chapter.text("runs").splitlines()[-3:])
+    assert between == 0
+    assert alone < 1e-5
+    assert never > 1e-3
+    assert chapter.curves("figure")
 
-    assert f"Rank {CULPRIT} was killed by SIGKILL" in errors["kill"]
-    assert "RuntimeError" in errors["kill"] or "in dist.all_reduce" in errors["kill"]
-    assert f"rank {CULPRIT}: does not answer" in errors["pause"]
-    assert all(f"rank {rank}: in dist.all_reduce, float32[8]" in errors["pause"] for rank in others)
-    assert "rank 0: done" in errors["drop"]
-    for rank in everyone[1:]:
-        assert f"rank {rank}: in dist.recv from rank {rank - 1}, float32[1]" in errors["drop"]
-    assert f"Rank {CULPRIT} failed to pass monitoredBarrier" in errors["monitored_run"]
-    assert chapter.by_rank("monitored_run")[CULPRIT] == "passed"
+    sgd, adam = (float(line.split()[1]) for line in chapter.text("forgot").splitlines()[-2:])
+    assert sgd == pytest.approx(ranks, rel=1e-3)
+    assert adam == pytest.approx(1, rel=1e-2)
+    verdict = chapter.text("mean_mine")
+    assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
 
-    told = chapter.text("flight_dump")
-    assert "made another call than" in told
-    assert "is the first that differs" in told
-    assert "broadcast" in told and "all_reduce" in told
-    assert "two_plans" not in told  # lines are told by file and number
-    assert "10 steps of 0.05 s: 0.50 s" in chapter.text("slow")
-    assert any("image/svg+xml" in output.get("data", {}) for output in chapter.outputs("slow_timeline"))
-    waiting = [int(x) for x in re.findall(r"(\d+)% waiting", chapter.text("reader"))]
-    inside = [int(x) for x in re.findall(r"(\d+)% of the time inside", chapter.text("reader"))]
-    assert len(waiting) == len(inside) == ranks
-    assert waiting.index(min(waiting)) == inside.index(min(inside)) == CULPRIT
-    assert "like 24 GPUs" in chapter.text("slow_cost")
+    difference, hand, ddp = chapter.text("ddp_compare").splitlines()
+    assert float(difference.split()[-1]) < 1e-6
+    assert re.findall(r"'all_reduce', (\d+)", hand) == ["1024", "128", "128", "4"]
+    assert re.findall(r"'all_reduce', (\d+)", ddp) == ["1284"]
+    assert "'broadcast', 1284" in ddp
+    assert WIDGET in chapter.outputs("ddp_player")[0].data
 
-    told = dict(line.split(maxsplit=1) for line in chapter.text("wire_explains").splitlines() if line)
-    assert list(told) == ["dies", "stops", "waits", "delays"]
-    assert "Rank 1 ended the process" in told["dies"]
-    assert "Rank 1 had not ended after 2 s" in told["stops"]
-    assert "Rank 1 waits for rank 0 in recv" in told["waits"]
-    assert told["delays"] == "nothing wrong"
+    times = [float(x) for x in re.findall(r"([\d.]+) ms", chapter.text("table"))]
+    assert len(times) == 3
+    assert all(t > 0 for t in times)
+    counted = chapter.text("server_counted")
+    mean = ranks / 2  # of the workers' numbers, 1 to p - 1
+    assert f"the workers' mean: {[mean] * ranks}" in counted
+    worker = 4000 * (ranks - 1)
+    assert f"bytes sent with a server: {[(ranks - 1) * worker] + [worker] * (ranks - 1)}" in counted
+    assert "  40 workers, 100 MB, 10 Gb/s: one server  6.40 s, a ring 0.16 s" in chapter.text("server_price")
+    assert "1024 GPUs: one call   150.1 ms, efficiency  77%; 535 buckets  5612.9 ms, efficiency   8%" in chapter.text(
+        "efficiency_shown"
+    )
 
-    assert chapter.text("pieces").count("64 calls of 4096 bytes") == ranks
-    times = re.findall(r"(\d+) pieces: measured +([\d.]+) ms   model +([\d.]+) ms", chapter.text("pieces_measured"))
-    assert [int(k) for k, _, _ in times] == [1, 4, 16, 64]
-    assert times[0][1] == times[0][2]  # the two ends of the line are fitted to
-    assert times[-1][1] == times[-1][2]
-    assert float(times[-1][1]) > float(times[0][1])
-    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("film"))
-    verdict = chapter.text("distributed_mean")
-    assert "not yet" in verdict
-    assert "Rank 0 waits in all_reduce" in verdict
+    total = {head: float(sum(r + 1 for r in everyone if r % 2 == i)) for i, head in enumerate("AB")}
+    *skipping, zeros = chapter.text("unused_run").splitlines()[-ranks - 1 :]
+    mixed = [float(sum(total.values()))] * 2
+    for rank, line in enumerate(skipping):
+        heads = eval(line[line.index("{") :])
+        used, other = ("A", "B") if rank % 2 == 0 else ("B", "A")
+        assert heads == {used: mixed, other: None}
+    assert eval(zeros.removeprefix("zeros instead: ")) == {head: [t, t] for head, t in total.items()}
+
+    masks = [text.splitlines() for text in chapter.by_rank("dropout").values()]
+    assert len({equal for equal, _ in masks}) == 1
+    assert len({own for _, own in masks}) == ranks
+
+
+def test_the_sampler_shuffles_on_the_cpu_whatever_the_default_device(monkeypatch, capsys):
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 4)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 0)
+    names = {"torch": torch, "world_size": 4, "DistributedSampler": DistributedSampler}
+    torch.set_default_device("meta")  # like a GPU's it takes no generator of the CPU
+    try:
+        exec(source("epochs").removeprefix("%%ranks"), names)
+    finally:
+        torch.set_default_device(None)
+    assert "first epoch" in capsys.readouterr().out
 
 
 def test_the_answer_is_right(tmp_path):
     from allranks import check
 
-    cell = next(cell.source for cell in read(CHAPTER).cells if cell.id == "distributed_mean")
-    function, _ = cell.split("\n\n\ncheck(")
-    lines = function.splitlines()
-    kept = [line for line in lines if "dist.all_reduce(norm" not in line]
-    assert len(kept) == len(lines) - 1
     file = tmp_path / "mean.py"
-    file.write_text("import torch\nimport torch.distributed as dist\n\n\n" + "\n".join(kept) + "\n")
+    body = solved_mean().split("\n\n\ncheck(")[0]
+    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
     namespace: dict = {}
     exec(compile(file.read_text(), str(file), "exec"), namespace)
     assert check(namespace["distributed_mean"]).passed

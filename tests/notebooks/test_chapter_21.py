@@ -1,19 +1,15 @@
-"""The capstone: three ways agree with one process, every byte is accounted for, and the answer is right."""
+"""The chapter on overlap: gradients from the last layer on, one order on all ranks, buckets, and figures that add up."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-import torch
-from allranks.cost import workload
+from allranks import explore
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "21_capstone"
-WAYS = ("ddp", "zero", "tensor_parallel")
-LAYERS, HIDDEN, LENGTH, VOCABULARY = 2, 64, 32, 128
-N = LAYERS * (12 * HIDDEN**2 + 4 * HIDDEN) + (VOCABULARY + LENGTH + 2) * HIDDEN
+CHAPTER = "21_overlap_and_bucketing"
 
 
 def source(name: str) -> str:
@@ -21,116 +17,136 @@ def source(name: str) -> str:
     return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
-def answer() -> str:
-    """The chapter's `zero_sgd_step` as its folded text gives it."""
-    return re.search(r"```python\n(.*?)```", source("zero_answer"), flags=re.S).group(1)
+def solved_buckets() -> str:
+    """The cell of `bucketed_gradients` with the answer that its folded text gives."""
+    answer = re.search(r"```python\n(.*?)```", source("bucketed_answer"), flags=re.S).group(1).rstrip()
+    hole = "    buckets = [[parameter.grad for parameter in reversed(trained)]]  # your turn: this is one for all"
+    assert hole in source("bucketed_mine")
+    return source("bucketed_mine").replace(hole, answer)
 
 
-def table(text: str) -> dict[str, list[str]]:
-    """The rows of a printed table that begin with the name of a way."""
-    return {row[0]: row[1:] for row in map(str.split, text.splitlines()) if row and row[0] in WAYS}
+def mixed(ranks: int) -> list[tuple[float, float]]:
+    """What the hooks leave in A and B on each rank: the first call adds B of even ranks to A of odd ones."""
+    even, odd = (ranks + 1) // 2, ranks // 2
+    first, second = (10 * even + odd) / ranks, (even + 10 * odd) / ranks
+    return [(second, first) if rank % 2 == 0 else (first, second) for rank in range(ranks)]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
-def test_capstone(ranks, solved):
-    replace = {"zero_sgd_step": f"{answer()}\n\ncheck(zero_sgd_step)"} if solved else {}
-    chapter = execute(read(CHAPTER, ranks, **replace))
-    assert not chapter.errors()
-    p = ranks
-    assert f"N = {N:,}" in chapter.text("parameters")
+def test_overlap_and_bucketing(ranks, solved):
+    chapter = execute(read(CHAPTER, ranks, **({"bucketed_mine": solved_buckets()} if solved else {})))
+    last = ranks - 1
 
-    first, *_, last = (float(loss) for loss in chapter.text("train").splitlines()[-1].split(", "))
-    assert last < 0.6 * first
-    lines = {line.split()[0]: line for line in chapter.text("losses").splitlines() if line.startswith(WAYS)}
-    assert set(lines) == set(WAYS)
-    for line in lines.values():
-        far, apart = re.search(r"at most (\S+) from alone; between ranks (\S+)", line).groups()
-        assert float(far) < 1e-4
-        assert float(apart) == 0
-    wrong = chapter.text("careless_run")
-    assert int(re.search(r"differ from step (\d+)", wrong)[1]) <= 3
-    assert float(wrong.split()[-1]) > 1e-4
-    assert chapter.curves("figure")
+    errors = chapter.errors()
+    assert set(errors) == {"never"}
+    assert f"rank {last}: done" in errors["never"]
+    assert errors["never"].count("line 9: work.wait()") == last
+    assert not any("Warning" in chapter.text(name) for name in chapter.cells if chapter.cells[name].cell_type == "code")
 
-    flat = 4 * N + 4 * (-N % p)
-    activations = 4 * (4 * p) * LENGTH * HIDDEN
-    share = (p - 1) / p
-    planned = {"ddp": 2 * share * 4 * N, "zero": 2 * share * 4 * N, "tensor_parallel": 8 * 2 * share * activations}
-    loss = 2 * share * 4
-    traced = {
-        "ddp": planned["ddp"] + loss,
-        "zero": 2 * share * flat + loss,
-        "tensor_parallel": planned["tensor_parallel"],
-    }
-    rows = table(chapter.text("byte_table"))
-    assert {name: [int(n) for n in row[:2]] for name, row in rows.items()} == {
-        "ddp": [1, 2], "zero": [2, 3], "tensor_parallel": [8, 8],
-    }  # fmt: skip
-    for name, row in rows.items():
-        assert float(row[2]) == pytest.approx(planned[name] / 1e3, abs=1e-3)
-        assert float(row[3]) == pytest.approx(traced[name] / 1e3, abs=1e-3)
-    calls = {name: re.findall(r"'(\w+)', (\d+)", chapter.text("byte_table").split(f"{name}: ")[1].splitlines()[0]) for name in WAYS}  # fmt: skip
-    assert calls["zero"] == [
-        ("reduce_scatter_tensor", str(flat)), ("all_gather_into_tensor", str(flat // p)), ("all_reduce", "4"),
-    ]  # fmt: skip
-    assert calls["tensor_parallel"] == [("all_reduce", str(activations))] * 8
-    setup = [line.split() for line in chapter.text("setup").splitlines()]
-    assert [op for op, _ in setup].count("broadcast") >= 2
-    assert ["broadcast", str(4 * N)] in setup
-    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("film"))
+    for text in chapter.by_rank("ready_run").values():
+        layers = [int(name[0]) for name in text.split(", ")]
+        assert layers == [2, 2, 1, 1, 0, 0]
+    for rank, text in chapter.by_rank("async_run").items():
+        at_once, after = text.splitlines()
+        assert after.split()[-1] == str(ranks)
+        assert rank == 0 or "completed: False" in at_once  # rank 0 had not come yet
 
-    # what the operating system counted: the ring's bytes and headers; Gloo's reduce_scatter is an all_reduce
-    written = {name: 1e3 * float(row[0]) for name, row in table(chapter.text("wire")).items()}
-    expected = traced | {"zero": 3 * share * flat + loss}
-    for name in WAYS:
-        assert expected[name] <= written[name] < 1.02 * expected[name] + 2000
+    difference, _ = chapter.text("one_step_run").splitlines()[-2:]
+    assert float(difference.split()[-1]) < 1e-6
+    assert WIDGET in chapter.outputs("one_step_player")[0].data
 
-    report = table(chapter.text("report"))
-    assert set(report) == set(WAYS)
-    for name, row in report.items():
-        assert float(row[1]) < 1e-4
-        assert [float(x) for x in row[3:6]] == pytest.approx(
-            [planned[name] / 1e3, traced[name] / 1e3, written[name] / 1e3], abs=1
-        )
-        compute, comm, whole, measured = map(float, row[7:11])
-        assert whole == pytest.approx(compute + comm, abs=0.2)
-        assert measured > 0
-    held = {name: float(row[6]) for name, row in report.items()}
-    assert held["ddp"] == pytest.approx(16 * N / 1e3, abs=1)
-    assert held["zero"] == pytest.approx((8 * N + 8 * N / p) / 1e3, abs=1)
-    part = sum(len(torch.empty(heads).tensor_split(p)[0]) / heads * 4 * HIDDEN**2 for heads in (8,))
-    part += 2 * len(torch.empty(4 * HIDDEN).tensor_split(p)[0]) * HIDDEN
-    assert held["tensor_parallel"] == pytest.approx(16 * (N - LAYERS * (12 * HIDDEN**2 - part)) / 1e3, abs=1)
+    found = re.findall(r"rank \d+: A ([\d.]+), B ([\d.]+)", chapter.text("order_run"))
+    wanted = mixed(ranks)
+    assert [(float(a), float(b)) for a, b in found] == [
+        (pytest.approx(a, rel=1e-5), pytest.approx(b, rel=1e-5)) for a, b in wanted
+    ]
+    assert wanted[0] != (1, 10)
 
-    dgx = chapter.text("dgx")
-    assert re.search(r"DDP +492 calls +22.5 GB", dgx)
-    assert re.search(r"tensor +128 calls +60.1 GB", dgx)
-    assert "state   103 GB" in dgx
-    assert "bs/3h is 2.67" in dgx
-    big = 12 * 32 * 4096**2  # what the prose says of it
-    node = workload.Cluster(8, 371e9, 2e-6)
-    assert f"needs a third less, {(2 * big + 14 * big / 8) / 1e9:.0f} GB" in source("dgx_explained")
-    sent = workload.ddp(big, node)
-    assert workload.zero(1, big, node).seconds == pytest.approx(sent.seconds)
-    buckets_ms = 1e3 * (sent.seconds - workload.ddp(big, node, bucket_nbytes=None).seconds)
-    assert f"{sent.calls} buckets of 25 MiB, whose $\\alpha$ takes {buckets_ms:.0f} ms" in source("dgx_explained")
-    times = {line.split()[0]: float(line.split()[-2]) for line in chapter.text("nodes").splitlines()[:2]}
-    assert times["ring"] > 2 * times["hierarchical"] > 2
+    rows = chapter.text("diary_run").splitlines()[-ranks:]
+    for rank, row in enumerate(rows):
+        assert row.endswith("bytes [20, 8, 12]  gradients 2 and 20")
+        ready = "B A" if rank % 2 == 0 else "A B"
+        assert f"{ready} [A B]" in row
+        assert ("B [B] A [A]" if rank % 2 == 0 else "A B [B] [A]") in row
+    calls = eval(chapter.text("rebuilt"))
+    reduces = [i for i, (op, _) in enumerate(calls) if op == "all_reduce"]
+    assert [calls[i][1] for i in reduces] == [20, 8, 12]
+    assert ("broadcast", 8) in calls[reduces[0] : reduces[1]]  # rank 0's buckets
 
-    verdict = chapter.text("zero_sgd_step")
+    every, skipped = (line.split(": ")[1].strip() for line in chapter.text("tied_run").splitlines()[-2:])
+    assert every == "body.1.weight [body.1.weight] body.0.weight [body.0.weight] head.weight [head.weight]"
+    assert skipped == "body.1.weight head.weight [head.weight] [body.1.weight] [body.0.weight]"
+
+    verdict = chapter.text("bucketed_mine")
     assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
-    assert ("forbids: all_reduce" in verdict) is not solved
+
+    assert "it was 50 MiB\n" in chapter.text("reveal_size")  # the best of the choices
+    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("sizes_explored"))
+    said = [
+        explore.overlap(bucket_nbytes=nbytes, backward_s=0.3).text()
+        for nbytes in (25 << 20, 50 << 20, 3200 << 20, 14e9)
+    ]
+    exposed = [float(re.search(r"waits ([\d.]+) ms", text)[1]) for text in said]
+    assert exposed[1] < exposed[0] < 5 < exposed[2] and exposed[3] == pytest.approx(135.6, abs=0.5)
+
+    table = chapter.text("measured_table").splitlines()[1:]
+    rows = [line.split() for line in table if line.endswith("%")]
+    assert [(row[0], int(row[1])) for row in rows] == [
+        (kind, n) for kind in ("cores", "elsewhere") for n in (1, 2, 4, 8)
+    ]
+    for _, _, backward, communication, both, model, _ in rows:
+        assert 0 < float(backward) < float(model)
+        assert float(communication) > 0
+        assert float(both) > 0
+    assert all(float(row[2]) >= 48 for row in rows if row[0] == "elsewhere")  # eight layers that sleep 6 ms each
+    assert chapter.text("no_sync_run").splitlines()[-2:] == [
+        "no_sync=False: 4 all-reduces",
+        "no_sync=True: 1 all-reduces",
+    ]
+
+
+def test_the_clock_takes_a_gpus_own_times_where_the_ranks_are_on_gpus(monkeypatch):
+    """A GPU comes to the marks later than they are queued: here 2 s and 1 s before the moment that both clocks know."""
+    import time
+
+    import torch
+
+    ages_ms = iter([2000.0, 1000.0, 0.0])
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+            self.age_ms = next(ages_ms)
+
+        def record(self):
+            self.recorded = True
+
+        def synchronize(self):
+            assert self.recorded
+
+        def elapsed_time(self, other):
+            return self.age_ms - other.age_ms
+
+    names = {"time": time, "torch": torch}
+    exec(source("clock"), names)
+    monkeypatch.setattr(torch, "get_default_device", lambda: torch.device("cuda", 0))
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    clock = names["Clock"]()
+    clock.mark()
+    clock.mark()
+    began = time.monotonic()
+    first, second = clock.seconds()
+    assert second - first == pytest.approx(1)
+    assert began - 1 <= second <= time.monotonic() - 1
 
 
 def test_the_answer_is_right(tmp_path):
     from allranks import check
 
-    file = tmp_path / "zero.py"
-    file.write_text(
-        f"import torch\nimport torch.distributed as dist\nfrom torch.nn import functional as F\n\n\n{answer()}"
-    )
+    file = tmp_path / "buckets.py"
+    body = solved_buckets().split("\n\n\ncheck(")[0]
+    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
     namespace: dict = {}
     exec(compile(file.read_text(), str(file), "exec"), namespace)
-    verdict = check(namespace["zero_sgd_step"])
-    assert verdict.passed, verdict.reason
+    assert check(namespace["bucketed_gradients"]).passed

@@ -1,45 +1,124 @@
-"""Your own job: the files of live ranks, read by hand and with the tool, name the rank that is late, and the one that skips."""
+"""The chapter on sharded training: what each stage keeps, the bytes of each, and FSDP's own calls on real ranks."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from test_chapters import RANKS, execute, read
+from allranks.errors import name_ranks
+from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "22_your_own_job"
-STEPS = 6
+CHAPTER = "22_sharded_training"
+HOLE = "    my_gradient = gradient[my_part]  # your turn: so far this is nobody's but yours"
+ANSWER = """\
+    my_gradient = torch.empty_like(gradient[my_part])
+    dist.reduce_scatter_single(my_gradient, gradient)
+    my_gradient /= p"""
+
+
+def solved_step() -> str:
+    """The cell of `zero_sgd_step` as its hint has it."""
+    source = next(cell.source for cell in read(CHAPTER).cells if cell.id == "zero_mine")
+    assert HOLE in source
+    return source.replace(HOLE, ANSWER)
+
+
+def numbers(text: str) -> list[float]:
+    return [float(x) for x in re.findall(r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?", text)]
+
+
+def block_nbytes(ranks: int) -> list[int]:
+    """The bytes of one block's shards on each rank: FSDP cuts each tensor's rows as torch.chunk does."""
+    found = [0] * ranks
+    for rows, row_nbytes in ((192, 4 * 48), (192, 4), (48, 4 * 192), (48, 4)):
+        share = -(-rows // ranks)
+        for rank in range(ranks):
+            found[rank] += row_nbytes * max(0, min(share, rows - share * rank))
+    return found
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_your_own_job(ranks):
-    chapter = execute(read(CHAPTER, ranks))
-    assert not chapter.errors()
-    assert len(re.findall(r"profile_rank\d+\.json", chapter.text("record"))) == ranks
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_sharded_training(ranks, solved):
+    chapter = execute(read(CHAPTER, ranks, **({"zero_mine": solved_step()} if solved else {})))
 
-    late = int(chapter.text("was_it").split()[-1])
-    rows = re.findall(
-        r"rank (\d+): +(\d+) ms in all_reduce, came last +(\d+) of (\d+) times", chapter.text("all_files")
+    errors = chapter.errors()
+    assert set(errors) == {"evaluate"}
+    assert "rank 0: in dist.all_gather_single" in errors["evaluate"]
+    assert f"{name_ranks(range(1, ranks))}: done" in errors["evaluate"]
+
+    assert set(chapter.by_rank("state_run").values()) == {"4.0 4.0 8.0"}
+    eight, many = chapter.text("capacity").splitlines()[-2:]
+    assert WIDGET in chapter.outputs("my_model")[0].data
+    # 80 / 16, 80 / (4 + 12/8), 80 / (2 + 14/8), 80 * 8 / 16
+    assert "ZeRO-0 5.0, ZeRO-1 14.5, ZeRO-2 21.3, ZeRO-3 40.0 billion" in eight
+    assert "ZeRO-3 320.0 billion" in many
+
+    difference, state = chapter.text("train_run").splitlines()[-2:]
+    assert numbers(difference)[0] < 1e-5
+    _, plain, sharded = numbers(state)
+    assert plain / ranks <= sharded < plain / ranks + 16  # and the step counter
+    for line in chapter.text("volume").splitlines():
+        counted, predicted = numbers(line)
+        assert predicted <= counted < 1.001 * predicted
+    assert chapter.text("redundancy_run").splitlines()[-1] == "3.00 P"
+    calls = eval(chapter.text("redundancy_run").splitlines()[-2])
+    assert calls == {"all_reduce": 1, "broadcast": 14}  # a parameter tensor each
+
+    keeping, dropping = (numbers(line) for line in chapter.text("peak_run").splitlines()[-2:])
+    assert keeping == [72, 0]
+    assert dropping == [9, pytest.approx(72 / ranks, rel=0.01)]  # padded, so that parts are equal
+
+    assert f"2.up.weight  rank 0: (192, 48, '->', {-(-192 // ranks)}, 48)" in chapter.text("shapes")
+    assert "3.weight     rank 0: (1, 48, '->', 1, 48)   last rank: (1, 48, '->', 0, 48)" in chapter.text("shapes")
+    sent = [(what, int(nbytes)) for what, nbytes in re.findall(r"(gather|scatter) (\d+)", chapter.text("fsdp_trace"))]
+    kept, head = block_nbytes(ranks), 4 * 49
+    block, part = sum(kept), kept[0]  # what is sent is padded to the first rank's part
+    assert sorted(sent) == sorted(
+        [("gather", head)] + 6 * [("gather", part)] + 3 * [("scatter", ranks * part)] + [("scatter", ranks * head)]
     )
-    assert [int(rank) for rank, *_ in rows] == list(range(ranks))
-    assert {int(count) for *_, count in rows} == {2 * STEPS}
-    inside = [int(ms) for _, ms, _, _ in rows]
-    assert inside.index(min(inside)) == late
-    assert int(rows[late][2]) >= STEPS - 1  # the first call of each step
-    assert f"Rank {late}" in chapter.text("tool_words").splitlines()[0]
+    assert sent[:4] == [("gather", head)] + 3 * [("gather", part)]  # forward
+    assert [what for what, _ in sent[4:7]] == ["gather", "gather", "scatter"]  # the prefetch
+    assert WIDGET in chapter.outputs("fsdp_player")[0].data
+    for line, wanted in zip(chapter.text("fsdp_volume").splitlines()[-3:], (3, 3, 2), strict=True):
+        counted, predicted = numbers(line)
+        assert predicted == wanted
+        assert wanted <= counted < 1.02 * wanted * ranks * part / block  # padding of the head, and of rows
 
-    assert "Not every rank returned within 3 s" in chapter.text("hang")
-    assert chapter.text("hang").count("dump_rank") == ranks
-    *same, last = chapter.text("dump_by_hand").splitlines()
-    assert len({tuple(line.split()[-2:]) for line in same if "gloo:" in line}) >= 1
-    assert last.split()[-2:] == ["gloo:all_reduce", "gloo:barrier"] or "-" in last
-    told = chapter.text("dump_tool")
-    assert "another call" in told.splitlines()[0]
-    assert "barrier" in told
-    assert "all_reduce" in told
-    missing = chapter.text("missing")
-    assert missing.startswith("no file of rank 1\n")
-    assert "There is no dump of rank 1." in missing
-    assert "was killed" in missing
-    assert chapter.outputs("own")
+    difference, ddp, fsdp = chapter.text("same_run").splitlines()[-3:]
+    assert numbers(difference)[0] < 1e-4
+    whole = 3 * block + head
+    assert eval(ddp.partition("DDP ")[2]) == [whole] * ranks
+    assert eval(fsdp.partition("FSDP")[2]) == [3 * kept[0] + head, *(3 * nbytes for nbytes in kept[1:])]
+
+    prices = [numbers(line) for line in chapter.text("prices").splitlines()]
+    assert [row[0] for row in prices] == [8, 32, 128, 1024]
+    assert prices[0][4] == pytest.approx(1.5, abs=0.05)
+    assert prices[-1][4] > 3
+    rows = re.findall(
+        r"measured +([\d.]+) ms, model +([\d.]+) ms, ratio ([\d.]+), model ([\d.]+)", chapter.text("measured_table")
+    )
+    assert [float(row[3]) for row in rows] == [1, 1, 1.5]
+    assert all(float(x) > 0 for row in rows for x in row)
+    verdict = chapter.text("zero_mine")
+    assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
+
+    right, forgotten = (eval(line.partition(": ")[2]) for line in chapter.text("forgotten").splitlines()[-2:])
+    assert len(set(right)) == 1
+    assert len(set(forgotten)) == ranks
+    for line in chapter.text("early").splitlines()[-ranks:]:
+        _, moved, own, norm = numbers(line)
+        assert moved == 0
+        assert 0 < own < norm
+
+
+def test_the_answer_is_right(tmp_path):
+    from allranks import check
+
+    file = tmp_path / "step.py"
+    body = solved_step().split("\n\n\ncheck(")[0]
+    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
+    namespace: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    assert check(namespace["zero_sgd_step"]).passed

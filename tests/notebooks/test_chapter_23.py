@@ -1,45 +1,63 @@
-"""The chapter on context parallelism: every way gives the result of one process, and the counted bytes are the formulas'."""
+"""The chapter on FSDP by hand: its order of calls, gradients against one process, whole blocks, and the published sizes."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "23_context_parallel"
-
-
-def off_by(text: str) -> float:
-    """The number after "off by"."""
-    return float(re.search(r"off by (\S+)", text)[1])
+CHAPTER = "23_fsdp_by_hand"
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_context_parallel(ranks):
+def test_fsdp_by_hand(ranks):
     chapter = execute(read(CHAPTER, ranks))
     assert not chapter.errors()
-    for name in ("gather_live", "ring_live"):
-        assert all(off_by(text) < 1e-5 for text in chapter.by_rank(name).values())
-    assert "19,780 tokens a rank" in chapter.text("hidden") and "2,198 tokens a rank" in chapter.text("hidden")
-
-    told = chapter.text("count_pairs")
-    assert "pairs of each rank in all: [10, 26, 42, 58]" in told
-    assert "1.71 times the mean; all steps: 58 pairs" in told
-    assert "[34, 34, 34, 34], 34 pairs one after the other" in chapter.text("zigzag_pairs")
-
-    for text in chapter.by_rank("loss_live").values():
-        of_means, of_tokens = map(float, re.findall(r"\d\.\d+", text))
-        assert of_means == pytest.approx(1 + 4 / ranks, abs=1e-3)
-        assert of_tokens == pytest.approx(1 + 4 / (8 * (ranks - 1) + 1), abs=1e-3)
-
-    for rank, text in chapter.by_rank("ulysses_live").items():
-        assert f"(3, {2 * ranks}, 4) became ({3 * ranks}, 2, 4)" in text, rank
-        assert text.rstrip().endswith(str([r for r in range(ranks) for _ in range(3)]))
-    for line in chapter.text("count_bytes").splitlines():
-        counted, formula = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+)(?: bytes|$)", line))
-        assert counted == formula > 0
-    assert "ring 503 MB, Ulysses 566 MB" in chapter.text("llama_numbers")
-    assert "measured" in chapter.text("model")
-    assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "guess_balance"))
+    forward = [f"{what}{i}" for i in range(4) for what in ("gather ", "F", "free ")]
+    backward = [f"{what}{i}" for i in (3, 2, 1, 0) for what in ("gather ", "B", "scatter ", "free ")]
+    assert chapter.text("step").split(", ") == forward + backward
+    assert all(float(line.split()[-1]) < 1e-5 for line in chapter.text("right").splitlines())
+    assert (
+        chapter.text("keep_last").split()
+        == "Sharded 8 gathers, at most 1 whole KeepLast 7 gathers, at most 1 whole".split()
+    )
+    times = re.findall(r"(\d+) ms, at most (\d) blocks whole", chapter.text("timed"))
+    assert [int(whole) for _, whole in times] == [1, 2, 4]
+    assert all(int(took) >= 240 for took, _ in times)  # eight passes of 30 ms
+    assert chapter.text("llama") == "a block 0.44 GB, embedding and head 2.10 GB, all 16.1 GB"
+    assert chapter.text("llama_peaks").splitlines() == [
+        "never freed  16.06 GB of whole weights at most",
+        "prefetch      2.97 GB of whole weights at most",
+    ]
+    sent = [float(line.split()[-6]) for line in chapter.text("bytes_table").splitlines()]
+    assert sent == [28.1, 56.2, 42.2, 56.2, 42.2]
+    per_node = ranks // 2 if ranks % 2 == 0 else ranks
+    mean, calls = chapter.text("hsdp_live").splitlines()
+    assert mean == f"nodes of {per_node}: mean {(ranks - 1) / 2:g}, should be {(ranks - 1) / 2:g}"
+    assert eval(calls) == [("reduce_scatter_tensor", 4 * 3360), ("all_reduce", 4 * (3360 // per_node))]
+    assert "between nodes    7.0 GB" in chapter.text("hsdp_price")
+    assert "FSDP over 64    63.2 GB" in chapter.text("hsdp_price")
+    assert chapter.text("hsdp_price").endswith("7.9 GB for each GPU leave a node")
+    sizes = [p for p in (1, 2, 3, 4, 8) if p <= ranks]
+    lines = re.findall(
+        r"(\w+) +(\d) ranks: +(\d+) ms \((\d+) to (\d+)\), efficiency +(\d+)%", chapter.text("study_table")
+    )
+    assert [(name, int(p)) for name, p, *_ in lines] == [(name, p) for name in ("strong", "weak") for p in sizes]
+    for name, p, median, low, high, _ in lines:
+        stated = 240 / int(p) if name == "strong" else 240  # eight passes of 120 samples, or of a rank's share
+        assert stated - 1 <= int(low) <= int(median) <= int(high)
+    curves = chapter.curves("study_curve")
+    for name in ("strong", "weak"):
+        shown = [int(share) for kind, *_, share in lines if kind == name]
+        assert [100 * y for _, y in curves[f"{name}, measured"]] == pytest.approx(shown, abs=0.51)
+        assert all(0 < y <= 1 for _, y in curves[f"{name}, priced"])
+    fair, *_ = (int(line.split()[-1].rstrip("%")) for line in chapter.text("mistakes").splitlines())
+    assert fair == [int(share) for kind, *_, share in lines if kind == "strong"][-1]
+    real = chapter.text("study_real").splitlines()
+    assert [re.findall(r"(\d+)%", line) for line in real] == [
+        ["100", "94", "37"],
+        ["100", "94", "37"],
+        ["100", "100", "99"],
+    ]

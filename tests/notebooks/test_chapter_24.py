@@ -1,21 +1,32 @@
-"""The chapter on pipelines: its bubbles against the formula, the orders against one process, and what torch has."""
+"""The chapter on tensor parallelism: its counts, its two cuts against one process, and its answer."""
 
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
 
 import pytest
-from test_chapters import RANKS, execute, read
+from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "24_pipelines"
-ORDERS = ("gpipe", "one_f_one_b", "zb_h1")
+CHAPTER = "24_tensor_parallel"
 
 
 def source(name: str) -> str:
     """The source of a cell of the chapter."""
     return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def solved() -> str:
+    """The cell of `column_row_linear` with the line that its folded answer gives."""
+    line = re.search(r"```python\n(.*?)```", source("column_row_answer"), flags=re.S).group(1).rstrip()
+    cell = source("column_row_linear")
+    assert cell.count("    # your turn") == 1
+    return cell.replace("    # your turn", line)
+
+
+def floats(text: str) -> list[float]:
+    """The numbers in a text."""
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
 
 
 def off_by(text: str) -> float:
@@ -24,76 +35,79 @@ def off_by(text: str) -> float:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_pipelines(ranks):
-    chapter = execute(read(CHAPTER, ranks))
-    everyone = range(ranks)
-    errors = chapter.errors()
-    assert set(errors) == {"blocking_1f1b"}
-    assert chapter.text("answer") == "0.10 GB in 2 calls; GPUs work 12.5% of the time"
+@pytest.mark.parametrize("answered", [False, True], ids=["released", "solved"])
+def test_tensor_parallel(ranks, answered):
+    chapter = execute(read(CHAPTER, ranks, **({"column_row_linear": solved()} if answered else {})))
+    assert not chapter.errors()
+    assert "174 billion weights, 348 GB" in chapter.text("question")
 
-    bubbles = re.findall(r"m = (\d): idle \d+%, formula (\d+)%", chapter.text("bubbles"))
-    assert bubbles == [(str(m), f"{100 * (ranks - 1) / (m + ranks - 1):.0f}") for m in (1, 2, 4, 8)]
-    kept = [eval(line[line.index("[") :]) for line in chapter.text("one_f_one_b").splitlines() if "[" in line]
-    assert kept == [[8] * ranks, [ranks - rank for rank in everyone]]
-    assert "ar-pipeline" in chapter.outputs("figure")[-1].data["text/html"]
-    lengths = [float(x) for x in re.findall(r"([\d.]+) long", chapter.text("figure"))]
-    assert lengths == [3 * (7 + ranks)] * 2
-    assert all(off_by(line) < 1e-4 for line in chapter.text("pipeline_check").splitlines())
+    for text in chapter.by_rank("cut_live").values():
+        columns, rows, total = text.splitlines()
+        assert off_by(columns) < 1e-4
+        assert off_by(rows) > 0.1
+        assert off_by(total) < 1e-4
+    verdict = chapter.text("column_row_linear")
+    assert ("passed" in verdict, "the all_reduce is missing" in verdict) == (answered, not answered)
 
-    assert chapter.text("blocking_gpipe") == str(ranks)
-    last = ranks - 1
-    assert f"rank {last - 1}: in dist.send to rank {last}, float32[8, 16]" in errors["blocking_1f1b"]
-    assert f"rank {last}: in dist.send to rank {last - 1}, float32[8, 16]" in errors["blocking_1f1b"]
-    assert chapter.text("wire_deadlock").startswith("Deadlock")
-    assert "<svg" in chapter.outputs("wire_deadlock")[0].data["text/html"]
+    _, right, wrong = chapter.text("forgot_run").splitlines()
+    assert all(x < 1e-4 for x in floats(right.removeprefix("with f")))
+    *below, a2, b2 = floats(wrong.removeprefix("without f"))
+    assert len(below) == 3
+    assert min(below) > 0.1  # x, A1, B1
+    assert max(a2, b2) < 1e-4
+    assert chapter.text("count_calls").startswith(str([("all_reduce", 4 * 8 * 4)] * 4))
+    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("count_calls"))
+    assert set(chapter.by_rank("bias").values()) == {f"before {10 + ranks}, after 11"}
 
-    rows = [line.split() for line in chapter.text("axes_table").splitlines()[1:4]]
-    assert [row[0] for row in rows] == ["tensor", "pipeline", "data"]
-    sent = [float(row[2]) for row in rows]
-    assert sent == pytest.approx([135.3, 3.2, 9.5])
+    reduced, scattered = chapter.text("one_pair").splitlines()
+    assert max(off_by(reduced), off_by(scattered)) < 1e-4
+    assert f"keeps ({4 * ranks}, 8)" in reduced
+    assert "keeps (4, 8)" in scattered
+    sent = [int(re.search(r"send (\d+) bytes", line)[1]) for line in (reduced, scattered)]
+    assert sent == [2 * 2 * (ranks - 1) * 4 * 8 * 4] * 2
+    own, scaled, total = chapter.text("norm_gradient_run").splitlines()
+    percent = [[int(x) for x in re.findall(r"(\d+)%", line)] for line in (own, scaled)]
+    assert [len(row) for row in percent] == [ranks, ranks]
+    assert min(map(min, percent)) > 20
+    assert off_by(total) < 1e-4
+    (told,) = set(chapter.by_rank("clip_live").values())
+    often, once = (float(x) for x in re.findall(r"\d+\.\d", told))
+    assert often == pytest.approx((200 * ranks) ** 0.5, rel=0.1)  # 100 gradients of each kind, of variance 1
+    assert once == pytest.approx((100 * ranks + 100) ** 0.5, rel=0.1) and often > 1.1 * once
+    loss, price = chapter.text("split_loss_run").splitlines()
+    assert off_by(loss.replace(",", " ")) < 1e-6
+    assert loss.count("'all_reduce'") == 3
+    assert price.endswith("0.17 MB a rank; gathered 1,839 MB")
+    assert set(chapter.by_rank("pieces_right").values()) == {"right: True"}
+    _, after, pieces = (floats(line) for line in chapter.text("pieces_table").splitlines())
+    assert after[0] >= 20 * ranks and pieces[0] >= 20 * ranks  # the computing itself is not less
+    assert "8 pieces: 1.40 times at C = 0.4 G, 1.78 times at C = 1 G, 1.41 times at C = 2 G" in chapter.text(
+        "pieces_figure"
+    )
 
-    shares = [[int(x) for x in re.findall(r"(\d+)%", line)] for line in chapter.text("zb_h1").splitlines()[:2]]
-    assert [computed for _, computed in shares] == [
-        round(100 * (ranks - 1) * 3 / (3 * (7 + ranks))),
-        round(100 * (ranks - 1) / (24 + ranks - 1)),
+    first, first_ops, second, second_ops = [
+        line for line in chapter.text("torch_run").splitlines() if "[" in line or "y" in line
     ]
-    assert float(chapter.text("zb_h1").split()[-1]) < 1e-5
-    m = 2 * ranks
-    made = re.findall(r"([\d.]+) long", chapter.text("shorter_figure"))
-    assert [float(x) for x in made] == [3 * (m + ranks - 1), 3 * m + 1.5 * (ranks - 1), 3 * m + ranks - 1]
-    assert len(set(re.findall(r"([\d.]+) long", chapter.text("zero_figure")))) == 1
-    assert "as long" in chapter.text("reveal_zero")
-    torchs = dict(line.split(":", 1) for line in chapter.text("of_torch").splitlines())
-    assert set(torchs) == {"Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"}
-    assert f" {3 * m + 0.5 * (ranks - 1):g} long" in torchs["ZBVZeroBubble"]
-    listed = chapter.text("torch_1f1b")
-    assert listed == "nothing is wrong" or f"rank {ranks - 1} runs F{m} of stage {ranks - 1}, but" in listed
-    counted, computed = chapter.text("counted").splitlines()
-    assert counted.split(maxsplit=1)[1] == computed.split(maxsplit=1)[1]
+    for line in (first, second):
+        assert "rank 0 has (6, 8) of the first weights" in line
+        mine, last = line.split("y begins with ")[1].split(", ")
+        assert mine == last
+    assert first_ops.endswith("'broadcast', 'all_reduce', 'all_reduce']")
+    both = "'all_gather_into_tensor', 'reduce_scatter_tensor'"
+    assert second_ops.endswith(f"'broadcast', {both}, {both}]")
+
+    assert all(x > 0 for x in floats(chapter.text("table").replace("1/beta", "")))
+    assert "384 all-reduces 0.10 s: 13%" in chapter.text("share")
+    assert "384 all-reduces 0.70 s: 51%" in chapter.text("share")
+    assert chapter.text("share").endswith("sends 33.82 GB")  # 8 b s h (t-1)/t elements of 2 bytes a layer
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
-def test_the_orders_end_where_a_send_waits_for_its_receiver(ranks):
-    """The batches hold without any buffer, so with messages of any size on NCCL too."""
-    import time
+def test_the_answer_is_right(tmp_path):
+    from allranks import check
 
-    import torch
-    import torch.distributed as dist
-    from allranks import pipelines, wire
-
-    at_once = SimpleNamespace(
-        monotonic=time.monotonic, sleep=lambda _: None
-    )  # who waits for whom does not depend on it
-    names = {"pipelines": pipelines, "time": at_once, "torch": torch, "dist": dist}
-    for name in ("stage", "forward_backward", "halves", "gpipe"):
-        exec(source(name), names)
-    exec(source("one_f_one_b").partition("runs =")[0], names)
-    exec(source("zb_h1").partition("runs[")[0], names)
-    with wire.Ranks(ranks) as pool:
-        pool.import_autograd()
-        for order in ORDERS:
-            outcome = pool.run(names["pipelined"], args=(names[order], 4))
-            assert outcome.failure is None
-            kept = [max(entry[4] for entry in log) for log, _ in outcome.results]
-            few = {"one_f_one_b": [min(ranks - rank, 4) for rank in range(ranks)], "zb_h1": [min(ranks, 4)] * ranks}
-            assert kept == few.get(order, [4] * ranks)
+    file = tmp_path / "linear.py"
+    body = solved().split("\n\n\ncheck(")[0]
+    file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{body}\n")
+    namespace: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    assert check(namespace["column_row_linear"]).passed

@@ -1,63 +1,99 @@
-"""The chapter on FSDP by hand: its order of calls, gradients against one process, whole blocks, and the published sizes."""
+"""The chapter on pipelines: its bubbles against the formula, the orders against one process, and what torch has."""
 
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "25_fsdp_by_hand"
+CHAPTER = "25_pipelines"
+ORDERS = ("gpipe", "one_f_one_b", "zb_h1")
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def off_by(text: str) -> float:
+    """The number after "off by"."""
+    return float(re.search(r"off by (\S+?),?(?:\s|$)", text)[1])
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_fsdp_by_hand(ranks):
+def test_pipelines(ranks):
     chapter = execute(read(CHAPTER, ranks))
-    assert not chapter.errors()
-    forward = [f"{what}{i}" for i in range(4) for what in ("gather ", "F", "free ")]
-    backward = [f"{what}{i}" for i in (3, 2, 1, 0) for what in ("gather ", "B", "scatter ", "free ")]
-    assert chapter.text("step").split(", ") == forward + backward
-    assert all(float(line.split()[-1]) < 1e-5 for line in chapter.text("right").splitlines())
-    assert (
-        chapter.text("keep_last").split()
-        == "Sharded 8 gathers, at most 1 whole KeepLast 7 gathers, at most 1 whole".split()
-    )
-    times = re.findall(r"(\d+) ms, at most (\d) blocks whole", chapter.text("timed"))
-    assert [int(whole) for _, whole in times] == [1, 2, 4]
-    assert all(int(took) >= 240 for took, _ in times)  # eight passes of 30 ms
-    assert chapter.text("llama") == "a block 0.44 GB, embedding and head 2.10 GB, all 16.1 GB"
-    assert chapter.text("llama_peaks").splitlines() == [
-        "never freed  16.06 GB of whole weights at most",
-        "prefetch      2.97 GB of whole weights at most",
+    everyone = range(ranks)
+    errors = chapter.errors()
+    assert set(errors) == {"blocking_1f1b"}
+    assert chapter.text("answer") == "0.10 GB in 2 calls; GPUs work 12.5% of the time"
+
+    bubbles = re.findall(r"m = (\d): idle \d+%, formula (\d+)%", chapter.text("bubbles"))
+    assert bubbles == [(str(m), f"{100 * (ranks - 1) / (m + ranks - 1):.0f}") for m in (1, 2, 4, 8)]
+    kept = [eval(line[line.index("[") :]) for line in chapter.text("one_f_one_b").splitlines() if "[" in line]
+    assert kept == [[8] * ranks, [ranks - rank for rank in everyone]]
+    assert "ar-pipeline" in chapter.outputs("figure")[-1].data["text/html"]
+    lengths = [float(x) for x in re.findall(r"([\d.]+) long", chapter.text("figure"))]
+    assert lengths == [3 * (7 + ranks)] * 2
+    assert all(off_by(line) < 1e-4 for line in chapter.text("pipeline_check").splitlines())
+
+    assert chapter.text("blocking_gpipe") == str(ranks)
+    last = ranks - 1
+    assert f"rank {last - 1}: in dist.send to rank {last}, float32[8, 16]" in errors["blocking_1f1b"]
+    assert f"rank {last}: in dist.send to rank {last - 1}, float32[8, 16]" in errors["blocking_1f1b"]
+    assert chapter.text("wire_deadlock").startswith("Deadlock")
+    assert "<svg" in chapter.outputs("wire_deadlock")[0].data["text/html"]
+
+    rows = [line.split() for line in chapter.text("axes_table").splitlines()[1:4]]
+    assert [row[0] for row in rows] == ["tensor", "pipeline", "data"]
+    sent = [float(row[2]) for row in rows]
+    assert sent == pytest.approx([135.3, 3.2, 9.5])
+
+    shares = [[int(x) for x in re.findall(r"(\d+)%", line)] for line in chapter.text("zb_h1").splitlines()[:2]]
+    assert [computed for _, computed in shares] == [
+        round(100 * (ranks - 1) * 3 / (3 * (7 + ranks))),
+        round(100 * (ranks - 1) / (24 + ranks - 1)),
     ]
-    sent = [float(line.split()[-6]) for line in chapter.text("bytes_table").splitlines()]
-    assert sent == [28.1, 56.2, 42.2, 56.2, 42.2]
-    per_node = ranks // 2 if ranks % 2 == 0 else ranks
-    mean, calls = chapter.text("hsdp_live").splitlines()
-    assert mean == f"nodes of {per_node}: mean {(ranks - 1) / 2:g}, should be {(ranks - 1) / 2:g}"
-    assert eval(calls) == [("reduce_scatter_tensor", 4 * 3360), ("all_reduce", 4 * (3360 // per_node))]
-    assert "between nodes    7.0 GB" in chapter.text("hsdp_price")
-    assert "FSDP over 64    63.2 GB" in chapter.text("hsdp_price")
-    assert chapter.text("hsdp_price").endswith("7.9 GB for each GPU leave a node")
-    sizes = [p for p in (1, 2, 3, 4, 8) if p <= ranks]
-    lines = re.findall(
-        r"(\w+) +(\d) ranks: +(\d+) ms \((\d+) to (\d+)\), efficiency +(\d+)%", chapter.text("study_table")
-    )
-    assert [(name, int(p)) for name, p, *_ in lines] == [(name, p) for name in ("strong", "weak") for p in sizes]
-    for name, p, median, low, high, _ in lines:
-        stated = 240 / int(p) if name == "strong" else 240  # eight passes of 120 samples, or of a rank's share
-        assert stated - 1 <= int(low) <= int(median) <= int(high)
-    curves = chapter.curves("study_curve")
-    for name in ("strong", "weak"):
-        shown = [int(share) for kind, *_, share in lines if kind == name]
-        assert [100 * y for _, y in curves[f"{name}, measured"]] == pytest.approx(shown, abs=0.51)
-        assert all(0 < y <= 1 for _, y in curves[f"{name}, priced"])
-    fair, *_ = (int(line.split()[-1].rstrip("%")) for line in chapter.text("mistakes").splitlines())
-    assert fair == [int(share) for kind, *_, share in lines if kind == "strong"][-1]
-    real = chapter.text("study_real").splitlines()
-    assert [re.findall(r"(\d+)%", line) for line in real] == [
-        ["100", "94", "37"],
-        ["100", "94", "37"],
-        ["100", "100", "99"],
-    ]
+    assert float(chapter.text("zb_h1").split()[-1]) < 1e-5
+    m = 2 * ranks
+    made = re.findall(r"([\d.]+) long", chapter.text("shorter_figure"))
+    assert [float(x) for x in made] == [3 * (m + ranks - 1), 3 * m + 1.5 * (ranks - 1), 3 * m + ranks - 1]
+    assert len(set(re.findall(r"([\d.]+) long", chapter.text("zero_figure")))) == 1
+    assert "as long" in chapter.text("reveal_zero")
+    torchs = dict(line.split(":", 1) for line in chapter.text("of_torch").splitlines())
+    assert set(torchs) == {"Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"}
+    assert f" {3 * m + 0.5 * (ranks - 1):g} long" in torchs["ZBVZeroBubble"]
+    listed = chapter.text("torch_1f1b")
+    assert listed == "nothing is wrong" or f"rank {ranks - 1} runs F{m} of stage {ranks - 1}, but" in listed
+    counted, computed = chapter.text("counted").splitlines()
+    assert counted.split(maxsplit=1)[1] == computed.split(maxsplit=1)[1]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 5, 8])
+def test_the_orders_end_where_a_send_waits_for_its_receiver(ranks):
+    """The batches hold without any buffer, so with messages of any size on NCCL too."""
+    import time
+
+    import torch
+    import torch.distributed as dist
+    from allranks import pipelines, wire
+
+    at_once = SimpleNamespace(
+        monotonic=time.monotonic, sleep=lambda _: None
+    )  # who waits for whom does not depend on it
+    names = {"pipelines": pipelines, "time": at_once, "torch": torch, "dist": dist}
+    for name in ("stage", "forward_backward", "halves", "gpipe"):
+        exec(source(name), names)
+    exec(source("one_f_one_b").partition("runs =")[0], names)
+    exec(source("zb_h1").partition("runs[")[0], names)
+    with wire.Ranks(ranks) as pool:
+        pool.import_autograd()
+        for order in ORDERS:
+            outcome = pool.run(names["pipelined"], args=(names[order], 4))
+            assert outcome.failure is None
+            kept = [max(entry[4] for entry in log) for log, _ in outcome.results]
+            few = {"one_f_one_b": [min(ranks - rank, 4) for rank in range(ranks)], "zb_h1": [min(ranks, 4)] * ranks}
+            assert kept == few.get(order, [4] * ranks)

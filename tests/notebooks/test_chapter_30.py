@@ -1,41 +1,136 @@
-"""The chapter on shared memory: a race loses additions, repairs lose none, and every way adds up to the same."""
+"""The capstone: three ways agree with one process, every byte is accounted for, and the answer is right."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+import torch
+from allranks.cost import workload
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
-CHAPTER = "30_without_messages"
+CHAPTER = "30_capstone"
+WAYS = ("ddp", "zero", "tensor_parallel")
+LAYERS, HIDDEN, LENGTH, VOCABULARY = 2, 64, 32, 128
+N = LAYERS * (12 * HIDDEN**2 + 4 * HIDDEN) + (VOCABULARY + LENGTH + 2) * HIDDEN
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def answer() -> str:
+    """The chapter's `zero_sgd_step` as its folded text gives it."""
+    return re.search(r"```python\n(.*?)```", source("zero_answer"), flags=re.S).group(1)
+
+
+def table(text: str) -> dict[str, list[str]]:
+    """The rows of a printed table that begin with the name of a way."""
+    return {row[0]: row[1:] for row in map(str.split, text.splitlines()) if row and row[0] in WAYS}
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_without_messages(ranks):
-    chapter = execute(read(CHAPTER, ranks))
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_capstone(ranks, solved):
+    replace = {"zero_sgd_step": f"{answer()}\n\ncheck(zero_sgd_step)"} if solved else {}
+    chapter = execute(read(CHAPTER, ranks, **replace))
     assert not chapter.errors()
-    for rank, text in chapter.by_rank("memory_live").items():
-        left = (rank - 1) % ranks
-        assert text == f"rank {left} wrote [{left:.1f}, {left:.1f}] into my part"
+    p = ranks
+    assert f"N = {N:,}" in chapter.text("parameters")
 
-    (said,) = set(chapter.by_rank("race").values())
-    asked, held = (int(n.replace(",", "")) for n in re.findall(r"[\d,]+\d", said))
-    assert held < asked == 200_000 // ranks * ranks
-    for text in chapter.by_rank("mended").values():
-        assert f"lock: {1000 * ranks}," in text and f"own numbers: {1000 * ranks}," in text
+    first, *_, last = (float(loss) for loss in chapter.text("train").splitlines()[-1].split(", "))
+    assert last < 0.6 * first
+    lines = {line.split()[0]: line for line in chapter.text("losses").splitlines() if line.startswith(WAYS)}
+    assert set(lines) == set(WAYS)
+    for line in lines.values():
+        far, apart = re.search(r"at most (\S+) from alone; between ranks (\S+)", line).groups()
+        assert float(far) < 1e-4
+        assert float(apart) == 0
+    wrong = chapter.text("careless_run")
+    assert int(re.search(r"differ from step (\d+)", wrong)[1]) <= 3
+    assert float(wrong.split()[-1]) > 1e-4
+    assert chapter.curves("figure")
 
-    unfenced, fenced = chapter.text("overtaken").splitlines()
-    assert "races found: 1" in unfenced and "[1.0, 1.0]" not in unfenced
-    assert "[1.0, 1.0], races found: 0" in fenced
+    flat = 4 * N + 4 * (-N % p)
+    activations = 4 * (4 * p) * LENGTH * HIDDEN
+    share = (p - 1) / p
+    planned = {"ddp": 2 * share * 4 * N, "zero": 2 * share * 4 * N, "tensor_parallel": 8 * 2 * share * activations}
+    loss = 2 * share * 4
+    traced = {
+        "ddp": planned["ddp"] + loss,
+        "zero": 2 * share * flat + loss,
+        "tensor_parallel": planned["tensor_parallel"],
+    }
+    rows = table(chapter.text("byte_table"))
+    assert {name: [int(n) for n in row[:2]] for name, row in rows.items()} == {
+        "ddp": [1, 2], "zero": [2, 3], "tensor_parallel": [8, 8],
+    }  # fmt: skip
+    for name, row in rows.items():
+        assert float(row[2]) == pytest.approx(planned[name] / 1e3, abs=1e-3)
+        assert float(row[3]) == pytest.approx(traced[name] / 1e3, abs=1e-3)
+    calls = {name: re.findall(r"'(\w+)', (\d+)", chapter.text("byte_table").split(f"{name}: ")[1].splitlines()[0]) for name in WAYS}  # fmt: skip
+    assert calls["zero"] == [
+        ("reduce_scatter_tensor", str(flat)), ("all_gather_into_tensor", str(flat // p)), ("all_reduce", "4"),
+    ]  # fmt: skip
+    assert calls["tensor_parallel"] == [("all_reduce", str(activations))] * 8
+    setup = [line.split() for line in chapter.text("setup").splitlines()]
+    assert [op for op, _ in setup].count("broadcast") >= 2
+    assert ["broadcast", str(4 * N)] in setup
+    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("film"))
 
-    total = [float(sum(range(ranks)))]
-    assert set(chapter.by_rank("one_shot").values()) == set(chapter.by_rank("two_shot").values()) == {str(8 * total)}
-    assert all(text.endswith(f"holds {4 * total}") for text in chapter.by_rank("switch_live").values())
-    told = chapter.text("switch") + chapter.text("switch_live")
-    assert len(set(re.findall(r"process (\d+)", told))) == ranks + 1
+    # what the operating system counted: the ring's bytes and headers; Gloo's reduce_scatter is an all_reduce
+    written = {name: 1e3 * float(row[0]) for name, row in table(chapter.text("wire")).items()}
+    expected = traced | {"zero": 3 * share * flat + loss}
+    for name in WAYS:
+        assert expected[name] <= written[name] < 1.02 * expected[name] + 2000
 
-    curves = chapter.curves("crossover")
-    assert set(curves) == {"one shot", "two shots", "gloo"} and all(len(points) == 6 for points in curves.values())
-    assert " 8       7.00        1.75           1.00   1.12" in chapter.text("links")
-    assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("guess_lost", "guess_order", "guess_cross"))
+    report = table(chapter.text("report"))
+    assert set(report) == set(WAYS)
+    for name, row in report.items():
+        assert float(row[1]) < 1e-4
+        assert [float(x) for x in row[3:6]] == pytest.approx(
+            [planned[name] / 1e3, traced[name] / 1e3, written[name] / 1e3], abs=1
+        )
+        compute, comm, whole, measured = map(float, row[7:11])
+        assert whole == pytest.approx(compute + comm, abs=0.2)
+        assert measured > 0
+    held = {name: float(row[6]) for name, row in report.items()}
+    assert held["ddp"] == pytest.approx(16 * N / 1e3, abs=1)
+    assert held["zero"] == pytest.approx((8 * N + 8 * N / p) / 1e3, abs=1)
+    part = sum(len(torch.empty(heads).tensor_split(p)[0]) / heads * 4 * HIDDEN**2 for heads in (8,))
+    part += 2 * len(torch.empty(4 * HIDDEN).tensor_split(p)[0]) * HIDDEN
+    assert held["tensor_parallel"] == pytest.approx(16 * (N - LAYERS * (12 * HIDDEN**2 - part)) / 1e3, abs=1)
+
+    dgx = chapter.text("dgx")
+    assert re.search(r"DDP +492 calls +22.5 GB", dgx)
+    assert re.search(r"tensor +128 calls +60.1 GB", dgx)
+    assert "state   103 GB" in dgx
+    assert "bs/3h is 2.67" in dgx
+    big = 12 * 32 * 4096**2  # what the prose says of it
+    node = workload.Cluster(8, 371e9, 2e-6)
+    assert f"needs a third less, {(2 * big + 14 * big / 8) / 1e9:.0f} GB" in source("dgx_explained")
+    sent = workload.ddp(big, node)
+    assert workload.zero(1, big, node).seconds == pytest.approx(sent.seconds)
+    buckets_ms = 1e3 * (sent.seconds - workload.ddp(big, node, bucket_nbytes=None).seconds)
+    assert f"{sent.calls} buckets of 25 MiB, whose $\\alpha$ takes {buckets_ms:.0f} ms" in source("dgx_explained")
+    times = {line.split()[0]: float(line.split()[-2]) for line in chapter.text("nodes").splitlines()[:2]}
+    assert times["ring"] > 2 * times["hierarchical"] > 2
+
+    verdict = chapter.text("zero_sgd_step")
+    assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
+    assert ("forbids: all_reduce" in verdict) is not solved
+
+
+def test_the_answer_is_right(tmp_path):
+    from allranks import check
+
+    file = tmp_path / "zero.py"
+    file.write_text(
+        f"import torch\nimport torch.distributed as dist\nfrom torch.nn import functional as F\n\n\n{answer()}"
+    )
+    namespace: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), namespace)
+    verdict = check(namespace["zero_sgd_step"])
+    assert verdict.passed, verdict.reason

@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from allranks import cost
+from allranks.course.map import chapters, find
 from allranks.pictures import hero, pictogram, scenes, scenes_programs
 from allranks.pictures.moves import MOVES, markdown_table
 from allranks.pictures.palette import CLASSES
@@ -19,12 +20,12 @@ from nbconvert import HTMLExporter
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 # a gallery: each of its cells is a picture, and it asks no question that one picture could pose
-WITHOUT = {"90_player_gallery"}
-TABLES = {"91_cheatsheet", "92_which_collective"}
+WITHOUT = {"64_player_gallery"}
+TABLES = {"65_cheatsheet", "01_nine_pictures"}
 
 
 def first_cell(chapter: str) -> str:
-    return nbformat.read(ROOT / "chapters" / f"{chapter}.ipynb", as_version=4).cells[0].source
+    return nbformat.read(ROOT / find(chapter).path, as_version=4).cells[0].source
 
 
 def embedded(text: str) -> list[str]:
@@ -34,9 +35,8 @@ def embedded(text: str) -> list[str]:
 
 
 def test_every_chapter_has_its_picture_or_is_named_here():
-    chapters = {path.stem for path in (ROOT / "chapters").glob("*.ipynb")}
-    assert set(hero.CHAPTERS) | WITHOUT | TABLES == chapters
-    assert {move.chapter for _, row in MOVES for move in row} <= set(hero.CHAPTERS)
+    assert set(hero.CHAPTERS) | WITHOUT | TABLES == {chapter.stem for chapter in chapters()}
+    assert {move.chapter for _, row in MOVES for move in row} <= {f"{c.part}/{c.stem}" for c in chapters()}
     for chapter in WITHOUT:
         assert embedded(first_cell(chapter)) == []
 
@@ -62,15 +62,15 @@ def test_the_table_of_the_nine_moves_is_there_with_its_links(chapter):
 
 
 def test_nbconvert_keeps_the_pictures():
-    page, _ = HTMLExporter().from_filename(str(ROOT / "chapters" / "07_all_reduce.ipynb"))
-    assert hero.hero("07_all_reduce") in embedded(page)
+    page, _ = HTMLExporter().from_filename(str(ROOT / find("04_all_reduce").path))
+    assert hero.hero("04_all_reduce") in embedded(page)
 
 
 def test_figures_in_pictures_are_those_of_the_chapters():
-    """Chapter 15 asks about 136 ms, chapter 16 about 80 GB that are full, chapter 17 about 12 layers of 96."""
-    assert "136 ms" in scenes.one_after_the_other()[2] and "136 ms" in first_cell("15_overlap_and_bucketing")
+    """Chapter 21 asks about 136 ms, chapter 22 about 80 GB that are full, chapter 24 about 12 layers of 96."""
+    assert "136 ms" in scenes.one_after_the_other()[2] and "136 ms" in first_cell("21_overlap_and_bucketing")
     assert "the same 80 GB" in scenes.eight_copies()[2]
-    assert "12 whole layers" in scenes.two_cuts()[2] and "12 whole layers" in first_cell("17_tensor_parallel")
+    assert "12 whole layers" in scenes.two_cuts()[2] and "12 whole layers" in first_cell("24_tensor_parallel")
     sends = cost.price("all_reduce", "ring", 256, 14 * 10**9, 5e-6, 1 / 50e9)
     assert f"{float(sends):.2f} s in which" in scenes.one_step()[2]
     assert "1,043 GB" in scenes_programs.training_run()[2], "65.2 billion parameters of 16 bytes"
@@ -81,6 +81,6 @@ def test_a_picture_that_is_not_drawn_is_refused():
     notebooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(notebooks)
     script = '# %% [markdown] name="title"\n# {{picture}}\n'
-    assert "<img alt=" in notebooks.read_script(script, "chapters/source/03_broadcast.py").cells[0].source
+    assert "<img alt=" in notebooks.read_script(script, "chapters/source/2_collectives/10_broadcast.py").cells[0].source
     with pytest.raises(notebooks.NotebookError, match=r"99_new.py, cell 1: there is no {{picture}}; draw it in "):
-        notebooks.read_script(script, "chapters/source/99_new.py")
+        notebooks.read_script(script, "chapters/source/extras/99_new.py")

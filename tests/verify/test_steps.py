@@ -15,6 +15,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
+from allranks.course.map import find
 from allranks.verify import (
     ALL_STEPS,
     Plan,
@@ -264,13 +265,14 @@ def course(tmp_path):
     for cell in cells:
         if cell.id in ("meant", "quiet"):
             cell.metadata["tags"] = [chapters.RAISES]
-    (tmp_path / "chapters").mkdir()
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "chapters" / "07_all_reduce.ipynb")
+    path = tmp_path / find("04_all_reduce").path
+    path.parent.mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     return tmp_path
 
 
 def test_a_chapter_runs_to_its_end_and_tells_meant_errors_from_others(course, tmp_path):
-    step = next(step for step in chapters.STEPS if step.name == "07_all_reduce")
+    step = next(step for step in chapters.STEPS if step.name == "04_all_reduce")
     [outcome] = verify(Plan(3, "gloo", course=str(course)), tmp_path / "out", steps=[step]).outcomes
     assert outcome.result == "fail"
     assert outcome.reason == (
@@ -294,23 +296,23 @@ def test_a_chapter_has_the_ranks_of_the_run():
     ("plan", "said"),
     [
         (Plan(2, "gloo"), "There is no folder chapters/ here"),
-        (Plan(2, "gloo", course="/nowhere"), "The course's folder has no chapters/07_all_reduce.ipynb."),
+        (Plan(2, "gloo", course="/nowhere"), "The course's folder has no chapters/1_first_hours/04_all_reduce.ipynb."),
         (Plan(1, "gloo", course=str(ROOT)), "A chapter needs 2 ranks, and this run has 1."),
     ],
 )
 def test_a_chapter_that_can_not_run_is_skipped(plan, said):
     with pytest.raises(StepSkipped, match=said):
-        chapters.chapter("07_all_reduce", Context(plan, 10))
+        chapters.chapter("04_all_reduce", Context(plan, 10))
 
 
 def test_chapters_need_their_packages(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "matplotlib" else object())
     with pytest.raises(StepSkipped, match="Chapters need matplotlib: pip install"):
-        chapters.chapter("07_all_reduce", Context(Plan(2, "gloo", course=str(ROOT)), 10))
+        chapters.chapter("04_all_reduce", Context(Plan(2, "gloo", course=str(ROOT)), 10))
 
 
 def test_the_chapters_are_those_of_the_course():
-    assert [name for name in chapters.CHAPTERS if not (ROOT / "chapters" / f"{name}.ipynb").is_file()] == []
+    assert [name for name in chapters.CHAPTERS if not (ROOT / find(name).path).is_file()] == []
 
 
 def test_steps_have_names_of_their_own():

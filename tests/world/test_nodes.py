@@ -77,7 +77,7 @@ def test_a_cluster_file_that_can_not_be_used_is_one_sentence(tmp_path, monkeypat
 
 # ------------------------------------------------------------------------------------------ three "machines"
 
-CAPSTONE = Path(__file__).resolve().parents[2] / "chapters" / "21_capstone.ipynb"
+CAPSTONE = Path(__file__).resolve().parents[2] / "chapters/3_one_model/30_capstone.ipynb"
 NODES = {"arA": "10.77.0.1", "arB": "10.77.0.2", "arC": "10.77.0.3"}
 CLIENT = """
 import json, os, sys

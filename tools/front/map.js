@@ -66,10 +66,10 @@ function thin() {
       if (place >= 0 && next[place + 1] === to && !to.matches(".move")) through([[a.x, a.bottom], [a.x, b.top]], "thin");
       const across = from.matches(".move") && column.nextElementSibling === to.closest(".column");
       if (across) through([[box(column).right, b.y], [b.left, b.y]], "thin across");
-      if (to.matches(".capstone") && number === "17") through([[a.x, a.bottom], [a.x, b.top]], "thin across");
+      if (to.matches(".capstone") && number === "24") through([[a.x, a.bottom], [a.x, b.top]], "thin across");
     }
   }
-  const [entry, moves] = [box(card("02")), map.querySelector(".moves .cards")];
+  const [entry, moves] = [box(card("03")), map.querySelector(".moves .cards")];
   through([[entry.right, entry.y], [box(moves).left, entry.y]], "thin across");
 }
 
@@ -116,7 +116,7 @@ for (const element of map.querySelectorAll("[data-needs]")) {
 }
 
 try {
-  const here = document.querySelector(`[data-chapter="${(localStorage.getItem("allranks-here") ?? "").slice(0, 2)}"]`);
+  const here = document.querySelector(`[data-chapter="${(localStorage.getItem("allranks-chapter") ?? "").slice(0, 2)}"]`);
   if (here) {
     here.classList.add("here");
     here.setAttribute("aria-current", "true");

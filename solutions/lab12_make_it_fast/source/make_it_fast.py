@@ -11,7 +11,7 @@
 # | `overlapped_ring` | medium | 30 | 5 |
 # | one answer in words | medium | 15 | 2 |
 #
-# CPU ok. The chapter [Make it fast](../../chapters/35_make_it_fast.ipynb) has the ideas: the critical path, segments, directions, levels, and work that hides messages.
+# CPU ok. The chapter [Make it fast](../../chapters/4_real_cluster/47_make_it_fast.ipynb) has the ideas: the critical path, segments, directions, levels, and work that hides messages.
 
 # %% [markdown] name="rules"
 # **How it is marked.** All four are all-reduces: replace `tensor` by its sum over all ranks, in place. Each is a plain function on the default group, written
@@ -44,7 +44,7 @@ world = World()
 world
 
 # %% [markdown] name="ring"
-# Here is a ring that is correct for contiguous tensors. Start from it; yours must take tensors with gaps too (chapter 35 shows how).
+# Here is a ring that is correct for contiguous tensors. Start from it; yours must take tensors with gaps too (chapter 47 shows how).
 
 
 # %% name="plain_ring"

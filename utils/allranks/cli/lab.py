@@ -25,7 +25,7 @@ def course_directory(named: Path | None = None) -> Path:
     here = Path.cwd()
     if named is None:
         for directory in (here, *here.parents, Path(__file__).resolve().parents[3]):
-            if (directory / FIRST_CHAPTER).is_file():
+            if (directory / folder.first_chapter(directory)).is_file():
                 return directory
     elif (named / FIRST_CHAPTER).is_file() and not (named / folder.OWN).is_dir():
         return named.resolve()
@@ -65,7 +65,7 @@ def fill(directory: Path) -> list[str]:
         return []
     report = folder.lay_out(directory)
     told = [f"The notebooks are in {directory}: they are yours."] if report.added else []
-    if folder.version_of(directory) != report.version:
+    if folder.version_of(directory) != report.version or folder.first_chapter(directory) != FIRST_CHAPTER:
         told.append(
             f"Version {report.version} has newer notebooks: `allranks update` merges them and keeps what you wrote."
         )
@@ -129,7 +129,7 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
         filter(None, [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH")])
     )
     _launch(
-        [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{FIRST_CHAPTER.as_posix()}"],
+        [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{folder.first_chapter(root).as_posix()}"],
         no_browser,
         jupyter_args,
     )

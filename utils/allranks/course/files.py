@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FIRST_CHAPTER = Path("chapters/00_start_here.ipynb")
-PATTERNS = ("TUTOR.md", "chapters/*.ipynb", "labs/*/*.ipynb")
+FIRST_CHAPTER = Path("chapters/1_first_hours/00_start_here.ipynb")
+PATTERNS = ("TUTOR.md", "chapters/*/*.ipynb", "labs/*/*.ipynb")
 _PACKAGE = Path(__file__).resolve().parent
 
 

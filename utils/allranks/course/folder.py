@@ -1,7 +1,8 @@
 """The learner's folder: the course's notebooks are put there once, and later versions are merged into them.
 
 The folder .allranks in it holds the notebooks as they were given (`given/`), which a merge needs, and the learner's notebooks
-as they were before each update (`before/`). A notebook of the learner's is never written over.
+as they were before each update (`before/`). A notebook of the learner's is never written over. A chapter that has another place
+in the new version is merged at its old place and then lies at the new one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.course import files
+from allranks.course import map as course_map
 from allranks.course.merge import Notebook, merge
 from allranks.errors import CourseError
 
@@ -42,6 +44,9 @@ class Report:
     doubled: list[Path] = field(
         default_factory=list
     )  # of the merged: a cell of the learner's has a new version below it
+    moved: dict[Path, Path] = field(
+        default_factory=dict
+    )  # a chapter's old place -> where the learner's notebook is now
     removed: list[Path] = field(default_factory=list)
     kept: list[Path] = field(default_factory=list)  # left alone: they were never given, or can't be read
     before: Path | None = None
@@ -50,17 +55,26 @@ class Report:
         """The report as plain data."""
         names = ("added", "updated", "merged", "doubled", "removed", "kept")
         lists = {name: [path.as_posix() for path in getattr(self, name)] for name in names}
-        return {"folder": str(self.folder), "version": self.version, **lists, "before": str(self.before or "")}
+        moved = {old.as_posix(): new.as_posix() for old, new in self.moved.items()}
+        return {
+            "folder": str(self.folder),
+            "version": self.version,
+            **lists,
+            "moved": moved,
+            "before": str(self.before or ""),
+        }
 
     def text(self) -> str:
         """The report in sentences."""
         lines = []
         done = [(self.added, "added"), (self.updated, "updated"), (self.merged, "merged"), (self.removed, "removed")]
         counts = [f"{len(paths)} {word}" for paths, word in done if paths]
+        counts += [f"{len(self.moved)} in a new place"] if self.moved else []
         if not counts:
             lines.append(f"{self.folder} has the notebooks of version {self.version} already.")
         else:
             lines.append(f"{self.folder} now has version {self.version}: {', '.join(counts)}. What you wrote is kept.")
+        lines += [f"  {old} is now {new}" for old, new in self.moved.items() if new in self.merged or new in self.kept]
         lines += [
             f"  {path}: a cell that you changed has a new version; it stands below yours." for path in self.doubled
         ]
@@ -83,9 +97,16 @@ def home_folder() -> Path:
 def find(start: Path) -> Path | None:
     """The learner's folder that holds `start`; None if it lies in none."""
     for folder in (start.resolve(), *start.resolve().parents):
-        if (folder / OWN).is_dir() and (folder / files.FIRST_CHAPTER).is_file():
+        if (folder / BASE).is_dir() and (folder / first_chapter(folder)).is_file():
             return folder
     return None
+
+
+def first_chapter(folder: Path) -> Path:
+    """Where "Start here" is in `folder`: at its old place until a folder of an older version is updated."""
+    old = course_map.find(files.FIRST_CHAPTER.stem).old_path
+    there = (folder / old).is_file() and not (folder / files.FIRST_CHAPTER).exists()
+    return old if there and (folder / OWN).is_dir() else files.FIRST_CHAPTER
 
 
 def version_of(folder: Path) -> str:
@@ -99,13 +120,16 @@ def version_of(folder: Path) -> str:
 def lay_out(folder: Path) -> Report:
     """Puts the course's notebooks into `folder`, which is made if it is missing. Files that are there stay as they are.
 
-    A notebook that the learner deleted comes back. Raises FolderError.
+    A notebook that the learner deleted comes back. Of a folder of an older version each chapter stays at its old place until `update`.
+    Raises FolderError.
     """
     source = _source()
     report = Report(folder, version())
     new = not (folder / OWN).is_dir()
     with _as_folder_error(folder):
         for path in files.notebooks(source):
+            if _old_place(folder, path) is not None:
+                continue
             if not os.path.lexists(folder / path):
                 _give(source, folder, path)
                 report.added.append(path)
@@ -135,14 +159,44 @@ def update(folder: Path) -> Report:
     with _as_folder_error(folder):
         before = _unused(folder / BEFORE / (version_of(folder) or "unknown"))
         for path in files.notebooks(source):
+            _move(folder, path, before, report)
             _update(source, folder, path, before, report)
         there = set(files.notebooks(source))
-        for path in files.notebooks(folder / BASE):
+        for path in _given(folder):
             if path not in there:
                 _drop(folder, path, report)
         _write(folder / VERSION, f"{report.version}\n")
     report.before = before if before.exists() else None
     return report
+
+
+def _old_place(folder: Path, path: Path) -> Path | None:
+    """Where an older version gave the learner this chapter, if it did and the chapter has not moved since; None for other notebooks."""
+    old = next((chapter.old_path for chapter in course_map.chapters() if chapter.path == path), path)
+    return old if old != path and (folder / BASE / old).is_file() else None
+
+
+def _move(folder: Path, path: Path, before: Path, report: Report) -> None:
+    """Brings a chapter that the learner has at its old place, and the text that was given, to the new place.
+
+    It stays if something else is at the new place, or if it can't be read, and the report says so.
+    """
+    old = _old_place(folder, path)
+    if old is None or os.path.lexists(folder / path):
+        return
+    if not os.path.lexists(folder / old):  # the learner deleted it
+        (folder / BASE / old).unlink()
+        return
+    if _notebook(folder / old) is None:
+        report.kept.append(old)
+        (folder / BASE / old).unlink()
+        return
+    if (folder / old).read_bytes() != (folder / BASE / old).read_bytes():
+        _copy(folder / old, before / old)
+    for root in (folder / BASE, folder):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(root / old, root / path)
+    report.moved[old] = path
 
 
 def _update(source: Path, folder: Path, path: Path, before: Path, report: Report) -> None:
@@ -170,12 +224,20 @@ def _update(source: Path, folder: Path, path: Path, before: Path, report: Report
         report.kept.append(path)
         return
     merged = merge(_read(base), own, json.loads(new), report.version)
-    _copy(mine, before / path)
+    if path not in report.moved.values():  # else it is kept at its old place
+        _copy(mine, before / path)
     _write(mine, _as_text(merged.notebook))
     _copy(source / path, base)
     (report.merged if merged.kept else report.updated).append(path)
     if merged.doubled:
         report.doubled.append(path)
+
+
+def _given(folder: Path) -> list[Path]:
+    """The notebooks that this version or an older one gave, as paths in the folder."""
+    base = folder / BASE
+    older = sorted(path.relative_to(base) for path in base.glob("chapters/*.ipynb"))
+    return [*files.notebooks(base), *older]
 
 
 def _drop(folder: Path, path: Path, report: Report) -> None:

@@ -228,7 +228,7 @@ def links(inventory: Inventory | None = None, topology: list[str] | None = None)
         return warned(
             "links",
             found,
-            "Nothing to fix, but times are those of PCIe: read chapter 19 before you compare them.",
+            "Nothing to fix, but times are those of PCIe: read chapter 40 before you compare them.",
         )
     return passed("links", found)
 

@@ -43,7 +43,7 @@ def labelled(f: Flow) -> tuple[str, float]:
 
 
 def there_and_back() -> scenes.Scene:
-    """Chapter 04: a scatter, and below it the gather that brings the parts back."""
+    """Chapter 11: a scatter, and below it the gather that brings the parts back."""
     out, back = flow("scatter"), flow("gather")
     body, high = labelled(out)
     upper = replace(frame_of(out.ranks, WIDE, height=HIGH), top=high - HIGH)
@@ -54,49 +54,49 @@ def there_and_back() -> scenes.Scene:
 # the picture of each chapter that has one: its elements, its height for a width of 800, and what it shows in words
 CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "00_start_here": scenes.start_here,
-    "01_why_communication": scenes.one_step,
-    "02_point_to_point": _moved(scenes.ring_shift()),
-    "03_broadcast": _moved(flow("broadcast")),
-    "04_scatter_and_gather": there_and_back,
-    "06_reduce": _moved(flow("reduce")),
-    "07_all_reduce": _moved(flow("all_reduce")),
-    "08_all_reduce_algorithms": scenes.routes,
-    "09_all_gather": _moved(flow("all_gather")),
-    "10_reduce_scatter": _moved(flow("reduce_scatter")),
-    "11_all_to_all": _moved(flow("all_to_all")),
-    "12_barrier_and_groups": scenes.groups,
-    "13_composing": scenes.logits,
-    "14_data_parallel": scenes.data_parallel,
-    "15_overlap_and_bucketing": scenes.one_after_the_other,
-    "16_sharded_training": scenes.eight_copies,
-    "17_tensor_parallel": scenes.two_cuts,
-    "18_libraries": scenes_programs.libraries,
-    "19_topology": scenes.machine,
-    "20_when_it_hangs": scenes.one_is_missing,
-    "21_capstone": scenes.three_ways,
-    "22_your_own_job": scenes.one_file,
-    "23_context_parallel": scenes.triangle,
-    "24_pipelines": scenes.pipeline,
-    "25_fsdp_by_hand": scenes.comes_and_goes,
-    "26_send_less": scenes.largest_few,
-    "28_mixture_of_experts": scenes.no_room,
-    "27_survive": scenes.one_dies,
-    "29_memory_and_rooflines": scenes.kept_by_a_layer,
-    "35_make_it_fast": scenes.waits_for_one_card,
-    "30_without_messages": scenes.reach,
-    "31_inside_nccl": scenes.two_lines,
-    "32_bits": scenes_numbers.roundings,
-    "33_uneven": scenes_numbers.unequal,
-    "34_can_a_machine_find_it": scenes.not_all_neighbours,
-    "93_price_a_training_run": scenes_programs.training_run,
-    "94_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
+    "02_why_communication": scenes.one_step,
+    "03_point_to_point": _moved(scenes.ring_shift()),
+    "10_broadcast": _moved(flow("broadcast")),
+    "11_scatter_and_gather": there_and_back,
+    "12_reduce": _moved(flow("reduce")),
+    "04_all_reduce": _moved(flow("all_reduce")),
+    "17_all_reduce_algorithms": scenes.routes,
+    "13_all_gather": _moved(flow("all_gather")),
+    "14_reduce_scatter": _moved(flow("reduce_scatter")),
+    "15_all_to_all": _moved(flow("all_to_all")),
+    "16_barrier_and_groups": scenes.groups,
+    "18_composing": scenes.logits,
+    "20_data_parallel": scenes.data_parallel,
+    "21_overlap_and_bucketing": scenes.one_after_the_other,
+    "22_sharded_training": scenes.eight_copies,
+    "24_tensor_parallel": scenes.two_cuts,
+    "41_libraries": scenes_programs.libraries,
+    "40_topology": scenes.machine,
+    "45_when_it_hangs": scenes.one_is_missing,
+    "30_capstone": scenes.three_ways,
+    "48_your_own_job": scenes.one_file,
+    "26_context_parallel": scenes.triangle,
+    "25_pipelines": scenes.pipeline,
+    "23_fsdp_by_hand": scenes.comes_and_goes,
+    "60_send_less": scenes.largest_few,
+    "27_mixture_of_experts": scenes.no_room,
+    "46_survive": scenes.one_dies,
+    "28_memory_and_rooflines": scenes.kept_by_a_layer,
+    "47_make_it_fast": scenes.waits_for_one_card,
+    "44_without_messages": scenes.reach,
+    "43_inside_nccl": scenes.two_lines,
+    "61_bits": scenes_numbers.roundings,
+    "62_uneven": scenes_numbers.unequal,
+    "63_can_a_machine_find_it": scenes.not_all_neighbours,
+    "29_price_a_training_run": scenes_programs.training_run,
+    "42_what_changes_on_nccl": scenes_programs.laptop_and_cluster,
 }
 
 
 def hero(chapter: str) -> str:
     """The SVG at the top of a chapter, by the name of its notebook. Raises KeyError if the chapter has none.
 
-    >>> hero("07_all_reduce")[:4]
+    >>> hero("04_all_reduce")[:4]
     '<svg'
     """
     body, high, words = CHAPTERS[chapter]()

@@ -16,7 +16,7 @@ TO = ("to one", "to all", "a part to each")
 
 @dataclass(frozen=True)
 class Move:
-    """One of the nine: its picture's name, how it is called, what it does in a few words, and its chapter."""
+    """One of the nine: its picture's name, how it is called, what it does in a few words, and its chapter as PART/STEM."""
 
     name: str
     called: str
@@ -29,25 +29,25 @@ MOVES: tuple[tuple[str, tuple[Move, Move, Move]], ...] = (
     (
         "from one",
         (
-            Move("send_recv", "send / recv", "one rank to another", "02_point_to_point"),
-            Move("broadcast", "broadcast", "the same to everybody", "03_broadcast"),
-            Move("scatter", "scatter", "to each its part", "04_scatter_and_gather"),
+            Move("send_recv", "send / recv", "one rank to another", "1_first_hours/03_point_to_point"),
+            Move("broadcast", "broadcast", "the same to everybody", "2_collectives/10_broadcast"),
+            Move("scatter", "scatter", "to each its part", "2_collectives/11_scatter_and_gather"),
         ),
     ),
     (
         "from all, side by side",
         (
-            Move("gather", "gather", "all parts, on one rank", "04_scatter_and_gather"),
-            Move("all_gather", "all-gather", "all parts, on every rank", "09_all_gather"),
-            Move("all_to_all", "all-to-all", "my part j to rank j", "11_all_to_all"),
+            Move("gather", "gather", "all parts, on one rank", "2_collectives/11_scatter_and_gather"),
+            Move("all_gather", "all-gather", "all parts, on every rank", "2_collectives/13_all_gather"),
+            Move("all_to_all", "all-to-all", "my part j to rank j", "2_collectives/15_all_to_all"),
         ),
     ),
     (
         "from all, added up",
         (
-            Move("reduce", "reduce", "the sum, on one rank", "06_reduce"),
-            Move("all_reduce", "all-reduce", "the sum, on every rank", "07_all_reduce"),
-            Move("reduce_scatter", "reduce-scatter", "of the sum, to each its part", "10_reduce_scatter"),
+            Move("reduce", "reduce", "the sum, on one rank", "2_collectives/12_reduce"),
+            Move("all_reduce", "all-reduce", "the sum, on every rank", "1_first_hours/04_all_reduce"),
+            Move("reduce_scatter", "reduce-scatter", "of the sum, to each its part", "2_collectives/14_reduce_scatter"),
         ),
     ),
 )
@@ -72,11 +72,11 @@ def image(svg: str, alt: str, width: int) -> str:
 
 
 def markdown_table(width: int = 168) -> str:
-    """The nine moves as a Markdown table; every picture links to its chapter beside this one."""
+    """The nine moves as a Markdown table; every picture links to its chapter, as seen from another one."""
     lines = ["| | " + " | ".join(TO) + " |", "|---|---|---|---|"]
     for whence, moves in MOVES:
         cells = [
-            f"[{image(pictogram(move.name, width), '', width)}<br>**{move.called}**]({move.chapter}.ipynb)<br>{move.does}"
+            f"[{image(pictogram(move.name, width), '', width)}<br>**{move.called}**](../{move.chapter}.ipynb)<br>{move.does}"
             for move in moves
         ]
         lines.append(f"| **{whence}** | " + " | ".join(cells) + " |")
@@ -95,4 +95,6 @@ def html_table(size: int = 96) -> str:
 
 def _cell(move: Move, size: int) -> str:
     picture = pictogram(move.name, size, inline=True)
-    return f'<a href="{move.chapter}.ipynb">{picture}<b>{escape(move.called)}</b></a> <span>{escape(move.does)}</span>'
+    return (
+        f'<a href="../{move.chapter}.ipynb">{picture}<b>{escape(move.called)}</b></a> <span>{escape(move.does)}</span>'
+    )

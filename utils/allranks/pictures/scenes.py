@@ -73,17 +73,17 @@ def start_here() -> Scene:
 
 
 def data_parallel() -> Scene:
-    """Chapter 14: a share of the batch each, and the same weights everywhere."""
+    """Chapter 20: a share of the batch each, and the same weights everywhere."""
     return asked(tuple(f"share {rank}" for rank in range(4)), ("weights",) * 4, True)
 
 
 def ring_shift() -> Flow:
-    """Chapter 02: each rank sends its number to its right-hand neighbour."""
+    """Chapter 03: each rank sends its number to its right-hand neighbour."""
     return shifted(4)
 
 
 def one_step(ranks: int = 256) -> Scene:
-    """Chapter 01: a step on many GPUs, to scale: first the work, then nothing but communication."""
+    """Chapter 02: a step on many GPUs, to scale: first the work, then nothing but communication."""
     parameters, tokens, flops, alpha, beta = 7e9, 2**21, 400e12, 5e-6, 1 / 50e9
     work = 6 * parameters * tokens / flops / ranks
     sends = float(cost.price("all_reduce", "ring", ranks, round(2 * parameters), alpha, beta))
@@ -101,7 +101,7 @@ def one_step(ranks: int = 256) -> Scene:
 
 
 def routes() -> Scene:
-    """Chapter 08: who sends to whom in three algorithms of the same all-reduce."""
+    """Chapter 17: who sends to whom in three algorithms of the same all-reduce."""
     named = (("ring", "ring"), ("recursive doubling", "doubling"), ("double binary tree", "double tree"))
     drawn = [(schedules.find("all_reduce", algorithm)(8), name) for algorithm, name in named]
     out = [_graph(schedule, 130 + 270 * i, name) for i, (schedule, name) in enumerate(drawn)]
@@ -132,7 +132,7 @@ def _graph(schedule: Schedule, x: float, name: str) -> str:
 
 
 def groups(side: int = 8) -> Scene:
-    """Chapter 12: 64 ranks in a grid; a row shares each layer, a column shares the data."""
+    """Chapter 16: 64 ranks in a grid; a row shares each layer, a column shares the data."""
     cell, step, left, row, column = 34.0, 40.0, 300.0, 2, 5
     out = []
     for rank in range(side * side):
@@ -157,7 +157,7 @@ def groups(side: int = 8) -> Scene:
 
 
 def logits(words_in_all: int = 64) -> Scene:
-    """Chapter 13: one row of logits, of which each rank has a part."""
+    """Chapter 18: one row of logits, of which each rank has a part."""
     values = [abs(math.sin(1.7 * i) + math.sin(0.61 * i + 1)) for i in range(words_in_all)]
     part, gap = words_in_all // 4, 14.0
     wide = (WIDE - 3 * gap) / words_in_all
@@ -174,7 +174,7 @@ def logits(words_in_all: int = 64) -> Scene:
 
 
 def one_after_the_other() -> Scene:
-    """Chapter 15: the backward pass and then the all-reduce, to scale: what overlap could hide."""
+    """Chapter 21: the backward pass and then the all-reduce, to scale: what overlap could hide."""
     backward = 0.3
     sends = float(cost.price("all_reduce", "ring", 32, 14 * 10**9, 5e-6, 1 / 200e9))
     scale = WIDE / (backward + sends)
@@ -196,7 +196,7 @@ def one_after_the_other() -> Scene:
 
 
 def eight_copies(ranks: int = 8, billions: float = 5.0) -> Scene:
-    """Chapter 16: what each GPU holds in plain data parallelism, against its memory."""
+    """Chapter 22: what each GPU holds in plain data parallelism, against its memory."""
     parts = (("weights", 2, "ink"), ("gradients", 2, "words"), ("Adam", 12, "work"))
     high, full, left = 240.0, 80.0, 164.0
     step = (WIDE - left + 14) / ranks
@@ -222,7 +222,7 @@ def eight_copies(ranks: int = 8, billions: float = 5.0) -> Scene:
 
 
 def two_cuts(gpus: int = 8) -> Scene:
-    """Chapter 17: 96 layers on eight GPUs, an eighth of each layer or twelve whole layers."""
+    """Chapter 24: 96 layers on eight GPUs, an eighth of each layer or twelve whole layers."""
     side, out = 288.0, []
     for left, name in ((60.0, "1/8 of each layer"), (452.0, "12 whole layers")):
         for gpu in range(gpus):
@@ -246,7 +246,7 @@ def two_cuts(gpus: int = 8) -> Scene:
 
 
 def machine(nodes: int = 4) -> Scene:
-    """Chapter 19: GPUs, what joins them in a node, and what joins the nodes; lines as wide as the links."""
+    """Chapter 40: GPUs, what joins them in a node, and what joins the nodes; lines as wide as the links."""
     dgx = preset("dgx-h100")
     if dgx.nic is None:
         raise ValueError("dgx-h100 has no network card")
@@ -269,7 +269,7 @@ def machine(nodes: int = 4) -> Scene:
 
 
 def one_is_missing(ranks: int = 512, missing: int = 201) -> Scene:
-    """Chapter 20: 512 processes, of which 511 wait."""
+    """Chapter 45: 512 processes, of which 511 wait."""
     columns, step = 32, 25.0
     (y, x), waiting = divmod(missing, columns), ""
     for rank in range(ranks):
@@ -287,7 +287,7 @@ def one_is_missing(ranks: int = 512, missing: int = 201) -> Scene:
 
 
 def three_ways() -> Scene:
-    """Chapter 21: which parts of the weights and of the optimizer's state each of four ranks keeps."""
+    """Chapter 30: which parts of the weights and of the optimizer's state each of four ranks keeps."""
     ways = (("copied", 4, 4), ("sharded", 4, 1), ("split", 1, 1))
     out = []
     for i, (name, weights, state) in enumerate(ways):
@@ -307,7 +307,7 @@ def three_ways() -> Scene:
 
 
 def one_file(steps: int = 3) -> Scene:
-    """Chapter 22: rank 0's profile, drawn in time, and three ranks whose files are still closed."""
+    """Chapter 48: rank 0's profile, drawn in time, and three ranks whose files are still closed."""
     left, high, gap, compute, call = 120.0, 64.0, 22.0, 46.0, 172.0
     out = []
     for rank in range(4):

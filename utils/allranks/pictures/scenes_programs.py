@@ -17,7 +17,7 @@ def _way(x: float, top: float, bottom: float, from_x: float | None = None) -> st
 
 
 def libraries() -> Scene:
-    """Chapter 18: one program, four machines, and between them the libraries that nobody named."""
+    """Chapter 41: one program, four machines, and between them the libraries that nobody named."""
     machines = ("8 H100s", "your laptop", "AMD GPUs", "MPI cluster")
     step = WIDE / len(machines)
     out = [box("ink", 0, 0, WIDE, 62, 12), text(WIDE / 2, 39, "torch.distributed: five calls", "onink")]
@@ -31,7 +31,7 @@ def libraries() -> Scene:
 
 
 def training_run(gpus: int = 64, gigabytes: int = 80) -> Scene:
-    """Chapter 93: what training keeps in memory, and the memories that it must be shared out to, to scale."""
+    """Chapter 29: what training keeps in memory, and the memories that it must be shared out to, to scale."""
     kept = MODELS["LLaMA 65B"].parameters * 16 / 1e9
     columns, side, step = 16, 40.0, WIDE / 16
     out = [text(0, 20, f"weights, gradients, Adam: {kept:,.0f} GB", anchor="start")]
@@ -49,7 +49,7 @@ def training_run(gpus: int = 64, gigabytes: int = 80) -> Scene:
 
 
 def laptop_and_cluster() -> Scene:
-    """Chapter 94: the same program on gloo, where it is right, and on NCCL, where nobody knows yet."""
+    """Chapter 42: the same program on gloo, where it is right, and on NCCL, where nobody knows yet."""
     out = [box("ink", 250, 0, 300, 62, 12), text(400, 39, "your program", "onink")]
     for left, name, mark in ((30.0, "laptop: gloo", "right"), (450.0, "cluster: NCCL", "?")):
         x = left + 160

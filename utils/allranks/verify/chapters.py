@@ -9,16 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from allranks.course.map import find
 from allranks.verify.steps import Context, Step, StepFailed, StepSkipped
 
 CHAPTERS = (
-    "02_point_to_point",
-    "20_when_it_hangs",
-    "17_tensor_parallel",
-    "12_barrier_and_groups",
-    "16_sharded_training",
-    "15_overlap_and_bucketing",
-    "07_all_reduce",
+    "03_point_to_point",
+    "45_when_it_hangs",
+    "24_tensor_parallel",
+    "16_barrier_and_groups",
+    "22_sharded_training",
+    "21_overlap_and_bucketing",
+    "04_all_reduce",
 )
 # nbclient's own: a cell with this tag may raise an error, and the chapters show what follows
 RAISES = "raises-exception"
@@ -32,9 +33,9 @@ def chapter(name: str, context: Context) -> dict[str, Any]:
     plan = context.plan
     if plan.course is None:
         raise StepSkipped("There is no folder chapters/ here; run this in the course's checkout.")
-    path = Path(plan.course) / "chapters" / f"{name}.ipynb"
+    path = Path(plan.course) / find(name).path
     if not path.is_file():
-        raise StepSkipped(f"The course's folder has no chapters/{path.name}.")
+        raise StepSkipped(f"The course's folder has no {find(name).path}.")
     if lacking := [package for package in NEEDED if importlib.util.find_spec(package) is None]:
         raise StepSkipped(f"Chapters need {', '.join(lacking)}: pip install -c constraints.txt -e '.[lab]' nbclient")
     context.need(2, "A chapter")

@@ -44,7 +44,7 @@ class Entry:
     short: str
     long: str
     use: str
-    chapter: int
+    chapter: str
     root_sends: Amount = NOTHING
     root_receives: Amount = NOTHING
     sends: Amount = NOTHING
@@ -81,39 +81,39 @@ def _everyone(flow: Amount) -> dict[str, Amount]:
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "broadcast", "broadcast(x, src)", "in place", "binomial", "binomial", "pipelined chain",
-        "rank 0's weights to all; one rank's decision", 3, root_sends=TREE_TIMES, receives=WHOLE,
+        "rank 0's weights to all; one rank's decision", "10", root_sends=TREE_TIMES, receives=WHOLE,
     ),
     Entry(
         "scatter", "scatter(x, parts or None, src)", "in x; a list on the root only", "flat", "binomial", "binomial",
-        "parts that only the root has; no data sets", 4, root_sends=REST, receives=PART,
+        "parts that only the root has; no data sets", "11", root_sends=REST, receives=PART,
     ),
     Entry(
         "gather", "gather(x, room or None, dst)", "in a list, on the root only", "flat", "binomial", "binomial",
-        "experience to a learner; samples to a writer", 4, root_receives=REST, sends=PART,
+        "experience to a learner; samples to a writer", "11", root_receives=REST, sends=PART,
     ),
     Entry(
         "reduce", "reduce(x, dst)", "in place on the root; else undefined", "binomial", "binomial", "rabenseifner",
-        "a metric that one rank logs", 6, root_receives=TREE_TIMES, sends=WHOLE,
+        "a metric that one rank logs", "12", root_receives=TREE_TIMES, sends=WHOLE,
     ),
     Entry(
         "all_reduce", "all_reduce(x)", "in place", "ring", "recursive doubling", "ring",
-        "DDP's gradients; tensor parallelism; what all must know", 7, **_everyone(TWICE_REST),
+        "DDP's gradients; tensor parallelism; what all must know", "04", **_everyone(TWICE_REST),
     ),
     Entry(
         "all_gather", "all_gather_single(y, x)", "new buffer y, p times x", "ring", "bruck", "ring",
-        "FSDP's weights before use; candidates of all ranks", 9, **_everyone(REST),
+        "FSDP's weights before use; candidates of all ranks", "13", **_everyone(REST),
     ),
     Entry(
         "reduce_scatter", "reduce_scatter_single(y, x)", "new buffer y, x divided by p", "ring", "recursive halving", "ring",
-        "ZeRO, FSDP: to each its share of the summed gradient", 10, **_everyone(REST),
+        "ZeRO, FSDP: to each its share of the summed gradient", "14", **_everyone(REST),
     ),
     Entry(
         "all_to_all", "all_to_all_single(y, x)", "new buffer y, as large as x", "pairwise", "bruck", "pairwise",
-        "MoE: tokens to experts and back; sharded embeddings", 11, **_everyone(REST),
+        "MoE: tokens to experts and back; sharded embeddings", "15", **_everyone(REST),
     ),
     Entry(
         "barrier", "barrier()", "no data", "dissemination", "dissemination", "dissemination",
-        "before a clock is read or rank 0's file is opened", 12,
+        "before a clock is read or rank 0's file is opened", "16",
     ),
 )  # fmt: skip
 

@@ -6,7 +6,6 @@ chosen is kept in a file beside the chapters once a reader looks at the widget; 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import traitlets
@@ -14,7 +13,6 @@ import traitlets
 from allranks.cost.plan import MODELS, Plan
 from allranks.cost.step import TrainingStep
 from allranks.cost.workload import WorkloadError
-from allranks.course import files
 from allranks.course import kept as kept_file
 from allranks.widgets import my_model_story as story
 from allranks.widgets import step_figures
@@ -130,28 +128,18 @@ def my_model(after: str = "", **values: Any) -> MyModel:
 
 def _axes() -> list[dict[str, Any]]:
     """The axes with the chapters that open them, what my model needs there, and what the course chooses."""
-    paths = _chapter_paths()
     return [
         {
             "key": axis.key,
             "name": axis.name,
             "chapter": axis.chapter,
-            "title": axis.chapter.replace("_", " ").capitalize(),
-            "path": paths.get(axis.chapter, ""),
+            "title": axis.opened_by.title,
+            "path": axis.opened_by.path.as_posix(),
             "needs": story.needs(axis.chapter),
             "values": story.values_after(opened),
         }
         for opened, axis in enumerate(story.AXES, 1)
     ]
-
-
-def _chapter_paths() -> dict[str, str]:
-    """Where the chapters are in the course's folder, by name without the number; empty if they are not on this machine."""
-    folder = files.given()
-    if folder is None:
-        return {}
-    chapters = [path for path in files.notebooks(folder) if path.parts[0] == "chapters"]
-    return {re.sub(r"^\d+_", "", path.stem): path.as_posix() for path in chapters}
 
 
 def _check_names(values: dict[str, Any]) -> None:

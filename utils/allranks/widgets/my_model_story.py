@@ -12,6 +12,8 @@ from typing import Any
 from allranks.cost.plan import MODELS, Model, Plan, plan
 from allranks.cost.step import TrainingStep, training_step
 from allranks.cost.workload import WorkloadError
+from allranks.course import map as course_map
+from allranks.course.map import Chapter
 
 MIB, GIB = 1 << 20, 1 << 30
 # the model that a model becomes when it gets experts
@@ -36,36 +38,51 @@ START: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Axis:
-    """A way to split a training run: the value that it sets, and the chapter that opens it.
+    """A way to split a training run: the value that it sets, and the argument of `plan` by which the course's table names it.
 
-    `wanted` is what the story wants at the beginning of that chapter, as changes of the values before; `choice` is what the
-    course then chooses on this axis.
+    `wanted` is what the story wants at the beginning of the chapter that opens it, as changes of the values before; `choice` is
+    what the course then chooses.
     """
 
     key: str
     name: str
-    chapter: str
+    unlocked_as: str
     wanted: dict[str, Any] = field(default_factory=dict)
     choice: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def opened_by(self) -> Chapter:
+        """The chapter that opens it."""
+        return next(chapter for chapter in course_map.core() if chapter.unlocks == self.unlocked_as)
+
+    @property
+    def chapter(self) -> str:
+        """That chapter's name."""
+        return name_of(self.opened_by)
+
+
+def name_of(chapter: Chapter) -> str:
+    """What `my_model` calls a chapter: its file's name without the number, which a new order does not change."""
+    return chapter.stem.partition("_")[2]
+
 
 AXES = (
-    Axis("ranks", "Data parallel", "data_parallel", choice={"ranks": 64}),
-    Axis("bucket", "Buckets", "overlap_and_bucketing", choice={"bucket": 250 * MIB}),
-    Axis("zero_stage", "ZeRO stage", "sharded_training", choice={"zero_stage": 1}),
-    Axis("tp", "Tensor", "tensor_parallel", {"ranks": 1024, "bucket": GIB}, {"tp": 4}),
-    Axis("pp", "Pipeline", "pipelines", {"machine": "cloud-ethernet"}, {"tp": 1, "pp": 4}),
+    Axis("ranks", "Data parallel", "dp", choice={"ranks": 64}),
+    Axis("bucket", "Buckets", "bucket_nbytes", choice={"bucket": 250 * MIB}),
+    Axis("zero_stage", "ZeRO stage", "zero_stage", choice={"zero_stage": 1}),
+    Axis("tp", "Tensor", "tp", {"ranks": 1024, "bucket": GIB}, {"tp": 4}),
+    Axis("pp", "Pipeline", "pp", {"machine": "cloud-ethernet"}, {"tp": 1, "pp": 4}),
     Axis(
         "cp",
         "Context",
-        "context_parallel",
+        "cp",
         {"machine": "dgx-h100", "sequence": 131072, "tp": 8, "pp": 1, "zero_stage": 2},
         {"cp": 16},
     ),
-    Axis("ep", "Expert", "mixture_of_experts", {"ranks": 64, "sequence": 4096, "tp": 1, "cp": 1, "ep": 1}, {"ep": 2}),
+    Axis("ep", "Expert", "ep", {"ranks": 64, "sequence": 4096, "tp": 1, "cp": 1, "ep": 1}, {"ep": 2}),
 )
 # the chapter that ends the course has all axes, and my model as it was before it got experts
-LAST = "your_own_job"
+LAST = name_of(course_map.core()[-1])
 OPENED_BY = {axis.chapter: count for count, axis in enumerate(AXES, 1)} | {LAST: len(AXES)}
 
 
@@ -219,7 +236,7 @@ def _context() -> str:
     return (
         f"My model will read {values['sequence']:,} tokens at a time. The activations of one such sequence take "
         f"{_gb(one.memory['activations'])}, and a step of 1 million tokens has only {split.plan.batch} sequences. So {split.plan.dp} replicas "
-        f"of {values['tp']} tensor parallel GPUs are {split.plan.ranks} GPUs, and I have 1,024."
+        f"of {values['tp']} tensor parallel GPUs are {split.plan.ranks} GPUs. I have 1,024, so the sequences must be split."
     )
 
 

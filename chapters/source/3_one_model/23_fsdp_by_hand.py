@@ -1,0 +1,594 @@
+# %% [markdown] name="title"
+# # FSDP by hand
+#
+# **Eight GPUs keep an eighth of every weight each, but a layer can only compute with whole weights. When do they come, when do they go, and how much
+# memory do they take at the worst moment?**
+#
+# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](21_overlap_and_bucketing.ipynb), [Sharded training](22_sharded_training.ipynb)
+#
+# {{picture}}
+#
+# Four blocks of a model on one GPU, in one step from left to right. A pale box is a shard, always there. A full box is a whole block, for a moment.
+
+# %% name="start_world"
+import time
+
+import torch
+import torch.distributed as dist
+
+from allranks import World, bench, cost, plan, plots, predict, predictions, training_step, workload
+
+world = World()
+world
+
+# %% [markdown] name="guess_intro"
+# [Sharded training](22_sharded_training.ipynb) used torch's `fully_shard`. Here you see the fifty lines below it. First a guess for a real model: Llama 3
+# with 8 billion weights has 32 blocks, an embedding and a head. In bfloat16 the weights take 16 GB.
+
+# %% name="question"
+peak_guess = predict(
+    "The embedding and head are one unit that stays whole; of the blocks there is the one that computes and the next. GB of whole weights at most?",
+    low=0.1,
+    high=20,
+    unit="GB",
+    log=True,
+    title="GB of whole weights, Llama 3 8B",
+)
+peak_guess
+
+# %% [markdown] name="unit"
+# ## 1. A block that comes and goes
+#
+# The weights of a block lie one after the other in one flat vector, padded so that all ranks have equal parts. Each rank keeps its part, `shard`. The
+# weights are *views* into `whole`. To free it we take the memory away below them: `resize_(0)` on the storage. To gather it we give the memory
+# back and fill it with one all-gather.
+
+
+# %% name="flat"
+class Flat:
+    def __init__(self, block, group=None):
+        self.group, self.p = group, dist.get_world_size(group)
+        self.weights = list(block.parameters())
+        flat = torch.cat([w.detach().flatten() for w in self.weights])
+        self.used = len(flat)
+        flat = torch.nn.functional.pad(flat, (0, -len(flat) % self.p))
+        self.shard = flat.chunk(self.p)[dist.get_rank(group)].clone()
+        self.whole, self.nbytes = flat, flat.untyped_storage().nbytes()
+        views = self.whole[: self.used].split([w.numel() for w in self.weights])
+        for weight, view in zip(self.weights, views, strict=True):
+            weight.data = view.view_as(weight)
+        self.free()
+
+    def free(self):
+        self.whole.untyped_storage().resize_(0)
+
+
+# %% name="flat_block"
+class FlatBlock(Flat):
+    def gather(self):
+        self.whole.untyped_storage().resize_(self.nbytes)
+        return dist.all_gather_single(self.whole, self.shard, group=self.group, async_op=True)
+
+    def scatter(self):
+        """Starts the sum of all ranks' gradients; each rank gets its part."""
+        gradients = torch.cat([w.grad.flatten() for w in self.weights])
+        gradients = torch.nn.functional.pad(gradients, (0, -len(gradients) % self.p))
+        for weight in self.weights:
+            weight.grad = None
+        self.gradient = torch.empty_like(self.shard)
+        return dist.reduce_scatter_single(self.gradient, gradients, group=self.group, async_op=True), gradients
+
+
+# %% [markdown] name="hooks_intro"
+# torch calls *hooks* before and after a module's forward and backward. Four of them make the whole of FSDP: gather before, free after, in both passes; and
+# after backward the gradients are reduce-scattered. `log` notes what happens; `whole` counts the blocks that are whole.
+
+
+# %% name="hooks"
+class Hooks:
+    def __init__(self, blocks, reshard=True, group=None):
+        self.flats, self.log, self.under_way = [FlatBlock(block, group) for block in blocks], [], []
+        self.arriving, self.here, self.reshard = {}, set(), reshard
+        for i, block in enumerate(blocks):
+            block.register_forward_pre_hook(lambda *_, i=i: self.before(i, "F"))
+            block.register_forward_hook(lambda *_, i=i: self.after(i, "F"))
+            block.register_full_backward_pre_hook(lambda *_, i=i: self.before(i, "B"))
+            block.register_full_backward_hook(lambda *_, i=i: self.after(i, "B"))
+
+    def note(self, what, i):
+        self.log.append((f"{what}{i}", time.monotonic(), len(self.here)))
+
+    def launch(self, i):
+        if 0 <= i < len(self.flats) and i not in self.here:
+            self.here.add(i)
+            self.arriving[i] = self.flats[i].gather()
+            self.note("gather ", i)
+
+
+# %% name="sharded"
+class Sharded(Hooks):
+    def before(self, i, what):
+        self.launch(i)
+        if i in self.arriving:
+            self.arriving.pop(i).wait()
+            self.flats[i].whole[0].item()  # on a GPU, waits until it is here
+        self.note(what, i)
+
+    def after(self, i, what):
+        if what == "B":
+            self.under_way.append(self.flats[i].scatter())
+            self.note("scatter ", i)
+        if self.reshard or what == "B":
+            self.flats[i].free()
+            self.here.discard(i)
+            self.note("free ", i)
+
+
+# %% name="a_model"
+def a_model(blocks=4, width=16):
+    torch.manual_seed(0)
+    pair = (width, 4 * width), (4 * width, width)
+    parts = [[torch.nn.Linear(*pair[0]), torch.nn.GELU(), torch.nn.Linear(*pair[1])] for _ in range(blocks)]
+    return torch.nn.Sequential(*(torch.nn.Sequential(*part) for part in parts))
+
+
+# %% name="a_batch"
+def a_batch(rank, width=16):
+    torch.manual_seed(rank)
+    return torch.randn(8, width)
+
+
+# %% name="step"
+def a_step(kind=Sharded, **options):
+    model = a_model()
+    sharded = kind(list(model), **options)
+    model(a_batch(dist.get_rank()).requires_grad_()).square().sum().backward()
+    for work, _ in sharded.under_way:
+        work.wait()
+    return sharded.log, [flat.gradient / dist.get_world_size() for flat in sharded.flats]
+
+
+results = world.run(a_step)
+print(", ".join(what for what, *_ in results[0][0]))
+
+# %% [markdown] name="step_explained"
+# Read the line: gather, compute, free, four times; then the same from the last block to the first, with a scatter. Is it the right gradient? One
+# process computes with all ranks' data and whole weights:
+
+
+# %% name="alone"
+def alone(ranks):
+    model = a_model()
+    for rank in range(ranks):
+        model(a_batch(rank)).square().sum().backward()
+    return [torch.cat([w.grad.flatten() for w in block.parameters()]) / ranks for block in model]
+
+
+# %% name="right"
+right = world.run(alone, world.ranks)[0]
+for block, expected in enumerate(right):
+    found = torch.cat([gradients[block] for _, gradients in results])[: len(expected)]
+    print(f"block {block}: off by {((found - expected).norm() / expected.norm()).item():.0e}")
+
+# %% [markdown] name="guess_once_intro"
+# ## 2. What is gathered too often?
+#
+# The log has eight gathers for four blocks. One of them is for nothing.
+
+# %% name="guess_once"
+once = predict(
+    "Which gather can be left out without more memory at the worst moment?",
+    choices=["the first, forward", "the last block's second", "the first block's second", "none"],
+    title="The gather that is for nothing",
+)
+once
+
+
+# %% name="keep_last_class"
+class KeepLast(Sharded):
+    def after(self, i, what):
+        if not (what == "F" and i == len(self.flats) - 1):  # it is needed again at once
+            super().after(i, what)
+
+
+# %% name="keep_last"
+for kind in (Sharded, KeepLast):
+    log, _ = world.run(a_step, kind)[0]
+    print(
+        f"{kind.__name__:9} {sum('gather' in what for what, *_ in log)} gathers, at most {max(n for *_, n in log)} whole"
+    )
+
+# %% name="reveal_once" jupyter={"source_hidden": true}
+# the answer: run this cell
+once.reveal(
+    "the last block's second",
+    usual="none",
+    why="every block is used twice, so two gathers each seem right. But between the last block's forward and its backward nothing else happens.",
+)
+
+# %% [markdown] name="keep_explained"
+# torch's `fully_shard` frees it too: $2L$ gathers, and one for the root. Give the last block `reshard_after_forward=False`, and it is one less. With `False`
+# everywhere there are $L$, and one for the root, but all blocks are whole from forward to backward.
+#
+# ## 3. The next one comes while this one computes
+#
+# A gather that begins when its block must compute is waited for in full. So start the next block's gather first: **prefetch**. The price is a second whole
+# block. Here each block is larger and *sleeps* 30 ms for each pass, as a GPU would be busy, so that your cores are free for the messages.
+
+
+# %% name="prefetch"
+class Prefetch(KeepLast):
+    def before(self, i, what):
+        self.launch(i)  # this one first, if nobody has asked for it yet
+        self.launch(i + 1 if what == "F" else i - 1)
+        super().before(i, what)
+
+
+# %% name="slow"
+class Slow(torch.nn.Module):
+    def __init__(self, n, pause=0.03):
+        super().__init__()
+        self.weight, self.pause = torch.nn.Parameter(torch.ones(n)), pause
+
+    def forward(self, x):
+        time.sleep(self.pause)
+        return Asleep.apply(x * self.weight[:1], self.pause)
+
+
+# %% name="asleep"
+class Asleep(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, pause):
+        ctx.pause = pause
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        time.sleep(ctx.pause)
+        return gradient, None
+
+
+# %% name="timed_step"
+def timed(kind, n=2**21, times=3, **options):
+    models = [torch.nn.Sequential(*(Slow(n) for _ in range(4))) for _ in range(1 + times)]  # one to warm up
+    sharded = [kind(list(model), **options) for model in models]
+    steps = zip(models, sharded, strict=True)
+
+    def step():
+        model, shards = next(steps)
+        model(torch.ones(1, requires_grad=True)).sum().backward()
+        for work, _ in shards.under_way:
+            work.wait()
+
+    return bench.seconds_of(step, iterations=times)[0], sharded[-1].log
+
+
+# %% name="timed"
+logs = {}
+for name, kind, options in (
+    ("no prefetch", KeepLast, {}),
+    ("prefetch", Prefetch, {}),
+    ("never freed", Prefetch, {"reshard": False}),
+):
+    ranks = world.run(timed, kind, **options)
+    logs[name] = ranks[0][1]
+    print(
+        f"{name:12} {1e3 * max(took for took, _ in ranks):4.0f} ms, at most {max(n for *_, n in logs[name])} blocks whole"
+    )
+
+# %% name="curve"
+figure, axes = plots.chart("ms since the step began", "whole blocks on rank 0")
+for name, log in logs.items():
+    start = log[0][1]
+    axes.step([1e3 * (at - start) for _, at, _ in log], [n for *_, n in log], where="post", label=name)
+axes.legend()
+figure
+
+# %% [markdown] name="prefetch_explained"
+# Eight passes of 30 ms are 240 ms; what is above it is waiting, and the scatters. With a gather of $g$ and a pass of $c$ seconds, no prefetch costs $g + c$ for
+# each pass, and prefetch the larger of the two. Never freeing costs no gather in backward, and the memory of the whole model.
+#
+# On a GPU prefetch happens on another *stream*, and there is one more danger: memory that one stream frees may still be read by another one. FSDP2 waits with
+# events. In backward it asks for one block ahead. Forward it asks for none: the CPU is ahead of the GPU, so the next gather is queued in time.
+# (With two blocks whole anyway, the last *two* need no second gather. Lab 15 lets you try.)
+#
+# ## 4. A real model
+#
+# The answer to the first question: for each block its size, the root that stays, and the worst moment.
+
+# %% name="llama_sizes"
+hidden, layers, wide, kv, words = 4096, 32, 14_336, 1024, 128_256
+block = 2 * (2 * hidden**2 + 2 * hidden * kv + 3 * hidden * wide + 2 * hidden)  # bytes in bfloat16
+root = 2 * (2 * words * hidden + hidden)
+
+# %% name="llama"
+print(
+    f"a block {block / 1e9:.2f} GB, embedding and head {root / 1e9:.2f} GB, all {(layers * block + root) / 1e9:.1f} GB"
+)
+
+# %% name="llama_peaks"
+for name, whole in (("never freed", root + layers * block), ("prefetch", root + 2 * block)):
+    print(f"{name:12} {whole / 1e9:5.2f} GB of whole weights at most")
+
+# %% name="reveal_peak" jupyter={"source_hidden": true}
+# the answer: run this cell
+peak_guess.reveal(
+    (root + 2 * block) / 1e9,
+    usual="16 GB / 32",
+    why="a block is small. But the embedding and the head, 128,256 words wide, are as large as five blocks: wrap them as units of their own.",
+    marks={"all whole": (root + layers * block) / 1e9},
+)
+
+# %% [markdown] name="bytes"
+# And the bytes? Each weight is gathered twice and its gradient scattered once. In which number format is the gradient summed? In bfloat16, if you don't say
+# otherwise: `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` alone reduces in bfloat16 too. Llama 3 used float32 for the sums.
+
+# %% name="bytes_table"
+eight, billions = workload.Cluster(8, 450e9, 5e-6), (layers * block + root) / 2
+for name, price in (
+    ("DDP, sums in bfloat16", workload.ddp(billions, eight)),
+    ("DDP, sums in float32", workload.ddp(billions, eight, "float32")),
+    ("FSDP, sums in bfloat16", workload.zero(3, billions, eight)),
+    ("FSDP, sums in float32", workload.zero(3, billions, eight, gradient_dtype="float32")),
+    ("FSDP, never freed", workload.zero(3, billions, eight, gradient_dtype="float32", reshard_after_forward=False)),
+):
+    print(f"{name:23} {price.bytes_sent / 1e9:5.1f} GB a GPU and step")
+
+# %% [markdown] name="hybrid"
+# ## 5. Two dimensions: HSDP
+#
+# With 64 GPUs every gather would be a ring of 63 steps through all 8 nodes, twice a step. **Hybrid sharding** shards inside a node and keeps a copy in each node. A
+# *mesh* has two dimensions: in a row are the ranks of a node, in a column the ranks with the same shard.
+
+# %% name="guess_hsdp"
+hybrid = predict(
+    "8 nodes with 8 GPUs: how many GB does a GPU send between nodes in a step with HSDP, sums in float32? (FSDP over all 64: each GPU sends 63 GB to its neighbour in the ring. One neighbour in eight is in another node, so 8 GB for each GPU cross.)",
+    low=0.1,
+    high=100,
+    unit="GB",
+    log=True,
+    title="GB between nodes with HSDP",
+)
+hybrid
+
+
+# %% name="hybrid_gradient"
+def hybrid_gradient(per_node, n=3360):  # n divides by up to 8 ranks
+    rank, p = dist.get_rank(), dist.get_world_size()
+    # every rank makes every group, in one order
+    nodes = [dist.new_group(list(range(first, first + per_node))) for first in range(0, p, per_node)]
+    copies = [dist.new_group(list(range(local, p, per_node))) for local in range(per_node)]
+    gradient = torch.full((n,), float(rank))
+    shard = torch.empty(n // per_node)
+    dist.reduce_scatter_single(shard, gradient, group=nodes[rank // per_node])  # fast links, all bytes
+    dist.all_reduce(shard, group=copies[rank % per_node])  # slow links, a part of the bytes
+    return (shard / p)[0].item()
+
+
+# %% name="hsdp_live"
+per_node = world.ranks // 2 if world.ranks % 2 == 0 else world.ranks
+means, trace = world.trace(hybrid_gradient, per_node)
+print(f"nodes of {per_node}: mean {means[0]:g}, should be {(world.ranks - 1) / 2:g}")
+print([(e.op, e.nbytes) for e in trace if e.rank == 0 and e.op in ("reduce_scatter_tensor", "all_reduce")])
+
+# %% name="hsdp_prices"
+node, between = workload.Cluster(8, 450e9, 5e-6), workload.Cluster(8, 50e9, 5e-6)
+inside = workload.zero(3, billions, node, gradient_dtype="float32")
+outside = workload.ddp(billions / 8, between, "float32")
+ring = workload.Cluster(64, 8 * 50e9, 5e-6)  # where it leaves a node, the bytes go over eight network cards
+flat = workload.zero(3, billions, ring, gradient_dtype="float32")
+
+# %% name="hsdp_price"
+for name, price in (("inside a node", inside), ("between nodes", outside), ("FSDP over 64", flat)):
+    print(f"{name:14} {price.bytes_sent / 1e9:5.1f} GB, {price.seconds:.2f} s")
+print(f"of FSDP's bytes {flat.bytes_sent / 8 / 1e9:.1f} GB for each GPU leave a node")
+
+# %% name="reveal_hsdp" jupyter={"source_hidden": true}
+# the answer: run this cell
+hybrid.reveal(
+    outside.bytes_sent / 1e9,
+    usual="much less than FSDP",
+    why="no weight travels between nodes, but gradients in float32 go through an all-reduce, so the bytes are nearly those of FSDP. What HSDP saves is latency: 7 steps instead of 63, and gathers that never leave the node.",
+)
+
+# %% [markdown] name="hsdp_explained"
+# So the two take 0.36 s here, and FSDP over 64 about 0.9 s. The price is memory: an eighth of all state a GPU instead of a sixty-fourth. In torch a 2-D `DeviceMesh` given to `fully_shard` means HSDP, and
+# `reshard_after_forward=8` frees to shards inside a node only, in plain FSDP.
+#
+# ## 6. A fair scaling study
+#
+# "It scales to 512 GPUs" can mean two things. **Strong scaling** keeps the *global* batch: $p$ ranks share the work of one, and the ideal step is $p$ times as short.
+# **Weak scaling** keeps the batch *of a rank*: the work grows with $p$, and the ideal step stays as long. With $T_p$, the seconds of a step on $p$ ranks, the efficiency is
+#
+# $$E_{strong} = \frac{T_1}{p\,T_p}, \qquad E_{weak} = \frac{T_1}{T_p}.$$
+#
+# We measure both for the sharded model above. *Assumed* is the computing: a block sleeps 0.25 ms for each sample and pass, because $p$ ranks that compute would share your
+# cores, and $p$ GPUs do not. *Real* are the hooks, the memory, the messages and the waiting. *Not fair*, and not to be mended here: all ranks share one memory and its
+# cores, so with more ranks the messages slow down more than they would between $p$ machines.
+
+# %% name="guess_scaling"
+strong_guess = predict(
+    "Strong: all ranks share the 120 samples that one rank had alone. What is the efficiency?",
+    low=0,
+    high=120,
+    unit="%",
+    title="Strong efficiency on all ranks",
+)
+weak_guess = predict(
+    "Weak: every rank has 120 samples. What is the efficiency?",
+    low=0,
+    high=120,
+    unit="%",
+    title="Weak efficiency on all ranks",
+)
+display(strong_guess, weak_guess)
+
+
+# %% name="study"
+def study(ranks, samples, kind=Prefetch, n=2**19, times=5):
+    group = dist.new_group(list(range(ranks)))  # every rank makes it, the first ones use it
+    if dist.get_rank() >= ranks:
+        return None
+    models = [torch.nn.Sequential(*(Slow(n, 0.25e-3 * samples) for _ in range(4))) for _ in range(1 + times)]
+    steps = iter([(model, kind(list(model), group=group)) for model in models])
+
+    def step():
+        model, shards = next(steps)
+        model(torch.ones(1, requires_grad=True)).sum().backward()
+        for work, _ in shards.under_way:
+            work.wait()
+
+    return bench.times_of(step, iterations=times, group=group)[0]
+
+
+# %% [markdown] name="study_rules"
+# The rules: the same code for every $p$, also for 1; the first step is warm-up and does not count; a step is as long as on its slowest rank; of the five that
+# count we give the median, and the fastest and the slowest beside it. `bench.times_of` does this, as `bench.seconds_of` does, and keeps all times.
+
+
+# %% name="study_run"
+sizes = sorted({p for p in (1, 2, 3, 4, 8) if p < world.ranks} | {world.ranks})
+strong = {p: world.run(study, p, 120 / p)[0] for p in sizes}
+weak = {p: world.run(study, p, 120)[0] for p in sizes}
+
+# %% name="study_table"
+efficiency = {
+    "strong": {p: strong[1][2] / (p * took[2]) for p, took in strong.items()},
+    "weak": {p: weak[1][2] / took[2] for p, took in weak.items()},
+}
+for name, times in (("strong", strong), ("weak", weak)):
+    for p, took in times.items():
+        low, _, median, _, high = (1e3 * t for t in took)
+        print(f"{name:6} {p} ranks: {median:4.0f} ms ({low:.0f} to {high:.0f}), efficiency {efficiency[name][p]:4.0%}")
+
+# %% name="reveal_scaling" jupyter={"source_hidden": true}
+# the answer: run this cell
+display(
+    strong_guess.reveal(
+        100 * efficiency["strong"][sizes[-1]],
+        usual="90 %",
+        why="prefetch hides the gathers. But what hides them gets p times shorter, and the bytes of a rank do not: soon the messages are longer than the computing.",
+    ),
+    weak_guess.reveal(
+        100 * efficiency["weak"][sizes[-1]],
+        usual="the same",
+        why="the messages are the same in both. But here the computing stays long enough to hide most of them. So weak scaling often looks good, even if the communication is slow. The end of this section has a case where it does not.",
+    ),
+)
+
+# %% [markdown] name="study_price"
+# And the price? A gather of $g$ seconds and a scatter of $s$ by `cost.price`, with $\alpha$ and $\beta$ fitted to all-gathers of all ranks. The first gather and the last
+# scatter are seen in full; each of the eight passes takes the longer of its computing and of what is sent beside it.
+
+# %% name="study_fit"
+# %%ranks
+from allranks import bench
+
+whole = [torch.zeros(n // world_size * world_size) for n in (2**10, 2**16, 2**20)]
+parts = [w.chunk(world_size)[rank].clone() for w in whole]
+measured = bench.seconds_of(*(lambda w=w, x=x: dist.all_gather_single(w, x) for w, x in zip(whole, parts, strict=True)))
+
+# %% name="study_priced"
+fitted = cost.fit("all_gather", world.ranks, [4 * 2**k for k in (10, 16, 20)], world["measured"][0])
+links = {"alpha": fitted.alpha_s.value, "beta": fitted.beta_s_per_byte.value}
+
+
+def priced(p, samples):
+    g, s = (float(cost.price(name, "ring", p, 4 * 2**19, **links)) for name in ("all_gather", "reduce_scatter"))
+    beside = [g, g, g, 0, g, g + s, g + s, s]
+    return g + sum(max(0.25e-3 * samples, sent) for sent in beside) + s
+
+
+# %% name="study_curve"
+figure, axes = plots.chart("ranks", "efficiency")
+for name in ("strong", "weak"):
+    axes.plot(sizes, list(efficiency[name].values()), marker="o", label=f"{name}, measured")
+    share = {p: p if name == "strong" else 1 for p in sizes}
+    axes.plot(sizes, [priced(1, 120) / (share[p] * priced(p, 120 / share[p])) for p in sizes], label=f"{name}, priced")
+axes.set(ylim=(0, 1.15), xticks=sizes)
+axes.legend()
+figure
+
+# %% [markdown] name="mistakes_intro"
+# Where the measured curve is below the price, ask what the price leaves out: here copies into and out of the flat vectors, processes that share cores, and sleeps that end late.
+#
+# Now the same times again, as people report them:
+
+
+# %% name="mistakes"
+class Unsharded:
+    def __init__(self, blocks, group):
+        self.under_way = []
+
+
+p, alone = sizes[-1], world.run(study, 1, 120, Unsharded)[0]
+for name, share in (
+    ("fair", efficiency["strong"][p]),
+    ("the baseline is 2 ranks", 2 * strong[2][2] / (p * strong[p][2])),
+    ("fastest step against slowest", strong[1][-1] / (p * strong[p][0])),
+    ("the batch grew, 'speed-up' by samples/s", efficiency["weak"][p]),
+    ("the baseline has no sharding at all", alone[2] / (p * strong[p][2])),
+):
+    print(f"{name:40} {share:4.0%}")
+
+# %% [markdown] name="mistakes_explained"
+# The second row hides the first loss, what it costs to communicate at all; the third chooses from noise; the fourth answers another question, and does not say whether the larger batch learns as well from
+# as many samples. The last is harder than ours: it asks whether sharding was worth it, ours only how it scales. Say which one you took. A baseline that was never tuned makes every curve look good.
+#
+# A real model may have no $T_1$: to train 7 billion parameters with Adam takes 16 bytes for each, 112 GB, and an H100 has 80. The smallest machine that holds it is the baseline, and must be named. `plan` prices both studies (in the shell: `allranks plan`):
+
+# %% name="study_real"
+for name, batch, together in (("strong", lambda p: 512, 1), ("weak", lambda p: 8 * p, 1), ("weak", lambda p: 8 * p, 4)):
+    found = {}
+    for p in (8, 64, 512):
+        split = plan("7B", "dgx-h100", dp=p, zero_stage=3, batch=batch(p), microbatch=min(together, batch(p) // p))
+        found[p] = training_step(split).seconds
+    shares = [f"{p} GPUs {t:5.2f} s {found[8] * 8 * batch(p) / (batch(8) * p * t):4.0%}" for p, t in found.items()]
+    print(f"{name:6}, {together} at a time:", ", ".join(shares))
+
+# %% [markdown] name="real_explained"
+# With one sample at a time weak scaling is no better than strong: the shards are gathered again for each. With four at a time they are gathered a quarter as often. So a study must
+# also say the microbatch.
+
+# %% [markdown] name="check_yourself"
+# ## 7. Check yourself
+#
+# <details><summary>1. Why is the first gather of a step always waited for?</summary>
+#
+# Nothing computes before it that could hide it. (It can't start in the step before: the optimizer changes the very shard that is gathered.)
+# </details>
+#
+# <details><summary>2. A parameter is used by two blocks (tied embedding and head). What goes wrong if both blocks free it?</summary>
+#
+# The second finds no memory below its weight, or gathers it twice, and its gradient is scattered before both parts are added. Tied weights belong to
+# one unit, in torch to the root.
+# </details>
+#
+# <details><summary>3. You call <code>clip_grad_norm_</code> on shards with plain tensors. What is missing?</summary>
+#
+# The sum of the squares over all ranks: each has the norm of its own shards only.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# FSDP is four hooks: gather, compute, free, and scatter in backward. The last block needs no second gather; prefetch hides gathers for one more whole block.
+# The largest unit decides the memory, often the embedding. HSDP keeps gathers inside a node. A scaling study says what it holds constant, its baseline and its spread. **What is whole is whole for a moment, and only
+# where it computes.**
+#
+# **Now you:** [Lab 15](../../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.
+#
+# **Next question:** whole weights come and go. What if no GPU ever needs a layer whole? [Tensor parallel](24_tensor_parallel.ipynb)
+#
+# **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) ·
+# Y. Zhao et al., *PyTorch FSDP*, [arXiv:2304.11277](https://arxiv.org/abs/2304.11277) (flat parameters, prefetch, hybrid sharding) ·
+# [PyTorch, fully_shard](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) ·
+# Llama team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783) (sizes; sums in float32) ·
+# G. Amdahl, *Validity of the single processor approach*, AFIPS 1967 (strong scaling) · J. Gustafson, *Reevaluating Amdahl's law*, CACM 31(5), 1988 (weak scaling) ·
+# P. Goyal et al., *Accurate, large minibatch SGD*, [arXiv:1706.02677](https://arxiv.org/abs/1706.02677) (what a larger batch asks of the learning rate)
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

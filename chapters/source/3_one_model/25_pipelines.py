@@ -1,0 +1,503 @@
+# %% [markdown] name="title"
+# # Pipelines
+#
+# **Eight GPUs have 12 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
+# how much of the time does a GPU wait, and what must it keep, pay or give up to wait less?**
+#
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
+#
+# {{picture}}
+#
+# A row is a GPU, and time goes to the right. Dark is forward, grey is backward, a number is a piece of the batch. The empty places are what this chapter is about.
+
+# %% [markdown] name="my_model_needs"
+# On 1,024 GPUs with fast links a step of **my model** takes 0.12 s. A cheaper cloud has one Ethernet card for eight GPUs. There the same
+# split takes 2.60 s, and for 2.17 s of it the GPUs wait for gradients. What if a GPU keeps whole layers?
+
+# %% name="start_world"
+import re
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+from allranks import World, pipelines, plots, predict, predictions, wire, workload
+
+world = World()
+world
+
+# %% [markdown] name="guess_intro"
+# Rank $r$ keeps some layers whole, a **stage**. It receives activations from rank $r-1$ and sends its own to rank $r+1$; in backward, gradients go the
+# other way. [Tensor parallel](24_tensor_parallel.ipynb) sent 34 GB a GPU for one sequence of 2048 tokens, with the same model of width 12,288.
+
+# %% name="question"
+pipeline_guess = predict(
+    "And with 12 whole layers on each: how many GB does a GPU send for one sequence, forward and backward?",
+    low=0.01,
+    high=1000,
+    unit="GB",
+    log=True,
+    title="GB sent with whole layers",
+)
+pipeline_guess
+
+# %% name="answer"
+links = {"NVLink": 450e9, "network": 50e9}
+cluster = workload.Cluster(8, links["NVLink"], 5e-6)
+pipeline = workload.pipeline_parallel(1, 1, 2048, 12_288, cluster)
+print(f"{pipeline.bytes_sent / 1e9:.2f} GB in {pipeline.calls} calls; GPUs work {pipeline.efficiency:.1%} of the time")
+
+# %% name="reveal_answer" jupyter={"source_hidden": true}
+# the answer: run this cell
+pipeline_guess.reveal(
+    pipeline.bytes_sent / 1e9,
+    usual="as much as with layers cut",
+    why="the same activations must get from layer to layer. But eleven of twelve layers have their neighbour on the same GPU, and a stage sends its activations once.",
+)
+
+# %% [markdown] name="stages"
+# So bytes are not the problem: a GPU works an eighth of the time. While one stage computes, the seven others have nothing to do.
+#
+# ## 1. Cut the batch
+#
+# If the batch is cut into **micro-batches**, stage 1 can work on the first while stage 0 works on the second. Watch when the ranks *work*. The layers
+# below are real; a sleep replaces a GPU's computing time (20 ms forward, 40 ms backward), so that your number of cores doesn't matter. `kept` holds what
+# backward needs. Between two pieces of work a rank sends what it has made and receives what it needs next, both in one batch, so that it doesn't matter who is first. It waits for what it needs, and for its sends only at the end.
+
+
+# %% name="stage"
+class Stage:
+    def __init__(self):
+        self.rank, self.p, self.kept, self.log = dist.get_rank(), dist.get_world_size(), {}, []
+        torch.manual_seed(self.rank)
+        self.layer = torch.nn.Linear(16, 16)
+
+    def peer(self, what, way):
+        """The rank from which the input of this work comes (way -1), or to which its output goes (1)."""
+        other = self.rank + (way if what == "F" else -way)
+        return other if 0 <= other < self.p and what != "W" else None
+
+    def work(self, what, i):
+        start = time.monotonic()
+        time.sleep(0.04 if what == "B" else 0.02)
+        self.log.append((what, i, start, time.monotonic(), len(self.kept)))
+
+
+# %% name="forward_backward"
+def forward(stage, i, x):
+    x.requires_grad_()
+    stage.kept[i] = x, torch.tanh(stage.layer(x))
+    stage.work("F", i)
+    return stage.kept[i][1].detach()
+
+
+def backward(stage, i, gradient):
+    x, y = stage.kept[i]
+    stage.work("B", i)
+    y.backward(gradient)
+    del stage.kept[i]
+    return x.grad
+
+
+def in_one_batch(made, to, needed, source):  # a peer is None if there is nothing to send or to receive
+    calls = [dist.P2POp(dist.isend, made, to)] if to is not None else []
+    if source is not None:
+        calls.append(dist.P2POp(dist.irecv, needed, source))
+    works = dist.batch_isend_irecv(calls) if calls else []
+    if source is not None:
+        works[-1].wait()  # for what is needed now; what was sent is waited for at the end
+        needed[0, 0].item()  # on a GPU, waits until it is here
+    return [(work, made) for work in works[: to is not None]]
+
+
+# %% [markdown] name="halves_intro"
+# Backward consists of two parts: the gradient of the stage's *input*, for which the rank before waits, and the gradient of its *weights*, for which
+# nobody waits before the end of the step. Section 4 uses them one by one, each for 20 ms; they are written here because the loop below can run all four.
+
+
+# %% name="halves"
+def of_input(stage, i, gradient):
+    x, y = stage.kept[i]
+    stage.work("I", i)
+    stage.kept[i] = x, y, gradient
+    return torch.autograd.grad(y, x, gradient, retain_graph=True)[0]
+
+
+def of_weights(stage, i, _):
+    _, y, gradient = stage.kept[i]
+    stage.work("W", i)
+    torch.autograd.backward(y, gradient, inputs=list(stage.layer.parameters()))
+    del stage.kept[i]
+
+
+# %% [markdown] name="orders_intro"
+# A list gives the order of a rank's work. **GPipe**: all $m$ micro-batches forward, then all backward. A batch in one piece is GPipe with $m = 1$.
+
+
+# %% name="gpipe"
+def gpipe(rank, p, m):
+    return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
+
+
+def pipelined(order, m, exchange=in_one_batch):
+    stage, made, to, under_way = Stage(), None, None, []
+    run = {"F": forward, "B": backward, "I": of_input, "W": of_weights}
+    torch.manual_seed(100)
+    batch = torch.randn(m, 8, 16)
+    peers = [r for r in (stage.rank - 1, stage.rank + 1) if 0 <= r < stage.p]
+    hello = [dist.P2POp(call, torch.zeros(1), r) for r in peers for call in (dist.isend, dist.irecv)]
+    for work in dist.batch_isend_irecv(hello):  # NCCL connects a pair at its first message, and both must be there
+        work.wait()
+    dist.barrier()
+    for what, i in order(stage.rank, stage.p, m):
+        # the loss is the sum of the last stage's outputs, so that its gradient is 1
+        needed = batch[i].clone() if what == "F" else torch.ones(8, 16)
+        under_way += exchange(made, to, needed, stage.peer(what, -1))
+        made, to = run[what](stage, i, needed), stage.peer(what, 1)
+    under_way += exchange(made, to, None, None)
+    for work, _ in under_way:
+        work.wait()
+    return stage.log, stage.layer.weight.grad
+
+
+# %% [markdown] name="guess_bubble_intro"
+# Of all ranks' time, what percentage is *not* work, with $m = 1$ and with $m = 8$?
+
+
+# %% name="bubbles"
+def idle(logs):
+    flat = [entry for log in logs for entry in log]
+    span = max(end for *_, end, _ in flat) - min(start for _, _, start, _, _ in flat)
+    return 1 - sum(end - start for _, _, start, end, _ in flat) / (len(logs) * span)
+
+
+p = world.ranks
+for m in (1, 2, 4, 8):
+    logs = [log for log, _ in world.run(pipelined, gpipe, m)]
+    print(f"m = {m}: idle {idle(logs):.0%}, formula {(p - 1) / (m + p - 1):.0%}")
+
+# %% [markdown] name="bubble_explained"
+# **The bubble.** The last stage can't begin before its first micro-batch has passed the $p-1$ others; at the end it waits for the gradients to pass back through them. In units of one micro-batch (forward
+# and backward) the whole takes $m + p - 1$, of which each rank works $m$:
+#
+# $$\text{idle} = \frac{p-1}{m+p-1}$$
+#
+# (Some papers give $\frac{p-1}{m}$: the bubble divided by the *ideal* time. Always say which one you mean.) If you measured more, the rest is messages and your machine.
+#
+# ## 2. Keep less: 1F1B
+#
+# Now **1F1B**: one forward, one backward. A rank first does only as many forward passes as the later stages need, then alternates.
+
+# %% name="guess_1f1b"
+guess = predict(
+    "1F1B instead of GPipe, with the same micro-batches: what does that change?",
+    choices=["the bubble shrinks", "less is kept for backward", "both"],
+    title="1F1B instead of GPipe",
+)
+guess
+
+
+# %% name="one_f_one_b"
+def one_f_one_b(rank, p, m):
+    ahead = min(p - 1 - rank, m)
+    order = [("F", i) for i in range(ahead)]
+    for i in range(m - ahead):
+        order += [("F", ahead + i), ("B", i)]
+    return order + [("B", i) for i in range(m - ahead, m)]
+
+
+runs = {order.__name__: world.run(pipelined, order, 8) for order in (gpipe, one_f_one_b)}
+for name, ranks in runs.items():
+    logs = [log for log, _ in ranks]
+    print(f"{name:12} idle {idle(logs):.0%}, kept at most {[max(entry[4] for entry in log) for log in logs]}")
+
+# %% name="figure"
+names = ("gpipe", "1f1b")
+pipelines.picture(*(pipelines.timeline(pipelines.orders(name, p, 8)) for name in names))
+
+# %% name="reveal_1f1b" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "less is kept for backward",
+    usual="the bubble shrinks",
+    why="ranks alternate instead of waiting. But the first micro-batch must still pass all stages, and its gradient must come back: the bubble stays, the memory shrinks.",
+)
+
+# %% [markdown] name="figure_explained"
+# The figure is computed, for forward passes that take 1 and backward passes that take 2. Compare its share of idle time with what you measured. The empty area is
+# the bubble, and both have the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,
+# for any $m$. This is the advantage: memory no longer limits $m$, and a larger $m$ makes the bubble small.
+#
+# Are the gradients right?
+
+
+# %% name="pipeline_check"
+def alone(p, m):
+    layers = []
+    for rank in range(p):
+        torch.manual_seed(rank)
+        layers.append(torch.nn.Linear(16, 16))
+    torch.manual_seed(100)
+    x = torch.randn(m, 8, 16)
+    for layer in layers:
+        x = torch.tanh(layer(x))
+    x.sum().backward()
+    return [layer.weight.grad for layer in layers]
+
+
+right = world.run(alone, p, 8)[0]
+for name, ranks in runs.items():
+    error = max(((g - r).norm() / r.norm()).item() for (_, g), r in zip(ranks, right, strict=True))
+    print(f"{name:12} off by {error:.0e}")
+
+# %% [markdown] name="deadlock"
+# ## 3. Which order works with blocking sends?
+#
+# Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver.
+
+# %% name="guess_deadlock"
+guess = predict(
+    "First `send`, then `recv`, and `send` waits for its receiver. Which of the two orders ends?",
+    choices=["both", "only GPipe", "only 1F1B", "neither"],
+    title="With blocking sends",
+)
+guess
+
+
+# %% name="blocking_gpipe"
+def one_by_one(made, to, needed, source):
+    if to is not None:
+        dist.send(made, to)
+    if source is not None:
+        dist.recv(needed, source)
+    return []
+
+
+len(world.run(pipelined, gpipe, 8, one_by_one))
+
+# %% tags=["raises-exception", "not-on-nccl"] name="blocking_1f1b"
+world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
+
+# %% name="reveal_deadlock" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "only GPipe",
+    usual="both",
+    why="both orders are right, and each stage only talks to its neighbours. But in 1F1B one rank sends an activation forward while the next sends a gradient back, and each waits for the other.",
+)
+
+# %% name="wire_deadlock"
+wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlock
+
+# %% [markdown] name="deadlock_explained"
+# In GPipe all messages go one way, then all go back. In 1F1B rank $r$ sends an activation to rank $r+1$ while rank $r+1$ sends a gradient to rank
+# $r$, and both wait in `send`. **On GPUs the live cell may end all the same**: NCCL keeps 512 bytes in a buffer until the receiver comes, so no rank
+# waits. Real activations have megabytes and may not fit: then it hangs. The wire, where each send waits for its receiver, shows the
+# deadlock at any size. `isend` does not help on NCCL, where a rank's single messages queue one behind the other; the send and the receive must be one
+# batch, as above (Megatron-LM's `send_forward_recv_backward`).
+
+# %% [markdown] name="shorter"
+# ## 4. A smaller bubble
+#
+# A larger $m$ makes the bubble small, but a global batch has only so many sequences. Two ways are left.
+#
+# **More stages.** Give each rank $v$ short stages instead of a long one: rank 0 has layers 0 to 5 and 48 to 53. A micro-batch reaches the last rank $v$
+# times sooner, so the bubble is $v$ times shorter. The price: $v$ times the messages, and more activations kept.
+#
+# **Less waiting.** Of backward's two parts only the input's gradient must hurry. **ZB-H1** runs the weights' gradients later, where a rank would be idle.
+
+
+# %% name="zb_h1"
+def zb_h1(rank, p, m):
+    return [(action.kind, action.micro_batch) for action in pipelines.order("zb-h1", rank, p, m)]
+
+
+runs["zb_h1"] = world.run(pipelined, zb_h1, 8)
+for name, schedule in (("one_f_one_b", "1f1b"), ("zb_h1", "zb-h1")):
+    computed = pipelines.timeline(pipelines.orders(schedule, p, 8)).idle_share()
+    print(f"{name:12} idle {idle([log for log, _ in runs[name]]):.0%}, computed {computed:.0%}")
+error = max((a - b).abs().max().item() for (_, a), (_, b) in zip(runs["zb_h1"], runs["gpipe"], strict=True))
+print(f"gradients differ from GPipe's by {error:.0e}")
+
+# %% name="shorter_figure"
+shorter = [pipelines.timeline(pipelines.orders(name, p, 2 * p)) for name in ("1f1b", "interleaved", "zb-h1")]
+pipelines.picture(*shorter)
+
+# %% [markdown] name="shorter_explained"
+# A third of 1F1B's bubble is left with ZB-H1, if the three parts take equally long: $(p-1)(F+I-W)$ instead of $(p-1)(F+I+W)$. A rank keeps a
+# micro-batch until its weights' gradient is made, so now every rank keeps $p$, not only the first.
+#
+# (Let `in_one_batch` wait for all its works, and ZB-H1 is as slow as 1F1B: gloo's send waits for its receiver, so a rank stands in a wait where it
+# should run a `W`. On NCCL a batch is *one* piece of work: with real activations, waiting for the receive waits for the send too. Schedules for GPUs
+# therefore give sends and receives communicators and streams of their own.)
+#
+# There is a **ZB-H2** that runs more forward passes ahead, up to $2p-1$ on rank 0, and has no hole in any rank's row.
+
+# %% name="guess_zero"
+zero = predict(
+    "Each step ends with a norm of all gradients, so that all ranks must be ready. How long does ZB-H2 take, compared with ZB-H1?",
+    choices=["much shorter", "shorter by the bubble", "as long"],
+    title="ZB-H2 compared with ZB-H1",
+)
+zero
+
+# %% name="zero_figure"
+zeros = [pipelines.timeline(pipelines.orders(name, p, 2 * p)) for name in ("zb-h1", "zb-h2")]
+pipelines.picture(*zeros)
+
+# %% name="reveal_zero" jupyter={"source_hidden": true}
+# the answer: run this cell
+zero.reveal(
+    "as long" if zeros[0].makespan == zeros[1].makespan else "shorter by the bubble",
+    usual="shorter by the bubble",
+    why="no rank waits between its own first and last work. But later ranks still begin later, and now they end later too. Who waits for the last one waits as before.",
+)
+
+# %% [markdown] name="zero_explained"
+# "Zero bubble" is zero only if the next step may begin before this one has ended on all ranks. A gradient norm, or a check for NaN, forbids it. The
+# authors update first and check afterwards, and undo a wrong update ([arXiv:2401.10241](https://arxiv.org/abs/2401.10241)).
+#
+# ## 5. What torch has
+#
+# `torch.distributed.pipelining` comes with schedules ready made. It lists their actions without running them, so we can put them on the same clock.
+# **V** schedules give rank 0 the first stage *and* the last one: the micro-batch comes back the way that it went.
+
+
+# %% name="of_torch"
+def of_torch(name, stages, place="loop", m=2 * p):
+    lines = [" ".join(str(action) for action in mine if action) for mine in get_schedule_ops(name, p, m)]
+    texts = [re.findall(r"\b\d+[FBIW]\d+\b", line) for line in lines]
+    return pipelines.read(texts, m, stages=stages * p, place=place, name=name)
+
+
+of_two = {"Interleaved1F1B": "loop", "InterleavedZeroBubble": "loop", "ZBVZeroBubble": "v", "DualPipeV": "v"}
+ready = [pipelines.timeline(of_torch(name, 2, place)) for name, place in of_two.items()]
+for one in ready:
+    print(one)
+
+# %% name="torch_figure"
+pipelines.picture(*ready[2:])
+
+# %% [markdown] name="torch_explained"
+# A rank's two stages together take as long as one stage above, so the lengths are comparable. ZBV has no hole inside a row, and keeps no more than 1F1B's rank 0.
+# DualPipeV has another aim, which this clock can't show, since messages take no time on it: some of its boxes run forward and backward of *two*
+# micro-batches together, so that the all-to-all of one hides behind the other's computing ([DualPipe](https://github.com/deepseek-ai/DualPipe)).
+#
+# Check what you are given, too:
+
+# %% name="torch_1f1b"
+print(pipelines.check(of_torch("1F1B", 1)) or "nothing is wrong")
+
+# %% [markdown] name="torch_1f1b_explained"
+# If it names the last rank: torch 2.13 *lists* another order for it than it *runs*. The run is right. Never grade or draw from a list that nobody has checked.
+#
+# ## 6. What it costs
+#
+# A stage sends $b\,s\,h\,e$ bytes for each micro-batch forward, and the same number back. First the count on your ranks, with $8 \times 16$ floats for
+# each of 8 micro-batches. Then the idle share against the number of micro-batches, on 8 ranks.
+
+# %% name="counted"
+_, trace = world.trace(pipelined, one_f_one_b, 8)
+sent = [sum(e.nbytes for e in trace if e.rank == r and "send" in e.op and e.nbytes > 4) for r in range(p)]
+ways = [(r > 0) + (r < p - 1) for r in range(p)]  # an inner stage sends both ways
+print("counted ", sent)
+print("computed", [way * 8 * 8 * 16 * 4 for way in ways])
+
+# %% name="curve"
+figure, axes = plots.chart("micro-batches m", "idle share, 8 ranks (computed)")
+counts = [8, 16, 24, 32, 48, 64, 96, 128]
+for name, more in (
+    ("gpipe", {}),
+    ("interleaved", {"stages_per_rank": 2}),
+    ("interleaved", {"stages_per_rank": 6}),
+    ("zb-h1", {}),
+):
+    made = [pipelines.timeline(pipelines.orders(name, 8, m, **more)) for m in counts]
+    label = made[0].orders.name if name != "gpipe" else "GPipe and 1F1B"
+    axes.plot(counts, [one.idle_share() for one in made], marker="o", label=label)
+axes.legend()
+figure
+
+# %% [markdown] name="axes"
+# For large $m$ each line falls as $1/m$. With 12 layers a rank, six stages of two layers each bring the bubble down most, for six times the messages.
+#
+# ## 7. All three at once
+#
+# Large runs use all three: 512 GPUs as 8 (tensor) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches.
+# Which of them sends most for each GPU and step?
+
+# %% name="axes_table"
+print(f"{'':10}{'calls':>7}{'GB sent':>9}{'s on NVLink':>13}{'s on network':>14}")
+parameters, prices = 96 * 12 * 12_288**2, {}
+for bytes_per_s in links.values():
+    c = workload.Cluster(8, bytes_per_s, 5e-6)
+    prices.setdefault("tensor", []).append(workload.tensor_parallel(12, 1, 2048, 12_288, c).times(32))
+    prices.setdefault("pipeline", []).append(workload.pipeline_parallel(32, 1, 2048, 12_288, c))
+    prices.setdefault("data", []).append(workload.ddp(parameters / 64, c))
+for what, (nvlink, network) in prices.items():
+    print(f"{what:10}{nvlink.calls:7}{nvlink.bytes_sent / 1e9:9.1f}{nvlink.seconds:13.2f}{network.seconds:14.2f}")
+print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
+
+# %% [markdown] name="axes_explained"
+# So **tensor** parallelism is innermost, on the fastest links, because it sends most and little of it can be hidden. **Data** parallelism can hide
+# behind backward, and sends once a step, for any number of micro-batches. **Pipeline** parallelism sends little, only between neighbours, and is best
+# between nodes; it costs idle time (the bubble), not bytes.
+#
+# ## 8. Check yourself
+#
+# <details><summary>1. p = 4 stages: how many micro-batches for less than 10 % idle?</summary>
+#
+# $3/(m+3) < 0.1$, so $m > 27$: 28.
+# </details>
+#
+# <details><summary>2. A paper says that the bubble is 37.5 %, another one 27.3 %, both with p = 4 and m = 8. Who is wrong?</summary>
+#
+# Nobody: $(p-1)/m = 3/8$ is the bubble divided by the time of the work, $(p-1)/(m+p-1) = 3/11$ by the whole time.
+# </details>
+#
+# <details><summary>3. The last stage has the loss over a vocabulary of 128,256 words and takes twice as long as the others. What does it do to the bubble?</summary>
+#
+# All others wait for it at every micro-batch: each step takes the slowest stage's time, and $p-1$ of $p$ ranks are idle half of it. No order mends this;
+# give that stage fewer layers.
+# </details>
+#
+# <details><summary>4. With m = 1, GPipe and 1F1B keep equally much and take equally long. Why?</summary>
+#
+# With one micro-batch there is only one order: forward through all stages, then backward.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A pipeline sends little, and waits: $\frac{p-1}{m+p-1}$ of the time with one stage a rank. 1F1B has the same bubble as GPipe and keeps $p$ micro-batches
+# instead of $m$. Several stages a rank, or weights' gradients run late, make the bubble smaller, for messages or for memory. **Tensor parallelism
+# costs bytes, the pipeline costs waiting.**
+#
+# **Now you:** [Lab 14](../../labs/lab14_pipelines/pipelines.ipynb) asks for the order of a pipeline, for one with backward in two parts, and for the loop that runs it.
+#
+# **Next question:** the layers are split now. What if the *sequence* is too long for one GPU? [Context parallel](26_context_parallel.ipynb)
+#
+# **Sources.** Y. Huang et al., *GPipe*, [arXiv:1811.06965](https://arxiv.org/abs/1811.06965) ·
+# A. Harlap et al., *PipeDream*, [arXiv:1806.03377](https://arxiv.org/abs/1806.03377) (1F1B) ·
+# D. Narayanan et al., *Memory-efficient pipeline-parallel DNN training*, [arXiv:2006.09503](https://arxiv.org/abs/2006.09503) (1F1B with a flush, as here) ·
+# D. Narayanan et al., *Efficient large-scale language model training on GPU clusters using Megatron-LM*, [arXiv:2104.04473](https://arxiv.org/abs/2104.04473) (interleaving, the bubble) ·
+# P. Qi et al., *Zero bubble pipeline parallelism*, [arXiv:2401.10241](https://arxiv.org/abs/2401.10241) (ZB-H1, ZB-H2) ·
+# [DeepSeek, DualPipe](https://github.com/deepseek-ai/DualPipe) ·
+# [PyTorch, pipeline parallelism](https://docs.pytorch.org/docs/stable/distributed.pipelining.html)
+
+# %% [markdown] name="my_model_now"
+# ## My model
+#
+# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+
+# %% name="my_model"
+from allranks import my_model
+
+my_model("pipelines")
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

@@ -1,0 +1,444 @@
+# %% [markdown] name="title"
+# # Context parallel
+#
+# **A book has 131,072 tokens, and 16 GPUs have 8,192 of them each. Every token must look at all tokens before it. What has to travel: tokens, keys and values, or whole heads? And who waits for whom?**
+#
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Composing collectives](../2_collectives/18_composing.ipynb)
+#
+# {{picture}}
+#
+# One row of squares is what one token looks at: itself and all tokens before it.
+
+# %% [markdown] name="my_model_needs"
+# **My model** will read 131,072 tokens at a time. The activations of one such sequence take 584 GB, and a step of 1 million tokens has only 8
+# sequences. So 8 replicas of 8 tensor parallel GPUs are 64 GPUs. I have 1,024, so the sequences must be split.
+
+# %% name="start_world"
+import torch
+import torch.distributed as dist
+
+from allranks import Player, World, plots, predict, predictions, schedules
+
+world = World()
+world
+
+# %% [markdown] name="guess_intro"
+# A long sequence does not fit on one GPU: not its keys and values, and even less the activations of every layer. So the *sequence* is split, which is
+# called **context parallelism**. All other layers work on each token alone and don't notice. Only attention needs the others.
+#
+# The picture shows four ranks, each with a quarter of the rows.
+
+# %% name="guess_balance"
+balance = predict(
+    "Four ranks with a quarter of the tokens each, in order: how much longer does the last rank compute than the mean of all ranks?",
+    choices=["as long", "1.3 times", "1.7 times", "4 times"],
+    title="The last rank computes",
+)
+balance
+
+# %% [markdown] name="gather"
+# ## 1. Bring all keys and values here
+#
+# A query $q_i$ needs the score $q_i \cdot k_j / \sqrt d$ with every key, a softmax over them, and the sum of the values with these weights. The simple
+# way: gather all keys and all values, and every rank computes its own rows. Llama 3 was trained so, because keys and values are small: its 128 query
+# heads share 8 key heads (**grouped-query attention**, GQA).
+
+# %% name="gather_live"
+# %%ranks
+torch.manual_seed(0)
+tokens, width = 8 * world_size, 16
+whole = torch.randn(3, tokens, width)  # queries, keys and values of one head; each rank takes its part
+q, k, v = whole.tensor_split(world_size, dim=1)[rank]
+
+keys, values = torch.empty(tokens, width), torch.empty(tokens, width)
+dist.all_gather_single(keys, k.contiguous())
+dist.all_gather_single(values, v.contiguous())
+gathered = torch.softmax(q @ keys.T / width**0.5, dim=-1) @ values
+
+alone = torch.softmax(whole[0] @ whole[1].T / width**0.5, dim=-1) @ whole[2]
+mine = alone.tensor_split(world_size)[rank]
+print(f"off by {(gathered - mine).abs().max():.0e}")
+
+# %% [markdown] name="gather_explained"
+# (No mask yet.) It is one call, any mask is easy, and the queries stay at home. But every rank holds the keys and values of the *whole* sequence, and it
+# can't begin before the last of them has come.
+#
+# ## 2. Round the ring
+#
+# The softmax can be merged block by block: [Composing collectives](../2_collectives/18_composing.ipynb) merged a maximum $m$ and a sum $l$. Attention adds a third part,
+# the weighted sum of values $o$. With $m = \max(m_a, m_b)$:
+#
+# $$l = l_a e^{m_a - m} + l_b e^{m_b - m}, \qquad o = o_a e^{m_a - m} + o_b e^{m_b - m}, \qquad \text{result} = o / l.$$
+#
+# So a rank needs only *one* block of keys and values at a time. The blocks go round the ring, and while one is used, the next is on its way: **ring
+# attention**.
+
+
+# %% name="merge"
+# %%ranks
+def block_of(q, k, v):
+    """The summary of one block: maxima, sums, and weighted sums of values."""
+    scores = q @ k.T / q.shape[1] ** 0.5
+    top = scores.amax(dim=1, keepdim=True)
+    weights = (scores - top).exp()
+    return top, weights.sum(dim=1, keepdim=True), weights @ v
+
+
+def merged(a, b):
+    """One summary of two."""
+    top = torch.maximum(a[0], b[0])
+    return top, *(x * (a[0] - top).exp() + y * (b[0] - top).exp() for x, y in zip(a[1:], b[1:], strict=True))
+
+
+# %% name="ring_live"
+# %%ranks
+def ring(q, k, v):
+    block, summary = torch.stack([k, v]), None
+    for step in range(world_size):
+        works = []
+        if step < world_size - 1:  # the next block is under way while this one is used
+            coming = torch.empty_like(block)
+            works = dist.batch_isend_irecv(
+                [
+                    dist.P2POp(dist.isend, block, (rank + 1) % world_size),
+                    dist.P2POp(dist.irecv, coming, (rank - 1) % world_size),
+                ]
+            )
+        here = block_of(q, *block)
+        summary = here if summary is None else merged(summary, here)
+        for work in works:
+            work.wait()
+        block = coming
+    _, total, out = summary
+    return out / total
+
+
+print(f"off by {(ring(q, k, v) - mine).abs().max():.0e}")
+
+# %% [markdown] name="ring_explained"
+# The result is the same, up to rounding, and no rank ever held more than two blocks. Step through it: a chunk here is a block of keys and values.
+
+# %% name="watch"
+Player(schedules.ring_all_gather(ranks=4))
+
+# %% [markdown] name="hide"
+# How long must a block be, so that its journey hides behind the computing? A step of $n$ queries and $n$ keys, in one head of width $d$, computes
+# $4n^2d$ operations, and a block has $2nd$ numbers of 2 bytes. Both contain $n d$, so the width cancels: the journey is hidden if $n \ge F/W$, with
+# $F$ operations a second and $W$ bytes a second.
+
+# %% name="guess_hide"
+hide = predict(
+    "An H100 (989 TFLOP/s in bfloat16) and a network card of 50 GB/s: from how many tokens a rank on is the journey hidden?",
+    low=10,
+    high=1_000_000,
+    unit="tokens",
+    log=True,
+    title="Tokens a rank that hide the ring",
+)
+hide
+
+# %% name="hidden"
+for name, bandwidth in {"NVLink": 450e9, "network card": 50e9}.items():
+    print(f"{name:12} {989e12 / bandwidth:8,.0f} tokens a rank")
+
+# %% name="reveal_hide" jupyter={"source_hidden": true}
+# the answer: run this cell
+hide.reveal(
+    989e12 / 50e9,
+    usual="some hundreds",
+    why="computing grows with the square of the block and the journey only with its length. But a GPU computes so fast that the square wins late.",
+    marks={"over NVLink": 989e12 / 450e9},
+)
+
+# %% [markdown] name="hide_explained"
+# This is for full attention with as many key heads as query heads. With GQA several query heads use one key head, so they compute more for the same
+# bytes, and less is enough. With a causal mask about half of the pairs are left out, and it takes twice as many.
+#
+# ## 3. Who waits for whom
+#
+# Now the mask: a token sees itself and what is before it. Count the pairs that each rank scores, at each step of the ring. The step ends when its
+# *slowest* rank is done.
+
+
+# %% name="count_pairs"
+def pairs(places, block):
+    """How many pairs (query, key) a rank with these places scores in a block of keys with those places."""
+    return sum(key <= query for query in places for key in block)
+
+
+def by_step(shards):
+    """The pairs of each rank at each step: at step s, rank r has the block of rank r - s."""
+    p = len(shards)
+    return [[pairs(shards[r], shards[(r - s) % p]) for r in range(p)] for s in range(p)]
+
+
+p, chunk = 4, 2  # 16 tokens
+in_order = [range(r * 2 * chunk, (r + 1) * 2 * chunk) for r in range(p)]
+steps = by_step(in_order)
+print("pairs of each rank in all:", [sum(step[r] for step in steps) for r in range(p)])
+for number, step in enumerate(steps):
+    print(f"step {number}: {step}, the slowest has {max(step)}")
+total = [sum(step[r] for step in steps) for r in range(p)]
+slowest = sum(map(max, steps))
+print(
+    f"the last rank: {max(total) / (sum(total) / p):.2f} times the mean; all steps: {slowest} pairs, one after the other"
+)
+
+# %% name="reveal_balance" jupyter={"source_hidden": true}
+# the answer: run this cell
+balance.reveal(
+    "1.7 times",
+    usual="4 times",
+    why="its rows are the longest. But rank 2's are long too: the last quarter of the rows has 58 of the 136 squares, 43 % and not all.",
+)
+
+# %% [markdown] name="zigzag"
+# Rank 0 has almost nothing to do after its own block, and waits. The repair costs nothing: give each rank a short piece *and* a long one. Cut the
+# sequence in $2p$ chunks; rank $r$ takes chunk $r$ and chunk $2p-1-r$. This is called **zigzag**.
+
+# %% name="zigzag_pairs"
+zigzag = [[c * chunk + i for c in (r, 2 * p - 1 - r) for i in range(chunk)] for r in range(p)]
+print("rank 1 has the tokens", zigzag[1])
+figure, axes = plots.chart("step of the ring", "pairs of the slowest rank")
+for name, shards in {"in order": in_order, "zigzag": zigzag}.items():
+    axes.plot(range(p), [max(step) for step in by_step(shards)], marker="o", label=name)
+    print(
+        f"{name:8} {[sum(step[r] for step in by_step(shards)) for r in range(p)]}, {sum(map(max, by_step(shards)))} pairs one after the other"
+    )
+axes.set(xticks=range(p), ylim=(0, None))
+axes.legend()
+figure
+
+# %% [markdown] name="zigzag_explained"
+# All ranks have the same work, in all and in every step. The price: a token's place in the sequence is no longer "my rank times $n$". **The places must
+# travel with the keys**, because the mask compares them. Two mistakes are made again and again:
+#
+# - *Rotary embeddings* (RoPE) turn a query by its place. They need the place in the *sequence*, not in the shard.
+# - *The loss*: a rank whose shard holds padding has fewer tokens that count. The mean of the ranks' means is not the mean.
+
+# %% name="guess_loss"
+guess = predict(
+    "All tokens have loss 1, but the last rank has one real token with loss 5, the rest of it is padding. What is the mean of the ranks' means, against the mean of all real tokens?",
+    choices=["the same", "larger", "smaller"],
+    title="The mean of the ranks' means is",
+)
+guess
+
+# %% name="loss_live"
+# %%ranks
+losses = torch.full((8,), 1.0)
+counts = torch.ones(8, dtype=torch.bool)
+if rank == world_size - 1:
+    losses[0], counts[1:] = 5.0, False
+of_means = losses[counts].mean()
+dist.all_reduce(of_means)
+sums = torch.tensor([losses[counts].sum(), counts.sum()])
+dist.all_reduce(sums)
+print(f"mean of means {of_means / world_size:.3f}, mean of all tokens {sums[0] / sums[1]:.3f}")
+
+# %% name="reveal_loss" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "larger",
+    usual="the same",
+    why="each rank has as many places. But the one real token of the last rank gets the weight of a whole shard.",
+)
+
+# %% [markdown] name="ulysses"
+# ## 4. Or move the heads
+#
+# The heads of attention don't know each other. So turn the split: before attention each rank has *some tokens of all heads*; an
+# [all-to-all](../2_collectives/15_all_to_all.ipynb) later it has *all tokens of some heads*, and attention is local. A second all-to-all brings the results back. This is
+# **Ulysses** (from DeepSpeed).
+
+
+# %% name="ulysses_live"
+# %%ranks
+def to_heads(t):
+    """(my tokens, all heads, d) becomes (all tokens, my heads, d)."""
+    n, heads, d = t.shape
+    parts = t.view(n, world_size, heads // world_size, d).transpose(0, 1).contiguous()
+    received = torch.empty_like(parts)
+    dist.all_to_all_single(received, parts)
+    return received.view(world_size * n, heads // world_size, d)
+
+
+some_tokens = torch.full((3, 2 * world_size, 4), float(rank))
+some_heads = to_heads(some_tokens)
+print(f"{tuple(some_tokens.shape)} became {tuple(some_heads.shape)}")
+print("tokens of ranks", some_heads[:, 0, 0].int().tolist())
+
+# %% [markdown] name="ulysses_explained"
+# Each rank keeps $1/p$ of what it has, so the four all-to-alls (queries, keys, values, results) send $4\,\frac{p-1}{p}$ of a shard. A shard shrinks with
+# $p$: **the more ranks, the fewer bytes**. The ring sends the keys and values of everybody to everybody, nearly the same bytes for any $p$. But Ulysses
+# cuts heads: with 8 key heads and 16 ranks, keys and values must be sent twice.
+#
+# `world.trace` counts both for two heads and 64 tokens a rank, of width 16:
+
+
+# %% name="both_ways"
+def pass_on(block, coming):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    ops = [dist.P2POp(dist.isend, block, (rank + 1) % p), dist.P2POp(dist.irecv, coming, (rank - 1) % p)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+
+
+def by_ulysses(n=64, d=16):
+    p = dist.get_world_size()
+    heads = 2 * p
+    for _ in range(4):
+        parts = torch.zeros(p, n, heads // p, d)
+        dist.all_to_all_single(torch.empty_like(parts), parts)
+
+
+def by_ring(n=64, d=16):
+    p = dist.get_world_size()
+    block = torch.zeros(2, n, 2 * p, d)
+    for _ in range(p - 1):
+        pass_on(block, torch.empty_like(block))
+
+
+# %% name="count_bytes"
+p, shard = world.ranks, 64 * 2 * world.ranks * 16 * 4
+for way, formula in ((by_ulysses, 4 * shard * (p - 1) // p), (by_ring, 2 * shard * (p - 1))):
+    _, trace = world.trace(way)
+    mine = [event for event in trace if event.rank == 0 and event.op in ("send", "isend", "all_to_all_single")]
+    left = sum(event.nbytes for event in mine) * (1 if way is by_ring else (p - 1) / p)
+    print(f"{way.__name__:10} rank 0 sends {left:10,.0f} bytes, the formula says {formula:10,}")
+
+# %% [markdown] name="price"
+# ## 5. What it costs
+#
+# Forward, one layer, $b$ sequences of $s$ tokens, $c$ ranks, $h_q$ query heads and $h_k$ key heads of width $d$, $e$ bytes a number:
+#
+# $$\text{ring} = 2\,b\,\tfrac{s}{c}\,h_k\,d\,e\,(c-1) \qquad \text{Ulysses} = (2h_q + 2\max(h_k, c))\,b\,\tfrac{s}{c}\,d\,e\,\tfrac{c-1}{c}$$
+
+
+# %% name="formulas"
+def ring_bytes(s, c, h_k, d=128, e=2):
+    return 2 * s / c * h_k * d * e * (c - 1)
+
+
+def ulysses_bytes(s, c, h_q, h_k, d=128, e=2):
+    return (2 * h_q + 2 * max(h_k, c)) * s / c * d * e * (c - 1) / c
+
+
+# %% name="guess_llama"
+llama = predict(
+    "Llama 3 405B: 128 query heads, 8 key heads, 131,072 tokens on 16 ranks. Which of the two sends fewer bytes?",
+    choices=["the ring", "Ulysses", "both the same"],
+    title="With 8 key heads on 16 ranks",
+)
+llama
+
+# %% name="curve"
+counts = [2, 4, 8, 16, 32]
+figure, axes = plots.chart("ranks c", "MB sent by a rank, one layer")
+for name, h_q, h_k in (("128 key heads", 128, 128), ("8 key heads", 128, 8)):
+    axes.loglog(counts, [ring_bytes(131_072, c, h_k) / 1e6 for c in counts], marker="o", label=f"ring, {name}")
+    axes.loglog(
+        counts, [ulysses_bytes(131_072, c, h_q, h_k) / 1e6 for c in counts], marker="s", label=f"Ulysses, {name}"
+    )
+axes.set(xticks=counts, xticklabels=counts)
+axes.minorticks_off()
+axes.legend()
+figure
+
+# %% name="llama_numbers"
+print(f"ring {ring_bytes(131_072, 16, 8) / 1e6:.0f} MB, Ulysses {ulysses_bytes(131_072, 16, 128, 8) / 1e6:.0f} MB")
+
+# %% name="reveal_llama" jupyter={"source_hidden": true}
+# the answer: run this cell
+llama.reveal(
+    "the ring",
+    usual="Ulysses",
+    why="Ulysses sends queries and results too, 128 heads of each, and the ring only the 8 key heads. With as many key heads as query heads it is the other way round, by far.",
+)
+
+# %% [markdown] name="price_explained"
+# So the model decides. Many key heads: Ulysses, as long as the heads can be divided by the ranks. Few key heads: the ring, or the gather, which
+# sends the same bytes in one call. Often both are used: Ulysses inside the node, the ring between nodes.
+#
+# The price of the ring beside a measurement: $p-1$ steps of $\alpha$ and of a block's bytes. `bench.seconds_of` times on your ranks a small step, a large one, and a block in between that tests the model.
+
+# %% name="timings"
+# %%ranks
+from allranks import bench
+
+
+def around(numbers):
+    block, coming = torch.zeros(numbers), torch.empty(numbers)
+    for _ in range(world_size - 1):
+        ops = [dist.P2POp(dist.isend, block, (rank + 1) % world_size)]
+        ops.append(dist.P2POp(dist.irecv, coming, (rank - 1) % world_size))
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+
+
+measured = bench.seconds_of(lambda: around(1), lambda: around(2**20), lambda: around(2**17), iterations=7)
+
+# %% name="model"
+p, (small, large, between) = world.ranks, world["measured"][0]
+alpha = small / (p - 1)
+beta = max(large - small, 0) / ((p - 1) * 2**22)
+print(f"alpha {1e6 * alpha:.0f} µs a step, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
+print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1) * (alpha + 2**19 * beta):.2f} ms")
+
+# %% [markdown] name="libraries"
+# ## 6. Where you meet it
+#
+# - **Megatron-LM** has all of them (`cp_comm_type`: p2p, all_gather, a2a, a2a+p2p), Transformer Engine and DeepSpeed have theirs.
+# - **torch** 2.13: `context_parallel` in `torch.distributed.tensor.experimental`. It zigzags by default, and *gathers* by default too: it is a ring only
+#   after `set_rotate_method("alltoall")`. It refuses the CPU, so in this chapter the ring is written by hand.
+# - **Decoding** on several GPUs splits the keys of the past in the same way: one query, and the summaries are merged.
+#
+# ## 7. Check yourself
+#
+# <details><summary>1. Why do the queries stay at home in the ring, and not the keys?</summary>
+#
+# Either could travel. But then each rank's unfinished results $m$, $l$, $o$ would have to travel with the queries, and under GQA there are many more queries than keys.
+# </details>
+#
+# <details><summary>2. A block is masked as a whole for some query. What does its maximum do in the merge?</summary>
+#
+# It is minus infinity, and $-\infty - (-\infty)$ is NaN. Take care of it: a weight of 0 for such a block.
+# </details>
+#
+# <details><summary>3. Backward through the ring: what travels?</summary>
+#
+# Keys and values go round once more, and the gradients of keys and values with them, so that each rank adds its part. They end where the keys live.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# Split the sequence, and only attention must communicate. Gather keys and values (simple, memory of the whole sequence), pass them round a ring and
+# merge (two blocks of memory, hidden if blocks are long), or turn tokens into heads by an all-to-all (fewer bytes with more ranks, if there are heads
+# enough). With a causal mask, give each rank a short and a long piece. **Send what is small, and balance what is triangular.**
+#
+# **Now you:** [Lab 13](../../labs/lab13_context_parallel/context_parallel.ipynb): the zigzag order, ring attention with a causal mask, and Ulysses.
+#
+# **Next question:** what if each token needs only a few of the weights, and these are on other GPUs? [Mixture of experts](27_mixture_of_experts.ipynb)
+#
+# **Sources.** H. Liu, M. Zaharia and P. Abbeel, *Ring attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889) ·
+# W. Brandon et al., *Striped attention*, [arXiv:2311.09431](https://arxiv.org/abs/2311.09431) ·
+# S. A. Jacobs et al., *DeepSpeed Ulysses*, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509) ·
+# Llama Team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783) ·
+# [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html)
+
+# %% [markdown] name="my_model_now"
+# ## My model
+#
+# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+
+# %% name="my_model"
+from allranks import my_model
+
+my_model("context_parallel")
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

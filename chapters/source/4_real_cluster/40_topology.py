@@ -1,0 +1,561 @@
+# %% [markdown] name="title"
+# # Topology
+#
+# **32 GPUs on four nodes sum 1 GB in 9 ms, or in 39 ms, and each GPU sends equally many bytes in both cases. What is different? And how can you
+# predict it for a machine that is new to you?**
+#
+# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
+#
+# {{picture}}
+#
+# Four nodes with eight GPUs each, as in a DGX H100: the lines are as wide as the links, inside a node and out of it.
+
+# %% name="start_world"
+import itertools
+import shutil
+import subprocess
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+
+from allranks import Executor, Player, World, bench, cost, doctor, execute, plots, predict, predictions
+from allranks import run_schedule, schedules, simulate
+from allranks.topology import preset, round_robin
+
+world = World()
+world
+
+# %% [markdown] name="point"
+# ## 1. The link out of a node
+#
+# The main point of this chapter: **a collective is as slow as its busiest link, so ask how many bytes leave a node, and how many GPUs share the link
+# out of it.** Here are four of the machines that the package describes (`topology.PRESETS`), with bytes a second *in one direction*: an H100's NVLink
+# is sold as 900 GB/s, both directions together; that is 450 in one, and NCCL's own tables use 371. A "400 Gb/s" card is 50 GB/s.
+
+# %% name="presets"
+print(f"{'':16}{'ranks a node':>14}{'inside GB/s':>13}{'card GB/s':>11}{'cards':>7}{'inside : share of cards':>26}")
+for name in ("dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"):
+    machine = preset(name)
+    inside, card = machine.inside.bytes_per_s / 1e9, machine.nic.bytes_per_s / 1e9
+    ratio = inside / (card * machine.nics_per_node / machine.ranks_per_node)
+    print(f"{name:16}{machine.ranks_per_node:14}{inside:13.1f}{card:11.1f}{machine.nics_per_node:7}{ratio:24.1f}:1")
+
+# %% [markdown] name="presets_explained"
+# The last column is the cost of leaving the node: a byte takes 7 to 20 times as long as inside. We use two of the machines. On `dgx-h100` each GPU
+# has its own card; on `cloud-ethernet` eight GPUs share one. (The $\alpha$s of the presets are teaching values of the right order.)
+#
+# ## 2. One ring through all nodes
+#
+# In a ring each rank waits for its left neighbour, so the slowest hop sets the speed of all. With $\alpha_2, \beta_2$ for a hop between nodes:
+#
+# $$T_\text{ring} = 2(p-1)\,\alpha_2 + 2\,\frac{p-1}{p}\,n\,\beta_2$$
+#
+# There are four DGX nodes, with 32 ranks in order and 1 GB.
+
+# %% name="guess_ring"
+guess = predict(
+    "How many of a node's eight cards does the ring use for sending?",
+    low=0,
+    high=8,
+    title="Cards of a node that the ring uses",
+)
+guess
+
+# %% name="ring"
+n, gpus = 10**9, 32
+dgx, cloud = preset("dgx-h100"), preset("cloud-ethernet")
+one_ring = simulate("all_reduce", "ring", gpus, n, dgx)
+formula = cost.price("all_reduce", "ring", gpus, n, dgx.nic.alpha_s, dgx.nic.beta_s_per_byte)
+used = {dgx.nic_of(m.src) for m in one_ring.schedule.moves if dgx.node(m.src) != dgx.node(m.dst)}
+print(f"simulated {1e3 * one_ring.seconds:.1f} ms, formula {1e3 * formula:.1f} ms; cards used: {used}")
+
+# %% name="reveal_ring" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    len(
+        {
+            card
+            for card in used
+            if dgx.node(next(m.src for m in one_ring.schedule.moves if dgx.nic_of(m.src) == card)) == 0
+        }
+    ),
+    usual="8",
+    why="each GPU has its own card. But with ranks in order only the last GPU of a node has its right neighbour on another node.",
+)
+
+# %% [markdown] name="ring_explained"
+# NVLink is idle most of the time. This takes 39 ms.
+#
+# ## 3. Placement of ranks
+#
+# A launcher may place ranks in turns instead: rank 0 on node 0, rank 1 on node 1, and so on. Then **every** hop of the ring leaves its node.
+
+# %% name="guess_robin"
+on_dgx = predict(
+    "Every hop leaves its node: how many times slower is that on DGX nodes, with a card for each GPU?",
+    low=0.5,
+    high=16.0,
+    title="Round robin is slower by, on DGX nodes",
+)
+on_cloud = predict(
+    "And on cloud nodes, where eight GPUs share a card?",
+    low=0.5,
+    high=16.0,
+    title="Round robin is slower by, on cloud nodes",
+)
+display(on_dgx, on_cloud)
+
+# %% name="robin"
+flat = schedules.ring_all_reduce(gpus)
+seats = round_robin(gpus, ranks_per_node=8)  # the place of each rank
+slower = {}
+for machine in (dgx, cloud):
+    good, bad = (run_schedule(s, n, machine).seconds for s in (flat, flat.placed(seats)))
+    slower[machine.name] = bad / good
+    print(f"{machine.name:16} in order {1e3 * good:7.1f} ms, round robin {1e3 * bad:7.1f} ms: {bad / good:.1f} times")
+
+# %% name="reveal_robin" jupyter={"source_hidden": true}
+# the answer: run this cell
+display(
+    on_dgx.reveal(
+        slower[dgx.name],
+        usual="8",
+        why="eight times as many bytes leave the node. But they leave it over eight cards, seven of which were idle before.",
+    ),
+    on_cloud.reveal(
+        slower[cloud.name],
+        usual="1",
+        why="on the other machine nothing changed. But here eight ranks wait for one card.",
+    ),
+)
+
+# %% [markdown] name="robin_explained"
+# This shows both questions of section 1: how many bytes leave a node, and how many GPUs share the link. **A bad placement costs
+# time if links are shared.**
+#
+# ## 4. Two levels
+#
+# If sending between nodes is expensive, send less there, as in [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb). With $m$ nodes of $g$ ranks:
+# reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce this part between the ranks with the same place; all-gather in each node. **Derive**
+# the time from the two levels' own formulas before you unfold it.
+#
+# <details><summary><b>The derivation</b></summary>
+#
+# Inside, a reduce-scatter and an all-gather of $n$ bytes on $g$ ranks; between, a ring of $m$ ranks for $n/g$ bytes:
+#
+# $$T_\text{two} = \underbrace{2(g-1)\,\alpha_1 + 2\tfrac{g-1}{g}\,n\,\beta_1}_{\text{inside}} + \underbrace{2(m-1)\,\alpha_2 + 2\tfrac{m-1}{m}\,\tfrac{n}{g}\,\beta_2}_{\text{between}}$$
+# </details>
+#
+# Watch the ring and the two levels on two small nodes of four. Which bars are long, and how many ranks send between nodes at a time?
+
+# %% name="watch"
+small = replace(dgx, ranks_per_node=4, nics_per_node=4)
+Player(*(simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring", "hierarchical")))
+
+# %% [markdown] name="two_guess"
+# There are three ways to sum 1 GB on 32 ranks. In *leader* one rank of each node sums the vectors of the node and communicates with the other nodes.
+
+# %% name="guess_two"
+guess = predict(
+    "1 GB on four cloud nodes: which is the fastest?",
+    choices=["ring", "hierarchical", "leader"],
+    title="The fastest in the cloud",
+)
+guess
+
+# %% name="two_levels"
+ways = ["ring", "hierarchical", "leader"]
+for machine in (dgx, cloud):
+    for name in ways:
+        found = simulate("all_reduce", name, gpus, n, machine)
+        print(f"{machine.name:16}{name:14}{1e3 * found.seconds:8.1f} ms,", end=" ")
+        print(f"a rank sends at most {found.bytes_per_rank / 1e9:.3f} GB")
+
+# %% name="reveal_two" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    min(ways, key=lambda name: simulate("all_reduce", name, gpus, n, cloud).seconds),
+    usual="hierarchical",
+    why="it is much faster on the DGX. But in the cloud all eight parts share one card, so little is saved there, and the steps inside the node cost more than that.",
+)
+
+# %% [markdown] name="two_explained"
+# With two levels it takes 9 ms, and each rank sends as many bytes as in the ring. The two levels use all eight cards, each for an eighth. The leader
+# is not faster: it sends the whole vector over *its* card.
+#
+# In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms
+# on PCIe: there the plain ring is faster. **Two levels help most if a node has more cards than one ring uses.**
+
+# %% [markdown] name="placement_intro"
+# Look at one link after another: choose a machine, an algorithm and a placement, and see what leaves each node over which card.
+
+# %% name="placement"
+from allranks import explore
+
+explore.placement()
+
+# %% name="two_formula"
+inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (dgx.inside, dgx.nic))
+two = simulate("all_reduce", "hierarchical", gpus, n, dgx)
+print(f"formula {1e3 * cost.two_level(4, 8, n, inner, outer):.3f} ms, simulated {1e3 * two.seconds:.3f} ms", end="; ")
+print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
+
+# %% [markdown] name="two_formula_explained"
+# Here the phases come one after the other; a library that overlaps them is nearer to the bound. NCCL has no algorithm called "hierarchical". It runs
+# many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds. The
+# next cell has these without NVLS, their phases overlapped. `plan` and `allranks simulate` count in this way.
+
+# %% name="channels"
+for name in ("ring channels", "tree channels", "hierarchical channels"):
+    for nbytes in (10**4, n):
+        found = simulate("all_reduce", name, gpus, nbytes, dgx)
+        print(f"{name:22} {nbytes / 1e6:7.2f} MB {1e3 * found.seconds:7.3f} ms")
+
+# %% [markdown] name="beyond"
+# With 1 GB all three are near the bound: every card works all the time. With 10 kB only the number of steps counts, and the tree has the fewest.
+#
+# ## 5. Beyond the card: leaves and rails
+#
+# Between the nodes there is the same question. Cards are connected to leaf switches, and leaf switches to spine switches by uplinks. To save money
+# there are fewer uplinks than ports: **oversubscription** 4:1 means a quarter. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of *32*
+# nodes, one leaf for each $k$: **rails**.
+#
+# Eight nodes, 1 GB. *Scattered*: the scheduler places neighbouring nodes on different leaves. Which rows stay the same from 1:1 to 8:1?
+
+# %% name="designs"
+rows = ("two levels", "two levels, scattered", "two levels, scattered, rails", "one ring, rails")
+
+# %% name="rails"
+levels64, ring64 = schedules.hierarchical_all_reduce(64, 8), schedules.ring_all_reduce(64)
+scattered = levels64.placed(round_robin(64, ranks_per_node=32, together=8))  # whole nodes, in turns to two leaves
+leaves, by_rail = replace(dgx, nodes_per_leaf=4), replace(dgx, nodes_per_leaf=32, rails=True)
+designs = [(levels64, leaves), (scattered, leaves), (scattered, by_rail), (ring64, by_rail)]
+print(f"{'ms':30}" + "".join(f"{over:7}:1" for over in (1, 2, 4, 8)))
+for row, (schedule, machine) in zip(rows, designs, strict=True):
+    times = [run_schedule(schedule, n, replace(machine, oversubscription=over)).seconds for over in (1, 2, 4, 8)]
+    print(f"{row:30}" + "".join(f"{1e3 * t:9.1f}" for t in times))
+
+# %% [markdown] name="rails_explained"
+# Two levels send between nodes only from place $k$ to place $k$. On rails these messages stay on one switch, so uplinks and the order of nodes do not
+# matter. Without rails the order decides: messages between neighbours below one leaf rarely use an uplink, those between scattered nodes always do.
+# The ring does not suit rails: it leaves a node over card 7 and enters the next over card 0, on another rail. So every hop between nodes uses an
+# uplink, with eight hops at a time from a leaf. At 4:1 its 32 ports still have eight uplinks, one for each hop; at 8:1 two hops share one. (Before
+# sending, NCCL can move data over NVLink to the GPU whose card is on the right rail: this is called PXN.)
+#
+# ## 6. A machine that is new to you
+#
+# So ask three questions: which devices are there, what links connect them, and which rank is where? `allranks doctor` answers the first two in a
+# terminal; the next cell shows its lines, and each rank's answer to the third.
+
+# %% name="doctor"
+for examine in (doctor.gpus, doctor.links, doctor.cores, doctor.shared_memory):
+    line = examine()
+    print(f"{line.name:14} {line.found}")
+
+# %% name="hosts"
+# %%ranks
+import socket
+
+hosts = [None] * world_size
+dist.all_gather_object(hosts, socket.gethostname())
+print(f"device {device}; my node has ranks {[r for r, host in enumerate(hosts) if host == hosts[rank]]}")
+
+# %% name="tools"
+wanted = ("Model name", "Thread", "Core", "Socket", "NUMA node")
+for command in (["lscpu"], ["nvidia-smi", "topo", "-m"]):
+    if shutil.which(command[0]):
+        told = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
+        print(*(line for line in told if command[0] != "lscpu" or line.strip().startswith(wanted)), sep="\n")
+    else:
+        print(f"no {command[0]} here")
+
+# %% [markdown] name="legend"
+# `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
+# (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node: a CPU with the memory and slots at its side), **SYS** (across
+# sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU.
+#
+# Tables can be wrong, so also measure. Are some pairs of our ranks nearer to each other than others?
+
+
+# %% name="there_and_back"
+def there_and_back(a, b):
+    x, rank = torch.zeros(1), dist.get_rank()
+    for src, dst in ((a, b), (b, a)):
+        if rank == src:
+            dist.send(x, dst)
+        elif rank == dst:
+            dist.recv(x, src)
+
+
+def distances():
+    pairs = list(itertools.combinations(range(dist.get_world_size()), 2))
+    took = bench.seconds_of(*(lambda pair=pair: there_and_back(*pair) for pair in pairs))
+    return dict(zip(pairs, took, strict=True))
+
+
+for (a, b), seconds in world.run(distances)[0].items():
+    print(f"{a} and {b}: {1e6 * seconds / 2:6.0f} µs")
+
+# %% [markdown] name="distances_explained"
+# On one socket all pairs take about the same time; small differences come from the use of the processor. On several sockets or nodes you would see
+# blocks: small numbers within, large ones between. This picture shows the topology as a program sees it.
+#
+# On a single machine two levels can save only messages: they take $2(g-1) + 2(m-1)$ steps, the ring $2(p-1)$. We split your ranks in two halves, or,
+# if their number is odd, into "nodes" of one rank. How much of the time does that save, for 4 KiB and for 1 MiB?
+
+# %% name="fit"
+p = world.ranks
+g = p // 2 if p % 2 == 0 else 1  # two "nodes"; an odd number of ranks makes nodes of one
+ring, levels = schedules.ring_all_reduce(p), schedules.hierarchical_all_reduce(p, g)
+call = bench.Call("all_reduce", algorithm="ring")
+fitted = bench.sweep(world, call, [4, 2**14, 2**20, 2**21], iterations=9, passes=3, warmups=2, budget_s=1.0).fit()
+alpha, beta = fitted.alpha_s.value, max(fitted.beta_s_per_byte.value, 1e-15)
+print(f"our ring: alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s")
+
+
+# %% name="measured"
+def measure(nbytes):
+    x, runs = torch.zeros(nbytes // 4), [Executor(schedule) for schedule in (ring, levels)]
+    return bench.seconds_of(*(lambda run=run: run(x) for run in runs))
+
+
+for nbytes in (2**12, 2**20):
+    model = [cost.price("all_reduce", "ring", p, nbytes, alpha, beta)]
+    model.append(cost.two_level(p // g, g, nbytes, (alpha, beta), (alpha, beta)))
+    for name, seconds, took in zip(("ring", "two levels"), model, world.run(measure, nbytes)[0], strict=True):
+        print(f"{nbytes:8} bytes, {name:12} model {1e3 * seconds:7.2f} ms, measured {1e3 * took:7.2f} ms")
+
+# %% [markdown] name="measured_explained"
+# In the model two levels save a third of the time for the short vector with four ranks (four steps instead of six), 43 % with eight (eight instead of
+# 14), nothing with two or with an odd number, where each node has one rank; and little for the long vector. Your
+# measurements may differ because ranks take turns on too few cores. **On one machine a hierarchy saves messages, between machines it saves bytes.**
+#
+# ### busbw against the number of nodes
+#
+# If the ring's formula were all, busbw would be the same line for any number of nodes. NCCL's own model, with a floor for each call that was fitted to published measurements, says what to expect of DGX H100s:
+
+# %% name="busbw_nodes"
+figure, axes = plots.chart("nodes of 8 H100", "busbw, GB/s")
+nodes = [1, 2, 4, 8, 16, 32, 64]
+for nbytes, name in ((2**30, "1 GiB"), (2**24, "16 MiB"), (2**20, "1 MiB")):
+    seconds = [cost.nccl_price("all_reduce", nbytes, "dgx-h100", nodes=count).seconds for count in nodes]
+    busbw = [2 * (8 * m - 1) / (8 * m) * nbytes / s / 1e9 for m, s in zip(nodes, seconds, strict=True)]
+    axes.semilogx(nodes, busbw, marker="o", label=name)
+    print(f"{name:7} {busbw[0]:4.0f} GB/s on one node, {busbw[1]:4.0f} on 2, {busbw[-1]:4.0f} on 64")
+axes.set(xticks=nodes, xticklabels=nodes)
+axes.legend()
+figure
+
+# %% [markdown] name="busbw_nodes_explained"
+# The long vector loses a quarter on the first four nodes (on two, NVLSTree still gains from the switches) and then hardly anything: that is a healthy network. If *your* curve for 1 GiB goes on falling, look for shared links. The short vectors fall with every doubling, because
+# their time is $\alpha$; that is no fault of the network. (`allranks bench` on 1, 2, 4 ... nodes gives you the measured curve.)
+#
+# ## 7. Wrong assumptions about placement
+#
+# A two-level algorithm must know which rank is on which node. Most programs assume that ranks with neighbouring numbers are on one node, and so did
+# our code above. We pretend that ranks $0$ to $g-1$ are one node and the rest another. We run four plans on the live ranks and count the bytes
+# between the nodes: ring and two levels, each with ranks in order and with round-robin placement. The question is which of them sends the most between the
+# nodes.
+
+# %% name="guess_crossing"
+names = ("ring", "ring, round robin", "two levels", "two levels, round robin")
+guess = predict(
+    "Two levels, but the ranks are placed round robin and the program does not know: what happens?",
+    choices=["an error", "a wrong sum", "the right sum, with more bytes between nodes", "nothing changes"],
+    title="Two levels with the wrong placement",
+)
+guess
+
+
+# %% name="crossing"
+def total(schedule):
+    x = torch.full((120_000,), dist.get_rank() + 1.0)
+    return execute(schedule, x).unique().tolist()
+
+
+seats = round_robin(p, g)
+plans = dict(zip(names, (ring, ring.placed(seats), levels, levels.placed(seats)), strict=True))
+each = replace(dgx, ranks_per_node=g, nics_per_node=g)
+shared = replace(each, nics_per_node=1)
+
+# %% name="crossing_counted"
+print(f"{'':24}{'right':>7}{'kB cross':>10}{'1 GB, a card each':>20}{'one a node':>13}")
+kb = {}
+for name, plan in plans.items():
+    sums, trace = world.trace(total, plan)
+    crossed = sum(message.nbytes for message in trace.messages() if message.src // g != message.dst // g)
+    kb[name] = crossed / 1e3
+    right = all(found == [p * (p + 1) / 2] for found in sums)
+    own, one = (1e3 * run_schedule(plan, n, machine).seconds for machine in (each, shared))
+    print(f"{name:24}{right!s:>7}{crossed / 1e3:10.0f}{own:17.1f} ms{one:10.1f} ms")
+
+# %% name="reveal_crossing" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "the right sum, with more bytes between nodes"
+    if kb["two levels, round robin"] > kb["two levels"]
+    else "nothing changes",
+    usual="an error",
+    why="a wrong assumption should show. But the sum is right for any placement; only the large part now goes between the nodes. (With two ranks, or an odd number, all four are alike.)",
+)
+
+# %% [markdown] name="crossing_explained"
+# (Counted on your ranks; the milliseconds are simulated, for nodes of as many H100s.) With ranks in order $m$ of a ring's $p$ hops are between nodes,
+# with round-robin placement all are. Two levels send $2(m-1)\,n$ bytes between nodes in all, evenly over the ranks. If the program assumes the wrong
+# placement, two levels still give the right sum, without a warning, but several times the traffic, because now the *large* part goes between nodes: **you
+# notice it only if you count bytes or measure time.** (With two
+# ranks, or an odd number, our nodes have one rank each, and all four are alike.)
+#
+# ### Your turn: find the real placement
+#
+# In section 6 every rank learned all `hosts`. Return the ranks of each node, as lists, for *any* numbering; the version below assumes that neighbours
+# are on one node. The next cell judges it by the bytes that would go between nodes.
+
+
+# %% name="ranks_by_node"
+def ranks_by_node(hosts):
+    g = hosts.count(hosts[0])
+    return [list(range(first, first + g)) for first in range(0, len(hosts), g)]  # your turn
+
+
+# %% name="judge"
+for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4)), ("by pairs", round_robin(8, 4, 2))):
+    hosts = [f"node{seat // 4}" for seat in order]
+    together = [rank for node in ranks_by_node(hosts) for rank in node]  # the schedule's ranks, node by node
+    plan = schedules.hierarchical_all_reduce(8, 4).placed(together)
+    sizes = plan.chunk_nbytes(480_000)
+    crossed = sum(sizes[c] for m in plan.moves if hosts[m.src] != hosts[m.dst] for c in m.chunks)
+    print(f"{launcher:12} nodes {ranks_by_node(hosts)}: {crossed / 1e3:.0f} kB cross, 960 are enough")
+
+# %% [markdown] name="judge_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# One list for each different host. `dict.fromkeys(hosts)` has each once, in the order of their first ranks.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def ranks_by_node(hosts):
+#     return [[rank for rank, host in enumerate(hosts) if host == node] for node in dict.fromkeys(hosts)]
+# ```
+# </details>
+#
+# Now run it as a program would: make groups from your lists, and make the three calls. Every node's group should be on one host, with any placement.
+
+# %% name="live_groups"
+hosts = [f"node{seat // g}" for seat in seats]  # as with a launcher that places ranks round robin
+
+
+def my_group(teams):
+    """Every rank makes all groups, in the same order, and keeps the one that it is in."""
+    groups = {tuple(team): dist.new_group(list(team)) for team in teams}
+    return next(group for team, group in groups.items() if dist.get_rank() in team)
+
+
+def three_calls():
+    nodes = ranks_by_node(hosts)
+    node, place = my_group(nodes), my_group(zip(*nodes, strict=True))
+    x = torch.arange(8.0 * g) + dist.get_rank()
+    whole, mine = x.clone(), torch.empty(8)
+    dist.all_reduce(whole)
+    dist.reduce_scatter_single(mine, x, group=node)
+    dist.all_reduce(mine, group=place)
+    dist.all_gather_single(x, mine, group=node)
+    return torch.equal(x, whole), len({hosts[rank] for rank in dist.get_process_group_ranks(node)})
+
+
+for rank, (equal, spans) in enumerate(world.run(three_calls)):
+    print(f"rank {rank}: sum right: {equal}; the group of my node spans {spans} host{'s' * (spans > 1)}")
+
+# %% [markdown] name="broken_guess"
+# ## 8. Pitfalls
+#
+# **One of 32 is slow or broken.** The fast plan uses all ranks and cards, so all of them must work well.
+
+# %% name="guess_broken"
+guess = predict(
+    "Rank 5 takes twice as long for each message: which becomes slower?",
+    choices=["the ring", "two levels", "both", "neither"],
+    title="If rank 5 is slow, slower is",
+)
+guess
+
+# %% name="broken"
+ill = {"healthy": dgx, "rank 5 slow": dgx.with_straggler(5, 2.0), "card 3 gone": dgx.with_failure("nic", 0, 3)}
+for what, machine in ill.items():
+    one, two = (simulate("all_reduce", name, gpus, n, machine).seconds for name in ("ring", "hierarchical"))
+    print(f"{what:14} ring {1e3 * one:6.1f} ms   two levels {1e3 * two:6.1f} ms")
+
+# %% name="reveal_broken" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    {(True, True): "both", (True, False): "the ring", (False, True): "two levels"}.get(
+        tuple(
+            simulate("all_reduce", name, gpus, n, ill["rank 5 slow"]).seconds
+            > 1.05 * simulate("all_reduce", name, gpus, n, dgx).seconds
+            for name in ("ring", "hierarchical")
+        ),
+        "neither",
+    ),
+    usual="both",
+    why="rank 5 takes part in both. But in the ring it sends only over NVLink, which at half speed is still faster than the card that the ring waits for anyway.",
+)
+
+# %% [markdown] name="pitfalls"
+# The ring never used card 3. In two levels every rank
+# and every card is on the critical path. That is why people test clusters link by link before a large job:
+#
+# - **Print the placement**: rank, host, GPU, as in section 6. `LOCAL_RANK` selects the GPU.
+# - **Ask NCCL.** `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=GRAPH` prints rings and trees; `NCCL_TOPO_DUMP_FILE` writes what it found. Without peer
+#   access (`NCCL_P2P_LEVEL`) or GPUDirect RDMA, by which a card reads and writes a GPU's memory itself (`NCCL_NET_GDR_LEVEL`), bytes pass through the
+#   host's memory.
+# - **Measure in a node and across nodes**, each with nccl-tests. With two nodes the result may be too good (trees can exceed the card's bandwidth there); use more nodes.
+#
+# ## 9. Where you meet it
+#
+# Tensor parallelism communicates in every layer, so it stays inside the NVLink domain; expert parallelism's all-to-all can also have two levels; pipeline and
+# data parallelism go between nodes, because they send few bytes or can hide them. HSDP uses section 4 for weights: shards inside a node, copies
+# between nodes. A [device mesh](../2_collectives/16_barrier_and_groups.ipynb) assumes that ranks with neighbouring numbers are on one node.
+#
+# ## 10. Check yourself
+#
+# <details><summary>1. Scattered nodes, no rails, 4:1. How do you get the speed back without new switches?</summary>
+#
+# Number the nodes leaf by leaf (schedulers have an option for it), so that a ring of nodes uses an uplink once for each leaf and not at every hop.
+# </details>
+#
+# <details><summary>2. A node has eight GPUs and one 100 Gb/s card: what does a two-level all-reduce save?</summary>
+#
+# It saves messages, and bytes if there are few nodes: the card carries $2\frac{m-1}{m}n$ instead of the ring's nearly $2n$, half as much on two nodes
+# and hardly less on many. Whether it saves time depends on the steps inside: on two cloud nodes it does, 136 ms against 152.
+# </details>
+#
+# <details><summary>3. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. What is the most likely cause?</summary>
+#
+# Only one card of eight is used: there is only one ring, or NCCL did not find seven cards.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A collective is as slow as its busiest link, so count the bytes on it and the ranks that share it. With two levels every rank sends $n/g$ between
+# nodes over its own card; this helps most if there are many cards, and only if the program knows the real placement. Rails do the same for switches. **Find
+# the link out of the node, send little over it, use all cards, and check the placement of ranks.**
+#
+# **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) grades the two-level all-reduce, by the bytes that leave a node.
+#
+# **Next question:** what if a job is not slow, but stops completely? [When it hangs](45_when_it_hangs.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+#
+# **Sources.** [NVIDIA, nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) (`topo`) ·
+# [NVIDIA, NCCL user guide: environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·
+# [NVIDIA, NCCL, topo.h](https://github.com/NVIDIA/nccl/blob/master/src/graph/topo.h) (371 GB/s) ·
+# [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
+# W. Wang et al., *Rail-only: a low-cost high-performance network for training LLMs with trillion parameters*, [arXiv:2307.12169](https://arxiv.org/abs/2307.12169) ·
+# H. Mikami et al., *Massively distributed SGD: ImageNet/ResNet-50 training in a flash*, [arXiv:1811.05233](https://arxiv.org/abs/1811.05233) (2D torus: two levels of rows and columns)
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

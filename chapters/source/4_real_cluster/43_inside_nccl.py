@@ -1,0 +1,356 @@
+# %% [markdown] name="title"
+# # Inside NCCL
+#
+# **For a small message NCCL sends a flag of 4 bytes with every 4 bytes of data. Half of the wire carries no data. How can that be the fastest way?**
+#
+# 60 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb) · helps: [Without messages](44_without_messages.ipynb)
+#
+# {{picture}}
+#
+# One line of memory, 128 bytes, in two of NCCL's protocols. The grey cells are flags.
+
+# %% name="start_world"
+import torch
+import torch.distributed as dist
+
+from allranks import Player, World, cost, plots, predict, predictions, schedules
+
+world = World(backend="gloo")  # memory of the CPU, on every machine
+world
+
+# %% [markdown] name="two_ways"
+# ## 1. How does the receiver know?
+#
+# A GPU writes into another GPU's memory, as in [Without messages](44_without_messages.ipynb). The receiver must learn that the data is there. There are two ways:
+#
+# - **A separate flag.** Write the data; fence; write a flag somewhere else. The receiver looks at the flag, then reads the data. The fence waits until
+#   all data has arrived, and the flag is one more trip.
+# - **A flag beside the data.** Hardware stores 8 bytes in one piece: never half of them. So put 4 bytes of data and a 4-byte flag in one store. If the flag has
+#   come, its data has come with it. No fence, and no second trip.
+#
+# NCCL calls the first protocol **Simple** and the second **LL**, low latency. Here are both, in real memory of two ranks.
+
+
+# %% name="beside_defined"
+# %%ranks
+import os
+import time
+
+from allranks import SharedMemory
+
+words = SharedMemory(2**16, torch.int64)  # 8 bytes: the flag in the upper half, the data in the lower half
+
+
+def put_ll(peer, x, flag):
+    data = x.view(torch.int32).to(torch.int64) & 0xFFFFFFFF
+    words.tensor(peer)[: x.numel()].copy_(data | flag << 32)
+
+
+def get_ll(n, flag):
+    while True:
+        seen = words.tensor(rank)[:n].clone()
+        if bool((seen >> 32 == flag).all()):
+            return seen.to(torch.int32).view(torch.float32)
+        os.sched_yield()  # there may be more ranks than cores
+
+
+# %% name="beside"
+# %%ranks
+if rank == 0:
+    put_ll(1, torch.tensor([1.5, -2.0, 3.25]), flag=1)
+elif rank == 1:
+    print(f"rank 1 reads {get_ll(3, flag=1).tolist()}, the first word is {words.tensor(1)[0].item():#018x}")
+
+# %% [markdown] name="beside_explained"
+# The word has two halves: `00000001` is the flag, `3fc00000` is 1.5 in float32. The receiver reads *all* words again until every flag is right. The flag is the number of the
+# step, not just 1: the next message comes into the same place, and an old flag must not look like a new one.
+#
+# A third protocol, **LL128**, uses a line of 128 bytes, which on NVLink arrives as a whole, with one flag of 8 bytes. What is left for data?
+
+# %% name="shares"
+for name, data, flags in (("LL", 4, 4), ("LL128", 120, 8), ("Simple", 512 * 1024, 0)):
+    print(f"{name:7} {data:7,} B of data with {flags} B of flags beside it: {100 * data / (data + flags):5.1f} %")
+
+# %% [markdown] name="protocols"
+# | | LL | LL128 | Simple |
+# |---|---|---|---|
+# | one store | 16 bytes: twice 4 data + 4 flag | 128 bytes by 8 threads: 120 data + 8 flag | a slice, up to 1 MiB |
+# | ready when | both flags are the step | the line's flag is the step | a counter beside the buffer says so, behind a fence |
+# | needs | 8 bytes in one piece: any link | all of a line visible at once: NVLink, some PCIe paths | nothing |
+# | 8 slots have | 512 KiB | 4,915,200 bytes | 4 MiB (`NCCL_BUFFSIZE`) |
+# | bandwidth | at most half | at most 15/16 | all of it |
+#
+# NCCL switches LL128 on only where the hardware shows a line as a whole. **Do not force it with `NCCL_PROTO`**: on a path that shows half a line, the sums are
+# wrong, and nothing is reported.
+#
+# ## 2. Both ways, measured
+#
+# Ranks 0 and 1 play ping-pong, with both protocols. The other ranks have nothing to do in this cell; the next cell is a barrier, in which all ranks meet again.
+
+# %% name="guess_cpu"
+faster = predict(
+    "On your CPU, in one memory: 4 bytes of data. Which way is faster?",
+    choices=["flag beside the data", "separate flag", "the same, within a factor of 2"],
+    title="4 bytes on a CPU",
+)
+faster
+
+
+# %% name="turns"
+# %%ranks
+plain = SharedMemory(2**16)
+
+
+def turn_ll(x, flag, mine):
+    put_ll(1 - rank, x, flag) if mine else get_ll(x.numel(), flag)
+
+
+def turn_simple(x, flag, mine):
+    if mine:
+        plain.put(1 - rank, 0, x)
+        plain.fence()
+        plain.signal(1 - rank)
+    else:
+        plain.wait(1 - rank)
+        plain.get(rank, 0, x.numel())
+
+
+# %% name="ping_pong"
+# %%ranks
+flag, took = 1, {}
+for n in (1, 2**6, 2**10, 2**14, 2**16) if rank < 2 else ():
+    for name, turn in (("beside", turn_ll), ("separate", turn_simple)):
+        x, turns = torch.ones(n), []
+        for _ in range(60):
+            began, flag = time.perf_counter(), flag + 2
+            turn(x, flag, mine=rank == 0)
+            turn(x, flag + 1, mine=rank == 1)
+            turns.append((time.perf_counter() - began) / 2)
+        took[name, n] = min(turns)
+
+# %% name="wait_for_the_two"
+# %%ranks
+dist.barrier()
+
+# %% name="ping_pong_curve"
+took = world["took"][0]
+figure, axes = plots.chart("bytes of data", "µs one way, shortest of 60")
+for name in ("beside", "separate"):
+    across, up = zip(*[(4 * n, 1e6 * s) for (way, n), s in took.items() if way == name], strict=True)
+    axes.loglog(across, up, marker="o", label=f"flag {name}")
+    print(f"{name:9}", "  ".join(f"{b:7,} B {us:8.1f}" for b, us in zip(across, up, strict=True)))
+axes.legend()
+figure
+
+# %% name="reveal_cpu" jupyter={"source_hidden": true}
+# the answer: run this cell
+quotient = took["beside", 1] / took["separate", 1]
+faster.reveal(
+    "flag beside the data" if quotient < 0.5 else "separate flag" if quotient > 2 else "the same, within a factor of 2",
+    usual="flag beside the data",
+    why="a fence costs a CPU almost nothing, since its caches already agree. Here Python's packing costs more than the second trip. On a GPU a fence waits for all stores to reach the other GPU, which is why NCCL has LL.",
+)
+
+# %% [markdown] name="measured_explained"
+# So the *reason* for LL is not visible on a CPU, but its *price* is: at the right end, the flags double the bytes, and packing and looking cost time. On H100s NCCL's own tuner
+# counts, for each hop of a ring over NVLink, 0.6 µs with LL, 1.9 µs with LL128 and 3.4 µs with Simple, and for a call 6.6, 14 and 8.4 µs.
+#
+# ## 3. Slots
+#
+# A ring cannot give every message a buffer of its own. Between two neighbours NCCL has a buffer of **8 slots** (`NCCL_STEPS`), a **FIFO**. The sender fills a slot and
+# moves on; it may be at most 8 slots ahead of the receiver. Two counters say so: `tail` (filled) and `head` (free again).
+
+# %% name="guess_slots"
+slots = predict(
+    "A slot takes 10 µs to fill, and its way, the reading and the answer take 30 µs more. How many slots keep the sender busy all the time?",
+    choices=["1", "2", "4", "8"],
+    title="Slots that keep the sender busy",
+)
+slots
+
+
+# %% name="slots_model"
+def fifo_us(pieces, slots, fill=10.0, answer=30.0):
+    """The sender fills one slot after the other; a slot is free again when its answer has come."""
+    free, now = [0.0] * slots, 0.0
+    for piece in range(pieces):
+        now = max(now, free[piece % slots]) + fill
+        free[piece % slots] = now + answer
+    return now
+
+
+for count in (1, 2, 4, 8):
+    us = fifo_us(64, count)
+    print(f"{count} slots: 64 pieces in {us:6.0f} µs, the sender is busy {100 * 640 / us:3.0f} % of the time")
+
+# %% name="reveal_slots" jupyter={"source_hidden": true}
+# the answer: run this cell
+slots.reveal(
+    "4",
+    usual="2",
+    why="a slot comes back after 40 µs, and in this time the sender fills four. More slots don't help here, but answers are not always punctual: NCCL has eight.",
+)
+
+# %% [markdown] name="chunks"
+# A ring all-reduce with Simple cuts a vector like this: the vector is divided among **channels**; each channel runs its own ring, in its own
+# block of threads, and on links of its own if GPUs are joined directly (behind an NVSwitch the channels share the links). A channel's part is cut in *loops* of $p$ chunks, a chunk has at most 4 slots (2 MiB), and a chunk travels in two *slices*, so that
+# the second is under way while the first is added.
+
+# %% name="cut"
+for nbytes in (2**20, 2**26, 2**30):
+    choice = next(o for o in cost.nccl_options("all_reduce", nbytes) if (o.algorithm, o.protocol) == ("ring", "Simple"))
+    part = nbytes / choice.channels
+    loops = max(1, -(-part // (8 * 2**21)))
+    chunk = part / loops / 8
+    print(
+        f"{nbytes / 2**20:6,.0f} MiB on 8 H100: {choice.channels:2} channels of {part / 2**20:6.2f} MiB, {loops:2.0f} loops, chunks of {chunk / 1024:6.0f} KiB"
+    )
+
+# %% [markdown] name="chunks_explained"
+# Few bytes get few channels: NCCL takes channels and threads away until each has enough to do. That is why many small calls leave most of a GPU to your kernels, and why a large all-reduce on one machine takes 24 of an H100's 132 multiprocessors in a ring, and 16 with NVLS
+# (`NCCL_MAX_CTAS` limits it; before 2.17 it was `NCCL_MAX_NCHANNELS`). Step through one channel's ring:
+
+# %% name="watch"
+Player(schedules.ring_all_reduce(ranks=4))
+
+# %% [markdown] name="tuner"
+# ## 4. What the tuner chooses
+#
+# For each call NCCL's **tuner** estimates a time for every algorithm with every protocol, $\text{latency} + \text{bytes} / \text{bandwidth}$, and takes the least. `allranks` has the tables
+# of NCCL 2.30.7 (`src/graph/tuning.cc`); they agree with NCCL's own search and tuner, run on a CPU. They are estimates: for large sizes on one machine they are within about a
+# quarter of what was measured; for small sizes the real time is often one and a half times as long, or more.
+
+# %% name="guess_switch"
+switch = predict(
+    "All-reduce on 8 H100s with NVSwitch: from how many bytes on does NCCL let the switch add (NVLS)?",
+    low=1e3,
+    high=1e9,
+    unit="bytes",
+    log=True,
+    title="NVLS on 8 H100s from",
+)
+switch
+
+# %% name="options"
+sizes = [2**k for k in range(8, 32)]
+curves = {}
+for nbytes in sizes:
+    for option in cost.nccl_options("all_reduce", nbytes, "dgx-h100"):
+        curves.setdefault(f"{option.algorithm} {option.protocol}", []).append(option.us)
+figure, axes = plots.chart("bytes", "µs, by the tuner, 8 H100")
+for name, up in curves.items():
+    axes.loglog(sizes, up, label=name)
+axes.legend(fontsize=8)
+figure
+
+
+# %% name="choices"
+def choices(machine, nodes, collective="all_reduce"):
+    """Where the choice changes: (bytes, algorithm and protocol, channels)."""
+    found = []
+    for quarter in range(4 * 8, 4 * 33):
+        nbytes = round(2 ** (quarter / 4))
+        best = cost.nccl_choice(collective, nbytes, machine, nodes=nodes)
+        if not found or found[-1][1] != f"{best.algorithm} {best.protocol}":
+            found.append((nbytes, f"{best.algorithm} {best.protocol}", best.channels))
+    return found
+
+
+for machine, nodes in (("dgx-a100", 1), ("dgx-h100", 1), ("dgx-h100", 2), ("dgx-h100", 32)):
+    print(f"{nodes:2} x {machine}:", "  ".join(f"{name} from {n:,}" for n, name, _ in choices(machine, nodes)))
+
+# %% name="reveal_switch" jupyter={"source_hidden": true}
+# the answer: run this cell
+switch.reveal(
+    next(n for n, name, _ in choices("dgx-h100", 1) if name.startswith("nvls")),
+    usual="1 KiB",
+    why="NVLS costs 25 µs before the first byte, a ring with LL 15 µs. So small vectors go round the ring with flags beside the data, although half of its bytes are flags.",
+)
+
+# %% [markdown] name="tuner_explained"
+# Read the lines as *three needs*. Small: least latency, so LL, on one machine in a ring or chain, on several in a tree. Middle: LL128, nearly all of the bandwidth and still no
+# separate flag (one machine of H100s has no middle: it goes from LL to the switch). Large: Simple, or the switch that adds. Most borders are where two straight lines cross,
+# as $\alpha$ and $\beta$ say; the tree's line is bent by a table of corrections.
+#
+# The tuner knows your machine only by its tables, and they have surprises. On several nodes the limit for LL is taken from a row that depends on the maker of the *CPU*. And between 3 and 14 MB on two
+# A100 nodes the choice goes back and forth between tree and ring five times. So a step in a measured curve need not be noise: look up the choice there.
+#
+# ```
+# allranks simulate --algorithm nccl --topology dgx-h100 --nodes 2 --collective all_reduce --bytes 1MiB
+# ```
+#
+# ## 5. One GPU a node: PAT
+#
+# A ring all-gather has $p-1$ steps. With one GPU a node, NCCL 2.23 and later have **PAT** (parallel aggregated trees), a variation of Bruck's algorithm:
+#
+# | all-gather | rounds | first partner | data in the last round | order in memory |
+# |---|---|---|---|---|
+# | ring | $p-1$ | neighbour | 1 chunk | in place |
+# | Bruck | $\lceil\lg p\rceil$ | nearest | $p/2$ chunks, to the farthest rank | turned, one copy at the end |
+# | PAT | $\lceil\lg p\rceil$ for small chunks | farthest, with 1 chunk | $p/2$ chunks, to the nearest rank | in place |
+#
+# PAT turns Bruck's order round: long ways carry one chunk, short ways carry many. And it sends at most what fits into a slot, so large chunks become more messages. Its time in the tuner has
+# a part that grows with $p$: $\lg p$ trips, plus 2.8 µs for each rank. Here is Bruck; in PAT the arrows come in the opposite order.
+
+# %% name="watch_bruck"
+Player(schedules.bruck_all_gather(ranks=8))
+
+# %% name="pat"
+print("nodes  ring LL  ring Simple   PAT    (µs, all-gather of 64 KiB a rank, one GPU a node)")
+for nodes in (8, 64, 256):
+    options = cost.nccl_options("all_gather", nodes * 2**16, "dgx-h100", nodes=nodes, ranks=nodes)
+    us = {(o.algorithm, o.protocol): o.us for o in options}
+    print(f"{nodes:5} {us['ring', 'LL']:8.0f} {us['ring', 'Simple']:12.0f} {us['pat', 'Simple']:6.0f}")
+
+# %% [markdown] name="where"
+# ## 6. See it in your own job
+#
+# | you set | you see or get |
+# |---|---|
+# | `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING` | the table of all estimates, and for each call the choice |
+# | `NCCL_ALGO=allreduce:tree`, `NCCL_PROTO=LL` | a forced choice, for experiments only; since 2.24 NCCL fails where it can't obey |
+# | `NCCL_BUFFSIZE` | larger slots of Simple: more memory, fewer pieces |
+# | `NCCL_MAX_CTAS` | fewer multiprocessors for NCCL, more for your kernels |
+# | `NCCL_NVLS_ENABLE=0` | no switch that adds (other bits too: NVLS adds bfloat16 in float32, a ring in bfloat16) |
+#
+# Between nodes a thread of the CPU, the **proxy**, watches the FIFOs and gives filled slots to the network card. If that thread gets no core, every collective is slow, and
+# no profile of the GPU says why.
+#
+# ## 7. Check yourself
+#
+# <details><summary>1. Why is the flag of LL the number of the step?</summary>
+#
+# The same memory is used again and again. A flag that is always 1 would still be there from the last message, and old data would pass for new.
+# </details>
+#
+# <details><summary>2. Who empties the flags?</summary>
+#
+# Nobody. The next message has another number. Only before the number wraps around must the buffer be cleaned.
+# </details>
+#
+# <details><summary>3. A receiver is slow. What happens to the sender?</summary>
+#
+# It runs at most eight slots ahead, then it waits for `head`. The pressure goes on to the rank behind it, and soon the whole ring has the pace of its slowest rank.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A receiver must know that data has come. A flag beside the data saves a fence and a trip, and costs half of the bandwidth (LL) or a sixteenth (LL128); a separate flag costs latency only (Simple).
+# **Small messages use LL: it starts fast, but half of its bytes are flags. Large messages use Simple: it starts slowly, and all its bytes are data.** Slots let the sender run ahead, channels keep all links busy, and a table of latencies and
+# bandwidths chooses.
+#
+# **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb) has a FIFO of a few slots to write.
+#
+# **Next question:** what else changes on NCCL? [What changes on NCCL](42_what_changes_on_nccl.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+#
+# **Sources.** [NVIDIA/nccl](https://github.com/NVIDIA/nccl) 2.30.7: `src/graph/tuning.cc`, `src/include/device.h`, `src/device/prims_simple.h`, `prims_ll.h`, `prims_ll128.h`, `collectives.h` ·
+# Z. Hu et al., *Demystifying NCCL*, [arXiv:2507.04786](https://arxiv.org/abs/2507.04786) ·
+# S. Jeaugey, *PAT: a new algorithm for all-gather and reduce-scatter*, [arXiv:2506.20252](https://arxiv.org/abs/2506.20252) ·
+# J. Bruck et al., *Efficient algorithms for all-to-all communications*, IEEE TPDS 1997
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

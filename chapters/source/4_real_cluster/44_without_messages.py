@@ -1,0 +1,409 @@
+# %% [markdown] name="title"
+# # Without messages
+#
+# **GPUs of one machine can write into each other's memory. So why does anybody send a message? What does a message do for you that a write does not?**
+#
+# 80 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [All-gather](../2_collectives/13_all_gather.ipynb)
+#
+# {{picture}}
+#
+# Every rank can reach every other rank's memory. The line says which one rank 1 writes.
+
+# %% name="start_world"
+import os
+import threading
+
+import torch
+import torch.distributed as dist
+
+from allranks import SharedMemory, World, plots, predict, predictions, wire
+
+world = World(backend="gloo")  # memory of the CPU, on every machine
+world
+
+# %% [markdown] name="put_intro"
+# ## 1. Put, signal, wait
+#
+# `SharedMemory(n)` is real memory of this machine: each rank has a part of $n$ numbers, and every process can read and write all parts. On GPUs the same
+# is called **symmetric memory**. A rank *puts* values into another rank's part, or *gets* them from there. The owner of the part does nothing, so this is
+# called **one-sided** communication.
+
+# %% name="memory_live"
+# %%ranks
+from allranks import SharedMemory
+
+memory = SharedMemory(1024)
+right, left = (rank + 1) % world_size, (rank - 1) % world_size
+memory.put(right, 0, torch.full((2,), float(rank)))
+memory.fence()
+memory.signal(right)
+memory.wait(left)
+print(f"rank {left} wrote {memory.get(rank, 0, 2).tolist()} into my part")
+
+# %% [markdown] name="put_explained"
+# The owner notices nothing by itself. Three more calls do what a message did without being asked:
+#
+# | call | does | in a message |
+# |---|---|---|
+# | `fence()` | what I have put is in place before anything that I do next | the message arrives whole |
+# | `signal(peer)` | gives the peer one signal | the receive is complete |
+# | `wait(peer)` | waits for one signal of the peer, and uses it up | `wait()` of a receive |
+#
+# A message does one more thing. The receiver's buffer is the receiver's: nobody writes into it before the next receive is posted. In a shared memory
+# **the writer must ask whether the reader is done**.
+#
+# ## 2. A race
+#
+# All ranks add to *one* number. Each adds 1, many times.
+
+# %% name="guess_lost"
+lost = predict(
+    "All ranks together add 1 to the same number 200,000 times, without any order. What does it hold at the end?",
+    choices=["200,000", "less than 200,000", "more than 200,000"],
+    title="The number that all ranks add to",
+)
+lost
+
+# %% name="race"
+# %%ranks
+counter, times = memory.tensor(0)[:1], 200_000 // world_size
+
+
+def add_one():
+    value = counter.item()
+    counter.fill_(value + 1)
+
+
+memory.barrier()
+if rank == 0:
+    counter.zero_()
+memory.barrier()
+for _ in range(times):
+    add_one()
+memory.barrier()
+print(f"{times * world_size:,} additions, the number is {counter.item():,.0f}")
+
+# %% name="reveal_lost" jupyter={"source_hidden": true}
+# the answer: run this cell
+lost.reveal(
+    "less than 200,000",
+    usual="200,000",
+    why="to add is to read, to add, and to write. Two ranks read the same number, both write it plus one, and one addition is gone. How many are lost is chance; on a machine with one core it may be few.",
+)
+
+# %% [markdown] name="mend"
+# This is a **race**: two ranks use the same place, one of them writes, and nothing says who comes first. Three repairs, the dearest first:
+#
+# 1. A **lock**: one rank at a time.
+# 2. An **atomic** operation: the hardware reads, adds and writes in one piece (`atomicAdd` on a GPU). Python has none.
+# 3. **No shared number**: each rank has its own, and one rank adds them at the end.
+
+# %% name="mended"
+# %%ranks
+import time
+
+memory.barrier()
+if rank == 0:
+    counter.zero_()
+memory.barrier()
+began = time.perf_counter()
+for _ in range(1000):
+    with memory.lock():
+        add_one()
+locked = time.perf_counter() - began
+memory.barrier()
+with_lock = counter.item()
+
+mine, began = memory.tensor(rank)[8:9], time.perf_counter()
+mine.zero_()
+for _ in range(1000):
+    mine.fill_(mine.item() + 1)
+alone = time.perf_counter() - began
+memory.barrier()
+own = sum(memory.tensor(r)[8].item() for r in range(world_size))
+print(f"lock: {with_lock:.0f}, {1e3 * locked:.1f} µs each; own numbers: {own:.0f}, {1e3 * alone:.1f} µs each")
+
+# %% [markdown] name="order"
+# ## 3. The signal that overtakes
+#
+# The second danger is the order. Rank 0 writes data, then a flag. Does rank 1 see them in this order? On a processor of Intel or AMD, yes. On ARM, and on a
+# GPU, **not**: the machine may show the flag first. This is called *weak* memory order, and a program that forgets about it is wrong only rarely, which is hard to find.
+#
+# The *wire* has a memory that takes the worst order each time: others see a put only behind a fence, and signals arrive at once.
+
+# %% name="guess_order"
+order = predict(
+    "Rank 0 puts two ones and signals, without a fence. Rank 1 waits for the signal and reads. With the worst order, what does it read?",
+    choices=["two ones", "what was there before", "nothing: it waits forever"],
+    title="Behind a signal without a fence, rank 1 reads",
+)
+order
+
+
+# %% name="overtaken"
+def hand_over(fenced):
+    memory = wire.memory()
+    if memory.rank == 0:
+        memory.put(1, 0, torch.ones(2))
+        if fenced:
+            memory.fence()
+        memory.signal(1)
+    elif memory.rank == 1:
+        memory.wait(0)
+        return memory.get(1, 0, 2).tolist()
+
+
+for fenced in (False, True):
+    outcome = wire.run(hand_over, ranks=2, args=(fenced,), memory=wire.Memory(2))
+    print(f"fence: {fenced!s:5}  rank 1 reads {outcome.results[1]}, races found: {len(outcome.races)}")
+
+# %% name="reveal_order" jupyter={"source_hidden": true}
+# the answer: run this cell
+order.reveal(
+    "what was there before",
+    usual="two ones",
+    why="a signal says that the sender has come to this line, and not that what it wrote has arrived. Only the fence says so.",
+)
+
+# %% [markdown] name="races_found"
+# The number is what the memory held before. And the wire finds the race *without* luck: it keeps for each number who put it, who read it, and what each signal
+# told (a **vector clock**). Two uses of one number, at least one of them a put, are a race if no chain of fence, signal and wait orders them, even if the result happens to be right. The lab is judged so.
+#
+# ## 4. An all-reduce in one shot
+#
+# Each rank puts its vector into its own part. A barrier. Then every rank reads *all* vectors and adds them, all in the same order, so that all ranks have the
+# same bits. A second barrier: nobody may overwrite a part that somebody still reads.
+
+
+# %% name="one_shot"
+# %%ranks
+def one_shot(x, memory):
+    n = x.numel()
+    memory.tensor(rank)[:n].copy_(x)
+    memory.barrier()
+    x.copy_(memory.tensor(0)[:n])
+    for peer in range(1, world_size):
+        x.add_(memory.tensor(peer)[:n])
+    memory.barrier()
+
+
+x = torch.full((8,), float(rank))
+one_shot(x, memory)
+print(x.tolist())
+
+# %% [markdown] name="one_shot_explained"
+# Two barriers, and no step that waits for the step before. A ring has $2(p-1)$ such steps, so for small vectors this must win. But each rank reads $(p-1)n$ numbers
+# and adds them all. The cure is known: a [reduce-scatter](../2_collectives/14_reduce_scatter.ipynb), then an [all-gather](../2_collectives/13_all_gather.ipynb). Here they are **two shots**:
+# each rank adds *its chunk* of all vectors, a barrier, then each rank reads the finished chunks.
+
+
+# %% name="two_shot"
+# %%ranks
+def two_shot(x, memory):
+    n = x.numel()
+    memory.tensor(rank)[:n].copy_(x)
+    memory.barrier()
+    chunks = [memory.tensor(peer)[:n].tensor_split(world_size) for peer in range(world_size)]
+    total = chunks[0][rank].clone()
+    for peer in range(1, world_size):
+        total.add_(chunks[peer][rank])
+    chunks[rank][rank].copy_(total)
+    memory.barrier()
+    for peer, piece in enumerate(x.tensor_split(world_size)):
+        piece.copy_(chunks[peer][peer])
+    memory.barrier()
+
+
+x = torch.full((8,), float(rank))
+two_shot(x, memory)
+print(x.tolist())
+
+# %% [markdown] name="prices"
+# | all-reduce | barriers | read from others, each rank | added, each rank |
+# |---|---|---|---|
+# | one shot | 2 | $(p-1)\,n$ | $(p-1)\,n$ |
+# | two shots | 3 | $2\,\frac{p-1}{p}\,n$ | $\frac{p-1}{p}\,n$ |
+# | ring of messages | $2(p-1)$ steps | $2\,\frac{p-1}{p}\,n$ | $\frac{p-1}{p}\,n$ |
+#
+# A second region of memory saves the third barrier: the lab asks you why.
+#
+# ## 5. Where they cross, measured
+
+# %% name="guess_cross"
+cross = predict(
+    "An all-reduce of 1 KiB on your ranks: how many times as long as one shot does gloo's all_reduce take?",
+    low=0.1,
+    high=10_000,
+    unit="times",
+    log=True,
+    title="gloo against one shot, 1 KiB",
+)
+cross
+
+# %% name="measure"
+# %%ranks
+big = SharedMemory(2**20)
+sizes = [2**k for k in (8, 11, 14, 16, 18, 20)]  # numbers, of 4 bytes
+timed = {}
+for n in sizes:
+    x, repeats = torch.zeros(n), 3 if n > 2**16 else 10
+    for name, way in (("one shot", one_shot), ("two shots", two_shot), ("gloo", None)):
+        rounds = []
+        for _ in range(7):
+            big.barrier()
+            began = time.perf_counter()
+            for _ in range(repeats):
+                dist.all_reduce(x) if way is None else way(x, big)
+            rounds.append((time.perf_counter() - began) / repeats)
+        timed[name, n] = min(rounds)
+
+# %% name="crossover"
+timed = world["timed"][0]
+figure, axes = plots.chart("bytes of the vector", "µs, shortest of 7 on rank 0")
+for name in ("one shot", "two shots", "gloo"):
+    across, up = zip(*[(4 * n, 1e6 * s) for (way, n), s in timed.items() if way == name], strict=True)
+    axes.loglog(across, up, marker="o", label=name)
+    print(f"{name:9}", "  ".join(f"{b // 1024:5,} KiB {us:8,.0f}" for b, us in zip(across, up, strict=True)))
+axes.legend()
+figure
+
+# %% name="reveal_cross" jupyter={"source_hidden": true}
+# the answer: run this cell
+cross.reveal(
+    timed["gloo", 256] / timed["one shot", 256],
+    usual="2 times",
+    why="gloo sends through sockets of the kernel, and each of its steps waits until a process is woken. One shot only writes and looks. The more ranks share a core, the longer each look takes.",
+)
+
+# %% [markdown] name="measured_explained"
+# It is the *shortest* of seven, since other processes may have your cores at any moment, and a rank that spins then waits for a rank that sleeps. Read your own curves from left to right. With a few ranks one shot and two shots are close for small vectors, and then two shots win, because each rank reads
+# and adds less. A measurement of ours, 4 ranks on 2 cores: 13 to 19 µs for one shot of 1 KiB, 3.8 ms for gloo; from 16 KiB on two shots
+# were faster. On GPUs the borders are larger: torch's own code chose one shot up to 256 KiB and two shots up to 10 MiB. vLLM takes one shot
+# below 512 KiB on four GPUs, below 256 KiB on eight.
+#
+# ## 6. A switch that adds
+#
+# One more process can take the additions from all ranks. On NVLink and InfiniBand it is the *switch*: **NVLS** (from NVLink 4 on) and **SHARP**. Here it is this
+# notebook's own process. It *attaches* to the memory as a guest, waits for a signal of every rank, adds all parts, and puts the sum into every part.
+
+# %% name="switch_memory"
+# %%ranks
+switched = SharedMemory(4096, guests=1)
+handle = switched.handle()
+
+
+# %% name="switch"
+def add_as_a_switch(handle, rounds=20):
+    memory = SharedMemory.attach(handle, wait_s=600)
+    gpus = range(handle.ranks)
+    for _ in range(rounds):
+        for rank in gpus:
+            memory.wait(rank)
+        total = sum(memory.tensor(rank) for rank in gpus)
+        for rank in gpus:
+            memory.tensor(rank).copy_(total)
+        memory.fence()
+        for rank in gpus:
+            memory.signal(rank)
+
+
+threading.Thread(target=add_as_a_switch, args=(world["handle"][0],)).start()
+print(f"process {os.getpid()} waits for the ranks")
+
+# %% name="switch_live"
+# %%ranks
+import os
+
+switch = world_size  # the guest has the next number
+for _ in range(20):
+    switched.tensor(rank).fill_(float(rank))
+    switched.fence()
+    switched.signal(switch)
+    switched.wait(switch)
+print(f"process {os.getpid()} added nothing and holds {switched.tensor(rank)[:4].tolist()}")
+
+# %% [markdown] name="switch_explained"
+# No rank added anything. Each rank's $n$ numbers left once, and $n$ came back:
+
+# %% name="guess_link"
+link = predict(
+    "Eight GPUs, all-reduce of n. Two shots bring 1.75 n into each GPU. How much comes into each GPU if the switch adds (only the sum comes back)?",
+    choices=["n / 8", "n", "1.75 n", "7 n"],
+    title="Into each GPU, with a switch that adds",
+)
+link
+
+# %% name="links"
+print("p     one shot   two shots   only the sum   NVLS     (times n, into each rank)")
+for p in (2, 4, 8, 72):
+    print(f"{p:2} {p - 1:10.2f} {2 * (p - 1) / p:11.2f} {1:14.2f} {1 + 1 / p:6.2f}")
+
+# %% name="reveal_link" jupyter={"source_hidden": true}
+# the answer: run this cell
+link.reveal(
+    "n",
+    usual="1.75 n",
+    why="the sum has n numbers, and more need not come. NVLS needs n + n/p: each GPU asks for the sum of its own chunk, and hands it back to be copied to all. So on 8 GPUs the bytes into a GPU are 1.56 times fewer, and on many GPUs almost 2 times.",
+)
+
+# %% [markdown] name="where"
+# With NVLS one instruction, `multimem.ld_reduce`, reads *one* address and gets the sum of all GPUs; `multimem.st` writes one address and all GPUs have it.
+# For bfloat16 the switch adds in float32.
+#
+# ## 7. Where you meet it
+#
+# | here | torch 2.13, `torch.distributed._symmetric_memory` | NCCL |
+# |---|---|---|
+# | `SharedMemory(n)` | `empty(n, device="cuda")`, then `rendezvous(t, group)` | `ncclMemAlloc`, `ncclCommWindowRegister` (2.27) |
+# | `tensor(peer)` | `handle.get_buffer(peer, sizes, dtype)` | device API: `ncclGetLsaPointer` (2.28) |
+# | `signal(peer, channel)` | `handle.put_signal(peer, channel)` | `ncclSignal` (2.29) |
+# | `wait(peer, channel)` | `handle.wait_signal(peer, channel)` | `ncclWaitSignal` (2.29) |
+# | `barrier()` | `handle.barrier(channel)` | barriers of the device API |
+# | `one_shot` | `torch.ops.symm_mem.one_shot_all_reduce(t, "sum", name)` | the symmetric kernel AGxLL_R |
+# | `two_shot` | `torch.ops.symm_mem.two_shot_all_reduce_(t, "sum", name)` | RSxLD_AGxST |
+# | the switch | `multimem_all_reduce_` | RSxLDMC_AGxSTMC |
+#
+# torch refuses CPU tensors there (*SymmetricMemory does not support device type cpu*), so this chapter has a memory of its own. A signal of torch is 0 or 1: the
+# next one waits until the last is used up. NCCL's symmetric kernels choose by themselves if all buffers are registered; NVIDIA claims up to 9 times
+# lower latency for small sizes. From 2.28 on your own kernel can do this (**device API**), over the network too (GIN, 2.28.7).
+# [Inside NCCL](43_inside_nccl.ipynb) shows what NCCL does when buffers are *not* registered.
+#
+# ## 8. Check yourself
+#
+# <details><summary>1. Why does one shot need the second barrier?</summary>
+#
+# A fast rank would begin the next all-reduce and overwrite its part, while a slow rank still reads the old vector.
+# </details>
+#
+# <details><summary>2. The result is right in a million runs. Can there be a race?</summary>
+#
+# Yes. A race says that nothing orders two uses. Which one comes first is chance, and differs on another or a busier machine.
+# </details>
+#
+# <details><summary>3. With two shots all ranks have the same bits, and with one shot only if they add in the same order. Why?</summary>
+#
+# In two shots one rank adds each chunk, and all others copy it. In one shot each rank adds for itself, and floating point sums depend on the order.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# **A message carries data, says that it has come, and guards the buffer. A write only carries data.** So memory that is shared needs a fence and a signal before each read of
+# another rank's data, and a signal back before the place is written again. In return no rank has to post a receive, and few steps wait for the one before: one shot for
+# small vectors, two shots for larger ones, and a switch that adds where there is one.
+#
+# **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb): a two-shot all-reduce with signals of your own, and a tensor that goes through a few slots.
+#
+# **Next question:** what does NCCL do with a buffer that nobody registered? [Inside NCCL](43_inside_nccl.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+#
+# **Sources.** L. Lamport, *Time, clocks, and the ordering of events*, CACM 1978 · C. Flanagan and S. N. Freund, *FastTrack*, PLDI 2009 ·
+# [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) ·
+# [PyTorch, symmetric memory](https://docs.pytorch.org/docs/stable/symmetric_memory.html) ·
+# R. Graham et al., *Scalable hierarchical aggregation protocol (SHARP)*, COMHPC 2016 ·
+# [vLLM, custom all-reduce](https://github.com/vllm-project/vllm)
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

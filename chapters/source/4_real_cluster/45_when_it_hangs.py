@@ -1,0 +1,550 @@
+# %% [markdown] name="title"
+# # When it hangs
+#
+# **A run on 512 GPUs prints "step 1041", and then nothing. There is no error and no crash: 512 processes wait. Which of them is the cause, and how do you find it quickly?**
+#
+# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
+#
+# {{picture}}
+#
+# 512 ranks. The hatched ones wait. Do you see the one that does not?
+
+# %% name="start_world"
+import os
+import shutil
+import signal
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from allranks import Player, RanksStuck, World, bench, check, plots, predict, predictions, profiles
+from allranks.wire import run
+
+world = World()
+world
+
+# %% [markdown] name="skipped"
+# **If your ranks are on GPUs**, some reports look different: with NCCL a call returns when it is *queued*, and the rank waits later, where it needs the
+# result. The text says where, and [What changes on NCCL](42_what_changes_on_nccl.ipynb) says why. `World(backend="gloo")` instead of `World()` shows
+# every report as it is described here.
+#
+# ## 1. The hang comes after the mistake
+#
+# In [Data parallel](../3_one_model/20_data_parallel.ipynb) collectives were matched in the order of the calls. Now rank 1 finds no usable sample in step 2 and skips
+# the step with `continue`. Each rank contributes the number of its step.
+
+# %% name="guess_step"
+guess = predict(
+    "Rank 1 skips step 2. In which of the steps 0 to 4 do the others get stuck?",
+    low=0,
+    high=4,
+    title="The others get stuck in step",
+)
+guess
+
+# %% tags=["raises-exception"] name="skip"
+# %%ranks --deadline 2
+for step in range(5):
+    if step == 2 and rank == 1:
+        continue
+    gradient = torch.tensor([float(step)])
+    dist.all_reduce(gradient)
+    print(f"step {step}: {gradient.item():g}")
+
+# %% name="reveal_step" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    4,
+    usual="2",
+    why="there the call is missing. But the others' call of step 2 is matched with rank 1's next call, of step 3; only at the end is there one call too few.",
+)
+
+# %% [markdown] name="skip_explained"
+# The sum mixes two different steps, and no error says so. "If one rank skips a collective, the others hang" is true only if rank 1 makes no other call
+# afterwards: otherwise the others' call **is matched with rank 1's next call**.
+#
+# Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts all calls of a
+# group, also those of our World), and **which rank is missing**. There the program stopped; the mistake is at that point or before it.
+#
+# (On GPUs a call is only queued, and the CPU continues to the line that needs the result, or to the end of the cell: there the report shows *that*
+# line, or says that a rank waits for its GPU. The flight recorder of section 4 tells which collective it is.)
+
+# %% [markdown] name="standings"
+# ## 2. The report, as data
+#
+# Rank 0 broadcasts new weights while the others average gradients, here on the CPU in a group with Gloo.
+
+# %% name="guess_desync"
+guess = predict(
+    "Rank 0 calls broadcast while the others call all_reduce, with Gloo. What happens?",
+    choices=["an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong"],
+    title="Broadcast on one rank, all_reduce on the others",
+)
+guess
+
+
+# %% name="desync"
+def two_plans(group=None):
+    if dist.get_rank() == 0:
+        dist.broadcast(torch.ones(4, 2, device="cpu"), src=0, group=group)
+    else:
+        dist.all_reduce(torch.ones(8, device="cpu"), group=group)
+
+
+try:
+    world.run(lambda: two_plans(dist.new_group(backend="gloo")), deadline=2)
+except RanksStuck as stuck:
+    for s in stuck.statuses:
+        print(f"rank {s.rank}: {s.op}, shape {s.shape}, {s.dtype}, collective {s.seq}, line {s.line}: {s.text}")
+
+# %% name="reveal_desync" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "they wait, each in its own call",
+    usual="an error",
+    why="somebody should notice two different calls. But no rank sees another's call: each waits for messages that will never come.",
+)
+
+# %% [markdown] name="desync_explained"
+# All ranks are at the same number, but not in the same collective: this is a **desync**. Gloo reports nothing. The table shows what to fix: the ranks are at two different lines of code, where there should be one. (NCCL calls mismatches undefined:
+# its calls return, and then the ranks may wait for their GPUs, or hold anything. The flight recorder of section 4 shows both calls.)
+#
+# The **wire** (from [Point to point](../1_first_hours/03_point_to_point.ipynb)) sees all calls and compares them, so it needs no deadline:
+
+# %% name="wire_desync"
+run(two_plans, ranks=world.ranks).failure
+
+# %% [markdown] name="dtype"
+# ### Worse than a hang
+#
+# Rank 0 has a counter in int32, the others in float32: four bytes each. Each rank contributes 1.
+
+
+# %% name="dtype_live"
+def two_dtypes(group=None):
+    x = torch.ones(1, dtype=torch.int32 if dist.get_rank() == 0 else torch.float32, device="cpu")
+    dist.all_reduce(x, group=group)
+    return x.item()
+
+
+print("live:", world.run(lambda: two_dtypes(dist.new_group(backend="gloo")), deadline=3))
+print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
+
+# %% [markdown] name="dtype_explained"
+# [All-reduce](../1_first_hours/04_all_reduce.ipynb) showed why: ranks read each other's bits as their own dtype. A deadline can't find this mistake, because no rank
+# waits. A check before the call finds it: `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare operation, shape and dtype before each collective.
+# It is slow, so use it only to look for a mistake.
+
+# %% [markdown] name="faults"
+# ## 3. Four ways to break a healthy program
+#
+# So far the program was wrong. Here it is right, and the *machine* fails. `world.fault(rank, kind)` causes one fault, only in the next call.
+
+
+# %% name="training"
+def training():
+    for _ in range(200):
+        time.sleep(0.02)  # forward and backward
+        x = torch.ones(8)
+        dist.all_reduce(x)
+        x[0].item()  # for the log; on a GPU the rank waits here
+    return "trained"
+
+
+# %% [markdown] name="kill_question"
+# **A rank dies.** After half a second rank 1 gets SIGKILL, as it would on a machine that is out of memory.
+
+# %% name="guess_kill"
+guess = predict(
+    "Rank 1 is killed. What do the others see?",
+    choices=["all get an error at once", "all wait for the deadline", "some get an error, some may wait"],
+    title="A rank is killed: the others",
+)
+guess
+
+# %% tags=["raises-exception"] name="kill"
+world.fault(rank=1, kind="kill", after_s=0.5)
+world.run(training, deadline=3)
+
+# %% name="reveal_kill" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "some get an error, some may wait",
+    usual="all get an error at once",
+    why="a broken connection is noticed. But only by ranks that use it at that moment; others wait for a neighbour that has already stopped. (With NCCL they may all wait; with two ranks the other one gets an error.)",
+)
+
+# %% [markdown] name="kill_explained"
+# Which ranks get an error depends on the moment; run it again.
+#
+# The errors do *not* say "killed". "Connection closed by peer" means that **a healthy rank reports another rank's end**. Our World knows the true
+# cause because it asked the operating system. In a cluster, look first for the process that has ended (exit code, kernel log), and for the earliest
+# log line.
+#
+# With NCCL the others may see nothing at all: their calls have returned, and their GPUs wait for bytes that nobody sends. Only in the network between
+# nodes does a broken connection show. In each rank a thread of PyTorch, the **watchdog**, looks at the queue and ends the process if a call has been in
+# it for longer than the group's timeout.
+
+# %% [markdown] name="pause_question"
+# **A rank stops without dying.** Rank 1 gets SIGSTOP: the process exists, its connections are open, but it does nothing. A rank that waits for a file
+# system or stands in a debugger behaves in the same way.
+
+# %% tags=["raises-exception"] name="pause"
+world.fault(rank=1, kind="pause", after_s=0.5)
+world.run(training, deadline=2)
+
+# %% [markdown] name="pause_explained"
+# There is no error, because the connections still work. Only a deadline ends the wait. PyTorch has one: 10 minutes by default with NCCL (the
+# watchdog's), 30 with other backends. The report says **does not answer** of the rank that is the cause: it could not even say where it is. All others can, and all of
+# them are in the same collective.
+
+# %% [markdown] name="drop_question"
+# **A message is lost.** Each rank receives from its left neighbour and sends to its right one, as in a pipeline of model stages. Rank 0's message is
+# never sent. Which ranks wait, and for which rank?
+
+
+# %% tags=["raises-exception"] name="drop"
+def pipeline():
+    rank, p = dist.get_rank(), dist.get_world_size()
+    x = torch.zeros(1)
+    if rank > 0:
+        dist.recv(x, rank - 1)
+    if rank < p - 1:
+        dist.send(x + 1, rank + 1)
+
+
+world.fault(rank=0, kind="drop_message")
+world.run(pipeline, deadline=2)
+
+# %% [markdown] name="drop_explained"
+# The report names the **peer** of each wait. Follow the peers: each rank waits for its left neighbour; rank 1 waits for rank 0, which is *done*. **Look
+# at the end of the chain**: the rank there waits for no other rank. If the chain is a circle, it is a deadlock, and the program is wrong. (With NCCL
+# a pair's *first* message makes the program wait in the call, as here. Later short ones are queued, and the rank waits for its GPU.)
+
+# %% [markdown] name="slow_question"
+# **A rank is slow.** Each of rank 1's operations begins 50 ms late, as with a hot card, a busy CPU or a slow disk. We run ten steps without and then
+# with the fault, and record both.
+
+# %% name="guess_slow"
+guess = predict(
+    "Rank 1 is slow. On which rank do the all-reduces look shortest?",
+    choices=["on rank 0", "on rank 1, the slow one", "on the last rank", "on all alike"],
+    title="All-reduces look shortest",
+)
+guess
+
+
+# %% name="slow"
+def ten_steps():
+    for _ in range(10):
+        time.sleep(0.01)
+        dist.all_reduce(torch.ones(8))
+
+
+_, healthy = world.trace(ten_steps)
+world.fault(rank=1, kind="slow", delay_s=0.05)
+_, slow = world.trace(ten_steps)
+print(f"measured: {slow.seconds - healthy.seconds:.2f} s longer;  10 steps of 0.05 s: {10 * 0.05:.2f} s")
+
+# %% name="slow_timeline"
+plots.timeline(slow)
+
+# %% name="reveal_slow" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    "on rank 1, the slow one",
+    usual="on rank 0",
+    why="a slow rank should have long bars. But the bars include waiting, and the slow rank never waits: all others are there when it calls.",
+)
+
+# %% [markdown] name="slow_explained"
+# The difference from 0.50 s comes from the machine's own variations, which both runs have. The bars are time inside `all_reduce`. **The profile of the slow rank looks best.** If you read only rank 0's
+# profile, you see "the all-reduce takes most of the step", and may buy a faster network that does not help.
+#
+# A synchronous step takes $T = \max_r t_r + t_{\text{comm}}$, where $t_r$ is the compute time of rank $r$. So one rank that is 5 % slower makes the job up to 5 % slower:
+
+# %% name="slow_cost"
+p, slower = 512, 0.05
+print(
+    f"one of {p} GPUs {100 * slower:g} % slower: the others idle like {(p - 1) * (1 - 1 / (1 + slower)):.0f} GPUs switched off"
+)
+
+# %% [markdown] name="wire_faults"
+# ### The same on the wire
+#
+# On the wire a program can cause its own faults. In the four programs below, rank 1 ends its process, is stopped by SIGSTOP, waits for a
+# message that nobody sends, or is slow. Which of these four faults can the wire find only after its time limit?
+
+
+# %% name="wire_programs"
+def dies():
+    if dist.get_rank() == 1:
+        os._exit(1)
+    dist.all_reduce(torch.ones(8))
+
+
+def stops():
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    dist.all_reduce(torch.ones(8))
+
+
+def waits():
+    if dist.get_rank() == 1:
+        dist.recv(torch.empty(1), 0)  # rank 0 never sent it
+
+
+def delays():
+    if dist.get_rank() == 1:
+        time.sleep(0.2)
+    dist.all_reduce(torch.ones(8))
+
+
+# %% name="wire_explains"
+for program in (dies, stops, waits, delays):
+    outcome = run(program, ranks=world.ranks, wall_s=2)
+    print(f"{program.__name__:8} {outcome.failure.message if outcome.failure else 'nothing wrong'}")
+
+# %% [markdown] name="wire_explained"
+# Even the wire needs a time limit to find a stopped rank (we set 2 s): from outside, a stopped rank looks like a rank that still computes. A slow rank is
+# no error, and the wire's clock counts messages and not sleep, so the wire reports nothing. A rank that ends, and a message that nobody sends, are found
+# at once, because the router sees what all ranks do.
+
+# %% [markdown] name="monitored"
+# ## 4. Asking which ranks are there
+#
+# `monitored_barrier` is a barrier with its own deadline, in which rank 0 collects an answer from every rank. It needs a group that works on CPUs
+# (Gloo). Rank 1 does not call it. Which rank's error names rank 1?
+
+# %% tags=["raises-exception"] name="monitored_run"
+# %%ranks --deadline 5
+from datetime import timedelta
+
+group = dist.new_group(backend="gloo")
+if rank != 1:
+    dist.monitored_barrier(group, timeout=timedelta(seconds=1))
+print("passed")
+
+# %% [markdown] name="monitored_explained"
+# Rank 0 names the missing rank; the errors of the others, if there are any, say that you should look at rank 0's log. Put such a barrier before a suspicious collective,
+# on a Gloo group beside your NCCL group. By default it stops at the first missing rank; `wait_all_ranks=True` collects all. Use it only for
+# debugging, because all ranks must wait for each other in it.
+#
+# The failed wait has closed connections, so this group can't be used any more. A real job you would end; here we reset the world:
+
+# %% name="reset"
+world.reset()
+
+# %% [markdown] name="flight"
+# ### The flight recorder
+#
+# You can't look at 512 ranks by hand. PyTorch's **flight recorder** keeps the last collectives of each rank in memory; `TORCH_FR_BUFFER_SIZE` says
+# how many (2000 by default, 0 is off; its older name is
+# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on a rank, the rank writes these records to a file. This is on unless
+# `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (in torch 2.15 also `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where.
+#
+# **Not every rank writes one.** A rank that was killed can't, and a rank that is already in `destroy_process_group` doesn't (in torch 2.15, a rank that
+# waits for nothing may not either). So a missing file is a clue.
+#
+# Gloo's calls are recorded too, but nobody writes them. Here each rank writes its own, after a second, while `two_plans` from section 2 waits:
+
+
+# %% name="flight_dump"
+def recorded(folder):
+    from torch._C._distributed_c10d import _dump_fr_trace
+
+    path = folder / f"dump_rank{dist.get_rank()}"
+    threading.Timer(1, lambda: path.write_bytes(_dump_fr_trace())).start()
+    two_plans(dist.new_group(backend="gloo"))
+
+
+folder = Path(tempfile.mkdtemp())
+try:
+    world.run(recorded, folder, deadline=3)
+except RanksStuck:
+    cause = profiles.explain(profiles.read(folder)).causes[0]
+    print(cause.cause, cause.evidence, sep="\n")
+
+# %% [markdown] name="flight_explained"
+# `profiles` reads such files (in a terminal: `allranks explain FOLDER`) and asks four questions:
+#
+# 1. Which group? A job with a mesh has many.
+# 2. Which collective number is the smallest that not all ranks have begun? Which rank has not begun it? That rank is missing; find out what it does *instead*.
+# 3. If all ranks have begun it, compare operation, shape and dtype. If they differ, it is a mismatch.
+# 4. If all are equal, look at the network or a machine, not at the program.
+#
+# Ranks' calls are matched by group and number, never by their place in the file: the recorder keeps the last ones only. NCCL has a similar service,
+# RAS (since 2.24, on by default): `ncclras` asks the running job. [Your own job](48_your_own_job.ipynb) reads more such files.
+
+# %% [markdown] name="profile"
+# ## 5. Slow, but not stuck: reading a trace
+#
+# Four questions for a trace of a slow job. Do communication calls take most of the time after backward? Do the ranks start each call at the same
+# time? Are there too many small collectives? Does most traffic go between nodes? `Trace` holds each call with
+# its bytes, start and end, its group, and its number there, so the first three are a few lines:
+
+
+# %% name="reader"
+def read(trace):
+    last_came = {}  # of each call: when the last rank made it
+    for e in trace:
+        last_came[e.group, e.seq] = max(e.start, last_came.get((e.group, e.seq), e.start))
+    for rank in range(trace.ranks):
+        calls = [e for e in trace if e.rank == rank]
+        inside = sum(e.end - e.start for e in calls) / trace.seconds
+        waiting = sum(last_came[e.group, e.seq] - e.start for e in calls) / trace.seconds
+        size = statistics.median(e.nbytes for e in calls)
+        print(
+            f"rank {rank}: {len(calls)} calls of {size:g} bytes; {inside:4.0%} of the time inside, {waiting:4.0%} waiting"
+        )
+
+
+read(slow)
+
+# %% [markdown] name="reader_explained"
+# *Waiting* is the time until the last rank makes the call. The network does not cause it; only the rest of *inside* is communication. Rank 1 hardly
+# waits, all others wait nearly all the time: **compare the ranks' starts, not their durations.**
+#
+# Now look at a step of a model with 64 small parameters; each is all-reduced separately after backward.
+
+# %% name="guess_small"
+guess = predict(
+    "64 all-reduces of 4 KiB, or one of 256 KiB: how many times faster is the one?",
+    low=0.5,
+    high=100,
+    log=True,
+    title="One all-reduce instead of 64 is faster by",
+)
+guess
+
+
+# %% name="pieces"
+def averaging(pieces):
+    parts = torch.ones(65536).chunk(pieces)  # 256 KiB in all
+    for part in parts:
+        dist.all_reduce(part)
+
+
+def timed(pieces):
+    return bench.seconds_of(lambda: averaging(pieces), iterations=5)[0]
+
+
+_, trace = world.trace(averaging, 64)
+read(trace)
+
+# %% [markdown] name="pieces_model"
+# With $k$ pieces, which together have $n$ bytes, on a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)), $\alpha$ seconds a message and $\beta$ a byte,
+#
+# $$T(k) = k \cdot 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta.$$
+#
+# Only the first term depends on $k$, so $T(k)$ is a straight line. The times of 1 and 64 pieces determine the line (so they fit by construction); 4
+# and 16 test it. `bench.seconds_of` gives the median of five times.
+
+# %% name="pieces_measured"
+counts = (1, 4, 16, 64)
+measured = {k: world.run(timed, k)[0] for k in counts}
+per_call = (measured[64] - measured[1]) / 63
+for k in counts:
+    model = measured[1] + (k - 1) * per_call
+    print(f"{k:3} pieces: measured {1e3 * measured[k]:7.2f} ms   model {1e3 * model:7.2f} ms")
+print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
+
+# %% name="reveal_small" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    measured[64] / measured[1],
+    usual="1",
+    why="the bytes are the same. But each call pays its latencies again, and 4 KiB take hardly any other time.",
+    it=f"{measured[64] / measured[1]:.0f} times",
+)
+
+# %% [markdown] name="pieces_explained"
+# The bytes were always the same. If points are far from the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly
+# the time to wake waiting processes. This is why DDP fills buckets of 25 MiB: 14 GB of gradients are up to 535 calls, and on 32 ranks with an
+# $\alpha$ of
+# 5 µs each pays $62 \cdot 5 = 310$ µs, 166 ms in all. Too few pieces are bad as well, because then none can start before backward ends.
+#
+# **After backward.** Only the exposed part makes the step longer, $t_{\text{exposed}} = t_{\text{step}} - t_{\text{compute}}$; communication during
+# backward is free. If calls continue long after the end of backward, the last bucket is too big, nothing overlaps, or the links are too slow. **Between
+# nodes?** Time the same call in a group within one node and in a group across nodes.
+#
+# The player shows your own trace:
+
+# %% name="film"
+Player(world.trace(pipeline)[1])
+
+# %% [markdown] name="exercise"
+# ## 6. Your turn: the log line
+#
+# This function averaged gradients correctly for months. Then somebody added a line for the log. Run it, read what `check` says, and **fix it, but keep the norm**.
+
+
+# %% name="distributed_mean"
+def distributed_mean(tensor):
+    mean = (tensor / dist.get_world_size()).contiguous()
+    dist.all_reduce(mean)
+    if dist.get_rank() == 0:
+        norm = mean.norm()
+        dist.all_reduce(norm, op=dist.ReduceOp.MAX)  # the largest of all ranks, for the log
+    return mean
+
+
+check(distributed_mean)
+
+# %% [markdown] name="exercise_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# What do the ranks hold after the first all-reduce? Is there anything left to compare?
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# All ranks hold the same mean, bit for bit, so its norm is the same too. Delete the second `dist.all_reduce`. (If the numbers were different, the call would have to be *before* the `if`.)
+# </details>
+
+# %% [markdown] name="quiz"
+# ## 7. Check yourself
+#
+# <details><summary>1. Ranks 0 to 6 wait in collective 812. Rank 7 has finished collective 811 and computes. Did it skip a call?</summary>
+#
+# The numbers can't tell: each rank counts only its own calls, and its 811th call is matched with the others' 811th, even if it is a different one.
+# Rank 7 is missing; look at the line where it computes.
+# </details>
+#
+# <details><summary>2. In the log, 511 ranks report "connection closed by peer", and one reports nothing. Where do you look?</summary>
+#
+# At the rank that reports nothing: it is dead. Its exit code and its machine's kernel log say why.
+# </details>
+#
+# <details><summary>3. Rank 0's profile shows 70 % of the time in all-reduce. Do you need a faster network?</summary>
+#
+# First compare the starts of all ranks. If one rank is late each time, the 70 % are waiting.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# A hang shows where ranks stopped, not where the mistake is: after a skipped call the others' call first pairs with the next one. From the operation,
+# peer, shape, dtype and collective number of every rank you can see whether a rank is missing, dead, paused or slow, or whether the calls don't
+# match. Wrong dtypes and a wrong order can give wrong numbers and no hang. In a trace, compare starts before durations. **Look at all ranks, and find
+# the one that differs.**
+#
+# **Now you:** [Lab 10](../../labs/lab10_debugging/debugging.ipynb) has six broken programs. Find the rank, the line and the kind of mistake, then fix it.
+#
+# **Next question:** what if a job does not stop, but is slow? [Your own job](48_your_own_job.ipynb)
+#
+# **Sources.** [PyTorch, torch.distributed: debugging](https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications) ·
+# [PyTorch, monitored_barrier](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.monitored_barrier) ·
+# [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (collective functions; RAS) ·
+# S. Li et al., *PyTorch Distributed*, [arXiv:2006.15704](https://arxiv.org/abs/2006.15704)
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+shutil.rmtree(folder)
+world.stop()

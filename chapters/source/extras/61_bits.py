@@ -1,0 +1,480 @@
+# %% [markdown] name="title"
+# # Bits
+#
+# **1,024 ranks have one number each, between 0 and 1, in bfloat16. A ring adds them. The sum should be about 512. What comes out, and with how few bits can ranks still add?**
+#
+# 75 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [Send less](60_send_less.ipynb)
+#
+# {{picture}}
+#
+# A chunk goes round the ring, and each rank adds its part. A dot is a rounding. In the tree, no number is rounded more than $\lg p$ times.
+
+# %% name="start_world"
+import torch
+import torch.distributed as dist
+
+from allranks import World, plots, predict, predictions
+
+world = World()
+world
+
+# %% [markdown] name="order_intro"
+# ## 1. The order of addition
+#
+# A float32 has 24 binary digits. A sum that needs more is rounded, so the order of the additions matters: $(10^8 + 1) - 10^8$ is 0, and $(10^8 - 10^8) + 1$ is 1. Which order does an
+# all-reduce take? Let every element of a rank's vector be the *same* number. Then all elements have the same sum, if they are added in the same order.
+
+# %% name="guess_equal"
+equal = predict(
+    "Each rank fills a vector with one random number of its own. After an all-reduce, is every element of the sum the same?",
+    choices=["all the same", "a few differ", "one value for each chunk"],
+    title="Equal inputs, elements of the sum",
+)
+equal
+
+# %% name="equal_live"
+# %%ranks
+torch.manual_seed(rank)
+same = torch.rand(1).repeat(4096)
+dist.all_reduce(same)
+if rank == 0:
+    values, places = same.unique(return_inverse=True)
+    edges = (places.diff().nonzero().flatten() + 1).tolist()
+    print("values:", [f"{v:.9f}" for v in values.tolist()])
+    print("they change at", edges)
+
+# %% name="reveal_equal" jupyter={"source_hidden": true}
+# the answer: run this cell
+equal.reveal(
+    "one value for each chunk",
+    usual="all the same",
+    why="in a ring the sum of chunk c begins on rank c, or beside it: each chunk is added in another order. Some orders round to the same bits, and with two ranks there is only one order. A library that adds in a tree or in the switch may have one value.",
+)
+
+# %% [markdown] name="again_intro"
+# So the sum depends on *where* a number stands in its vector. What stays the same? All ranks have the same bits: each chunk is added once and then copied. And the same call on the same
+# ranks, with the same size, takes the same order. But if you cut the vector at another place, you get other chunks.
+
+# %% name="again_live"
+# %%ranks
+torch.manual_seed(rank)
+x = torch.randn(4096)
+once, again, buckets = x.clone(), x.clone(), x.clone()
+dist.all_reduce(once)
+dist.all_reduce(again)
+dist.all_reduce(buckets[:1000])  # the same numbers, in two buckets
+dist.all_reduce(buckets[1000:])
+if rank == 0:
+    print("the same call again, changed bits:", int((again != once).sum()))
+    print(f"in two buckets, changed elements: {100 * (buckets != once).double().mean():.0f} %")
+
+# %% [markdown] name="again_explained"
+# Hence a training run that is repeated with another `bucket_cap_mb`, another number of ranks or nodes, or another version of NCCL, differs in the last bit after one step. After some hundred
+# steps it differs visibly. To compare two runs bit by bit, keep all of these fixed. Even that may not be enough: with NVLS, where a switch adds, NVIDIA confirmed in 2024 that results could
+# change from call to call, though all ranks agree ([nccl#1497](https://github.com/NVIDIA/nccl/issues/1497)); a later test on GB200 found no change ([nccl#2360](https://github.com/NVIDIA/nccl/issues/2360)). A ring
+# or a tree has its order. `torch.use_deterministic_algorithms(True)` therefore sets `NCCL_ALGO=^NVLS`, unless you have set `NCCL_ALGO`; call it before the first collective. It costs speed.
+#
+# ## 2. Eight digits
+#
+# bfloat16 has 8 binary digits. From 256 on, neighbours are 2 apart. What happens to a sum that has reached 256?
+
+# %% name="guess_stall"
+stall = predict(
+    "1,024 ranks, a random number between 0 and 1 on each, in bfloat16. A ring adds them, and each rank rounds. The exact sum is about 512. What comes out?",
+    choices=["512 or nearly so", "about 500", "256", "NaN"],
+    title="The ring's sum of 1,024 numbers is",
+)
+stall
+
+# %% [markdown] name="chain_intro"
+# In a ring a chunk's sum is a chain: $((x_0 + x_1) + x_2) + \dots$, one addition on each rank. In a tree it is $(x_0 + x_1) + (x_2 + x_3)$, and so on. First check the claim on live ranks:
+# a ring of sends and receives, in bfloat16, against the chain on one process.
+
+
+# %% name="ring_sum"
+# %%ranks
+def ring_sum(part):
+    """The sum on the last rank, added on the way, in the dtype of the part."""
+    total = part.clone()
+    if rank > 0:
+        dist.recv(total, rank - 1)
+        total = total + part
+    if rank < world_size - 1:
+        dist.send(total, rank + 1)
+    return total
+
+
+# %% name="ring_live"
+# %%ranks
+torch.manual_seed(9)  # all parts on all ranks, to compare
+parts = torch.rand(world_size, 4096).bfloat16()
+came = ring_sum(parts[rank])
+alone = parts[0]
+for part in parts[1:]:
+    alone = alone + part
+if rank == world_size - 1:
+    print("the same bits as the chain on one process:", torch.equal(came, alone))
+
+# %% [markdown] name="many_intro"
+# The bits are the same. So one process can add for 1,024 ranks.
+
+
+# %% name="three_sums"
+def chain(parts):
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total = total + part
+    return total
+
+
+def tree(parts):
+    while len(parts) > 1:
+        parts = torch.cat([parts[::2][: len(parts) // 2] + parts[1::2], parts[len(parts) // 2 * 2 :]])
+    return parts[0]
+
+
+def in_float32(parts):
+    return parts.float().sum(0).bfloat16()
+
+
+# %% name="many_ranks"
+generator, off = torch.Generator().manual_seed(0), {}
+for p in (4, 16, 64, 256, 1024):
+    parts = torch.rand(p, 4096, generator=generator).bfloat16()
+    exact = parts.double().sum(0)
+    for way in (chain, tree, in_float32):
+        off.setdefault(way.__name__, {})[p] = ((way(parts) - exact).abs() / exact).mean().item()
+    print(f"{p:5} ranks, mean error:", *(f"{name} {100 * errors[p]:5.2f} %" for name, errors in off.items()))
+print("the chain of 1,024:", chain(parts)[:3].tolist(), "exact:", [round(v) for v in exact[:3].tolist()])
+
+# %% name="reveal_stall" jupyter={"source_hidden": true}
+# the answer: run this cell
+stall.reveal(
+    "256",
+    usual="about 500",
+    why="from 256 on the next number is 258, and a part below 1 is less than half the way: it is rounded off, 512 times. Half of the sum is lost, without an error message.",
+)
+
+# %% name="error_figure"
+figure, axes = plots.chart("ranks", "mean relative error")
+for name, errors in off.items():
+    axes.loglog(list(errors), list(errors.values()), marker="o", label=name)
+axes.legend()
+figure
+
+# %% [markdown] name="library_intro"
+# And the library on this machine? One rank brings 256, all others 1:
+
+# %% name="library_live"
+# %%ranks
+x = torch.full((4096,), 256.0 if rank == 0 else 1.0).bfloat16()
+dist.all_reduce(x)
+if rank == 0:
+    print("sums in bfloat16:", sorted(set(x.tolist())), "exact:", 256 + world_size - 1)
+
+# %% [markdown] name="who_adds_how"
+# With Gloo it is 256 where the ones came one by one to the 256, and with four ranks 260 where they were added first.
+#
+# Gradients have both signs, so their sums grow more slowly and stall later; but the chain's error grows with $\sqrt p$ all the same. Who adds how:
+#
+# | | adds in |
+# |---|---|
+# | NCCL's ring and tree | the data type; a sum is rounded at every hop |
+# | NVLS, and symmetric memory's multimem | float32, inside the switch (for bfloat16 and float16) |
+# | NCCL's symmetric kernels (2.27) | float32 |
+# | Gloo | the data type |
+#
+# (NCCL 2.30.7, `reduce_kernel.h`, `symmetric/primitives.cuh`.) The remedies: sum in float32 (`MixedPrecision(reduce_dtype=torch.float32)` in FSDP, `reduce_dtype` in FSDP2's policy,
+# `accumulate_allreduce_grads_in_fp32` in Megatron) for twice the bytes; or inside a node in the switch, and between nodes in a tree.
+#
+# Does it help to divide *before* the sum, so that the mean never gets large? Try it.
+
+# %% name="divide_first"
+parts = torch.rand(1024, 4096, generator=torch.Generator().manual_seed(0)).bfloat16()
+exact = parts.double().mean(0)
+for name, mean in {"divided at the end": chain(parts) / 1024, "divided first": chain(parts / 1024)}.items():
+    print(f"{name:20} mean {mean.double().mean():.3f}, exact {exact.mean():.3f}")
+
+# %% [markdown] name="divide_explained"
+# No: bfloat16 has the same 8 digits at every size. (In float16, which ends at 65,504, it helps against overflow.)
+#
+# ## 3. Half the bytes: a hook
+#
+# DDP lets you replace its all-reduce by a *communication hook*. torch 2.13 has `allreduce`, `fp16_compress`, `bf16_compress`, wrappers of both, `powerSGD` and `batched_powerSGD`, `quantization_pertensor`
+# and `quantization_perchannel`, and `post_localSGD` (`torch.distributed.algorithms.ddp_comm_hooks`). The bytes of one step:
+
+
+# %% name="one_step"
+def with_hook(name):
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(torch.nn.Linear(256, 256, bias=False))
+    if name:
+        ddp.register_comm_hook(None, getattr(default_hooks, name))
+    torch.manual_seed(dist.get_rank())
+    ddp(torch.randn(8, 256)).square().mean().backward()
+    return ddp.module.weight.grad.double()
+
+
+# %% name="hooks"
+full = world.run(with_hook, None)[0]
+for name in ("allreduce_hook", "fp16_compress_hook"):
+    gradients, trace = world.trace(with_hook, name)
+    nbytes = max(event.nbytes for event in trace if event.rank == 0 and event.op == "all_reduce")
+    off_by = ((gradients[0] - full).norm() / full.norm()).item()
+    print(f"{name:20} {nbytes:7,} bytes, gradient off by {off_by:.1e}")
+
+# %% [markdown] name="hooks_explained"
+# Half the bytes of float32, and a sum that is right to about three digits, which training usually forgives. (`bf16_compress_hook` keeps two digits, and torch takes it with NCCL only.) But the sum is now *added* in
+# 16 bits too. With bfloat16 on 1,024 ranks in a ring that is the chain above. float16 has 11 digits and loses less: about 0.5 % with normal numbers.
+#
+# ## 4. One byte
+#
+# int8 has 127 steps on each side of zero. A **scale** says how large a step is: the largest absolute value, divided by 127. One number far out makes the step large for all others; so each *block* of
+# numbers has a scale of its own.
+
+# %% name="guess_outlier"
+outlier = predict(
+    "4,096 normal numbers, and one of them is 1,000. With one scale for all: how many of the others become 0?",
+    low=0,
+    high=100,
+    unit="%",
+    title="Zeros beside one large number",
+)
+outlier
+
+
+# %% name="quantised"
+def quantised(values, block):
+    """int8 numbers and one float32 scale a block."""
+    rows = values.view(-1, block)
+    scales = rows.abs().amax(1, keepdim=True) / 127
+    return (rows / scales).round().to(torch.int8), scales
+
+
+# %% name="blocks"
+values = torch.randn(4096, generator=torch.Generator().manual_seed(0))
+values[7] = 1000
+for block in (4096, 256, 64):
+    numbers, scales = quantised(values, block)
+    zeros, nbytes = (numbers == 0).double().mean(), numbers.numel() + 4 * scales.numel()
+    print(f"blocks of {block:4}: {nbytes} bytes, {100 * zeros:5.1f} % are 0")
+
+# %% name="reveal_outlier" jupyter={"source_hidden": true}
+# the answer: run this cell
+outlier.reveal(
+    100 * (quantised(values, 4096)[0] == 0).double().mean().item(),
+    usual="about half",
+    why="a step is 1000/127 = 7.9, and what is below half a step becomes 0. Normal numbers are hardly ever above 3.9. With blocks of 64, only the 63 neighbours suffer.",
+)
+
+# %% [markdown] name="gather_intro"
+# **A quantised all-gather** is easy: nobody adds. Each rank quantises its shard once, and everybody turns the bytes into floats. ZeRO++ gathers weights so (*qwZ*). Live, with a shard of 4,096 numbers:
+
+# %% name="quantised_on_ranks"
+# %%ranks
+torch.manual_seed(rank)
+shard = torch.randn(4096)
+
+
+def quantised(values, block):
+    rows = values.view(-1, block)
+    scales = rows.abs().amax(1, keepdim=True) / 127
+    return (rows / scales).round().to(torch.int8), scales
+
+
+numbers, scales = quantised(shard, 64)
+
+
+# %% name="gather_live"
+# %%ranks
+all_numbers = torch.empty(world_size * len(numbers), 64, dtype=torch.int8)
+all_scales = torch.empty(world_size * len(scales), 1)
+dist.all_gather_single(all_numbers, numbers)
+dist.all_gather_single(all_scales, scales)
+whole = (all_numbers * all_scales).flatten()
+
+# %% name="gather_off"
+# %%ranks
+wide = torch.empty(world_size * 4096)
+dist.all_gather_single(wide, shard)
+brought = all_numbers.nbytes + all_scales.nbytes
+off = (whole - wide).abs().max() / all_scales.max()
+print(f"{wide.nbytes / brought:.2f} times fewer bytes than float32, off by {off:.2f} steps at most")
+
+# %% [markdown] name="sum_intro"
+# **A quantised sum** is harder: two ranks' bytes have different scales, and can't be added as they are. A ring would turn a chunk into float32, add, and quantise again, *at each hop*. The alternative needs
+# two roundings for any number of ranks: every rank sends the owner of each chunk its quantised part (an all-to-all); the owner adds in float32, quantises the *sum*, and all gather the sums. [Send less](60_send_less.ipynb) counted
+# the bytes; now count the errors.
+
+# %% name="guess_hops"
+hops = predict(
+    "64 ranks, normal numbers, int8 in blocks of 64. The ring quantises at each hop, the other way quantises twice. How many times larger is the ring's error?",
+    low=1,
+    high=64,
+    unit="times",
+    log=True,
+    title="Quantised at each hop, the error is",
+)
+hops
+
+
+# %% name="two_ways"
+def rounded(values, most=127):
+    rows = values.view(-1, 64)
+    scales = rows.abs().amax(1, keepdim=True) / most
+    return ((rows / scales).round() * scales).view(-1)
+
+
+def at_each_hop(parts, most):
+    total = parts[0]
+    for part in parts[1:]:
+        total = rounded(total, most) + part
+    return rounded(total, most)
+
+
+def twice(parts, most):
+    return rounded(sum(rounded(part, most) for part in parts), most)
+
+
+# %% name="count_errors"
+generator = torch.Generator().manual_seed(0)
+for p in (4, 16, 64, 256):
+    parts = torch.randn(p, 4096, generator=generator)
+    exact = parts.sum(0)
+    for bits, most in ((8, 127), (4, 7)):
+        two, ring = ((way(parts, most) - exact).norm() / exact.norm() for way in (twice, at_each_hop))
+        print(
+            f"{p:4} ranks, int{bits}: twice {100 * two:5.2f} %, at each hop {100 * ring:5.2f} %, {ring / two:.1f} times"
+        )
+
+# %% name="reveal_hops" jupyter={"source_hidden": true}
+# the answer: run this cell
+hops.reveal(
+    4.0,
+    usual="32 or 64 times",
+    why="the errors have both signs, so 64 of them grow like a root; but each step is as large as the sum so far, and the two-step way has an error for each part too. What remains is about half the root of p.",
+)
+
+# %% [markdown] name="zero_pp"
+# **ZeRO++** has three parts, each with its own trick. $M$ is the model in 16 bits, and what crosses the nodes in one step is:
+#
+# | | all-gather, forward | all-gather, backward | reduce-scatter | together |
+# |---|---|---|---|---|
+# | ZeRO-3 | $M$ | $M$ | $M$ | $3M$ |
+# | qwZ: weights as int8 in blocks | $0.5M$ | $M$ | $M$ | $2.5M$ |
+# | hpZ: a second copy of the shards inside each node | $M$ | 0 | $M$ | $2M$ |
+# | qgZ: gradients as int4, two all-to-alls | $M$ | $M$ | $0.25M$ | $2.25M$ |
+# | all three | $0.5M$ | 0 | $0.25M$ | $0.75M$ |
+#
+# qgZ goes in two levels: an all-to-all inside the node, a sum, another quantisation, then an all-to-all between nodes, with $1/g$ of the bytes on $g$ GPUs a node. The scales come on top:
+
+# %% name="scale_bytes"
+for bits, block in ((8, 8000), (8, 64), (4, 256), (4, 64)):
+    print(f"int{bits}, float32 scale for each {block:4}: {(bits / 8 + 4 / block) / 2:.3f} of 16 bits")
+
+# %% [markdown] name="fp8"
+# ## 5. What fp8 asks for
+#
+# An fp8 number (`float8_e4m3fn`) has 4 binary digits, ends at 448, and below 1/512 there is only 0. Three things follow.
+#
+# **It can't be added in place.** Where does a chain of numbers between 0 and 1 stall? Round after each addition:
+
+# %% name="guess_fp8"
+fp8 = predict(
+    "In bfloat16 a ring loses half of the sum on 1,024 ranks. From how many ranks on does it lose half in e4m3, with 4 binary digits instead of 8?",
+    choices=["512", "256", "64", "16"],
+    title="Half of an e4m3 sum is lost at",
+)
+fp8
+
+
+# %% name="e4m3"
+def e4m3(values):
+    return values.to(torch.float8_e4m3fn).half()
+
+
+# %% name="fp8_chain"
+generator = torch.Generator().manual_seed(0)
+for p in (8, 16, 32, 64):
+    parts = e4m3(torch.rand(p, 4096, generator=generator))
+    total = parts[0]
+    for part in parts[1:]:
+        total = e4m3(total + part)
+    print(
+        f"{p:3} ranks: {100 * total.double().sum() / parts.double().sum():5.1f} % arrive, largest sum {total.max():.0f}"
+    )
+
+# %% name="reveal_fp8" jupyter={"source_hidden": true}
+# the answer: run this cell
+fp8.reveal(
+    "64",
+    usual="512",
+    why="4 digits fewer are a factor of 16: it stalls at 16 instead of 256, and the sum of 64 numbers is about 32.",
+)
+
+# %% [markdown] name="fp8_scale"
+# **It needs a scale, and all ranks need the same one**, if the gathered tensor is to have a single scale. The largest absolute value over all ranks is an all-reduce with `MAX`, *before* the data can go: one more small all-reduce, so at least $\lceil\lg p\rceil$ latencies. Transformer Engine can take the maximum from earlier steps (*delayed scaling*), so that it does not wait.
+
+# %% name="fp8_live"
+# %%ranks
+torch.manual_seed(rank)
+mine = torch.randn(4096) * (rank + 1)
+largest = mine.abs().max()
+dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+scale = 448 / largest
+eight = (mine * scale).to(torch.float8_e4m3fn)
+
+# %% name="fp8_gather"
+# %%ranks
+whole = torch.empty(world_size * 4096, dtype=torch.uint8)
+dist.all_gather_single(whole, eight.view(torch.uint8))  # the bytes as they are
+back = whole.view(torch.float8_e4m3fn).float()[rank * 4096 : (rank + 1) * 4096] / scale
+print(f"largest {largest:.2f}, mean error {100 * ((back - mine).abs() / mine.abs()).mean():.1f} %")
+
+# %% [markdown] name="fp8_rest"
+# **It is for gathering, not for adding.** FSDP can gather fp8 weights (torchao, `enable_fsdp_float8_all_gather`: its shards are cast before the all-gather, and one all-reduce finds all scales). DeepSeek-V3 dispatches
+# tokens to experts in fp8 with a scale for each 128 numbers, and *combines* them in bfloat16, since there one adds. NCCL 2.30.7 can all-reduce fp8, but its tuner avoids the ring on more than 8 ranks (`enqueue.cc`), and Gloo refuses the
+# type; as bytes it takes it.
+#
+# ## 6. Check yourself
+#
+# <details><summary>1. A colleague sees another loss in the fourth digit after changing bucket_cap_mb. Is it a bug?</summary>
+#
+# Not by itself. Other buckets mean other chunks, so other orders of addition, so other last bits, which training amplifies.
+# </details>
+#
+# <details><summary>2. Why may the rank that adds a chunk not keep its exact sum?</summary>
+#
+# All other ranks have the rounded one. Replicas that differ in the last bits drift apart, and nobody notices.
+# </details>
+#
+# <details><summary>3. Why can't all ranks simply use one common scale and let the ring add int8?</summary>
+#
+# The sum of p numbers needs $\lg p$ more bits than one: either it overflows, or each rank has fewer steps: 127/p. On 64 ranks that is one step on each side.
+# </details>
+
+# %% [markdown] name="recap"
+# ## Recap
+#
+# An all-reduce rounds at each hop, in an order that depends on chunk, ranks, size and algorithm: all ranks agree, but two runs may not. In 16 bits a long chain loses what a tree or float32 keeps. Bytes with scales
+# must be added by one rank, in float32, and are rounded twice; fp8 is gathered and not added. **Send few bits, add in many.**
+#
+# **Now you:** [Lab 21](../../labs/lab21_bits/bits.ipynb): an all-reduce in 8 bits, within an error bound and a byte bound.
+#
+# **Next question:** what if the parts are not equally long? [Uneven](62_uneven.ipynb). The core goes on with [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb).
+#
+# **Sources.** G. Wang et al., *ZeRO++*, [arXiv:2306.10209](https://arxiv.org/abs/2306.10209), and DeepSpeed, `coalesced_collectives.py` ·
+# [PyTorch, pull request 156381](https://github.com/pytorch/pytorch/pull/156381) (`use_deterministic_algorithms` and NVLS) ·
+# [NVIDIA, nccl issue 1497](https://github.com/NVIDIA/nccl/issues/1497) (NVLS), [855](https://github.com/NVIDIA/nccl/issues/855) (ranks agree) and [1461](https://github.com/NVIDIA/nccl/issues/1461) (sizes and algorithms) ·
+# P. Micikevicius et al., *FP8 formats for deep learning*, [arXiv:2209.05433](https://arxiv.org/abs/2209.05433) ·
+# DeepSeek-AI, *DeepSeek-V3*, [arXiv:2412.19437](https://arxiv.org/abs/2412.19437) ·
+# [PyTorch, DDP communication hooks](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html)
+
+# %% name="what_you_knew"
+predictions()
+
+# %% name="stop_world"
+world.stop()

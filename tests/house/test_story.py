@@ -1,0 +1,140 @@
+"""One story: from the first chapter "Next" leads along the whole core, every side trip hangs on it, and no number is of another time."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import nbformat
+import pytest
+from allranks.course.map import after, chapters, core, find, link, side_trips
+
+ROOT = Path(__file__).resolve().parents[2]
+NEXT = re.compile(r"^\*\*Next question:\*\* ((?:.+\n?)+)", flags=re.M)
+LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
+BY_STEM = {chapter.stem: chapter for chapter in chapters()}
+# what tells of the time before, and what plays it
+OLD_NUMBERS = {
+    "CHANGELOG.md",
+    "docs/moved.md",
+    "tests/course/test_folder.py",
+    "tests/house/test_front_page.py",
+    "tests/house/test_story.py",
+    "tests/hub/test_singleuser.py",
+    "utils/allranks/course/chapters.toml",
+    "utils/allranks/course/map.py",
+}
+
+
+def prose(chapter) -> str:
+    """What a chapter says, without code."""
+    cells = nbformat.read(ROOT / chapter.path, as_version=4).cells
+    return "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
+def linked(text: str) -> list:
+    """The chapters to which a text links, in order."""
+    stems = [Path(address.partition("#")[0]).stem for _, address in LINK.findall(text)]
+    return [BY_STEM[stem] for stem in stems if stem in BY_STEM]
+
+
+def following(chapter) -> list:
+    """The chapters that the line "Next question" names."""
+    found = NEXT.findall(prose(chapter))
+    assert len(found) == 1, f"{chapter.stem} has {len(found)} lines that begin with **Next question:**"
+    return linked(found[0])
+
+
+def test_next_leads_from_the_first_chapter_through_the_whole_core():
+    walked = [find("00")]
+    while after(walked[-1]) is not None:
+        [step] = following(walked[-1])
+        assert step not in walked, f"{walked[-1].stem} leads back to {step.stem}"
+        walked.append(step)
+    assert tuple(walked) == core()
+
+
+@pytest.mark.parametrize("chapter", [c for c in chapters() if not c.core], ids=lambda chapter: chapter.stem)
+def test_a_side_trip_leads_back_to_the_core(chapter):
+    named = following(chapter)
+    assert named[-1] == after(chapter), f"the last link of its Next must be {after(chapter).stem}"
+    assert chapter not in named
+
+
+@pytest.mark.parametrize("chapter", core(), ids=lambda chapter: chapter.stem)
+def test_a_chapter_of_the_core_names_its_side_trips(chapter):
+    text = prose(chapter)
+    for trip in side_trips(chapter):
+        assert f"- [{trip.title}]({link(chapter, trip)}): {trip.why}" in text
+
+
+def test_something_leads_to_every_chapter():
+    reached = {find("00")}
+    while new := {step for chapter in reached for step in linked(prose(chapter))} - reached:
+        reached |= new
+    assert set(chapters()) - reached == set()
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda chapter: chapter.stem)
+def test_what_is_needed_comes_before(chapter):
+    """And a chapter of the core needs nothing that is not of the core."""
+    head = nbformat.read(ROOT / chapter.path, as_version=4).cells[0].source
+    needed = linked(before[1]) if (before := re.search(r"(?:before it:|· after) ([^·\n]+)", head)) else []
+    assert needed or chapter.number in ("00", "64", "65")
+    assert all(need.number < chapter.number for need in needed)
+    assert not chapter.core or all(need.core for need in needed)
+
+
+def texts() -> dict[str, str]:
+    """Every file of the repository that is read as text, by its path."""
+    names = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    kinds = (".py", ".md", ".ipynb", ".yml", ".yaml", ".js", ".json", ".html", ".toml", ".txt", ".in", "")
+    wanted = [
+        name for name in names if Path(name).suffix in kinds and not name.startswith(("docs/verified/", "shared/"))
+    ]
+    return {
+        name: (ROOT / name).read_text(encoding="utf-8", errors="replace")
+        for name in wanted
+        if (ROOT / name).is_file() and name not in OLD_NUMBERS
+    }
+
+
+def stale(text: str) -> list[str]:
+    """Each mention of a chapter by a name or a number that it no longer has."""
+    old = "|".join(chapter.was for chapter in chapters() if chapter.was != chapter.stem)
+    found = re.findall(rf"(?<!\w)(?:{old})(?!\w)", text)
+    for words, address in LINK.findall(text):
+        number, stem = re.match(r"(\d\d)\b", words), Path(address.partition("#")[0]).stem
+        if number and stem in BY_STEM and number[1] != BY_STEM[stem].number:
+            found.append(f"[{words}]({address})")
+    for list_ in re.findall(r"\b[Cc]hapters? (\d\d?(?:(?:, | and | or | to )\d\d?)*)(?![\d.])", text):
+        numbers = {chapter.number for chapter in chapters()}
+        found += [f"chapter {number}" for number in re.findall(r"\d+", list_) if number not in numbers]
+    return found
+
+
+def test_no_name_or_number_is_of_another_time():
+    faults = {name: found for name, text in texts().items() if (found := stale(text))}
+    assert faults == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("see [07 All-reduce](../1_first_hours/04_all_reduce.ipynb)", ["[07 All-reduce](../1_first_hours/04_all_reduce.ipynb)"]),
+        ("chapters/07_all_reduce.ipynb", ["07_all_reduce"]),
+        ("as in chapters 04 and 7", ["chapter 7"]),
+        ("MPI 4.1, [16](x.md), chapter 04, 17_all_reduce_algorithms", []),
+    ],
+)  # fmt: skip
+def test_a_stale_number_is_found(text, found):
+    assert stale(text) == found
+
+
+def test_one_page_says_where_each_old_number_went():
+    page = (ROOT / "docs" / "moved.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\d) \| `(\w+)` \| \[(\d\d) [^\]]+\]\(\.\./(chapters/\S+\.ipynb)\) \|$", page, flags=re.M)
+    expected = [(c.was[:2], c.was, c.number, c.path.as_posix()) for c in sorted(chapters(), key=lambda c: c.was)]
+    assert rows == expected

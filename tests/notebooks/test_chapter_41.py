@@ -1,0 +1,111 @@
+"""The chapter on libraries: what this torch's Gloo carries of one step, how its bytes are counted, and its answer."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch.distributed as dist
+from allranks.cost.nccl_tables import HOP_US, PROTOCOLS
+from test_chapters import RANKS, WIDGET, execute, read
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
+CHAPTER = "41_libraries"
+LINES = ["tokens", "activations", "gradient", "overflow", "samples"]
+
+
+def source(name: str) -> str:
+    """The source of a cell of the chapter."""
+    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+
+
+def answer() -> str:
+    """The function that the folded answer gives."""
+    return re.search(r"```python\n(.*?)```", source("portable_answer"), flags=re.S).group(1).rstrip()
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers in a text."""
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("solved", [False, True], ids=["released", "solved"])
+def test_libraries(ranks, solved):
+    chapter = execute(read(CHAPTER, ranks, **({"portable": answer()} if solved else {})))
+    errors = chapter.errors()
+    assert set(errors) == {"wrong_interface"}
+
+    *rows, total = chapter.text("carry_run").splitlines()[:6]
+    held = {row[:12].strip(): (numbers(row[13:46]), row[46:]) for row in rows}
+    assert list(held) == LINES
+    assert held["tokens"] == ([ranks + 6] * 4, "refused: Invalid scalar type")
+    assert held["activations"] == ([ranks - 1.5] * 4, "ok")  # from the last rank's left neighbour
+    assert held["gradient"][1] == "ok"
+    assert held["overflow"] == ([1 if ranks % 256 else 0], "ok")
+    assert held["samples"][0] == [100 * ranks]  # added, and then refused
+    assert "can't be cast" in held["samples"][1]
+    assert total == "3 of 5 on gloo"
+    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("carry_run"))
+
+    there = dict(re.findall(r"^(\w+) +for \S+ +(available|not in this build)", chapter.text("inspect"), flags=re.M))
+    assert {name: word == "available" for name, word in there.items()} == {
+        name: dist.is_backend_available(name) for name in ("gloo", "mpi", "nccl", "ucc", "xccl")
+    }
+
+    # the ring's bytes, as the kernel counted them
+    ring_mb = 2 * (ranks - 1) / ranks * 20
+    followed = chapter.text("follow_bytes").splitlines()
+    assert len(followed) == ranks
+    for line in followed:
+        assert "cpu:gloo" in line
+        assert float(re.search(r"wrote ([\d.]+) MB", line)[1]) == pytest.approx(ring_mb, rel=0.01)
+        assert line.endswith("connected to 127.0.0.1")
+    assert f"= {ring_mb:.2f} MB" in chapter.text("follow_formula")
+    assert "Unable to find address for: ib7" in errors["wrong_interface"]
+
+    compared = dict(re.match(r"(\w+) +(.*)", line).groups() for line in chapter.text("two_libraries").splitlines())
+    assert list(compared) == LINES
+    assert re.search(r"gloo: refused:.*wire: ok", compared["tokens"])
+    assert numbers(compared["activations"])[-1] == 0
+    assert numbers(compared["gradient"])[-1] < 1e-4
+    assert re.search(r"gloo: refused:.*wire: refused: .*AVG is not defined for int32", compared["samples"])
+    assert chapter.text("one_run").endswith("differ by 0")
+
+    byte, expected = 1, []
+    for _ in range(8):
+        byte = byte * ranks % 256
+        expected.append(f"{bool(byte)} ({byte})")
+    assert set(chapter.by_rank("bool_sum").values()) == {"\n".join(expected)}
+
+    judged = chapter.text("judge_run").splitlines()
+    if solved:
+        assert judged == [f"{name}: tokens right, overflow right, samples right" for name in ("gloo", "wire")]
+    else:
+        assert judged[0] == "gloo: refused: Invalid scalar type"
+        assert "AVG is not defined for int32" in judged[1]
+
+    assert numbers(chapter.text("sweep"))[0] > 0
+    head, *rows = chapter.text("price_table").splitlines()
+    assert "8 H100, NCCL" in head
+    assert [re.search(r"\((\w+), (\w+)\)$", row).groups() for row in rows] == [
+        ("ring", "LL"),
+        ("ring", "LL"),
+        ("nvls", "Simple"),
+    ]
+    for row in rows:
+        model, measured, nccl = (float(x) for x in re.findall(r"([\d.]+) µs", row))
+        assert model > nccl
+        assert measured > nccl
+        assert float(re.search(r"(\d+)   \(", row)[1]) == pytest.approx(measured / nccl, rel=0.05, abs=1)
+    assert re.search(r"([\d.]+) µs +\d+   \(", rows[0])[1] == "15.0"
+
+    assert "environment variable RANK expected, but not set" in chapter.text("no_launcher")
+    launched = chapter.text("launched").splitlines()
+    assert sorted(re.findall(r"rank (\d) of (\d)", launched[0])) == [("0", "2"), ("1", "2")]
+    assert [re.findall(r"rank (\d) of (\d)", line) for line in launched[1:]] == [[("0", "1")], [("0", "1")]]
+
+
+def test_what_the_text_says_of_the_tuner():
+    hop = HOP_US["NVLink"]["ring"][PROTOCOLS.index("LL")]
+    assert f"a ring with small packets has {hop} µs a hop" in source("price")

@@ -540,8 +540,8 @@ print(x.item())
 
 # %% [markdown] name="dtype_explained"
 # Every rank should hold $p$. Messages carry only bytes, and each rank read them as its own dtype: rank 0 added the *bits* of a float to an
-# integer. NCCL calls such a mismatch undefined: a hang, a crash or corrupted data (NCCL user guide, *Collective
-# Communication Functions*). Don't count on an error when dtypes differ.
+# integer. NCCL calls such a mismatch undefined: a hang, a crash or corrupted data (NCCL user guide). Don't
+# count on an error.
 
 # %% [markdown] name="quiz"
 # ## 8. Check yourself

@@ -213,6 +213,21 @@ def test_the_kernel_learns_what_was_chosen_and_keeps_it_for_the_next_notebook(la
     (lab.root / ".allranks_my_model.json").unlink()
 
 
+def test_in_jupyterlab_the_next_chapter_is_one_click_away(lab, new_page):
+    folder = lab.root / "chapters" / "3_one_model"
+    folder.mkdir(parents=True)
+    here = lab.write("from allranks import my_model\n\nmy_model('tensor_parallel')")
+    (lab.root / here).rename(folder / here)
+    (lab.root / lab.write("1 + 1")).rename(folder / "25_pipelines.ipynb")
+    page = new_page(viewport={"width": 1400, "height": 900})
+    lab.open(page, f"chapters/3_one_model/{here}")
+    lab.run_all(page)
+    page.locator(".ar-axis[data-state=next] a").click()
+    next_one = "chapters/3_one_model/25_pipelines.ipynb"
+    page.wait_for_function(f"() => window.jupyterapp.shell.currentWidget.context?.path === '{next_one}'")
+    lab.close_sessions()
+
+
 def test_a_figure_has_no_white_box_and_follows_the_theme(new_page):
     figure = plots.fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
     page = new_page(viewport={"width": 390, "height": 800})

@@ -37,6 +37,10 @@ export function drawMemory(picture, frame, { held, total, limit, machine }, whol
         top + BAR + 20,
         `other ${digits(held[part] / 1e9, true)}`,
       );
+    // what ZeRO made small is the point of the picture, so it keeps its name as long as there is room for it
+    const name = `${part} ${tenths(held[part])}`;
+    if (part === "optimizer" && wide < name.length * 8 && x + name.length * 7 < (total - held.other) * scale - 10)
+      sketch.text("ar-tick", x, top + BAR + 20, name);
     x += wide;
   }
   const edge = limit * scale;

@@ -48,6 +48,10 @@ export function drawStory(picture, frame, opened, chosen) {
 function columnsOf(frame, opened, chosen) {
   const { axes, start, after } = frame.data;
   const first = column(frame, "one GPU", "", start, false, false);
+  // where no axis was opened last, the reader's choice stands behind them all
+  const own = axes.some((/** @type {Axis} */ { chapter }) => chapter === after)
+    ? []
+    : [column(frame, "my choice", "", frame.values, true, false)];
   return [
     first,
     ...axes.map((/** @type {Axis} */ axis, /** @type {number} */ i) => {
@@ -66,6 +70,7 @@ function columnsOf(frame, opened, chosen) {
         false,
       );
     }),
+    ...own,
   ];
 }
 

@@ -129,7 +129,7 @@ def _side_trips(stem: str, place: str) -> str:
     if not trips:
         raise NotebookError(f"{place}: nothing hangs on {stem}; leave out {{{{side_trips}}}}.")
     lines = [f"- [{trip.title}]({course_map.link(chapter, trip)}): {trip.why}" for trip in trips]
-    return "\n".join(["**Side trips from here**, each for one question:", "", *lines])
+    return "\n".join(["**Side trips:**", "", *lines])
 
 
 def _refuse_shell_comments(source: str, commented: str, place: str) -> None:

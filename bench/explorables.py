@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from allranks import my_model
 from allranks.widgets import explorables
 
 from bench.common import Result, median
@@ -18,7 +19,7 @@ _SPEC = importlib.util.spec_from_file_location(
 SHOWN = {
     "crossover, 1024 ranks": lambda: explorables.crossover(ranks=1024),
     "overlap": explorables.overlap,
-    "memory, 1024 GPUs": lambda: explorables.memory(ranks=1024),
+    "my model, all axes": lambda: my_model("your_own_job"),
     "placement": explorables.placement,
     "skew": explorables.skew,
 }

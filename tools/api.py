@@ -41,7 +41,7 @@ SECTIONS = (
     ),
     (
         "The price of a training step",
-        ("plan", "Plan", "Model", "MODELS", "training_step", "TrainingStep", "ranked_plans"),
+        ("plan", "Plan", "Model", "MODELS", "training_step", "TrainingStep", "ranked_plans", "my_model", "MyModel"),
     ),
     (
         "Errors",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
-from allranks import cost, explore, plan, plots, workload
+from allranks import cost, explore, my_model, plan, plots, workload
 from allranks.cost.step import training_step
 from allranks.cost.workload import Cluster
+from jupyter_lab import heard
 
 pytestmark = pytest.mark.browser
 WIDGETS = {
     "crossover": explore.crossover,
     "overlap": explore.overlap,
-    "memory": lambda: explore.memory(zero_stage=1, tp=4, pp=2),
+    "my_model": lambda: my_model("pipelines"),
+    "my_model_all": lambda: my_model(model="LLaMA 65B", ranks=64, tokens=1 << 22),
     "placement": explore.placement,
     "skew": explore.skew,
 }
@@ -119,8 +122,8 @@ def test_the_overlap_says_what_workload_says(explored):
     assert "14,000 buckets" in page.locator(".ar-lanes").text_content()
 
 
-def test_memory_by_keys_and_a_split_that_is_impossible(explored):
-    page = explored(explore.memory(zero_stage=1, tp=4, pp=2))
+def test_my_model_by_keys_and_a_split_that_is_impossible(explored):
+    page = explored(my_model(model="LLaMA 65B", ranks=64, tokens=1 << 22, bucket=25 << 20, zero_stage=1, tp=4, pp=2))
     found = training_step(plan("LLaMA 65B", "dgx-h100", dp=8, tp=4, pp=2, zero_stage=1, batch=2048))
     assert page.locator(".ar-big").text_content() == f"{100 * found.mfu:.0f} % MFU"
     held = page.locator("[data-part=activations]").get_attribute("data-bytes")
@@ -128,12 +131,47 @@ def test_memory_by_keys_and_a_split_that_is_impossible(explored):
     page.locator("button[data-key=tp][data-value='1']").focus()
     page.keyboard.press("Enter")
     assert said(page).startswith("192 GB of H100's 80 GB: 112 GB too much.")
+    assert page.locator("h3").text_content() == "LLaMA 65B does not fit: 112 GB too much"
     assert page.locator("button[data-key=tp][data-value='1']").get_attribute("aria-pressed") == "true"
-    assert page.locator(".ar-over").count() == 1
+    assert page.locator(".ar-over").count() == 1 and page.locator(".ar-big").text_content() == "no room"
     page.locator("summary").press("Enter")
     page.locator("select[data-key=ranks]").select_option("1")
     assert "not enough GPUs" in said(page)
     assert page.locator("button[data-key=pp][data-value='8']").get_attribute("aria-disabled") == "true"
+
+
+def test_my_model_shows_the_axes_that_are_open_and_names_the_chapter_that_opens_the_next(explored):
+    page = explored(my_model("sharded_training"))
+    states = page.locator(".ar-axis").evaluate_all("all => all.map((e) => e.dataset.state)")
+    assert states == ["open"] * 3 + ["next"] + ["locked"] * 3
+    assert page.locator(".ar-axis[data-state=locked] button:visible").count() == 0
+    assert re.fullmatch(r"chapter \d+ opens it", page.locator(".ar-axis[data-state=next] .ar-small").text_content())
+    assert page.locator("h3").text_content() == "My model fits, and the GPUs compute 99 % of the time"
+    # each choice says what it would give, computed by the cost model
+    for stage in range(4):
+        step = my_model("sharded_training", zero_stage=stage).step
+        note = page.locator(f".ar-option:has([data-key=zero_stage][data-value='{stage}']) .ar-note")
+        assert note.text_content() == f"{step.nbytes / 1e9:.0f} GB"
+        assert ("ar-bad" in note.get_attribute("class")) == (not step.fits)
+    whole = my_model("sharded_training", bucket=0).step.seconds
+    off = page.locator(".ar-option:has([data-key=bucket][data-value='0']) .ar-note").text_content()
+    assert off == f"{whole:.2f} s"
+    assert "256 sequences" in page.locator(".ar-hint").text_content(), "what the next axis is for"
+
+
+def test_a_page_without_a_kernel_keeps_what_was_opened_and_chosen(explored):
+    page = explored(my_model("sharded_training"))
+    page.locator("button[data-key=zero_stage][data-value='3']").press("Enter")
+    said(page)
+    page.reload()
+    page.wait_for_selector("button[data-key=zero_stage][data-value='3'][aria-pressed=true]")
+    before = json.loads(page.evaluate("localStorage.getItem('allranks_my_model')"))
+    assert before["opened"] == 3 and before["chosen"]["sharded_training"]["zero_stage"] == 3
+    page.evaluate("localStorage.setItem('allranks_my_model', JSON.stringify({opened: 6, chosen: {}}))")
+    page.reload()
+    page.wait_for_selector(".ar-explore[data-ready]")
+    states = page.locator(".ar-axis").evaluate_all("all => all.map((e) => e.dataset.state)")
+    assert states == ["open"] * 6 + ["next"]
 
 
 def test_a_placement_that_shares_cards_costs_time(explored):
@@ -156,13 +194,37 @@ def test_a_capacity_bounds_the_exchange_and_says_what_it_drops(explored):
     assert said(page).startswith(f"{now / even:.1f} times as long") and "25 % of the tokens are dropped" in said(page)
 
 
-def test_the_kernel_learns_what_was_chosen_and_moves_the_sliders(lab, new_page):
+def test_the_kernel_learns_what_was_chosen_and_keeps_it_for_the_next_notebook(lab, new_page):
     page = new_page(viewport={"width": 1400, "height": 900})
-    code = "from allranks import explore\n\nshown = explore.memory(zero_stage=3)\nshown"
+    code = "from allranks import my_model\n\nshown = my_model('pipelines')\nshown"
     lab.open(page, lab.write(code, "print(shown.plan.tp, shown.set(tp=2).plan.tp)"))
     lab.run_all(page)
-    page.wait_for_selector(".ar-explore[data-ready]")
     page.wait_for_selector("button[data-key=tp][data-value='2'][aria-pressed=true]")
+    page.locator("button[data-key=pp][data-value='8']").click()
+    assert heard(page, "print(shown.plan.pp, shown.has_reader)", "8 True") == "8 True"
+    lab.close_sessions()
+    other = new_page(viewport={"width": 1400, "height": 900})
+    lab.open(other, lab.write(code.replace("pipelines", "data_parallel"), code))
+    lab.run_all(other)
+    other.wait_for_selector("button[data-key=pp][data-value='8'][aria-pressed=true]")
+    first = other.locator(".ar-explore").first.locator(".ar-axis")
+    first.nth(4).and_(other.locator("[data-state=open]")).wait_for()
+    lab.close_sessions()
+    (lab.root / ".allranks_my_model.json").unlink()
+
+
+def test_in_jupyterlab_the_next_chapter_is_one_click_away(lab, new_page):
+    folder = lab.root / "chapters" / "3_one_model"
+    folder.mkdir(parents=True)
+    here = lab.write("from allranks import my_model\n\nmy_model('tensor_parallel')")
+    (lab.root / here).rename(folder / here)
+    (lab.root / lab.write("1 + 1")).rename(folder / "25_pipelines.ipynb")
+    page = new_page(viewport={"width": 1400, "height": 900})
+    lab.open(page, f"chapters/3_one_model/{here}")
+    lab.run_all(page)
+    page.locator(".ar-axis[data-state=next] a").click()
+    next_one = "chapters/3_one_model/25_pipelines.ipynb"
+    page.wait_for_function(f"() => window.jupyterapp.shell.currentWidget.context?.path === '{next_one}'")
     lab.close_sessions()
 
 

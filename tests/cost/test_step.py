@@ -187,3 +187,14 @@ def test_a_vocabulary_larger_than_the_model_is_one_sentence():
         plan(custom_model(MODELS["7B"], parameters=1e8), "dgx-h100", dp=8)
     with pytest.raises(WorkloadError, match="heads is -1"):
         plan(custom_model(MODELS["7B"], heads=-1), "dgx-h100", dp=8)
+
+
+def test_one_bucket_hides_nothing_and_few_hide_less():
+    """With one call all gradients are sent when backward has ended; with fewer buckets than layers a piece is a bucket."""
+    whole, few, many = (plan("my model", "dgx-h100", dp=64, batch=256, bucket_nbytes=n) for n in (None, 7e9, 250 << 20))
+    data = whole.prices["data"].seconds
+    assert training_step(whole).spent["data"] == data == whole.prices["data"].parts[0].seconds
+    compute = sum(training_step(few).spent[part] for part in ("useful", "kernels")) / 4
+    sent = few.prices["data"].seconds
+    assert training_step(few).spent["data"] == pytest.approx(max(sent - compute / 2, sent / 2))
+    assert training_step(many).spent["data"] == pytest.approx(many.prices["data"].seconds / 32)

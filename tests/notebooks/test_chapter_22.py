@@ -50,7 +50,7 @@ def test_sharded_training(ranks, solved):
 
     assert set(chapter.by_rank("state_run").values()) == {"4.0 4.0 8.0"}
     eight, many = chapter.text("capacity").splitlines()[-2:]
-    assert WIDGET in chapter.outputs("capacity_explored")[0].data
+    assert WIDGET in chapter.outputs("my_model")[0].data
     # 80 / 16, 80 / (4 + 12/8), 80 / (2 + 14/8), 80 * 8 / 16
     assert "ZeRO-0 5.0, ZeRO-1 14.5, ZeRO-2 21.3, ZeRO-3 40.0 billion" in eight
     assert "ZeRO-3 320.0 billion" in many

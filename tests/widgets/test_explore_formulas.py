@@ -19,7 +19,7 @@ from allranks.cost import workload
 from allranks.cost.plan import MODELS, plan
 from allranks.cost.step import training_step
 from allranks.cost.workload import Cluster, WorkloadError
-from allranks.widgets import explorables
+from allranks.widgets import explorables, step_figures
 
 HERE = Path(__file__).resolve().parent
 ANSWERS = HERE / "explore_answers.json"
@@ -55,14 +55,15 @@ def questions() -> list[dict[str, Any]]:
 
 def splits() -> list[dict[str, Any]]:
     """Every 37th of all splits over the models and machines, possible or not."""
-    machines, models = explorables._machines(), explorables._models()
+    machines, models = step_figures.machines(), step_figures.models()
+    buckets = itertools.cycle((25 << 20, 0, 1 << 30))
     ways = itertools.product(MODELS, machines, (8, 64, 1024), range(4), (1, 4, 8), (1, 2, 8), (1, 2), (1, 8), (1, 2))
     found = []
     for model, machine, ranks, stage, tp, pp, cp, ep, microbatch in list(ways)[::37]:
         split = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "zero_stage": stage, "batch": 2048, "microbatch": microbatch}
-        split["dp"] = ranks / (tp * pp * cp)
+        split |= {"dp": ranks / (tp * pp * cp), "bucket": next(buckets)}
         names = {"model_name": model, "machine_name": machine, "model": models[model], "machine": machines[machine]}
-        found.append({"formula": "step", **names, "split": split, "assumed": explorables.assumptions()})
+        found.append({"formula": "step", **names, "split": split, "assumed": step_figures.assumptions()})
     return found
 
 
@@ -81,6 +82,7 @@ def expected(question: dict[str, Any]) -> dict[str, Any]:
         seconds = cost.skewed_exchange_s(q["p"], q["n"], q["hottest"], q["alpha"], q["beta"], capacity)
         return {"seconds": seconds, "dropped": cost.dropped_share(q["p"], q["hottest"], capacity)}
     split = dict(q["split"])
+    split["bucket_nbytes"] = split.pop("bucket") or None
     try:
         if split["dp"] != int(split["dp"]):
             return {"problem": True}

@@ -15,6 +15,10 @@
 # This line starts several separate processes. If the machine has two or more GPUs, there is one process for each GPU; otherwise
 # four processes run on the CPU. Everything below works in both cases.
 
+# %% [markdown] name="my_model_needs"
+# This course follows one model, called **my model**: 7 billion parameters in bfloat16, trained with Adam. On one GPU it needs 134 GB, and a
+# GPU has 80 GB. At the end of the course it runs on 64 GPUs, and on 1,024. All of that begins with processes that agree on one number.
+
 # %% name="start_world"
 from allranks import World, predict, predictions
 

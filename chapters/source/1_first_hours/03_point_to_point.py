@@ -10,6 +10,10 @@
 #
 # *Above:* each rank has one number. *Below:* it has its left-hand neighbour's.
 
+# %% [markdown] name="my_model_needs"
+# **My model** will stand on several GPUs in a row, each with some of its layers. Then a GPU sends 34 MB to the next one for every sequence,
+# and the next one must be ready to receive.
+
 # %% name="start_world"
 import time
 

@@ -10,6 +10,9 @@
 #
 # *Above:* each rank has one part for every rank. *Below:* it has one part from every rank. Nothing is added, everything changes its place.
 
+# %% [markdown] name="my_model_needs"
+# **My model** will have experts on several GPUs. Then each GPU has 67 MB of tokens for them in every layer, and wants their results back.
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist

@@ -10,6 +10,10 @@
 #
 # *Above:* each of four processes has its share of the batch. *Below:* what they must hold after every step: the same weights.
 
+# %% [markdown] name="my_model_needs"
+# One GPU would take 72 s for a step of **my model** with 1 million tokens. 64 GPUs can share the tokens; then a step takes 1.20 s, if all
+# GPUs agree on one gradient. It does not fit yet: 134 GB for a GPU with 80 GB.
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist
@@ -554,6 +558,16 @@ for seed in (0, rank):
 # A. Sergeev and M. Del Balso, *Horovod*, [arXiv:1802.05799](https://arxiv.org/abs/1802.05799) ·
 # M. Li et al., *Scaling distributed machine learning with the parameter server*, OSDI 2014 ·
 # P. Goyal et al., *Accurate, large minibatch SGD*, [arXiv:1706.02677](https://arxiv.org/abs/1706.02677) (learning rates)
+
+# %% [markdown] name="my_model_now"
+# ## My model
+#
+# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+
+# %% name="my_model"
+from allranks import my_model
+
+my_model("data_parallel")
 
 # %% name="what_you_knew"
 predictions()

@@ -10,6 +10,10 @@
 #
 # What each of the eight GPUs holds today, to scale: eight times the same.
 
+# %% [markdown] name="my_model_needs"
+# A step of **my model** takes 1.13 s on 64 GPUs, but it does not fit: each GPU needs 134 GB and has 80 GB. Of these, 84 GB are the
+# optimizer's state, and all 64 GPUs hold the same.
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist
@@ -18,7 +22,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from allranks import Player, World, bench, check, explore, predict, predictions, workload
+from allranks import Player, World, bench, check, predict, predictions, workload
 
 world = World()
 world
@@ -92,11 +96,8 @@ model_guess.reveal(
     marks={"one GPU": 5},
 )
 
-# %% name="capacity_explored"
-explore.memory("7B", "dgx-h100", ranks=8, batch=256)
-
 # %% [markdown] name="capacity_explained"
-# The picture counts activations and 4 GB for CUDA and NCCL too; press the stages, one after the other. Stage 0 is plain data parallelism. Only with stage 3 the model can grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.
+# Activations come on top; the picture at the end of this chapter counts them. Stage 0 is plain data parallelism. Only with stage 3 the model can grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.
 #
 # ## 2. Stage 1: each rank updates a part
 #
@@ -625,6 +626,16 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # [PyTorch, ZeroRedundancyOptimizer](https://docs.pytorch.org/docs/stable/distributed.optim.html) ·
 # [DeepSpeed, stage_1_and_2.py](https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/stage_1_and_2.py) (an all-reduce in stages 1 and 2) ·
 # [Gloo in PyTorch, ProcessGroupGloo.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupGloo.cpp)
+
+# %% [markdown] name="my_model_now"
+# ## My model
+#
+# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+
+# %% name="my_model"
+from allranks import my_model
+
+my_model("sharded_training")
 
 # %% name="what_you_knew"
 predictions()

@@ -10,6 +10,10 @@
 #
 # The square is the model, its layers from top to bottom; the darker, the higher the GPU's number. This chapter is the left one, [Pipelines](25_pipelines.ipynb) the right one.
 
+# %% [markdown] name="my_model_needs"
+# **My model** fits now: 52 GB of 80 GB, and a step takes 1.13 s on 64 GPUs. I want it faster, on 1,024 GPUs. But a step has 256 sequences,
+# and a replica needs at least one: at most 256 replicas. The other GPUs can help only if several GPUs share every layer.
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist
@@ -606,6 +610,16 @@ figure
 # V. Korthikanti et al., *Reducing activation recomputation in large transformer models*, [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) (sequence parallelism) ·
 # [NVIDIA, Megatron-LM, tensor_parallel/layers.py](https://github.com/NVIDIA/Megatron-LM/blob/main/megatron/core/tensor_parallel/layers.py) (what it overlaps and gathers again) ·
 # [PyTorch, tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html)
+
+# %% [markdown] name="my_model_now"
+# ## My model
+#
+# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+
+# %% name="my_model"
+from allranks import my_model
+
+my_model("tensor_parallel")
 
 # %% name="what_you_knew"
 predictions()

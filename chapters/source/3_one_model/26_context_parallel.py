@@ -9,6 +9,10 @@
 #
 # One row of squares is what one token looks at: itself and all tokens before it.
 
+# %% [markdown] name="my_model_needs"
+# **My model** will read 131,072 tokens at a time. The activations of one such sequence take 584 GB, and a step of 1 million tokens has only 8
+# sequences. So 8 replicas of 8 tensor parallel GPUs are 64 GPUs. I have 1,024, so the sequences must be split.
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist
@@ -418,6 +422,16 @@ print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1)
 # S. A. Jacobs et al., *DeepSpeed Ulysses*, [arXiv:2309.14509](https://arxiv.org/abs/2309.14509) ·
 # Llama Team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783) ·
 # [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html)
+
+# %% [markdown] name="my_model_now"
+# ## My model
+#
+# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+
+# %% name="my_model"
+from allranks import my_model
+
+my_model("context_parallel")
 
 # %% name="what_you_knew"
 predictions()

@@ -13,7 +13,7 @@
 # %% name="imports"
 import itertools
 
-from allranks import TrainingStep, explore, plan, predict, predictions, topology, training_step, workload
+from allranks import TrainingStep, my_model, plan, predict, predictions, topology, training_step, workload
 
 # %% [markdown] name="guess_intro"
 # Section 3 has the answer. Say first what you expect:
@@ -96,7 +96,7 @@ guess.reveal(
 # values go round. The upper bar also has the activations, the lower one also the computing, behind which the communication of data parallelism can hide.
 
 # %% name="your_split"
-mine = explore.memory("LLaMA 65B", "dgx-h100", ranks=64, zero_stage=0, batch=2048)
+mine = my_model(model="LLaMA 65B", ranks=64, tokens=2048 * 2048, bucket=25 << 20)
 mine
 
 # %% [markdown] name="sweep_intro"
@@ -168,7 +168,7 @@ guess.reveal(
 # %% [markdown] name="compute_explained"
 # With 64 sequences it is, because each replica still has one sequence to compute while it gathers. On Ethernet it is not: the gathers of 130 GB take longer than
 # the computing, and a pipeline with few replicas loses less. (Its GPUs are A100s, which compute three times as slowly: with faster ones a larger share would
-# be lost.) **Try** it in the picture above: under *Change* are the machine and the batch.
+# be lost.) **Try** it in the picture above: under *Change the model or the machine* are the machine and the tokens of a step.
 #
 # ## 4. Where the groups are
 #

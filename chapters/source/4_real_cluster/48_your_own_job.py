@@ -9,6 +9,10 @@
 #
 # One rank's profile, drawn in time: computing, and all-reduce. The other ranks have profiles too.
 
+# %% [markdown] name="my_model_needs"
+# **My model** runs on 64 GPUs with 38 GB each and 1.13 s a step, and on 1,024 GPUs with 0.12 s a step. These are prices. A real job takes
+# longer, and its profile says why.
+
 # %% name="start_world"
 import json
 import os
@@ -351,6 +355,20 @@ profiles.explain(profiles.read(mine))
 # [PyTorch, flight recorder](https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html) ·
 # [NVIDIA, NCCL Inspector](https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector) and
 # [RAS](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html)
+
+# %% [markdown] name="my_model_now"
+# ## My model
+#
+# All axes are open, and this is where my model stands: first on 64 GPUs, then on 1,024. Yellow is the course's choice; press another one, and
+# see what it costs. Your own model is under *Change the model or the machine*.
+
+# %% name="my_model"
+from allranks import my_model
+
+my_model("your_own_job")
+
+# %% name="my_model_on_1024"
+my_model("your_own_job", ranks=1024, tp=4, bucket=1 << 30, zero_stage=1)
 
 # %% name="what_you_knew"
 predictions()

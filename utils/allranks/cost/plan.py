@@ -52,7 +52,10 @@ class Model:
     vocabulary: int = 0
 
 
-# The models by name, each with the source of its figures.
+# the inner width of my model's MLP, that of LLaMA's with 7 billion parameters; its three matrices are one expert's
+_MLP = 11008
+
+# The models by name, each with the source of its figures. "my model" is the one whose story the course tells.
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
@@ -61,6 +64,8 @@ MODELS: dict[str, Model] = {
         Model("GPT-3 175B", 175e9, 96, 12288, 2048, source="arXiv:2005.14165, table 2.1", heads=96, vocabulary=50257),
         # three matrices of hidden x 14336 an expert, 8 experts a layer
         Model("Mixtral 8x7B", 46.7e9, 32, 4096, 4096, 8, 2, 32 * 8 * 3 * 4096 * 14336, "arXiv:2401.04088, table 1; sequences chosen here", 32, 32000),
+        Model("my model", 7e9, 32, 4096, 4096, source="7B, with sequences of 4096 tokens", heads=32, vocabulary=32000),
+        Model("my model, 8 experts", 7e9 + 7 * 32 * 3 * 4096 * _MLP, 32, 4096, 4096, 8, 2, 8 * 32 * 3 * 4096 * _MLP, "my model; eight of its MLP", 32, 32000),
     )
 }  # fmt: skip
 

@@ -106,8 +106,8 @@ def training_step(
 
     Pipeline stages wait (pp-1)/m of the time that their microbatches take, a `chunks`-th of it if interleaved; and all wait for
     the last one, which has the logits. Communication of data parallelism hides behind the
-    computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`. Nothing hides the rest,
-    unless `tensor_overlap` says that matrices are multiplied in tp pieces while others are sent (Megatron's tp_comm_overlap,
+    computing of the microbatches that it belongs to, a layer at a time, as buckets do in `workload.ddp`: fewer buckets than layers
+    hide less, and one bucket hides nothing. Nothing hides the rest, unless `tensor_overlap` says that matrices are multiplied in tp pieces while others are sent (Megatron's tp_comm_overlap,
     torchtitan's asynchronous tensor parallelism): then all but the first piece hides, as far as the computing lasts.
 
     With `recompute` "full" each layer keeps its input only; a second forward pass, with its communication, comes before its
@@ -201,10 +201,14 @@ def _memory(plan: Plan, other_nbytes: float, recompute: Recompute) -> dict[str, 
 def _exposed_s(plan: Plan, data_s: float, compute_s: float) -> float:
     """The seconds of data parallel communication that no computing hides.
 
-    Stages 2 and 3 communicate in each microbatch, 0 and 1 once in a step, for which they have one microbatch's computing.
+    Stages 2 and 3 communicate in each microbatch, 0 and 1 once in a step, for which they have one microbatch's computing, in
+    pieces of a layer or of a bucket, whichever is larger.
     """
     if not data_s:
         return 0.0
-    share = 1.0 if plan.zero_stage >= 2 else 1 / plan.microbatches
-    pieces = plan.model.layers // plan.pp * (plan.microbatches if plan.zero_stage >= 2 else 1)
+    layers = plan.model.layers // plan.pp
+    if plan.zero_stage >= 2:
+        share, pieces = 1.0, layers * plan.microbatches
+    else:
+        share, pieces = 1 / plan.microbatches, min(layers, max(part.calls for part in plan.prices["data"].parts))
     return max(data_s - compute_s * share * (1 - 1 / pieces), data_s / pieces)

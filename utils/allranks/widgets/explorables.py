@@ -13,19 +13,15 @@ import anywidget
 import traitlets
 
 from allranks import cost
-from allranks.cost import kernels, rooflines, workload
-from allranks.cost.plan import MODELS, Plan, plan
-from allranks.cost.step import GPUS, OTHER_NBYTES, TrainingStep, training_step
-from allranks.cost.workload import Cluster, WorkloadError
+from allranks.cost import workload
+from allranks.cost.workload import Cluster
 from allranks.player.offline import LOADER, live_page, packed
-from allranks.topology import PRESETS, Topology
 from allranks.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
 
-__all__ = ["Explorable", "Memory", "crossover", "memory", "overlap", "placement", "skew"]
+__all__ = ["Explorable", "crossover", "overlap", "placement", "skew"]
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
 _MOST_SEGMENTS = 64
-_MEMORY_MACHINES = ("dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet")
 
 
 class Explorable(anywidget.AnyWidget):
@@ -52,6 +48,10 @@ class Explorable(anywidget.AnyWidget):
         """What the picture says, as a sentence."""
         return _SENTENCES[self.kind](self.data, self.values)
 
+    def _page_state(self) -> dict[str, Any]:
+        """The traits with which a page without a kernel begins."""
+        return {"kind": self.kind, "data": self.data, "values": self.values}
+
     def __repr__(self) -> str:
         return f"<Explorable {self.kind}: {self.text()}>"
 
@@ -59,35 +59,8 @@ class Explorable(anywidget.AnyWidget):
         found = super()._repr_mimebundle_(**kwargs)
         data, metadata = found if isinstance(found, tuple) else (found, {})
         words = html.escape(self.text()).replace("\n", "<br>")
-        state = {"kind": self.kind, "data": self.data, "values": self.values}
-        shown = live_page(state, {"code": self.code}, f"<p>{words}</p>")
+        shown = live_page(self._page_state(), {"code": self.code}, f"<p>{words}</p>")
         return {**(data or {}), "text/plain": self.text(), "text/html": shown}, metadata
-
-
-class Memory(Explorable):
-    """What `memory` returns: an explorable whose `values` are a plan.
-
-    Example:
-        >>> explore.memory("LLaMA 65B", "dgx-h100", ranks=64, tp=8).plan.dp
-        8
-    """
-
-    @property
-    def plan(self) -> Plan:
-        """The plan that the reader chose. Raises WorkloadError if it is impossible."""
-        return _plan(self.values)
-
-    @property
-    def step(self) -> TrainingStep:
-        """The memory and the seconds of a step of that plan. Raises WorkloadError if it is impossible."""
-        return _step(self.values)
-
-    def set(self, **values: Any) -> Memory:
-        """Changes values by name, moves the buttons, and returns the widget. Raises WorkloadError for an unknown name."""
-        if unknown := sorted(set(values) - set(self.values)):
-            raise WorkloadError(f"there is no value {unknown[0]!r}; there are {', '.join(self.values)}")
-        self.values = {**self.values, **values}
-        return self
 
 
 def crossover(ranks: int = 24, nbytes: float = 2e6, alpha_s: float = 5e-6, bytes_per_s: float = 50e9) -> Explorable:
@@ -124,27 +97,6 @@ def overlap(
     workload.ddp(parameters, Cluster(ranks, bytes_per_s, alpha_s), bucket_nbytes=bucket_nbytes, backward_s=backward_s)
     job = {"nbytes": 2 * parameters, "ranks": ranks, "alpha": alpha_s, "bytesPerS": bytes_per_s}
     return Explorable("overlap", {"job": job}, {"bucket": bucket_nbytes, "backward": backward_s})
-
-
-def memory(model: str = "LLaMA 65B", machine: str = "dgx-h100", ranks: int = 64, **split: int) -> Memory:
-    """Whether a training run fits into a GPU's memory, and what its split costs.
-
-    `model` and `machine` are names as in `plan`; `split` is tp, pp, cp, ep, zero_stage, batch and microbatch. What is left
-    of `ranks` is data parallel. The figures are those of `plan` and `training_step`. Raises WorkloadError if the first split is
-    impossible.
-
-    Example:
-        >>> explore.memory("LLaMA 65B", ranks=64, zero_stage=1, tp=4, pp=2).text()
-        '60 GB of 80 GB; a step takes 43.1 s, 63 % MFU.'
-    """
-    values = {"model": model, "machine": machine, "ranks": ranks, "batch": 2048, "microbatch": 1}
-    values |= {"zero_stage": 0, "tp": 1, "pp": 1, "cp": 1, "ep": 1}
-    if unknown := sorted(set(split) - set(values)):
-        raise WorkloadError(f"there is no value {unknown[0]!r}; there are {', '.join(values)}")
-    values |= split
-    _plan(values)
-    data = {"models": _models(), "machines": _machines(machine), "assumed": assumptions()}
-    return Memory("memory", data, values)
 
 
 def placement(nbytes: int = 10**9, ranks: int = 32) -> Explorable:
@@ -196,66 +148,6 @@ def all_reduce_s(algorithm: str, ranks: int, nbytes: float, alpha_s: float, beta
     return min(float(cost.price(*figures, segments=k)) for k in range(1, _MOST_SEGMENTS + 1))
 
 
-def _plan(values: dict[str, Any]) -> Plan:
-    shards = values["tp"] * values["pp"] * values["cp"]
-    if values["ranks"] % shards:
-        raise WorkloadError(f"tp x pp x cp is {shards}, which does not divide {values['ranks']} ranks")
-    split = {name: values[name] for name in ("tp", "pp", "cp", "ep", "zero_stage", "batch", "microbatch")}
-    return plan(values["model"], values["machine"], dp=values["ranks"] // shards, **split)
-
-
-def _step(values: dict[str, Any]) -> TrainingStep:
-    return training_step(_plan(values))
-
-
-def _models() -> dict[str, dict[str, float]]:
-    names = ("parameters", "layers", "hidden", "sequence", "experts", "top_k", "expert_parameters", "vocabulary")
-    return {name: {field: getattr(model, field) for field in names} for name, model in MODELS.items()}
-
-
-def _machines(also: str = "dgx-h100") -> dict[str, dict[str, Any]]:
-    if also not in PRESETS:
-        raise WorkloadError(f"there is no preset {also!r} to explore; there are {', '.join(PRESETS)}")
-    return {name: machine_figures(PRESETS[name]) | _gpu(name) for name in dict.fromkeys((*_MEMORY_MACHINES, also))}
-
-
-def assumptions() -> dict[str, Any]:
-    """What a step of training assumes, as the browser needs it; `activation_nbytes` is for a token and an element of `hidden`."""
-    return {
-        "bucket_nbytes": workload.DDP_BUCKET_NBYTES,
-        "sizes": kernels.SIZES,
-        "flash_share": kernels.FLASH_SHARE,
-        "flash_backward": kernels.FLASH_BACKWARD,
-        "memory_share": kernels.MEMORY_SHARE,
-        "layer_nbytes": kernels.LAYER_NBYTES,
-        "logit_nbytes": kernels.LOGIT_NBYTES,
-        "other_nbytes": OTHER_NBYTES,
-        "activation_nbytes": rooflines.layer_activation_nbytes(1, 1, recompute="selective"),
-    }
-
-
-def _gpu(machine: str) -> dict[str, Any]:
-    gpu = GPUS[machine]
-    names = ("nbytes", "flop_per_s", "bytes_per_s", "product_share")
-    return {"gpu": gpu.name} | {name: getattr(gpu, name) for name in names}
-
-
-def machine_figures(machine: Topology) -> dict[str, Any]:
-    """A machine's figures as the browser needs them."""
-    links = {
-        kind: None if link is None else {"alpha_s": link.alpha_s, "bytes_per_s": link.bytes_per_s}
-        for kind, link in (("inside", machine.inside), ("host", machine.host), ("nic", machine.nic))
-    }
-    return {
-        **links,
-        "ranks_per_node": machine.ranks_per_node,
-        "ranks_per_island": machine.ranks_per_island or machine.ranks_per_node,
-        "nics_per_node": machine.nics_per_node,
-        "nodes_per_leaf": machine.nodes_per_leaf or 0,
-        "oversubscription": machine.oversubscription,
-    }
-
-
 def _crossover_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     p, n, link = values["p"], values["n"], (values["alpha"], 1 / values["rate"])
     times = {name: all_reduce_s(name, p, n, *link) for name in _ALGORITHMS}
@@ -272,17 +164,6 @@ def _overlap_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     found = workload.ddp(job["nbytes"] / 2, cluster, bucket_nbytes=values["bucket"], backward_s=values["backward"])
     waits = 1e3 * (found.exposed_s or 0.0)
     return f"Of {1e3 * found.seconds:.1f} ms of communication in {found.calls} calls the step waits {waits:.1f} ms."
-
-
-def _memory_text(data: dict[str, Any], values: dict[str, Any]) -> str:
-    try:
-        found = _step(values)
-    except WorkloadError as error:
-        return f"This split is impossible: {error}."
-    limit = GPUS[values["machine"]].nbytes
-    return (
-        f"{found.nbytes / 1e9:.0f} GB of {limit / 1e9:.0f} GB; a step takes {found.seconds:.1f} s, {found.mfu:.0%} MFU."
-    ).replace("% MFU", " % MFU")
 
 
 def _placement_text(data: dict[str, Any], values: dict[str, Any]) -> str:
@@ -309,7 +190,6 @@ def _skew_text(data: dict[str, Any], values: dict[str, Any]) -> str:
 
 _SENTENCES = {
     "crossover": _crossover_text,
-    "memory": _memory_text,
     "overlap": _overlap_text,
     "placement": _placement_text,
     "skew": _skew_text,

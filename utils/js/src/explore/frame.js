@@ -13,6 +13,7 @@ let count = 0;
  * @property {() => void} save_changes
  * @property {(name: string, hook: () => void) => void} on
  * @property {(name: string, hook: () => void) => void} off
+ * @property {any} [widget_manager] where a kernel is behind the widget
  *
  * @typedef {object} Slider
  * @property {string} key of the value that it sets
@@ -57,7 +58,12 @@ export class Frame {
     this.subtitle = html("p", { class: "ar-sub" }, subtitle);
     this.controls = html("div", { class: "ar-controls" });
     this.live = html("p", { class: "ar-live", "aria-live": "polite", role: "status" });
-    const head = html("header", {}, html("h3", {}, title), this.subtitle);
+    this.title = html("h3", {}, title);
+    const head = html("header", {}, this.title, this.subtitle);
+    /** Called with each choice of the reader's. */
+    this.chosen = () => {};
+    /** @type {(() => void)[]} what else is to be undone in the end */
+    this.undo = [];
     this.root = html("div", {
       class: `ar-theme ar-explore ar-${model.get("kind")}`,
       role: "group",
@@ -181,6 +187,7 @@ export class Frame {
     if (this.values[key] === value) return;
     this.values = { ...this.values, [key]: value };
     this.redraw();
+    this.chosen();
     clearTimeout(this.#telling);
     this.#telling = setTimeout(() => {
       this.model.set("values", this.values);
@@ -222,6 +229,7 @@ export class Frame {
   remove() {
     this.observer.disconnect();
     this.model.off("change:values", this.onModel);
+    for (const undo of this.undo) undo();
     clearTimeout(this.#telling);
     clearTimeout(this.#saying);
   }

@@ -34,9 +34,9 @@
  * @property {number} zero_stage
  * @property {number} batch
  * @property {number} microbatch
+ * @property {number} bucket bytes of gradients in a call; 0 for one call with all of them
  *
  * @typedef {object} Assumptions as allranks.cost.step and allranks.cost.kernels have them
- * @property {number} bucket_nbytes
  * @property {number} other_nbytes
  * @property {number} activation_nbytes
  * @property {[number, number][]} sizes 10^9 operations of a product, and the share of a large product's rate
@@ -145,18 +145,28 @@ function ring({ size, alpha, rate }, passes, calls, nbytes) {
 }
 
 /**
+ * In how many calls the gradients of so many parameters are sent.
+ *
+ * @param {number} parameters
+ * @param {number} bucket
+ */
+function bucketsOf(parameters, bucket) {
+  const nbytes = parameters * ELEMENT;
+  return bucket ? Math.ceil(nbytes / Math.min(bucket, nbytes)) : 1;
+}
+
+/**
  * Seconds of data parallel communication for `parameters` that a group shares.
  *
  * @param {number} parameters
  * @param {Group} group
  * @param {Split} split
  * @param {number} microbatches
- * @param {number} bucket
  * @param {number} layers of a pipeline stage; stages 2 and 3 send one at a time
  */
-function dataSeconds(parameters, group, { zero_stage: stage }, microbatches, bucket, layers) {
+function dataSeconds(parameters, group, { zero_stage: stage, bucket }, microbatches, layers) {
   const nbytes = parameters * ELEMENT;
-  const calls = stage >= 2 ? layers : Math.ceil(nbytes / Math.min(bucket, nbytes));
+  const calls = stage >= 2 ? layers : bucketsOf(parameters, bucket);
   const once = ring(group, 1, calls, nbytes / calls);
   if (stage === 0) return 2 * once;
   if (stage === 1) return 2 * once;
@@ -172,6 +182,19 @@ function dataSeconds(parameters, group, { zero_stage: stage }, microbatches, buc
 function parametersOf(model, { tp, pp, ep }) {
   const expert = ep > 1 ? model.expert_parameters : 0;
   return { dense: (model.parameters - expert) / (tp * pp), expert: expert / (tp * pp * ep) };
+}
+
+/**
+ * The calls for the gradients, of all ranks or of the experts, whichever are more; a group of one makes none.
+ *
+ * @param {Model} model
+ * @param {Split} split
+ */
+function mostBuckets(model, split) {
+  const { dp, cp, ep, bucket } = split;
+  const { dense, expert } = parametersOf(model, split);
+  const ofExperts = expert && Math.floor(dp / ep) > 1 ? bucketsOf(expert, bucket) : 0;
+  return Math.max(dense && dp * cp > 1 ? bucketsOf(dense, bucket) : 0, ofExperts);
 }
 
 /**
@@ -203,9 +226,8 @@ export function memoryOf(model, split, assumed) {
  * @param {Model} model
  * @param {Machine} machine
  * @param {Split} split
- * @param {Assumptions} assumed
  */
-export function pricesOf(model, machine, split, assumed) {
+export function pricesOf(model, machine, split) {
   const { dp, tp, pp, cp, ep, batch, microbatch } = split;
   const ranks = ranksOf(split);
   const m = batch / (dp * microbatch);
@@ -215,8 +237,7 @@ export function pricesOf(model, machine, split, assumed) {
   const group = (stride, size, toAll = false) => groupOf(machine, ranks, stride, size, toAll);
   const { dense, expert } = parametersOf(model, split);
   /** @param {number} count @param {Group} among */
-  const shared = (count, among) =>
-    count && among.size > 1 ? dataSeconds(count, among, split, m, assumed.bucket_nbytes, layers) : 0;
+  const shared = (count, among) => (count && among.size > 1 ? dataSeconds(count, among, split, m, layers) : 0);
   const activation = tokens * model.hidden * ELEMENT;
   const found = { data: 0, tensor: 0, context: 0, pipeline: 0, expert: 0 };
   if (dp * cp > 1) {
@@ -294,10 +315,11 @@ export function spentOf(model, machine, split, assumed) {
   const one = computing(model, machine, split, assumed, used);
   const compute = (m * (model.layers * one.layer + one.logits)) / pp;
   const uneven = m * one.logits * (1 - 1 / pp); // the other stages wait for the last one
-  const prices = pricesOf(model, machine, split, assumed);
+  const prices = pricesOf(model, machine, split);
   const busy = compute + uneven + prices.tensor + prices.context + prices.expert;
   const often = stage >= 2;
-  const pieces = (model.layers / pp) * (often ? m : 1);
+  const layers = model.layers / pp;
+  const pieces = often ? layers * m : Math.min(layers, mostBuckets(model, split));
   const hides = (often ? compute : compute / m) * (1 - 1 / pieces);
   return {
     useful,

@@ -57,7 +57,7 @@ test("a split that is impossible says why", () => {
     expert_parameters: 0,
     vocabulary: 0,
   };
-  const split = { dp: 8, tp: 1, pp: 1, cp: 1, ep: 1, zero_stage: 0, batch: 256, microbatch: 1 };
+  const split = { dp: 8, tp: 1, pp: 1, cp: 1, ep: 1, zero_stage: 0, batch: 256, microbatch: 1, bucket: 0 };
   assert.equal(problem(model, split), "");
   assert.match(problem(model, { ...split, dp: 0.5 }), /not enough GPUs/);
   assert.match(problem(model, { ...split, pp: 3 }), /32 layers/);

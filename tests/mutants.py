@@ -28,6 +28,7 @@ from pathlib import Path
 from queue import Queue
 
 import reach
+import selection
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "utils" / "allranks"
@@ -137,56 +138,56 @@ def copy_of_project() -> Path:
     return folder
 
 
-def nearest_tests(graph: reach.Graph, file: str) -> list[list[str]]:
-    """The test files that a change of this file reaches: those at most two arrows away, then those at three."""
+def nearest_tests(graph: reach.Graph, file: str) -> list[str]:
+    """The test files that a change of this file reaches with at most two arrows."""
     near = graph.distances([file])
     far: dict[str, int] = {}
     for test, function in graph.functions:
         if re.search(r"/test_\w+\.py$", test):
             used = [near.get(name, reach.FAR) + 1 for name in graph.of_test(test, function, ())]
             far[test] = min([far.get(test, reach.FAR), near.get(test, reach.FAR), *used])
-    return [[test for test in far if low <= far[test] <= high] for low, high in ((0, 2), (3, 3))]
+    return [test for test in far if far[test] <= 2]
 
 
 def tried(folder: Path, mutant: Mutant, graph: reach.Graph, limit_s: float) -> dict:
-    """What happens to the tests of a copy when this fault is planted in it."""
+    """What happens to the tests of a copy when this fault is planted in it: first to the nearest, then to those of `make test`."""
     path = folder / mutant.file
     before = path.read_text(encoding="utf-8")
+    kept = folder / ".pytest_cache" / "d" / "allranks" / selection.PASSED
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(reach.digests(folder)))
     began, failed = time.monotonic(), None
     path.write_text(mutant.planted(before), encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(folder / "utils"), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, "PYTHONPATH": str(folder / "utils")}
     try:
-        for tests in nearest_tests(graph, mutant.file):
-            left_s = limit_s - (time.monotonic() - began)
-            if tests and not failed and left_s > 10:
-                failed = _first_failure(folder, tests, env, left_s)
+        if tests := nearest_tests(graph, mutant.file):
+            failed = _first_failure(folder, ["-p", "no:xdist", *tests], env, limit_s)
+        if not failed:
+            change = {"ALLRANKS_TESTS": "change", "PYTEST_XDIST_WORKER_COUNT": "3"}
+            failed = _first_failure(folder, ["-p", "no:xdist"], env | change, limit_s * 3)
     finally:
         path.write_text(before, encoding="utf-8")
     return {**asdict(mutant), "noticed": failed, "seconds": round(time.monotonic() - began, 1)}
 
 
-def _first_failure(folder: Path, tests: list[str], env: dict[str, str], limit_s: float) -> str | None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-m",
-        "not nightly and not servers",
-    ]
+def _first_failure(folder: Path, arguments: list[str], env: dict[str, str], limit_s: float) -> str | None:
+    """The first test that fails, or None if none does in so many seconds. Raises RuntimeError where pytest itself failed."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not nightly and not servers", *arguments]
     try:
         done = subprocess.run(
-            [*command, *tests], cwd=folder, env=env, capture_output=True, text=True, timeout=limit_s, check=False
+            command, cwd=folder, env=env, capture_output=True, text=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
         return None
-    named = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.M)
-    return named.group(1) if named else (None if done.returncode in (0, 5) else f"exit status {done.returncode}")
+    if named := re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.M):
+        return named.group(1)
+    if done.returncode in (0, 5):
+        return None
+    if "allranks" in (said := done.stdout + done.stderr) and re.search(
+        r"(Import|Name|Type|Value|Attribute)Error", said
+    ):
+        return "no test could be collected"  # the fault is in what the tests import
+    raise RuntimeError(f"pytest ended with {done.returncode}:\n{said[-2000:]}")
 
 
 def main() -> None:

@@ -121,7 +121,9 @@ class Graph:
         }
         self._mentions: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.uses: dict[str, set[str]] = {name: set(self._arrows(name)) - {name} for name in self.files}
-        self.uses |= {folder: {name for name in self.files if name.startswith(f"{folder}/")} for folder in FOLDERS}
+        rooms = {str(Path(name).parent) for name in self.files if name.startswith(f"{PACKAGE}/")}
+        for folder in (*FOLDERS, *rooms):
+            self.uses[folder] = {name for name in self.files if name.startswith(f"{folder}/")}
 
     @property
     def functions(self) -> list[tuple[str, str]]:
@@ -176,12 +178,27 @@ class Graph:
             yield from self._resolve(module, names)
         for function, strings in source.strings.items():
             self._mentions[name, function] |= set(self._mentioned(name, strings))
-        if path.parts[0] != "tests":
+        if path.parts[0] == "tests":
+            yield from self._mirrored(path)
+        else:
             for found in [self._mentions[name, function] for function in source.strings]:
                 yield from found
         if path.parts[0] in ("chapters", "solutions"):
             words = set(_WORD.findall((self.root / name).read_text(encoding="utf-8")))
             yield from self.exercises(words)
+
+    def _mirrored(self, path: Path) -> Iterator[str]:
+        """The tests lie as the package does: tests/ROOM/test_X.py is for ROOM/X.py, and less nearly for all of ROOM."""
+        room = path.parts[1].removeprefix("test_").removesuffix(".py")
+        if len(path.parts) > 2:
+            yield from (
+                name for name in (f"{PACKAGE}/{room}/{path.name.removeprefix('test_')}",) if name in self._known
+            )
+            yield f"{PACKAGE}/{room}"
+        else:
+            yield from (
+                name for name in (f"{PACKAGE}/{room}.py", f"{PACKAGE}/{room}/__init__.py") if name in self._known
+            )
 
     def _mentioned(self, name: str, strings: frozenset[str]) -> Iterator[str]:
         """The files that strings name: whole or as the end of a path; modules by their dotted name; in a test also commands."""

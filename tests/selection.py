@@ -93,6 +93,7 @@ class ByFile(LoadScopeScheduling):
         return scope_of(nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
     return ByFile(config, log)
 

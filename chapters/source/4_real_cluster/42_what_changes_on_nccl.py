@@ -318,3 +318,8 @@ predictions()
 
 # %% name="stop"
 world.stop()
+
+# %% name="done"
+from allranks import done
+
+done("42")

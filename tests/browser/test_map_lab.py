@@ -44,14 +44,18 @@ def served(tmp_path_factory):
             yield found[0], base / "course"
         finally:
             server.terminate()
-            server.wait(30)
+            try:
+                server.wait(60)  # it ends its kernels first
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
             held.close()
 
 
 def test_the_map_opens_first_leads_on_and_knows_what_was_done(served, new_page):
     address, course = served
     page = new_page(viewport={"width": 1400, "height": 900})
-    page.set_default_timeout(90_000)
+    page.set_default_timeout(60_000)
     page.goto(address)
     page.wait_for_selector(MAP)
     assert page.locator(f"{MAP} h1").inner_text() == "You are at the beginning"

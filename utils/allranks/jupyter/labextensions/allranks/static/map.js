@@ -47,8 +47,10 @@
           return;
         }
         const text = await reply.text();
-        const { activeElement, dataset } = { activeElement: document.activeElement, dataset: document.activeElement?.dataset ?? {} };
-        const had = this.node.contains(activeElement) ? dataset.path : undefined;
+        if (text === this.shown) return; // to draw the same again would take a link from under a pointer
+        this.shown = text;
+        const active = document.activeElement;
+        const had = this.node.contains(active) ? active.dataset.path : undefined;
         this.node.innerHTML = text;
         if (had) this.node.querySelector(`a[data-path="${CSS.escape(had)}"]`)?.focus();
         this.node.dataset.ready = "";

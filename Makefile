@@ -18,7 +18,7 @@ PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --no-loa
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make lab            set up what is missing, warm the engines, open JupyterLab at the first chapter"
+	@echo "make lab            set up what is missing, warm the engines, open JupyterLab at the map"
 	@echo "make test           set up what is missing, check the style, run the core and the tests that a change reaches (SINCE=REVISION: since then)"
 	@echo "make test-all       every check and test but those of servers and nightly ones"
 	@echo "make test-servers   JupyterHub, the image, Slurm, SSH, several machines and one without a network, played on this one; needs root and their programs"

@@ -37,7 +37,7 @@ SECTIONS = (
     ("What a run waits for", ("CriticalPath", "Leg", "WhatIf")),
     (
         "Questions and tables for notebooks",
-        ("predict", "predictions", "Prediction", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet"),
+        ("predict", "predictions", "done", "Prediction", "Quiz", "Question", "Drill", "SITUATIONS", "CheatSheet"),
     ),
     (
         "The price of a training step",

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/pictures/: each collective's pictogram in two sizes, and the README's ring. `--check` only compares.
+"""Draws the pictures of docs/pictures/: each collective's pictogram in two sizes, the README's ring and map. `--check` only compares.
 
 `make notebooks` runs it too. The same schedules always give the same bytes.
 """
@@ -16,8 +16,11 @@ FOLDER = Path("docs", "pictures")
 def build() -> dict[Path, str]:
     """The text of each picture by its path in the repository."""
     from allranks import schedules
+    from allranks.course.state import state
+    from allranks.course_map.page import picture
     from allranks.pictures import NAMES, pictogram
     from allranks.pictures.motion import motion
+    from allranks.theme import DARK, LIGHT
 
     texts = {}
     for name in NAMES:
@@ -26,6 +29,9 @@ def build() -> dict[Path, str]:
     ring, title = schedules.ring_all_reduce(4), "Ring all-reduce"
     texts[FOLDER / "ring.svg"] = motion(ring, title)
     texts[FOLDER / "ring-still.svg"] = motion(ring, title, still=True)
+    course = state(None)  # of a reader who did nothing yet
+    for name, colours in (("map", LIGHT), ("map-dark", DARK)):
+        texts[FOLDER / f"{name}.svg"] = picture(course, colours, "begin here")
     return {path: text + "\n" for path, text in texts.items()}
 
 

@@ -58,6 +58,7 @@ _FROM = {
     "WorldError": "allranks.world",
     "as_student": "allranks.exercises",
     "check": "allranks.exercises",
+    "done": "allranks.course_map.end",
     "execute": "allranks.bench.executor",
     "join_board": "allranks.board",
     "leave_board": "allranks.board",

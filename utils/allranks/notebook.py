@@ -7,7 +7,9 @@ out.
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -20,3 +22,13 @@ def ipython_shell() -> Any:
 def in_notebook() -> bool:
     """Whether this process is a notebook's kernel."""
     return getattr(ipython_shell(), "kernel", None) is not None
+
+
+def notebook_file() -> Path | None:
+    """The file of this kernel's notebook, as a Jupyter server or VS Code names it; None where nobody does, as in a test or on Colab."""
+    shell = ipython_shell()
+    if getattr(shell, "kernel", None) is None:
+        return None
+    named = os.environ.get("JPY_SESSION_NAME") or shell.user_ns.get("__vsc_ipynb_file__") or ""
+    path = Path(str(named))
+    return path if path.suffix == ".ipynb" and path.is_absolute() and path.is_file() else None

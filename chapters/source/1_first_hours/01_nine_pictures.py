@@ -17,7 +17,7 @@
 # %% name="drill"
 from allranks import SITUATIONS, Drill
 
-drill = Drill(SITUATIONS)
+drill = Drill(SITUATIONS, name="situations")
 drill
 
 # %% [markdown] name="score_intro"
@@ -82,3 +82,8 @@ Quiz(
 # [cheat sheet](../extras/65_cheatsheet.ipynb), their derivations in the chapters.
 #
 # **Next question:** what does one message do, and how can two ranks wait for each other for ever? [Point to point](03_point_to_point.ipynb)
+
+# %% name="done"
+from allranks import done
+
+done("01")

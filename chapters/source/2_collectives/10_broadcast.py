@@ -531,3 +531,8 @@ predictions()
 
 # %% name="stop_world"
 world.stop()
+
+# %% name="done"
+from allranks import done
+
+done("10")

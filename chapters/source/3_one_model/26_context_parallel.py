@@ -438,3 +438,8 @@ predictions()
 
 # %% name="stop_world"
 world.stop()
+
+# %% name="done"
+from allranks import done
+
+done("26")

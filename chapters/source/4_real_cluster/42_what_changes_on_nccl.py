@@ -314,3 +314,8 @@ predictions()
 
 # %% name="stop"
 world.stop()
+
+# %% name="done"
+from allranks import done
+
+done("42")

@@ -543,3 +543,8 @@ predictions()
 # %% name="stop_world"
 shutil.rmtree(folder)
 world.stop()
+
+# %% name="done"
+from allranks import done
+
+done("45")

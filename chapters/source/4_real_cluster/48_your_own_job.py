@@ -377,3 +377,8 @@ predictions()
 for made in (folder, dumps):
     shutil.rmtree(made)
 world.stop()
+
+# %% name="done"
+from allranks import done
+
+done("48")

@@ -133,3 +133,8 @@ Player(ring_all_reduce(ranks=64))
 # `jupyter nbconvert --to html --execute --ExecutePreprocessor.store_widget_state=False`, and the players work in the page.
 #
 # **Next question:** what does one message do, and how can two ranks wait for each other for ever? [Point to point](../1_first_hours/03_point_to_point.ipynb)
+
+# %% name="done"
+from allranks import done
+
+done("64")

@@ -7,6 +7,7 @@ there is, pass or not, and a few words; a question, and what was chosen.
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import json
 import math
@@ -24,6 +25,12 @@ from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_sockets
 
 from allranks.board import MAX_NAME, BoardError
+from allranks.course import files
+from allranks.course.contents import contents
+from allranks.course.state import state
+from allranks.course_map.drawing import Manner
+from allranks.course_map.page import pictures
+from allranks.course_map.page import style as map_style
 from allranks.theme import style
 
 PAGE = Path(__file__).with_name("static") / "board.html"
@@ -112,6 +119,7 @@ class Standing:
         self.known, self.names, self.race = frozenset(known), names, race
         self.learners: dict[str, Learner] = {}
         self.questions: dict[str, Question] = {}
+        self.course = files.given()  # whose chapters are on the map; None where the notebooks are not installed
 
     def take(self, told: Any) -> str | None:
         """Takes a message; returns why not, or None."""
@@ -164,6 +172,23 @@ class Standing:
         asked.said[who] = choice  # the last one counts
         return None
 
+    def counts(self) -> dict[str, str]:
+        """Of each chapter in which somebody did something, how many passed its checks and answered its questions, in words.
+
+        Predictions come without a number that joins them, so the question that most answered counts.
+        """
+        found = {}
+        for number, holds in contents(self.course).items() if self.course else ():
+            of_checks = {item.name for item in holds.checks}
+            passed = sum(
+                any(one.exercises.get(name, {}).get("passed") for name in of_checks) for one in self.learners.values()
+            )
+            said = [len(self.questions[item.name].said) for item in holds.questions if item.name in self.questions]
+            parts = [f"{passed} passed"] * bool(passed) + [f"{max(said, default=0)} predicted"] * bool(said)
+            if parts:
+                found[number] = ", ".join(parts)
+        return found
+
     def state(self) -> dict[str, Any]:
         """What the page shows: the learners in the order in which they came, the exercises that somebody has tried, the questions."""
         tried = {exercise: None for learner in self.learners.values() for exercise in learner.exercises}
@@ -172,6 +197,8 @@ class Standing:
         ]
         questions = [{"question": name, "title": one.title} | one.state() for name, one in self.questions.items()]
         shown = {"exercises": list(tried), "learners": learners, "questions": questions}
+        if counts := self.counts():
+            shown["map"] = counts
         return shown if self.race is None else shown | {"race": self.race()}
 
 
@@ -201,7 +228,14 @@ class _Page(_Handler):
             "form-action 'none'; frame-ancestors 'none'",
         )
         page = PAGE.read_text(encoding="utf-8").replace("{{style}}", style()).replace("{{nonce}}", nonce)
+        page = page.replace("{{map}}", class_map() if self.standing.course else "")
         self.finish(page)
+
+
+@functools.cache
+def class_map() -> str:
+    """The map of the course without anybody on it: the page puts in what the class did."""
+    return f'{map_style()}<h2>The class on the map</h2><div class="ar-map">{pictures(state(None), Manner(counts={}))}</div>'
 
 
 class _Tell(_Handler):

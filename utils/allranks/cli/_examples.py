@@ -60,6 +60,7 @@ EXAMPLES = {
         "allranks simulate --collective all_reduce --algorithm ring --ranks 8 --bytes 100MB",
         "allranks simulate --algorithm nccl --topology dgx-h100 --nodes 4 --collective all_reduce --bytes 1GiB",
     ),
+    "map": ("allranks map", "allranks map --json", "allranks map --clear"),
     "update": ("allranks update", "allranks update ~/collectives"),
     "verify": ("allranks verify", "allranks verify --gpus 1 --minutes 20"),
 }

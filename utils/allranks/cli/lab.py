@@ -1,4 +1,4 @@
-"""`allranks lab`: JupyterLab at the first chapter, with engines that are warm already."""
+"""`allranks lab`: JupyterLab at the map of the course, with engines that are warm already."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def private_kernels() -> list[str]:
 )
 @click.argument("jupyter_args", nargs=-1, type=click.UNPROCESSED)
 def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args: tuple[str, ...]) -> None:
-    """Warm the engines and open JupyterLab at the first chapter. Further arguments go to JupyterLab (`--port 9999`).
+    """Warm the engines and open JupyterLab at the map of the course. Further arguments go to JupyterLab (`--port 9999`).
 
     In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is. In a course
     folder that `allranks course init` made it opens formgrader.
@@ -128,11 +128,13 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
     os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
         filter(None, [str(SETTINGS), os.environ.get("JUPYTER_CONFIG_PATH")])
     )
-    _launch(
-        [f"--ServerApp.root_dir={root}", f"--LabApp.default_url=/lab/tree/{folder.first_chapter(root).as_posix()}"],
-        no_browser,
-        jupyter_args,
-    )
+    _launch([f"--ServerApp.root_dir={root}", f"--LabApp.default_url={_first_page(root)}"], no_browser, jupyter_args)
+
+
+def _first_page(root: Path) -> str:
+    """The address at which JupyterLab opens: alone it shows the map; a folder of an older version has no place on the map."""
+    first = folder.first_chapter(root)
+    return "/lab" if first == FIRST_CHAPTER else f"/lab/tree/{first.as_posix()}"
 
 
 def _launch(argv: list[str], no_browser: bool, jupyter_args: tuple[str, ...]) -> None:

@@ -19,7 +19,8 @@ class Chapter:
     """One notebook of chapters/.
 
     `was` is its stem when all chapters lay in one folder. `hangs_on` is the number of the chapter of the core from which a side trip starts, and `why` a question that it answers; both are ""
-    for a chapter of the core. `unlocks` is the argument of `allranks.cost.plan` that the reader's own model gets here, or "".
+    for a chapter of the core. `unlocks` is the argument of `allranks.cost.plan` that the reader's own model gets here, or "". `can`
+    says what the reader can do afterwards.
     """
 
     stem: str
@@ -29,6 +30,7 @@ class Chapter:
     hangs_on: str = ""
     why: str = ""
     unlocks: str = ""
+    can: str = ""
 
     @property
     def number(self) -> str:
@@ -87,6 +89,7 @@ def parts() -> tuple[Part, ...]:
                     hangs_on=line.get("from", ""),
                     why=line.get("why", ""),
                     unlocks=line.get("unlocks", ""),
+                    can=line["can"],
                 )
                 for line in row["chapters"]
             ),

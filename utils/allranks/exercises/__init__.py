@@ -20,7 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.course import variants
+from allranks.course import record, variants
+from allranks.course.record import Did
 from allranks.course.variants import VariantError
 from allranks.errors import CourseError
 
@@ -124,6 +125,8 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
     from allranks import board
 
     board.tell(verdict.exercise, verdict.passed, verdict.mistake)
+    properties = {name: all(case.passed for case in cases) for name, cases in verdict.groups.items()}
+    record.note(Did.CHECKED, verdict.exercise, passed=verdict.passed, properties=properties)
     return _noted(verdict)
 
 

@@ -54,7 +54,7 @@ def page_style(root: str = ".ar-pic") -> str:
     dark = _variables(DARK)
     return (
         f"{root}{{{_variables(LIGHT)}}}{_THEMES.format(root)}{{{dark}}}"
-        f'@media (prefers-color-scheme:dark){{body[data-theme="auto"] {root}{{{dark}}}}}' + _shared(".ar-pic ")
+        f'@media (prefers-color-scheme:dark){{body[data-theme="auto"] {root}{{{dark}}}}}' + shared_style(".ar-pic ")
     )
 
 
@@ -75,8 +75,8 @@ def _rules(values: dict[str, tuple[str, str]], used: set[str]) -> list[str]:
     return [f".{name}{{{what}:{value}}}" for name, (what, value) in values.items() if name in used]
 
 
-def _shared(where: str) -> str:
-    """The same rules for a page, with variables."""
+def shared_style(where: str) -> str:
+    """The classes of the pictures for a page that has the theme's variables; `where` is the selector before each."""
     rules = []
     for name, (what, colour, percent) in CLASSES.items():
         value = f"var(--ar-{colour})"

@@ -10,6 +10,8 @@ from typing import Any
 import ipywidgets
 import traitlets
 
+from allranks.course import record
+from allranks.course.record import Did
 from allranks.errors import CourseError
 from allranks.widgets.buttons import Keys, Options
 from allranks.widgets.fallback import with_fallback
@@ -109,6 +111,7 @@ class Quiz(ipywidgets.VBox):
             return
         right, reason = self.question.judge(option)
         self.tries = (*self.tries, option)
+        record.note(Did.ANSWERED, record.name_of(self.question.text))
         self.said.value = _verdict(right, option, reason)
         self.solved = self.solved or right
 
@@ -131,7 +134,8 @@ class Drill(ipywidgets.VBox):
     """A widget: questions one after another, and a count of those that were right at the first try.
 
     `place` is the place of the question that is shown, from 0. `first_tries` maps a question's number to the option that was
-    chosen first. The button "Again" repeats the questions that were wrong at the first try. Raises DrillError without questions.
+    chosen first. The button "Again" repeats the questions that were wrong at the first try. Under `name` the reader's record keeps that all
+    were answered. Raises DrillError without questions.
 
     Example:
         >>> drill = Drill(SITUATIONS)
@@ -142,8 +146,8 @@ class Drill(ipywidgets.VBox):
 
     place = traitlets.Int(0)
 
-    def __init__(self, questions: Sequence[Question], **box_options: Any) -> None:
-        self.questions = tuple(questions)
+    def __init__(self, questions: Sequence[Question], name: str = "", **box_options: Any) -> None:
+        self.name, self.questions = name, tuple(questions)
         if not self.questions:
             raise DrillError("a drill needs at least one question")
         self.first_tries: dict[int, str] = {}
@@ -187,6 +191,8 @@ class Drill(ipywidgets.VBox):
     def _answered(self, change: dict[str, Any]) -> None:
         if change["new"]:
             self.first_tries.setdefault(self._order[self.place], change["new"][0])
+            if self.name and len(self.first_tries) == len(self.questions):
+                record.note(Did.ANSWERED, self.name)
             self._update_buttons()
 
     def _update_buttons(self) -> None:

@@ -5,7 +5,6 @@ The browser keeps what the reader said: in the notebook's metadata in JupyterLab
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ import anywidget
 import traitlets
 
 from allranks import board
+from allranks.course import record
+from allranks.course.record import Did
 from allranks.errors import CourseError
 from allranks.player.offline import LOADER, live_page, packed
 from allranks.widgets.fallback import with_fallback
@@ -68,7 +69,13 @@ class Prediction(_Card):
     def __init__(self, asked: dict[str, Any]) -> None:
         super().__init__(view="question", asked=asked)
         self.it = ""
+        record.note(Did.ASKED, asked["name"])
         _ASKED[asked["name"]] = self
+
+    @traitlets.observe("said")
+    def _note(self, change: Any) -> None:
+        """The reader's own record, beside the notebooks, has that the question is answered; not what was said."""
+        record.note(Did.TOOK_BACK if self.value is None else Did.ANSWERED, self.asked["name"])
 
     @traitlets.observe("said")
     def _tell_board(self, change: Any) -> None:
@@ -255,7 +262,7 @@ def predict(
     if sum(ways) != 1:
         raise PredictionError("give either choices, or low and high, or sketch: a question is answered in one way")
     asked: dict[str, Any] = {"question": question, "title": title or question, "unit": unit}
-    asked["name"] = name or re.sub(r"[^a-z0-9]+", "-", question.lower()).strip("-")[:60]
+    asked["name"] = name or record.name_of(question)
     if choices is not None:
         return Prediction(asked | {"kind": "choice", "choices": _options(choices)})
     if sketch is not None:

@@ -8,7 +8,7 @@
 #
 # {{picture}}
 #
-# The square is the model, its layers from top to bottom; the darker, the higher the GPU's number. This chapter is the left one, [Pipelines](24_pipelines.ipynb) the right one.
+# The square is the model, its layers from top to bottom; one shade is one GPU's part. This chapter is the left one, [Pipelines](24_pipelines.ipynb) the right one.
 
 # %% name="start_world"
 import torch

@@ -21,6 +21,17 @@ def test_scaling_draws_the_price_of_each_schedule():
     assert found["tree all_reduce, 4 ranks"] == ([4000, 4_000_000], pytest.approx([20e-6, 16004e-6]))
 
 
+def test_no_two_of_twelve_curves_look_the_same():
+    _, axes = chart("bytes", "seconds")
+    for _ in range(12):
+        axes.plot([1, 2], [1, 2])
+    looks = {
+        (line.get_color(), line.get_linestyle(), *line._unscaled_dash_pattern[1:], line.get_marker())
+        for line in axes.lines
+    }
+    assert len({str(look) for look in looks}) == 12
+
+
 def test_bandwidth_in_gb_per_s_with_its_roof():
     figure = bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5, roof_bytes_per_s=8e9)
     found = lines(figure)

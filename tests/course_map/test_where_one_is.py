@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from allranks.course import record
+from allranks.course import kept, record
 from allranks.course.contents import Kind, contents
 from allranks.course.map import chapters, find
 from allranks.course.record import Checked, Did, Record
@@ -76,7 +76,9 @@ def test_what_a_kernel_did_is_on_the_map_until_it_is_cleared(course):
     book = json.loads(notebook.read_text(encoding="utf-8"))
     book["metadata"][record.ANSWERS] = {question("03"): {"value": "all"}}
     notebook.write_text(json.dumps(book), encoding="utf-8")
+    kept.write("my_model", {"open": ["dp"]}, course)
     assert allranks("map", str(course), "--clear", "--yes").returncode == 0
+    assert not kept.read("my_model", course)
     assert not (course / record.FILE).exists() and state(course).here is None
     assert json.loads(notebook.read_text(encoding="utf-8"))["cells"] == book["cells"]
 

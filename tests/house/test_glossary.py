@@ -26,7 +26,8 @@ def test_an_entry_has_two_lines_and_the_chapter_that_explains_it(entry):
     target = DOCS / link
     assert target.exists(), f"{link} is not there"
     if target.suffix == ".ipynb":
-        text = (target.parent / "source" / f"{target.stem}.py").read_text(encoding="utf-8")
+        script = DOCS.parent / "chapters" / "source" / target.resolve().parent.name / f"{target.stem}.py"
+        text = script.read_text(encoding="utf-8")
         heading = re.search(r"^# # (.+)$", text, flags=re.M).group(1)
         assert words(title) == words(heading), f"the chapter is called {heading}"
         known = words(re.sub(r"^# ?", "", text, flags=re.M))

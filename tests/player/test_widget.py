@@ -151,11 +151,3 @@ def test_in_a_comparison_a_step_lasts_alpha_and_its_bytes():
 def test_a_schedule_beside_a_run_moves_as_many_bytes():
     run, ring = Player(RING.trace(4096), compare=RING).animations
     assert run.bytes_sent() == ring.bytes_sent()
-
-
-def test_a_view_comes_into_the_window_only_after_its_cell_has_run():
-    player = Player(RING)
-    assert not player.fresh
-    player._repr_mimebundle_()
-    assert player.fresh
-    assert '"fresh": false' in player.page(), "an exported page stays where it is"

@@ -114,14 +114,17 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
 
 
-def _register_magics() -> None:
+def _serve_notebook() -> None:
     from allranks.notebook import ipython_shell
 
     shell = ipython_shell()
     if shell is not None:
+        from allranks.notebook.follow import follow_cells
+
+        follow_cells(shell)  # first, so that the page says that the cell runs while the rest is imported
         from allranks.magics import load_ipython_extension
 
         load_ipython_extension(shell)
 
 
-_register_magics()
+_serve_notebook()

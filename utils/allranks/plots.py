@@ -113,8 +113,14 @@ def _dress(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(LINE)
     axes.tick_params(which="both", color=LINE, labelcolor=SOFT, labelsize=9.5)
-    colours = [INK, *[SOFT] * (len(DASHES) - 1)]
-    axes.set_prop_cycle(color=colours, linestyle=DASHES, linewidth=[2.6, *[1.5] * (len(DASHES) - 1)])
+    looks = {
+        "color": [INK, *[SOFT] * (len(DASHES) - 1)],
+        "linestyle": DASHES,
+        "linewidth": [2.6, *[1.5] * (len(DASHES) - 1)],
+    }
+    # with more curves than dashes, the later ones have markers, too
+    again = {name: [*values, *values] for name, values in looks.items()}
+    axes.set_prop_cycle(**again, marker=[*["None"] * len(DASHES), *MARKERS], markersize=[4] * 2 * len(DASHES))
 
 
 def _style() -> str:

@@ -1,4 +1,4 @@
-"""How far a long cell has come: a bar below the cell after a second, or a line on a terminal; nothing for what is quick."""
+"""How far a long cell has come: a bar below the cell after half a second, or a line on a terminal; nothing for what is quick."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from allranks.notebook import in_notebook
 from allranks.theme import style
 
-AFTER_S, EVERY_S = 1.0, 0.2
+AFTER_S, EVERY_S = 0.5, 0.2
 Item = TypeVar("Item")
 
 

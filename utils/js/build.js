@@ -9,9 +9,12 @@ import { build, transform, version } from "esbuild";
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
 
+/** @type {Record<string, string>} the room of a widget that is not in widgets/ */
+const ROOMS = { follow: "notebook", player: "player" };
+
 /** @param {string} name of a widget's folder */
 function placeOf(name) {
-  const room = name === "player" ? "player" : "widgets";
+  const room = ROOMS[name] ?? "widgets";
   return fileURLToPath(new URL(`../allranks/${room}/static/${name}.js`, import.meta.url));
 }
 

@@ -8,7 +8,7 @@
 #
 # {{picture}}
 #
-# The square is the model, its layers from top to bottom; the darker, the higher the GPU's number. This chapter is the left one, [Pipelines](25_pipelines.ipynb) the right one.
+# The square is the model, its layers from top to bottom; one shade is one GPU's part. This chapter is the left one, [Pipelines](25_pipelines.ipynb) the right one.
 
 # %% [markdown] name="my_model_needs"
 # **My model** fits now: 52 GB of 80 GB, and a step takes 1.13 s on 64 GPUs. I want it faster, on 1,024 GPUs. But a step has 256 sequences,

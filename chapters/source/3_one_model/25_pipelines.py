@@ -8,7 +8,7 @@
 #
 # {{picture}}
 #
-# A row is a GPU, and time goes to the right. Dark is forward, grey is backward, a number is a piece of the batch. The empty places are what this chapter is about.
+# A row is a GPU, and time goes to the right. A short box is a forward pass, a long one a backward pass, a number is a piece of the batch. The empty places are what this chapter is about.
 
 # %% [markdown] name="my_model_needs"
 # On 1,024 GPUs with fast links a step of **my model** takes 0.12 s. A cheaper cloud has one Ethernet card for eight GPUs. There the same

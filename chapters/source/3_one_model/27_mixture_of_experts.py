@@ -323,7 +323,7 @@ for n in (1, 2, 4, 8):
 plots.timeline(seconds(4).trace)
 
 # %% [markdown] name="chunks_cost"
-# Green is computing, the messages are below. Now each exchange also takes 0.05 seconds to start, however short it is.
+# In each row computing is above, and the messages are below it. Now each exchange also takes 0.05 seconds to start, however short it is.
 
 # %% name="guess_chunks"
 best = predict(

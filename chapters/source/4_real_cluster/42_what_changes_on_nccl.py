@@ -77,7 +77,7 @@ figure
 # **Returned is not done.** On NCCL a call only puts the operation into the GPU's queue, a *stream*, and returns. What you compute from `x` goes into the same queue, behind it. The
 # CPU waits only where it needs a value: in `.item()`, `.tolist()`, `print(x)`, `if x > 0`, or in `torch.cuda.synchronize()`.
 #
-# (The blue part is so thin that you hardly see it. In this world the CPU waits a little earlier than on a GPU: at the first *computation* with `x`, here in `x.sum()`. The CPU has to compute it itself.)
+# (The part for the call is so thin that you hardly see it. In this world the CPU waits a little earlier than on a GPU: at the first *computation* with `x`, here in `x.sum()`. The CPU has to compute it itself.)
 #
 # What follows from it:
 #

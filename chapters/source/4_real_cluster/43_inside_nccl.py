@@ -7,7 +7,7 @@
 #
 # {{picture}}
 #
-# One line of memory, 128 bytes, in two of NCCL's protocols. The grey cells are flags.
+# One line of memory, 128 bytes, in two of NCCL's protocols. The faint cells are flags.
 
 # %% name="start_world"
 import torch

@@ -258,12 +258,14 @@ for n in sizes:
         timed[name, n] = min(rounds)
 
 # %% name="crossover"
-timed = world["timed"][0]
+timed, sizes = world["timed"][0], world["sizes"][0]
+names = ("one shot", "two shots", "gloo")
 figure, axes = plots.chart("bytes of the vector", "µs, shortest of 7 on rank 0")
-for name in ("one shot", "two shots", "gloo"):
-    across, up = zip(*[(4 * n, 1e6 * s) for (way, n), s in timed.items() if way == name], strict=True)
-    axes.loglog(across, up, marker="o", label=name)
-    print(f"{name:9}", "  ".join(f"{b // 1024:5,} KiB {us:8,.0f}" for b, us in zip(across, up, strict=True)))
+for name in names:
+    axes.loglog([4 * n for n in sizes], [1e6 * timed[name, n] for n in sizes], marker="o", label=name)
+print("      KiB", *(f"{name:>10}" for name in names))
+for n in sizes:
+    print(f"{n // 256:9,}", *(f"{1e6 * timed[name, n]:10,.0f}" for name in names))
 axes.legend()
 figure
 

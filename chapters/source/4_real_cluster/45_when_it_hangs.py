@@ -382,7 +382,7 @@ try:
     world.run(recorded, folder, deadline=3)
 except RanksStuck:
     cause = profiles.explain(profiles.read(folder)).causes[0]
-    print(cause.cause, cause.evidence, sep="\n")
+    print(cause.text())
 
 # %% [markdown] name="flight_explained"
 # `profiles` reads such files (in a terminal: `allranks explain FOLDER`) and asks four questions:

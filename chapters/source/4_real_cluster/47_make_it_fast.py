@@ -7,7 +7,7 @@
 #
 # {{picture}}
 #
-# A ring on two nodes of two GPUs, time to the right: each box is a message, in the row of the rank that receives it. The dark ones decide how long it takes.
+# A ring on two nodes of two GPUs, time to the right: each box is a message, in the row of the rank that receives it. The long ones decide how long it takes.
 
 # %% name="start_world"
 import time

@@ -157,7 +157,7 @@ told
 
 # %% name="tool_words"
 for cause in told.causes:
-    print(f"{cause.cause}\n    {cause.evidence}\n    sure: {cause.sure:.0%}")
+    print(cause.text())
 
 # %% name="was_it"
 print(f"the late rank was {late}")
@@ -250,7 +250,7 @@ for call in sorted(first | second)[-6:]:
 
 # %% name="dump_tool"
 for cause in profiles.explain(profiles.read(dumps)).causes:
-    print(f"{cause.cause}\n    {cause.evidence}\n    sure: {cause.sure:.0%}")
+    print(cause.text())
 
 # %% [markdown] name="dump_explained"
 # So the first difference is the *latest* place of the mistake; the mistake is there or before it. In this job it is three steps before. What would have shown it
@@ -279,7 +279,7 @@ guess_missing
 job = profiles.read(dumps)
 print("no file of rank", *job.missing)
 for cause in profiles.explain(job).causes:
-    print(f"{cause.cause}\n    {cause.evidence}\n    sure: {cause.sure:.0%}")
+    print(cause.text())
 
 # %% name="reveal_missing" jupyter={"source_hidden": true}
 # the answer: run this cell; its code is folded away because it holds the answer

@@ -120,7 +120,7 @@ Player(trace)
 # %% [markdown] name="many"
 # ## Many ranks
 #
-# With 17 ranks or more the player shows a matrix of ranks and chunks instead of boxes; a cell becomes darker when contributions arrive.
+# With 17 ranks or more the player shows a matrix of ranks and chunks instead of boxes; a cell becomes stronger with each contribution that arrives.
 
 # %% name="player_many"
 Player(ring_all_reduce(ranks=64))

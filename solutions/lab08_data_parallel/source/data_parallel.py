@@ -193,7 +193,7 @@ verdict = check(overlapped_gradients)
 verdict
 
 # %% [markdown] name="overlap_picture"
-# Here is your own run: green is the rank's computing, blue are the `all_reduce`s that run at the same time. How long would the step take if they ran one after the other?
+# Here is your own run: in each row the rank's computing is above, and the `all_reduce`s that run at the same time are below it. How long would the step take if they ran one after the other?
 
 # %% name="show_overlap"
 if verdict.passed:

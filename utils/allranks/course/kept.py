@@ -14,6 +14,8 @@ from typing import Any
 
 from allranks.course import files
 
+MY_MODEL = "my_model"  # which axes of my model a reader has opened, and what they chose
+
 
 def place(name: str, start: Path | None = None) -> Path:
     """The file that keeps `name` for notebooks in the folder `start` (the present one); it need not be there.

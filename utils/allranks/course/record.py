@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from allranks.course import kept as kept_files
 from allranks.course.files import FIRST_CHAPTER
 from allranks.notebook import notebook_file
 
@@ -164,7 +165,7 @@ def _saved_answers(notebook: Path, *stamp: int) -> frozenset[str]:
 
 
 def clear(folder: Path, notebooks: list[Path]) -> list[Path]:
-    """Removes the record of `folder` and the answers in its `notebooks`; returns the files that it changed. Raises OSError.
+    """Removes the record of `folder`, its axes of *my model* and the answers in its `notebooks`; returns the files that changed. Raises OSError.
 
     Nothing else in a notebook changes: not its cells, not its outputs.
     """
@@ -180,7 +181,8 @@ def clear(folder: Path, notebooks: list[Path]) -> list[Path]:
             # as Jupyter writes it
             notebook.write_text(json.dumps(book, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
             changed.append(notebook)
-    if (folder / FILE).exists():
-        (folder / FILE).unlink()
-        changed.append(folder / FILE)
+    for path in [folder / FILE, kept_files.place(kept_files.MY_MODEL, folder)]:
+        if path.exists():
+            path.unlink()
+            changed.append(path)
     return changed

@@ -76,7 +76,7 @@ def page(animations: Sequence[Animation], payloads: Sequence[bytes], state: dict
     picture = f'<img alt="{html.escape(words, quote=True)}" style="max-width:100%;background:#fff" src="{source}">'
     if sum(map(len, payloads)) > _LARGE:
         return picture
-    state = {"step": 0, "playing": False, "answers": [], "fresh": False, **state}
+    state = {"step": 0, "playing": False, "answers": [], **state}
     first, second = (*payloads, b"")[:2]
     code = packed("allranks.player", "player")
     return live_page(state, {"code": code, "animation": first, "compared": second}, picture)

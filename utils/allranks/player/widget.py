@@ -57,7 +57,6 @@ class Player(anywidget.AnyWidget):
     quiz = traitlets.Bool(False).tag(sync=True)
     answers = traitlets.List(traitlets.Dict()).tag(sync=True)
     titles = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    fresh = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -121,6 +120,4 @@ class Player(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         found = super()._repr_mimebundle_(**kwargs)
         data, metadata = found if isinstance(found, tuple) else (found, {})
-        # the view that the reader has asked for comes into the window, and then says that it has
-        self.fresh = True
         return {**(data or {}), "text/plain": self.text(), "text/html": self.page()}, metadata

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
@@ -15,13 +14,12 @@ from allranks.profiles.desync import desync
 from allranks.profiles.job import Cause, Job
 from allranks.profiles.leading import leading
 from allranks.profiles.matching import Matching, match
-from allranks.profiles.phrases import ms, percent, size
+from allranks.profiles.phrases import ms, percent, size, wrapped
 from allranks.profiles.reading import read
 
 __all__ = ["Explanation", "explain"]
 
 TIMED = ("kineto", "trace", "nccl inspector")
-WIDTH = 100
 ROWS = 10  # of the collectives, in the text
 
 
@@ -97,7 +95,7 @@ class Explanation:
             ("Skipped", [f"{s['file']}: {s['why']}" for s in self.skipped]),
         ):
             if sentences:
-                parts += ["", title, *(line for s in sentences for line in _wrapped(f"{s}.", "  - ", "    "))]
+                parts += ["", title, *(line for s in sentences for line in wrapped(f"{s}.", "  - ", "    "))]
         return "\n".join(parts)
 
     def _head(self) -> str:
@@ -156,14 +154,10 @@ def _ranks(ranks: Sequence[int]) -> str:
     return ", ".join(words) + (f" and {len(ranks) - 12} more" if len(ranks) > 12 else "")
 
 
-def _wrapped(text: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False)
-
-
 def _cause(number: int, cause: Cause) -> list[str]:
     gain = "" if not cause.saves_s else f", would gain up to {ms(cause.saves_s * 1e6)}"
-    lines = _wrapped(f"{cause.cause} ({percent(cause.sure)} sure{gain})", f"  {number}. ", "     ")
-    return lines + _wrapped(cause.evidence, "     ", "     ")
+    lines = wrapped(f"{cause.cause} ({percent(cause.sure)} sure{gain})", f"  {number}. ", "     ")
+    return lines + wrapped(cause.evidence, "     ", "     ")
 
 
 _RANKS = ("rank", "span", "compute", "communication", "exposed", "idle", "overlap")

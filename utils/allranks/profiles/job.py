@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from allranks.errors import CourseError
+from allranks.profiles.phrases import wrapped
 
 __all__ = ["Call", "Cause", "Interval", "Job", "ProfileError", "RankRecord", "Skipped", "merged"]
 
@@ -146,6 +147,16 @@ class Cause:
     sure: float
     kind: str
     rank: int | None = None
+
+    def text(self) -> str:
+        """The words, below them the evidence and how sure it is, in lines that a page need not break.
+
+        >>> print(profiles.Cause("Rank 3 comes last.", "in 9 of 10 calls", 0.5, 0.9, "straggler", 3).text())
+        Rank 3 comes last.
+            in 9 of 10 calls
+            sure: 90%
+        """
+        return "\n".join([*wrapped(self.cause), *wrapped(self.evidence, *2 * ["    "]), f"    sure: {self.sure:.0%}"])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from allranks.widgets.explorables import Explorable
 
 __all__ = ["MyModel", "my_model"]
 
-_KEPT = "my_model"
+_KEPT = kept_file.MY_MODEL
 
 
 class MyModel(Explorable):

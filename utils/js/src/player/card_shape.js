@@ -55,7 +55,7 @@ export function cardShape(playback, level = 0, widthLevel = level) {
   const { ranks, chunks, bars, undelivered, waitBars } = playback;
   const way = wayOf(playback);
   const cell = cellOf(way, ranks, chunks, level, widthLevel);
-  const cellGap = way === "square" ? 1 : cell.w >= 30 ? 6 : cell.w >= 14 ? 4 : cell.w >= 5 ? 2 : 1;
+  const cellGap = way === "square" ? 1 : cell.w >= 30 ? 6 : cell.w >= 14 ? 4 : cell.w >= 5 ? 2 : cell.w >= 3 ? 1 : 0;
   const across = way === "square" ? ranks : chunks;
   const brief = level > 4;
   const inner = chunks ? across * (cell.w + cellGap) - cellGap : wordsWide(playback, brief);
@@ -103,7 +103,8 @@ function cellOf(way, ranks, chunks, level, widthLevel) {
     return { w: side, h: side };
   }
   if (way === "lying") return { w: ranks * (20 - level * 1.6), h: Math.max(16, 26 - level * 1.5) };
-  const most = Math.max(2, 190 / Math.max(1, chunks));
+  // a card of many chunks becomes narrower, too: else only two stand beside each other
+  const most = Math.max(2, (190 - 12 * widthLevel) / Math.max(1, chunks));
   return { w: Math.min(most, WIDTHS[widthLevel]), h: SIZES[level] };
 }
 

@@ -17,7 +17,6 @@
  * @property {Axis} axis
  * @property {boolean} quiz whether to stop before each step and ask what happens next
  * @property {Answer[]} answers
- * @property {boolean} fresh whether its cell was run just now
  * @property {string[]} titles of the animations, where the reader gave some
  */
 

@@ -1,6 +1,5 @@
 // The player: one clock for one or two animations. The kernel hears of it only when it starts, pauses or steps.
 
-import { comeIntoView } from "./into_view.js";
 import { KernelLink } from "./kernel.js";
 import { onKeys } from "./keys.js";
 import { Page } from "./page.js";
@@ -82,7 +81,6 @@ export class Player {
     }
     this.#openAtWrongMove();
     root.dataset.ready = "true";
-    comeIntoView(model, root);
   }
 
   get #longest() {

@@ -71,7 +71,7 @@ export class RankCard {
     const { rank, shape, root } = this;
     const places = this.#places();
     places.forEach(({ x, y, w, h }, chunk) => {
-      svg("rect", { x, y, width: w, height: h, rx: 2, class: "ar-empty" }, root);
+      svg("rect", { x, y, width: w, height: h, rx: w < 4 ? 0 : 2, class: "ar-empty" }, root);
       if (!shape.labels) return;
       svg("text", { x: x + w / 2, y: y + h + 14, class: "ar-label" }, root, w >= 18 ? `c${chunk}` : `${chunk}`);
     });
@@ -82,7 +82,7 @@ export class RankCard {
     this.#numbers = svg("g", { class: "ar-numbers" }, root);
     this.#cells = places.map((at, chunk) => {
       const { x, y, w, h } = at;
-      const place = { x, y, width: w, height: h, rx: 2 };
+      const place = { x, y, width: w, height: h, rx: w < 4 ? 0 : 2 };
       const frame = svg("rect", { ...place, class: "ar-cell", "data-rank": rank, "data-chunk": chunk }, root);
       return { at, frame, title: svg("title", {}, frame) };
     });

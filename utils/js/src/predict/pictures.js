@@ -3,7 +3,7 @@
 import { html, svg } from "../common/dom.js";
 import { frame, pathOf, sized } from "./axes.js";
 import { left, line } from "./number.js";
-import { placeOf, timesBetween, withUnit, written } from "./scale.js";
+import { placeOf, reaching, timesBetween, withUnit, written } from "./scale.js";
 import { marked } from "./words.js";
 
 /** @typedef {import("./types.js").Asked} Asked */
@@ -37,18 +37,20 @@ function options(asked, said, truth) {
  */
 function slider(asked, said, truth) {
   const it = Number(truth.truth);
-  const there = placeOf(asked, it);
-  const root = line(asked);
+  const own = typeof said.value === "number" ? [said.value] : [];
+  const scale = { ...asked, ...reaching(asked, [it, ...own, ...Object.values(truth.marks)]) };
+  const there = placeOf(scale, it);
+  const root = line(scale);
   root.classList.add("ar-shown");
   for (const [name, value] of Object.entries(truth.marks)) {
-    const place = placeOf(asked, value);
+    const place = placeOf(scale, value);
     root.append(
       html("span", { class: "ar-predict-mark", style: left(place) }),
       html("em", { style: left(place) }, name),
     );
   }
   if (typeof said.value === "number") {
-    const here = placeOf(asked, said.value);
+    const here = placeOf(scale, said.value);
     const [from, to] = here < there ? [here, there] : [there, here];
     root.append(
       html("div", { class: "ar-predict-gap", style: `${left(from)};width:${(100 * (to - from)).toFixed(2)}%` }),
@@ -72,8 +74,11 @@ function slider(asked, said, truth) {
 function curves(asked, said, truth) {
   const root = html("div", { class: "ar-predict-curves" });
   const its = /** @type {number[]} */ (truth.truth);
+  const own = Array.isArray(said.value) ? said.value : [];
+  const high = { low: asked.low, high: asked.high, log: false, whole: false };
+  const scale = { ...asked, ...reaching(high, [...its, ...own]) };
   sized(root, (width) => {
-    const { picture, across, up, bottom } = frame(asked, width, 190);
+    const { picture, across, up, bottom } = frame(scale, width, 190);
     /** @param {number[]} ys */
     const points = (ys) => ys.map((y, i) => ({ x: across(i), y: up(y) }));
     const right = points(its);

@@ -15,6 +15,22 @@ export function placeOf({ low, high, log }, value) {
 }
 
 /**
+ * The scale, longer where values lie beyond its ends: by whole lengths of its own, or to a power of ten.
+ *
+ * @param {Scale} scale
+ * @param {number[]} values
+ * @returns {Scale}
+ */
+export function reaching({ low, high, log, whole }, values) {
+  const inside = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
+  const [least, most] = [Math.min(low, ...inside), Math.max(high, ...inside)];
+  const span = high - low;
+  const down = () => (log ? 10 ** Math.floor(Math.log10(least)) : high - Math.ceil((high - least) / span) * span);
+  const up = () => (log ? 10 ** Math.ceil(Math.log10(most)) : low + Math.ceil((most - low) / span) * span);
+  return { low: least < low ? down() : low, high: most > high ? up() : high, log, whole };
+}
+
+/**
  * The number at a place, rounded to what a hand can mean: three digits, or a whole number.
  *
  * @param {Scale} scale

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { onTick, placeOf, ticksOf, timesBetween, typed, valueAt, withUnit, written } from "../../src/predict/scale.js";
+import {
+  onTick,
+  placeOf,
+  reaching,
+  ticksOf,
+  timesBetween,
+  typed,
+  valueAt,
+  withUnit,
+  written,
+} from "../../src/predict/scale.js";
 
 const gigabytes = { low: 1, high: 1000, log: true, whole: false };
 const messages = { low: 0, high: 16, log: false, whole: true };
@@ -14,6 +24,16 @@ test("a decade is as long as any other on a logarithmic slider", () => {
 
 test("a number beyond an end lies on the end", () => {
   assert.deepEqual([placeOf(gigabytes, 0), placeOf(gigabytes, 5000), placeOf(messages, -3)], [0, 1, 0]);
+});
+
+test("a scale is made as long as what was said and what it was need", () => {
+  const times = { low: 0.5, high: 2.5, log: false, whole: false };
+  const longer = reaching(times, [7, 2.91]);
+  assert.deepEqual(longer, { ...times, high: 8.5 });
+  assert.ok(placeOf(longer, 2.91) < placeOf(longer, 7) && placeOf(longer, 7) < 1, "two numbers, two places");
+  assert.deepEqual(reaching(messages, [-3, 40]), { ...messages, low: -16, high: 48 });
+  assert.deepEqual(reaching(gigabytes, [5000, 0.02, 0]), { ...gigabytes, low: 0.01, high: 10000 });
+  assert.deepEqual(reaching(messages, [0, 16]), messages);
 });
 
 test("a place gives three digits, or a whole number", () => {

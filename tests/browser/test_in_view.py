@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted([*(ROOT / "chapters").rglob("*.ipynb"), *(ROOT / "labs").rglob("*.ipynb")])
 SIZES = ((1400, 900), (1280, 720))
 # what every run walks; the others are for the night
-ALWAYS = ("00_start_here", "91_cheatsheet")
+ALWAYS = ("00_start_here", "65_cheatsheet")
 
 # whether there are cells to come, and which is next
 NEXT = """() => {

@@ -485,7 +485,7 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+# This chapter opened an axis. The course's choices are pressed; press another one, and see what it costs. What you choose is kept with your notebooks.
 
 # %% name="my_model"
 from allranks import my_model

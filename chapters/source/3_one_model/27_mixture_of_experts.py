@@ -454,7 +454,7 @@ for name, make in (("SGD", torch.optim.SGD), ("Adam", torch.optim.Adam)):
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# This chapter opened an axis. Yellow is the course's choice; press another one, and see what it costs. What you choose is kept with your notebooks.
+# This chapter opened an axis. The course's choices are pressed; press another one, and see what it costs. What you choose is kept with your notebooks.
 
 # %% name="my_model"
 from allranks import my_model

@@ -359,7 +359,7 @@ profiles.explain(profiles.read(mine))
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# All axes are open, and this is where my model stands: first on 64 GPUs, then on 1,024. Yellow is the course's choice; press another one, and
+# All axes are open, and this is where my model stands: first on 64 GPUs, then on 1,024. The course's choices are pressed; press another one, and
 # see what it costs. Your own model is under *Change the model or the machine*.
 
 # %% name="my_model"

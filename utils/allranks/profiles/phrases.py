@@ -13,7 +13,7 @@ def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     """The text in lines; `first` stands before the first one and `rest` before the others.
 
     >>> wrapped("a word " * 20, "  - ", "    ")[1]
-    '    a word a word a word a word a word a word'
+    '    word a word a word a word a word a word a word'
     """
     return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False)
 

@@ -6,38 +6,27 @@ everything takes one right and two wrong answers of each exercise.
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
-from pathlib import Path
 
+import known
 import pytest
 from allranks.checking.judging import MAX_RANKS, judge
 from allranks.checking.scoring import MOST_WITHOUT
-from allranks.checking.source import read_source
+from allranks.checking.source import from_text, read_source
 from allranks.exercises import get, names
 from allranks.wire import Ranks
+from known import Answer
 
-HERE = Path(__file__).parent
-RIGHT = sorted((HERE / "right").glob("*/*.py"))
-WRONG = sorted((HERE / "wrong").glob("*/*.py"))
-
-
-def _name(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
+RIGHT, WRONG = known.answers("right"), known.answers("wrong")
 
 
-def _shared_out(paths: list[Path], always: int) -> list:
+def _shared_out(answers: list[Answer], always: int) -> list:
     """One parameter for each answer; of each exercise all but `always`, evenly spread, are nightly."""
-    by_exercise: dict[str, list[Path]] = defaultdict(list)
-    for path in paths:
-        by_exercise[path.parent.name].append(path)
+    by_exercise: dict[str, list[Answer]] = defaultdict(list)
+    for answer in answers:
+        by_exercise[answer.exercise].append(answer)
     daily = {found[len(found) * turn // always] for found in by_exercise.values() for turn in range(always)}
-    return [pytest.param(path, marks=() if path in daily else pytest.mark.nightly) for path in paths]
-
-
-def _messages(path: Path, label: str = "Must get:") -> list[str]:
-    text = ast.get_docstring(ast.parse(path.read_text())) or ""
-    return [line.removeprefix(label).strip() for line in text.splitlines() if line.startswith(label)]
+    return [pytest.param(answer, marks=() if answer in daily else pytest.mark.nightly) for answer in answers]
 
 
 @pytest.fixture(scope="module")
@@ -48,25 +37,25 @@ def pool(tmp_path_factory):
         yield ranks
 
 
-@pytest.mark.parametrize("path", _shared_out(RIGHT, 1), ids=_name)
-def test_a_right_answer_passes(path, pool):
-    exercise = path.parent.name
-    verdict = judge(get(exercise), read_source(path, exercise), pool=pool)
+@pytest.mark.parametrize("answer", _shared_out(RIGHT, 1), ids=str)
+def test_a_right_answer_passes(answer, pool):
+    verdict = judge(get(answer.exercise), read_source(answer.path, answer.exercise), pool=pool)
     assert verdict.passed, verdict.text()
     assert verdict.score == 1.0
     assert verdict.reason == ""
 
 
-@pytest.mark.parametrize("path", _shared_out(WRONG, 2), ids=_name)
-def test_a_wrong_answer_gets_its_message(path, pool):
-    exercise, messages = path.parent.name, _messages(path)
-    assert all(messages) and messages, "a wrong answer names its message in its docstring: `Must get: ...`"
-    verdict = judge(get(exercise), read_source(path, exercise), pool=pool)
+@pytest.mark.parametrize("answer", _shared_out(WRONG, 2), ids=str)
+def test_a_wrong_answer_gets_its_message(answer, pool):
+    assert answer.must_get and all(answer.must_get), (
+        "a wrong answer names its message in its docstring: `Must get: ...`"
+    )
+    verdict = judge(get(answer.exercise), from_text(answer.text, answer.exercise, f"{answer.name}.py"), pool=pool)
     assert not verdict.passed
     assert verdict.score < 1
-    for message in messages:
+    for message in answer.must_get:
         assert message.lower() in verdict.reason.lower(), verdict.text()
-    for message in _messages(path, "Must not get:"):
+    for message in answer.must_not_get:
         assert message.lower() not in verdict.reason.lower(), verdict.text()
 
 
@@ -82,12 +71,12 @@ def test_a_wrong_answer_gets_its_message(path, pool):
 )
 def test_right_results_by_wrong_messages_miss_what_is_taught(answer, pool):
     exercise = answer.partition("/")[0]
-    verdict = judge(get(exercise), read_source(HERE / "wrong" / f"{answer}.py", exercise), pool=pool)
+    verdict = judge(get(exercise), read_source(known.HERE / "wrong" / f"{answer}.py", exercise), pool=pool)
     assert [case.group for case in verdict.cases if not case.passed and case.judged]
     assert 0.3 < verdict.score <= MOST_WITHOUT, verdict.text()
 
 
 @pytest.mark.parametrize("exercise", names())
 def test_every_exercise_has_right_and_wrong_answers(exercise):
-    assert sum(p.parent.name == exercise for p in RIGHT) >= 3
-    assert sum(p.parent.name == exercise for p in WRONG) >= 5
+    assert sum(answer.exercise == exercise for answer in RIGHT) >= 3
+    assert sum(answer.exercise == exercise for answer in WRONG) >= 5

@@ -158,16 +158,31 @@ def tried(folder: Path, mutant: Mutant, graph: reach.Graph, limit_s: float) -> d
     kept.write_text(json.dumps(reach.digests(folder)))
     began, failed = time.monotonic(), None
     path.write_text(mutant.planted(before), encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(folder / "utils")}
+
+    def first_failure(change: dict[str, str], arguments: list[str], limit_s: float) -> str | None:
+        env = {**os.environ, "PYTHONPATH": str(folder / "utils"), **change}
+        while failed := _first_failure(
+            folder, [*arguments, *(f"--deselect={test}" for test in fail_without)], env, limit_s
+        ):
+            path.write_text(before, encoding="utf-8")
+            if "::" not in failed or not _first_failure(folder, ["-p", "no:xdist", failed], env, limit_s):
+                break
+            fail_without.add(failed)  # a copy is no checkout: this test fails there without a fault, too
+            path.write_text(mutant.planted(before), encoding="utf-8")
+        return failed
+
     try:
-        if tests := nearest_tests(graph, mutant.file):
-            failed = _first_failure(folder, ["-p", "no:xdist", *tests], env, limit_s)
+        tests = nearest_tests(graph, mutant.file)
+        failed = first_failure({}, ["-p", "no:xdist", *tests], limit_s) if tests else None
         if not failed:
             change = {"ALLRANKS_TESTS": "change", "PYTEST_XDIST_WORKER_COUNT": "3"}
-            failed = _first_failure(folder, ["-p", "no:xdist"], env | change, limit_s * 3)
+            failed = first_failure(change, ["-p", "no:xdist"], limit_s * 3)
     finally:
         path.write_text(before, encoding="utf-8")
     return {**asdict(mutant), "noticed": failed, "seconds": round(time.monotonic() - began, 1)}
+
+
+fail_without: set[str] = set()
 
 
 def _first_failure(folder: Path, arguments: list[str], env: dict[str, str], limit_s: float) -> str | None:
@@ -179,7 +194,7 @@ def _first_failure(folder: Path, arguments: list[str], env: dict[str, str], limi
         )
     except subprocess.TimeoutExpired:
         return None
-    if named := re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.M):
+    if named := re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, flags=re.M):
         return named.group(1)
     if done.returncode in (0, 5):
         return None

@@ -1,6 +1,6 @@
 """A storm of faults: after each one the world answers right, and no process is left that should not be.
 
-`ALLRANKS_STORM=200 make test` for the long one; the count and the kinds are printed.
+`ALLRANKS_STORM=200 make test-all ARGS=tests/world/test_storm.py` for the long one; the count and the kinds are printed.
 """
 
 import os

@@ -154,7 +154,7 @@ def test_a_chapter_reads_without_kernel_and_network(site, new_page):
     page, failed = new_page(offline=True), []
     page.on("requestfailed", lambda request: failed.append(request.url))
     page.goto((site / "index.html").as_uri())
-    page.get_by_role("link", name="Start here 00").click()
+    page.locator('.m-middle [data-chapter="00"]').click()
     page.wait_for_selector(".ar-player[data-ready]", state="attached")
     assert not page.locator(".ar-player").is_visible(), "it shows what a prediction before it asks"
     while (decline := page.locator(".ar-predict button:visible", has_text="show me")).count():
@@ -174,30 +174,24 @@ def test_the_map_says_where_the_reader_is_and_shows_a_path(site, new_page):
     requests = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto((site / "index.html").as_uri())
-    page.wait_for_selector("body[data-ready]")
+    page.wait_for_selector(".m-middle .m-chapter")
     assert len(requests) == 1, "the front page is one file"
-    badges = "els => els.filter(e => !e.hidden).map(e => [e.textContent, e.closest('a').dataset.chapter])"
-    assert sorted(page.eval_on_selector_all(".badge", badges)) == [
-        ["1", "00"],
-        ["2", "02"],
-        ["3", "03"],
-        ["4", "04"],
-    ]
-    assert page.locator("path.thick").count() == 3
-    page.get_by_role("button", name="One day").click()
-    assert page.locator("path.thick").count() == 7
-    assert "00, 02, 03, 04, 13, 14, 20, 45, 01" in page.locator("[role=status]").text_content()
-    page.mouse.move(0, 0)  # focus scrolls the page, and a card below the pointer would show its own needs
-    topology = page.get_by_role("link", name="Topology 40")
-    topology.focus()
-    needs = page.eval_on_selector_all(".card.need", "els => els.map(e => e.dataset.chapter)")
-    assert sorted(needs) == sorted(topology.get_attribute("data-needs").split()) != []
+    here = ".m-middle [aria-current=step]"
+    assert page.locator(here).get_attribute("data-chapter") == "00"
+    assert page.locator(".m-middle .walked").count() == 0
+    one_day = page.locator("p", has_text="One day").locator("a")
+    numbers = [re.search(r"/(\d\d)_", link)[1] for link in one_day.evaluate_all("all => all.map(one => one.href)")]
+    assert numbers == ["00", "02", "03", "04", "13", "14", "20", "45", "01"]
     page.get_by_role("button", name="Show the ring all-reduce").click()
     page.wait_for_selector(".ar-player[data-ready]")
     page.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
     page.goto((site / "index.html").as_uri())
-    assert page.locator(".card.here").get_attribute("data-chapter") == "04"
-    assert page.get_by_role("link", name="Go on: all-reduce").count() == 1
+    assert page.locator(here).get_attribute("data-chapter") == "04"
+    assert page.locator(".m-middle .walked").count() >= 2, "the chapters of the core before it"
+    start = page.locator("a.start")
+    assert "Go on: 04 All-reduce" in start.text_content() and start.get_attribute("href").endswith(
+        "/04_all_reduce.html"
+    )
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -207,10 +201,10 @@ def test_the_pictures_follow_the_theme_that_was_chosen(site, new_page, theme):
     page.goto((site / "index.html").as_uri())
     page.evaluate("theme => localStorage.setItem('theme', theme)", theme)
     page.reload()
-    page.wait_for_selector("body[data-ready]")
+    page.wait_for_selector(".m-middle .m-chapter")
     paper = page.evaluate("getComputedStyle(document.querySelector('.page')).backgroundColor")
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[theme]
-    blue = page.evaluate("getComputedStyle(document.querySelector('.move .r0')).fill")
+    blue = page.evaluate("getComputedStyle(document.querySelector('.m-middle .r0')).fill")
     assert blue == {"light": "rgb(0, 114, 178)", "dark": "rgb(61, 155, 224)"}[theme]
     page.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
     assert page.evaluate("getComputedStyle(document.querySelector('article img')).colorScheme") == theme
@@ -243,7 +237,7 @@ def test_the_front_page_passes_axe(site, new_page):
     for scheme in ("light", "dark"):
         page = new_page(color_scheme=scheme)
         page.goto((site / "index.html").as_uri())
-        page.wait_for_selector("body[data-ready]")
+        page.wait_for_selector(".m-middle .m-chapter")
         found = axe.Axe().run(page).response["violations"]
         assert [(fault["id"], [node["target"] for node in fault["nodes"]]) for fault in found] == []
 

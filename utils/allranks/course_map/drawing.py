@@ -123,7 +123,7 @@ def linked(state: State, chapter: Chapter, manner: Manner, inside: str, place: P
     current = ' aria-current="step"' if kind == "here" else ""
     tip = f"<title>{escape(label)}</title>"
     if not href:
-        return f'<g {about} role="listitem"{current}>{tip}{inside}</g>'
+        return f'<g {about} role="img"{current}>{tip}{inside}</g>'
     return f'<a href="{escape(href)}" {about}{current}>{tip}{inside}</a>'
 
 
@@ -140,11 +140,7 @@ def drawing(state: State, width: int = 1180, manner: Manner | None = None) -> st
         heads = "".join(
             _head(part, at, row, rows, state, manner) for part, at in zip(row.parts, row.fields, strict=True)
         )
-        body += (
-            f'{fields}{heads}\n<g role="list">{inside}</g>\n'
-            if len(row.stops) > 1 or row is rows[0]
-            else f"{fields}{heads}\n{inside}\n"
-        )
+        body += f"{fields}{heads}\n{inside}\n"
         top += row.height + GAP
     line = _line(rows, width)
     extras, high = _extras(state, width, top + 8, manner)

@@ -1,5 +1,6 @@
 """What all tests share: a run directory of their own, and the count of processes that must not grow."""
 
+import contextlib
 import gc
 import os
 import shutil
@@ -53,14 +54,20 @@ def private_run_dir():
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def pool(private_run_dir) -> Iterator:
-    """Ranks on the wire for all tests of a worker that judge answers: a pool forks those anew that a test has broken."""
+_kept = contextlib.ExitStack()
+_pools: list = []
+JUDGED = ("exercises", "checking")  # folders of tests that judge answers
+
+
+@pytest.fixture(scope="module")
+def pool(private_run_dir) -> object:
+    """Ranks on the wire: one set for all files of a worker that judge answers and follow each other. It forks those anew that a test broke."""
     from allranks.checking.judging import MAX_RANKS
     from allranks.wire import Ranks
 
-    with Ranks(MAX_RANKS) as ranks:
-        yield ranks
+    if not _pools:
+        _pools.append(_kept.enter_context(Ranks(MAX_RANKS)))
+    return _pools[0]
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +80,13 @@ def chromium() -> Iterator:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Ends the Chromium before a file without one: Playwright's loop runs until then, and asyncio takes only one."""
+    """Ends what files share before one that does not: asyncio takes no loop beside Playwright's, and some tests count processes."""
     try:
         return (yield)
     finally:
+        if nextitem is None or nextitem.path.parent.name not in JUDGED:
+            _pools.clear()
+            _kept.close()
         if nextitem is None or not (nextitem.path == item.path or selection.needs_chromium(nextitem.path)):
             jupyter_lab.close_chromium()
 

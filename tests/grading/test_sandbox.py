@@ -95,7 +95,7 @@ for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "sch
         say("ModuleNotFoundError")
 """
     package, seen, *refused = said(sandbox, body)
-    assert package.split() == ["__init__.py", "checking", "engines", "errors.py", "memory", "notebook.py", "wire"]
+    assert package.split() == ["__init__.py", "checking", "engines", "errors.py", "memory", "notebook", "wire"]
     shown = ("__init__.py", "in_rank/__init__.py", "in_rank/driver.py", "in_rank/rehearsal.py")
     assert seen.split() == [f"checking/{name}" for name in shown]
     assert refused == ["OSError"] * 4 + ["ModuleNotFoundError"] * 5

@@ -135,7 +135,13 @@ def suite(tmp_path):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-v", "-p", "no:randomly", *options],
             cwd=tmp_path,
-            env={"PATH": "/usr/bin:/bin", "ALLRANKS_TESTS": "change", selection.SHARED: str(tmp_path / "shared")},
+            # two texts of one second and one length would share a compiled file
+            env={
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PATH": "/usr/bin:/bin",
+                "ALLRANKS_TESTS": "change",
+                selection.SHARED: str(tmp_path / "shared"),
+            },
             capture_output=True,
             text=True,
         )

@@ -295,12 +295,10 @@ figure
 #
 # The answer to the first question: for each block its size, the root that stays, and the worst moment.
 
-# %% name="llama_sizes"
+# %% name="llama"
 hidden, layers, wide, kv, words = 4096, 32, 14_336, 1024, 128_256
 block = 2 * (2 * hidden**2 + 2 * hidden * kv + 3 * hidden * wide + 2 * hidden)  # bytes in bfloat16
 root = 2 * (2 * words * hidden + hidden)
-
-# %% name="llama"
 print(
     f"a block {block / 1e9:.2f} GB, embedding and head {root / 1e9:.2f} GB, all {(layers * block + root) / 1e9:.1f} GB"
 )

@@ -3,13 +3,11 @@
 #
 # **A job is slow, or it stands still. All you have is what each rank's profiler wrote. Which rank is to blame, what is the cause, and what shows it?**
 #
-# | you write | which jobs it tells | difficulty | minutes | of the 8 points |
-# |---|---|---|---|---|
-# | stage 1: `stands_still` | those that hang | medium | 20 | 2 |
-# | stage 2: `one_rank_apart` | those that wait for one rank | hard | 40 | 3 |
-# | stage 3: `all_ranks_alike` | those that call too often, hide nothing, or are healthy | medium | 30 | 3 |
+# 1. `stands_still`: jobs that hang (medium, 20 minutes, 2 of the 8 points)
+# 2. `one_rank_apart`: jobs that wait for one rank (hard, 40 minutes, 3 points)
+# 3. `all_ranks_alike`: jobs that call too often, hide nothing, or are healthy (medium, 30 minutes, 3 points)
 #
-# | together | difficulty | minutes | points |
+# | you write | difficulty | minutes | points |
 # |---|---|---|---|
 # | `diagnose_job` | hard | 90 | 8 |
 # | one answer in words | medium | 10 | 2 |

@@ -145,7 +145,7 @@ def no_ghosts(tmp_path_factory, monkeypatch):
     path = tempfile.mkdtemp(prefix="art-")
     monkeypatch.setenv("ALLRANKS_RUN_DIR", path)
     yield path
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while (left := processes_of(path)) and time.monotonic() < deadline:
         time.sleep(0.05)
     names = [f"{p.pid} {' '.join(p.cmdline())[:120]}" for p in left]

@@ -16,6 +16,7 @@ class StandInService:
 
     def __init__(self, path: Path, says: Any) -> None:
         self.path, self.says = path, says
+        self.answers = 0
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen(64)
@@ -33,6 +34,7 @@ class StandInService:
                     connection.recv(4096)
                     says = self.says if isinstance(self.says, bytes) else json.dumps(self.says).encode()
                     connection.sendall(says + b"\n")
+                    self.answers += 1
 
     def stop(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -95,7 +96,8 @@ class Lab:
         except PlaywrightTimeout as error:
             state = page.evaluate(_KERNEL_STATE)
             page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.interrupt()")
-            time.sleep(5)
+            with contextlib.suppress(PlaywrightTimeout):  # what it says till then is all that there is
+                page.wait_for_function(f"() => ({_KERNEL_STATE})().startsWith('idle')", timeout=30_000)
             cells = page.evaluate(_CODE_CELLS)
             missing = ["".join(cell["source"])[:60] for cell in cells if not cell["execution_count"]]
             said = [error for cell in cells for error in _errors(cell)]
@@ -231,10 +233,10 @@ def running_chromium() -> Iterator:
         yield browser
 
 
-def heard(page, code: str, wanted: str, patience_s: float = 20) -> str:
+def heard(page, code: str, wanted: str, patience_s: float = 30) -> str:
     """What `ask` gives, once it is `wanted` or patience is over: a widget sends a change when the kernel has taken the one before."""
-    until = time.monotonic() + patience_s
-    while (said := ask(page, code)) != wanted and time.monotonic() < until:
+    end = time.monotonic() + patience_s
+    while (said := ask(page, code)) != wanted and time.monotonic() < end:
         time.sleep(0.05)
     return said
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from jupyter_lab import ask
+from jupyter_lab import ask, heard
 
 pytestmark = pytest.mark.browser
 
@@ -104,11 +104,7 @@ FOCUSED = """() => { const { outlineStyle, outlineWidth } = getComputedStyle(doc
 
 def hears(page, code: str, said: str) -> None:
     """Waits until the kernel prints this: ipywidgets sends a second choice only after the first has been taken."""
-    for _ in range(200):
-        if ask(page, code) == said:
-            return
-        page.wait_for_timeout(50)
-    assert ask(page, code) == said
+    assert heard(page, code, said) == said
 
 
 def test_each_quiz_is_one_group_for_the_keyboard(lab, new_page):

@@ -23,6 +23,11 @@ NEXT = """() => {
   return { index: content.activeCellIndex, last: content.activeCellIndex === content.widgets.length - 1,
     code: cell.model.type === "code", source: cell.model.sharedModel.source.split("\\n")[0] };
 }"""
+# whether this cell of text is shown, and another one selected
+TURNED = """(index) => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  return content.widgets[index].rendered !== false && content.activeCellIndex !== index;
+}"""
 # waits until the cell has ended and the page rests; where its outputs are: px of the notebook's window, which begins at 0
 SHOWN = """async (index) => {
   const { content, sessionContext } = window.jupyterapp.shell.currentWidget;
@@ -63,7 +68,7 @@ def walked(page) -> Iterator[dict]:
         if cell["code"]:
             yield cell | page.evaluate(SHOWN, cell["index"])
         else:
-            page.wait_for_timeout(150)
+            page.wait_for_function(TURNED, arg=cell["index"])
         if cell["last"]:
             return
 
@@ -142,7 +147,7 @@ def test_a_reader_who_scrolls_is_left_alone(page):
     page.mouse.wheel(0, 900)
     page.wait_for_function(f"() => ({TOP})('tall') < -500")
     page.evaluate("() => { document.getElementById('tall').style.height = '2600px'; }")
-    page.wait_for_timeout(500)
+    page.evaluate(SHOWN, 2)  # until the page rests
     assert page.evaluate(TOP, "tall") < -500, "the page went back against the reader"
 
 

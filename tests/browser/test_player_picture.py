@@ -229,7 +229,7 @@ def test_taken_off_the_page_while_it_plays_it_goes_on_when_it_is_back(show):
           const root = document.querySelector(".ar-player"), home = root.parentNode;
           root.querySelector('[data-do="play"]').click();
           root.remove();
-          await new Promise((later) => setTimeout(later, 100));
+          for (const _ of [1, 2]) await new Promise(requestAnimationFrame);  // it plays by frames: two pass without it
           home.append(root);
         }"""
     )

@@ -28,12 +28,17 @@ STEP = """async () => {
   await window.jupyterapp.commands.execute("notebook:run-cell-and-select-next");
   const kernel = panel.sessionContext.session.kernel;
   while (kernel.status !== "idle") await new Promise((ok) => setTimeout(ok, 30));
-  await new Promise((ok) => setTimeout(ok, 150));
+  for (const _ of [1, 2]) await new Promise(requestAnimationFrame); // its outputs are drawn by frames
   const outputs = cell.model.type === "code" ? cell.model.sharedModel.toJSON().outputs : [];
   const failed = outputs.filter((o) => o.output_type === "error").map((o) => o.ename + ": " + o.evalue);
   const player = cell.node.querySelector("[data-ready]");
-  // it comes into view when the page has settled
-  if (player) await new Promise((ok) => setTimeout(ok, 700));
+  // it comes into view when the page has settled: nothing has moved for 0.7 s
+  const place = () => { const { top, height } = player.getBoundingClientRect(); return `${top} ${height}`; };
+  let seen = "", since = performance.now();
+  for (let i = 0; player && i < 1000 && performance.now() - since < 700; i++) {
+    if (place() !== seen) [seen, since] = [place(), performance.now()];
+    await new Promise((ok) => setTimeout(ok, 30));
+  }
   const box = player && player.getBoundingClientRect();
   return {
     last, failed, source: cell.model.sharedModel.source.split("\\n")[0],
@@ -42,6 +47,9 @@ STEP = """async () => {
     fits: box ? box.height < innerHeight - 120 : true,
   };
 }"""
+
+# two frames: what has come into view, or moved, is laid out and drawn
+FRAMES = "async () => { for (const _ of [1, 2]) await new Promise(requestAnimationFrame); }"
 
 # what does not fit in the pictures on the page: text that is too small, cut off, or on top of other text
 FAULTS = """(least) => {
@@ -120,8 +128,10 @@ def test_a_chapter_fits_at_every_width_and_in_both_themes(lab, folder, new_page,
                 page.evaluate(
                     "(i) => document.querySelectorAll('.ar-theme')[i].scrollIntoView({block: 'center'})", number
                 )
-                page.wait_for_timeout(60)
-            page.wait_for_timeout(600)
+                page.evaluate(FRAMES)
+            page.wait_for_timeout(
+                600
+            )  # pictures are drawn anew a moment after the width has changed; nothing says when all are
             faults += [f"{theme}, {width} px: {fault}" for fault in page.evaluate(FAULTS, LEAST_PX)]
             _keep_pictures(page, f"{name}-{theme}-{width}")
     assert not faults, "\n".join(faults)
@@ -146,6 +156,6 @@ def _keep_pictures(page, name: str) -> None:
     notebook = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)").first
     number, further = 0, True
     while further:
-        page.wait_for_timeout(100)
+        page.evaluate(FRAMES)
         notebook.screenshot(path=f"{place}/{name}-{number:02}.png")
         number, further = number + 1, page.evaluate(FURTHER)

@@ -27,22 +27,14 @@ from allranks.engines.devices import DeviceError, Gpu, Inventory
 from allranks.engines.gpu_service import GpuService
 from allranks.engines.served_leases import ServedLedger, ledger_of
 from pretend_nvml import PretendNvml
+from waiting import until
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="only root can close device nodes and become another user"
 )
 
-SOON_S = 20  # a deadline for what takes well below a second on an idle machine
+SOON_S = 30  # a deadline for what takes well below a second on an idle machine
 ANA, BEN, EVE = (pwd.getpwnam(name).pw_uid for name in ("games", "daemon", "nobody"))
-
-
-def soon(what, says="this did not happen"):
-    """Waits until `what()` is true; its value."""
-    deadline = time.monotonic() + SOON_S
-    while not (found := what()):
-        assert time.monotonic() < deadline, says
-        time.sleep(0.01)
-    return found
 
 
 class Person:
@@ -154,7 +146,7 @@ class House:
         command = [sys.executable, "-m", "allranks.cli", "gpus", "--serve", *options]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(command, env={**os.environ, **self.env}, stdout=log, stderr=log)
-        soon(lambda: self.answers() or self.process.poll() is not None)
+        until(lambda: self.answers() or self.process.poll() is not None)
         assert self.process.poll() is None, self.log.read_text()
 
     def answers(self) -> bool:
@@ -245,7 +237,7 @@ def test_only_the_holder_can_open_a_gpu(house, node, people):
 
 def test_the_service_says_how_busy_gpus_are_that_nobody_else_can_look_at(house, people):
     house.serve()
-    soon(lambda: [use["busy_percent"] for use in house.state()["use"].values()] == [40, 41])
+    until(lambda: [use["busy_percent"] for use in house.state()["use"].values()] == [40, 41])
 
 
 def keep_open(node: str) -> None:
@@ -300,7 +292,7 @@ def test_a_killed_holder_frees_its_gpu_and_what_it_left_behind_ends(house, node,
     assert ana("names.update(child=subprocess.Popen(['sleep', '600'], pass_fds=[lease._connection.fileno()]))") is None
     child = ana("child.pid")
     ben.begin("names.update(lease=ledger_of(Inventory.of_this_machine().gpus).acquire(1))")
-    soon(lambda: house.state()["waiting"])
+    until(lambda: house.state()["waiting"])
     began = time.monotonic()
     ana.kill()
     assert ben.answer() is None
@@ -324,8 +316,8 @@ def test_who_keeps_a_gpu_open_after_the_lease_is_ended(house, people, keep):
     ana.lease(2)
     assert keeper(f"{keep.__name__}({str(zero)!r})") is None
     ana.release()
-    soon(lambda: not keeper.lives)
-    soon(lambda: not house.state()["clearing"])
+    until(lambda: not keeper.lives)
+    until(lambda: not house.state()["clearing"])
     assert ana.lives and other.lives, "they had nothing open"
     assert gpu_nodes.openers([zero], ANA) == []
     ben.lease(2)
@@ -348,7 +340,7 @@ def test_all_processes_of_an_account_can_be_ended_at_once(people):
     uid = 64000 + os.getpid() % 1000
     first, second, ben = people(uid, uid, BEN)
     gpu_nodes.end_all(uid)
-    soon(lambda: not first.lives and not second.lives)
+    until(lambda: not first.lives and not second.lives)
     assert ben.lives
 
 
@@ -361,7 +353,7 @@ def test_another_lease_of_the_same_account_keeps_its_processes(house, node, peop
     first.release()
     assert worker.lives and worker.opens(node) is True
     second.release()
-    soon(lambda: not worker.lives)
+    until(lambda: not worker.lives)
 
 
 def test_an_account_without_a_lease_that_got_in_is_shown_and_ended_on_request(house, node, people):
@@ -369,14 +361,14 @@ def test_an_account_without_a_lease_that_got_in_is_shown_and_ended_on_request(ho
     for person in (eve, monitor):
         assert person(f"keep_open({str(node)!r})") is None  # before the service came
     house.serve("--allow", "daemon")
-    soon(lambda: house.state()["unleased"])
+    until(lambda: house.state()["unleased"])
     assert house.state()["unleased"] == [{"user": "nobody", "pid": eve.pid, "gpus": ["GPU-0"]}]
     shown = subprocess.run([sys.executable, "-m", "allranks.cli", "gpus"], capture_output=True, text=True).stdout
     assert f"without a lease: nobody (pid {eve.pid}) has GPU 0 open" in shown
     assert eve.lives and monitor.opens(node) is True
     house.stop()
     house.serve("--allow", "daemon", "--end-unleased")
-    soon(lambda: not eve.lives)
+    until(lambda: not eve.lives)
     assert monitor.lives
 
 
@@ -385,10 +377,10 @@ def test_the_nodes_are_closed_again_when_somebody_opens_them_and_put_back_at_the
     before = node.stat()
     house.serve()
     node.chmod(0o666)  # as the driver's own program does
-    soon(lambda: eve.opens(node) is not True)
+    until(lambda: eve.opens(node) is not True)
     node.unlink()
     make_nodes(house.folder, ["nvidia0"])
-    soon(lambda: eve.opens(node) is not True)
+    until(lambda: eve.opens(node) is not True)
     house.stop(signal.SIGKILL)
     assert eve.opens(node) is not True, "a killed service opens nothing"
     house.serve()
@@ -406,10 +398,10 @@ def test_a_slice_ends_when_somebody_waits_and_after_a_grace_by_force(house, node
     ana, eve = people(ANA, EVE)
     house.serve("--slice", "0", "--grace", "0.5")
     ana.lease(2, slice_s=1e9)
-    time.sleep(1.2)
+    time.sleep(1.2)  # longer than the grace, and several of the service's looks, which leave no trace
     assert ana("lease.over") is False and ana.opens(node) is True, "nobody waits"
     eve.begin("names.update(lease=ledger_of(Inventory.of_this_machine().gpus).acquire(2))")
-    soon(lambda: ana("lease.over"))
+    until(lambda: ana("lease.over"))
     assert eve.answer() is None
     assert ana("lease.lost") == "the time was over and others wait" and "PermissionError" in ana.opens(node)
     ana.release()
@@ -425,9 +417,9 @@ def test_people_take_turns_however_many_processes_each_has(house, people):
     ask = "names.update(lease=ledger_of(Inventory.of_this_machine().gpus).acquire(1))"
     for number, one in enumerate(greedy):
         one.begin(ask)
-        soon(lambda wanted=number + 1: len(house.state()["waiting"]) == wanted)
+        until(lambda wanted=number + 1: len(house.state()["waiting"]) == wanted)
     ben.begin(ask)
-    soon(lambda: len(house.state()["waiting"]) == 4)
+    until(lambda: len(house.state()["waiting"]) == 4)
     assert [w["user"] for w in house.state()["waiting"]] == ["games", "daemon", "games", "games"]
     holder.release()
     assert greedy[0].answer() is None and ben.answer() is None
@@ -455,7 +447,7 @@ def test_a_lease_ends_with_the_service(house, people):
     ana.lease()
     assert ana("lease.lost") is None
     house.stop(signal.SIGKILL)
-    soon(lambda: ana("lease.lost") == "the GPU service has ended")
+    until(lambda: ana("lease.lost") == "the GPU service has ended")
     assert ana("lease.over") is True
     ana.release()
     said = ana("ledger_of(Inventory.of_this_machine().gpus).acquire(1)")
@@ -514,10 +506,10 @@ def test_garbage_slow_clients_and_a_thousand_connections_stop_nobody(house, node
     # a request can't name an account or process: only the kernel's word counts
     forged = {"ask": "lease", "count": 1, "gpus": ["GPU-0"], "uid": ANA, "pid": 1, "user": "games"}
     assert eve(f"KEPT.append(gpu_socket.call(Path({str(house.socket)!r}), {forged!r}))") is None
-    soon(lambda: house.held() == ["nobody", ""])
+    until(lambda: house.held() == ["nobody", ""])
     assert "PermissionError" in ana.opens(node)
     assert eve("KEPT.pop().close()") is None
-    soon(lambda: house.held() == ["", ""])
+    until(lambda: house.held() == ["", ""])
     assert eve(f"flood({str(house.socket)!r}, 1000)") == 1000
     ana.lease(2)
     assert ana.opens(node) is True
@@ -575,7 +567,7 @@ def test_a_mig_devices_holder_has_its_nodes_and_its_cards(parts, people):
     assert [ben.opens(node) is True for node in (card, first, second)] == [True, False, True]
     assert worker(f"keep_open({str(first)!r})") is None
     ana.release()
-    soon(lambda: not worker.lives)
+    until(lambda: not worker.lives)
     assert [ana.opens(node) is True for node in (card, first, second)] == [False, False, False]
     assert ben.opens(card) is True and ben.lives, "the card is still the other's"
     ben.lease()
@@ -694,13 +686,13 @@ def test_figures_for_prometheus(house, people):
     ana = people(ANA)
     house.serve("--metrics", "0")
     ana.lease(1)
-    address = soon(lambda: [w for w in house.log.read_text().split() if w.startswith("http://127.0.0.1:")])[0]
+    address = until(lambda: [w for w in house.log.read_text().split() if w.startswith("http://127.0.0.1:")])[0]
 
     def figures() -> dict[str, float]:
         text = urllib.request.urlopen(address).read().decode()
         return {k: float(v) for k, v in (line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")}
 
-    soon(lambda: figures().get('allranks_gpu_leases{gpu="0",uuid="GPU-0"}') == 1)
+    until(lambda: figures().get('allranks_gpu_leases{gpu="0",uuid="GPU-0"}') == 1)
     found = figures()
     assert found['allranks_gpu_leases{gpu="1",uuid="GPU-1"}'] == found["allranks_gpu_waiting"] == 0
     assert found["allranks_gpu_wait_seconds_count"] == 1 and found["allranks_gpu_unleased_processes"] == 0
@@ -713,7 +705,7 @@ def test_a_program_runs_on_gpus_of_its_own(house):
     command = [sys.executable, "-m", "allranks.cli", "gpus", "--take"]
     done = subprocess.run([*command, "2", "--", *program], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("GPU-0,GPU-1\n", 3)
-    soon(lambda: house.held() == ["", ""])
+    until(lambda: house.held() == ["", ""])
     for wrong, says in (
         (["3", "true"], "this machine has 2"),
         (["1"], "needs a command"),
@@ -758,7 +750,7 @@ def test_a_world_ends_when_its_time_is_over_and_when_its_gpus_were_taken_back(ho
         world._lease = gpus()
         ana.begin(ask)
         assert ana.answer() is None
-        soon(lambda: not world.running)
+        until(lambda: not world.running)
         assert world.why_stopped.startswith("The world gave its GPUs back: its time was over and others wait.")
         ana.release()
     house.stop()

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 
 import psutil
@@ -14,6 +13,7 @@ from allranks.engines import kernels
 from allranks.engines.forkserver import ForkServer
 from jupyter_client import KernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
+from waiting import until
 
 pytestmark = [
     pytest.mark.live,
@@ -125,7 +125,7 @@ def test_it_can_be_interrupted_restarted_and_shut_down(forkserver, start):
     assert second.pid != first.pid and second.ppid() == forkserver.pid
     assert there("print(x)") == "NameError"
     manager.shutdown_kernel()
-    assert psutil.wait_procs([first, second], timeout=10)[1] == []
+    assert psutil.wait_procs([first, second], timeout=30)[1] == []
     assert forkserver.alive and not manager.has_kernel
 
 
@@ -133,10 +133,7 @@ def test_a_kernel_that_kills_itself_is_known_to_be_dead(forkserver, start):
     manager, _ = start(str(forkserver.path))
     assert manager.is_alive()
     kernel_of(manager).send_signal(signal.SIGKILL)
-    until = time.monotonic() + 10
-    while manager.is_alive() and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not manager.is_alive()
+    until(lambda: not manager.is_alive())
 
 
 def test_what_it_says_to_its_descriptors_goes_where_the_servers_goes(forkserver, start, capfd):
@@ -211,7 +208,7 @@ def test_it_ends_with_the_server_and_with_the_parent(end, tmp_path):
             kernel = psutil.Process(int(server.stdout.readline()))
             assert kernel.ppid() == forkserver.pid
             os.kill(server.pid if end == "server" else forkserver.pid, signal.SIGKILL)
-            assert psutil.wait_procs([kernel], timeout=10)[1] == []
+            assert psutil.wait_procs([kernel], timeout=30)[1] == []
         finally:
             server.kill()
             forkserver.close()
@@ -230,7 +227,7 @@ def test_what_a_cell_leaves_in_the_background_goes_on_when_a_rank_ends(forkserve
     _, there = start(str(forkserver.path))
     begin = "s.run('sleep 60 >/dev/null 2>&1 & echo $!', shell=True, capture_output=True, text=True).stdout"
     left = psutil.Process(int(there(f"import subprocess as s; print({begin})")))
-    forkserver.spawn("builtins:print", args="ended").wait(10)
-    forkserver.spawn("builtins:print", args="ended").wait(10)  # by now the first one's end was dealt with
+    forkserver.spawn("builtins:print", args="ended").wait(30)
+    forkserver.spawn("builtins:print", args="ended").wait(30)  # by now the first one's end was dealt with
     assert left.is_running()
     left.kill()

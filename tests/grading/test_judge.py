@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
+import sys
+import termios
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import until
 
 from autograder.judge import Died, Judge, JudgeError, NoJudge, OutOfTime, _secret
 from autograder.marking import Marker, usable
@@ -31,6 +35,26 @@ def judge():
     made = Judge("bubblewrap")
     yield made
     made.close()
+
+
+def is_waited_for(judge: Judge) -> bool:
+    """Whether another thread waits for this judge's answer."""
+    if judge._reading.acquire(blocking=False):
+        judge._reading.release()
+        return False
+    return True
+
+
+def unread_nbytes(pipe) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def kill_once(condition: Callable[[], object], pid: int, number: int) -> None:
+    def send() -> None:
+        until(condition)
+        os.kill(pid, number)
+
+    threading.Thread(target=send, daemon=True).start()
 
 
 def request(code: str, **more) -> dict:
@@ -94,7 +118,7 @@ def test_past_the_limit_it_is_killed_with_all_its_ranks_and_the_next_one_is_mark
     family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     with pytest.raises(OutOfTime, match=r"it took longer than 0\.5 s"):
         judge.mark(request(ENDLESS), 0.5)
-    _, alive = psutil.wait_procs(family, timeout=10)
+    _, alive = psutil.wait_procs(family, timeout=30)
     assert alive == []
     assert judge.mark(request(RIGHT), 120)["passed"]
 
@@ -109,6 +133,7 @@ def test_stopped_by_another_thread_it_says_so_even_where_its_pipe_is_held_open()
         start_new_session=True,
     )
     stray = psutil.Process(int(judge._process.stdout.readline()))
+    until(lambda: os.getsid(stray.pid) == stray.pid)  # what kills the judge's group spares it from now on
     found = []
 
     def wait() -> None:
@@ -119,7 +144,7 @@ def test_stopped_by_another_thread_it_says_so_even_where_its_pipe_is_held_open()
     waiting = threading.Thread(target=wait, daemon=True)
     try:
         waiting.start()
-        time.sleep(0.3)  # most often it waits by now; where it does not yet, it must be told all the same
+        until(lambda: is_waited_for(judge))
         judge.close()
         waiting.join(60)
         assert found == ["the judge was stopped"]
@@ -129,7 +154,7 @@ def test_stopped_by_another_thread_it_says_so_even_where_its_pipe_is_held_open()
 
 def test_brought_down_it_says_how_and_the_next_one_is_marked(judge):
     judge.mark(request("x = 1"), 60)
-    threading.Timer(0.3, os.kill, (judge._process.pid, signal.SIGSEGV)).start()
+    kill_once(lambda: is_waited_for(judge), judge._process.pid, signal.SIGSEGV)
     with pytest.raises(Died, match="the judge was killed by SIGSEGV"):
         judge.mark(request(ENDLESS), 60)
     assert judge.mark(request(RIGHT), 120)["passed"]
@@ -138,7 +163,7 @@ def test_brought_down_it_says_how_and_the_next_one_is_marked(judge):
 def test_brought_down_while_it_is_asked_it_says_how(judge):
     judge.warm()
     os.kill(judge._process.pid, signal.SIGSTOP)
-    threading.Timer(0.3, os.kill, (judge._process.pid, signal.SIGKILL)).start()
+    kill_once(lambda: unread_nbytes(judge._process.stdin), judge._process.pid, signal.SIGKILL)
     with pytest.raises(Died, match="the judge was killed by SIGKILL"):
         judge.mark(request("x = 1\n" * 200_000), 60)  # more than the pipe holds: it is still being written
     assert judge.mark(request(RIGHT), 120)["passed"]

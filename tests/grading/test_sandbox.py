@@ -71,7 +71,7 @@ def said(sandbox: Sandbox, body: str) -> list[str]:
     child, read = start(sandbox, body)
     with os.fdopen(read) as lines:
         found = lines.read().splitlines()
-    assert child.wait(10) == 7
+    assert child.wait(30) == 7
     return found
 
 
@@ -183,7 +183,7 @@ def test_one_rank_sees_no_file_of_another(sandbox, folder):
     assert os.read(read, 100) == b"written\n"
     assert said(sandbox, f"say(os.path.exists({folder + '/note'!r}))") == ["False"]
     first.kill()
-    assert first.wait(10) == -9
+    assert first.wait(30) == -9
     os.close(read)
 
 
@@ -412,13 +412,13 @@ say(*(resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_SIGPENDING, resou
 WAIT = """
 import time
 found = call('futex', ctypes.c_void_p(at(sys.executable)), {wait}, ctypes.c_uint32(ctypes.c_uint32.from_address(at(sys.executable)).value),
-    (ctypes.c_long * 2)(10, 0), None, ctypes.c_uint32(1))
+    (ctypes.c_long * 2)(60, 0), None, ctypes.c_uint32(1))
 say(found)
 """
 WAKE = """
 import time
 say('begin')
-for _ in range(100):
+for _ in range(600):  # until the other waits
     got = call('futex', ctypes.c_void_p(at(sys.executable)), {wake}, 1, (ctypes.c_long * 2)(1, 0), ctypes.c_void_p(at(sys.executable)), ctypes.c_uint32(1))
     if got[0] == 1 or got[1] in (1, 38):
         break
@@ -490,7 +490,7 @@ def test_calls_of_another_architecture_end_the_rank(sandbox):
     child, read = start(sandbox, "import ctypes\nctypes.CDLL(None).syscall(0x40000000 + 39)\nsay('went on')")
     with os.fdopen(read) as lines:
         assert lines.read() == ""
-    assert child.wait(10) == -signal.SIGSYS
+    assert child.wait(30) == -signal.SIGSYS
 
 
 def test_without_libseccomp_it_refuses_and_names_the_mend(monkeypatch):
@@ -543,7 +543,7 @@ def test_everything_ends_with_it():
     with Sandbox() as made:
         made.wait_warm()
         child, read = start(made, "import time\ntime.sleep(60)")
-    assert child.wait(10) == -9
+    assert child.wait(30) == -9
     assert os.read(read, 1) == b""
     os.close(read)
     with pytest.raises(SandboxError, match="The sandbox is gone"):

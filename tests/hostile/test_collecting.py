@@ -21,6 +21,7 @@ import pytest
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
+from waiting import until_files_are_newer
 
 from autograder import intake
 from autograder.intake import Collect, Copier, Refused
@@ -383,12 +384,12 @@ def test_an_honest_time_stays_as_the_student_s_own_command_wrote_it(exchange, ca
     assert "eve: the work says" not in caplog.text
 
 
-def test_work_that_was_changed_in_the_exchange_is_as_new_as_the_change(exchange):
+def test_work_that_was_changed_in_the_exchange_is_as_new_as_the_change(exchange, tmp_path):
     exchange.collector().start()
     before = intake.time_of(exchange.of("zoe"))
     exchange.collector(update=True).start()
     assert intake.time_of(exchange.of("zoe")) == before
-    time.sleep(0.05)
+    until_files_are_newer(tmp_path)
     (next(exchange.inbound.glob("zoe*")) / NOTEBOOK).write_text("changed later")
     exchange.collector(update=True).start()
     assert (exchange.of("zoe") / NOTEBOOK).read_text() == "changed later"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import allranks.memory as room
@@ -13,6 +12,7 @@ import torch
 import torch.distributed as dist
 from allranks import SharedMemory, World
 from allranks.memory import MemoryFault
+from waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
@@ -168,9 +168,7 @@ def test_nothing_is_left_of_ranks_that_were_killed():
         assert Path(handle.path).exists()
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        deadline = time.monotonic() + 20
-        while Path(handle.path).exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: not Path(handle.path).exists())
         assert said(lambda: SharedMemory.attach(handle)).startswith("The memory is gone")
     assert not {name for name in set(os.listdir("/dev/shm")) - before if "allranks" in name}
     assert not list(Path("/tmp").glob("allranks-memory-*"))

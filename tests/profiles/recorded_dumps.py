@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import sys
 import threading
 import time
@@ -18,6 +19,14 @@ def dump(folder: Path, rank: int) -> None:
 
     (folder / f"trace_rank{rank}").write_bytes(_dump_fr_trace())
     (folder / f"trace_rank{rank}.json").write_bytes(_dump_fr_trace_json())
+
+
+def waits_in_the_last_call() -> bool:
+    """Whether the fifth call of all ranks has been made and every one before it has ended."""
+    from torch._C._distributed_c10d import _dump_fr_trace_json
+
+    calls = json.loads(_dump_fr_trace_json())["entries"]
+    return [call["collective_seq_id"] for call in calls if not call["retired"]] == [5]
 
 
 def program(rank: int, pair: dist.ProcessGroup) -> None:
@@ -45,7 +54,8 @@ def main(rank: int, ranks: int, port: int, folder: Path) -> None:
     pair = dist.new_group([0, 1], group_desc="pair")
     dist.barrier()
     threading.Thread(target=program, args=(rank, pair), daemon=True).start()
-    time.sleep(1.5)
+    while not waits_in_the_last_call():  # the group's time limit bounds this
+        time.sleep(0.02)
     dump(folder, rank)
     sys.stdout.write("written\n")
     sys.stdout.flush()

@@ -13,6 +13,7 @@ import pytest
 from allranks.engines.devices import Gpu, Inventory
 from allranks.verify import PHASES, Outcome, Plan, Record, Step, StepFailed, StepSkipped, VerifyError, choose, verify
 from allranks.verify.run import _ends, _no_legacy, record_folder
+from waiting import until
 
 GIB = 1 << 30
 PLAN = Plan(2, "gloo")
@@ -129,8 +130,12 @@ def test_ranks_of_a_step_that_hangs_are_gone_before_the_next_one(tmp_path):
 
 
 def test_an_interrupt_keeps_what_was_found(tmp_path):
+    def send():
+        until(lambda: [json.loads(file.read_text())["now"] for file in tmp_path.glob("*.json")] == ["calls, sleeps"])
+        os.kill(os.getpid(), signal.SIGINT)
+
     def interrupt(outcome):
-        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Thread(target=send, daemon=True).start()
 
     record = verify(PLAN, tmp_path, steps=[step(right), step(sleeps, 60.0), step(right)], say=interrupt)
     assert record.ended == "stopped" and [o.result for o in record.outcomes] == ["pass"]

@@ -1,14 +1,12 @@
 """A storm of wrong and hostile programs: each gets one reason, within the limits, and leaves nothing behind."""
 
-import contextlib
-import os
 import py_compile
-import time
 
 import pytest
 import torch
 import torch.distributed as dist
 from allranks.wire import FailureKind, Program, Rules, router
+from waiting import gone, until
 
 K = FailureKind
 
@@ -284,17 +282,7 @@ def test_processes_that_escape_the_audit_are_killed(pool, program):
     )
     outcome = pool.run(body, 1)
     assert outcome.failure.kind is K.FORKED
-    wait_until_gone(outcome.results[0])
-
-
-def wait_until_gone(pid):
-    deadline = time.monotonic() + 10
-    while os.path.exists(f"/proc/{pid}"):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
-            if stat.read().rsplit(")", 1)[1].split()[0] == "Z":
-                return
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: gone(outcome.results[0]))
 
 
 def test_a_library_that_starts_a_process_while_it_is_imported_is_only_refused(pool, program, tmp_path):

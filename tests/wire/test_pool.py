@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 
 import psutil
@@ -14,6 +13,7 @@ import torch
 import torch.distributed as dist
 from allranks.wire import FailureKind, Program, Ranks, Rules, WireError, launch, run
 from allranks.wire.values import whole
+from waiting import gone, until
 
 
 def mine():
@@ -65,10 +65,7 @@ def test_ranks_die_with_the_process_that_made_them(tmp_path):
     process.kill()
     process.wait()
     process.stdout.close()
-    deadline = time.monotonic() + 10
-    while any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: all(map(gone, pids)))
 
 
 def test_a_pool_goes_on_after_every_kind_of_end(pool):
@@ -92,8 +89,7 @@ def test_a_rank_that_dies_between_two_runs_is_replaced():
         pool.start()
         victim = psutil.Process(pool.pids[1])
         victim.kill()
-        while victim.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.001)
+        until(lambda: victim.status() == psutil.STATUS_ZOMBIE)
         assert pool.run(identity, 2, (1,)).results == [1, 1]
 
 
@@ -272,22 +268,28 @@ def test_wrong_arguments_are_named(pool):
         closed.run(identity)
 
 
-def test_an_interrupt_ends_the_ranks(program):
+def test_an_interrupt_ends_the_ranks(program, tmp_path):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # others may have left theirs in this process
     try:
-        interrupt(program)
+        interrupt(program, tmp_path)
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def interrupt(program):
+def interrupt(program, tmp_path):
     with Ranks(2) as pool:
         pool.start()
-        timer = threading.Timer(0.3, os.kill, (os.getpid(), 2))
-        timer.start()
+        runs = tmp_path / "runs"
+
+        def send():
+            until(runs.exists)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        sender = threading.Thread(target=send)
+        sender.start()
         with pytest.raises(KeyboardInterrupt):
-            pool.run(program("import time\nwhile True:\n    time.sleep(1)"), 2)
-        timer.join()
+            pool.run(program(f"import time\nopen({str(runs)!r}, 'w').close()\nwhile True:\n    time.sleep(1)"), 2)
+        sender.join()
         assert pool.pids == []
         assert pool.run(identity, 2, (5,), wall_s=30).results == [5, 5]
 

@@ -14,7 +14,7 @@ PROGRAMS = {  # the body from line 6 on
         "t = threading.Thread(target=work)\nt.start()\nt.join()",
         8,
     ),
-    "the main thread has returned": (
+    "the main thread has returned": (  # most often; where it has not yet, the same must be said
         "def work():\n    time.sleep(0.1)\n    dist.barrier()\nthreading.Thread(target=work).start()",
         8,
     ),

@@ -524,7 +524,8 @@ def test_a_callback_may_wait_for_another_collective(world):
             return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0]
 
         done = dist.all_reduce(x, async_op=True).get_future().then(again)
-        time.sleep(0.3)
+        while not done.done():  # within the run's deadline
+            time.sleep(0.01)
         return done.wait().tolist()
 
     assert world.run(program) == [[16.0] * 4] * P

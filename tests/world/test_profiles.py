@@ -23,6 +23,7 @@ from allranks.engines.devices import DeviceError
 from allranks.engines.nodes import Seat, choose_backend, environment
 from allranks.engines.ports import hold
 from allranks.world import WorldError
+from waiting import until
 
 HERE = Path(__file__).parent
 linux = pytest.mark.skipif(sys.platform != "linux", reason="clusters run Linux")
@@ -177,10 +178,7 @@ def stand_in(tmp_path, monkeypatch, cluster_dir):
 
 
 def gone(pids: list[int]) -> bool:
-    deadline = time.monotonic() + 20
-    while any(map(psutil.pid_exists, pids)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return not any(map(psutil.pid_exists, pids))
+    return until(lambda: not any(map(psutil.pid_exists, pids)))
 
 
 @linux
@@ -257,7 +255,7 @@ def daemons(tmp_path):
     for process in reversed(running):
         process.terminate()
         try:
-            process.wait(15)
+            process.wait(30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -297,8 +295,8 @@ PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 def end_jobs(conf: Path) -> None:
     """Waits until the jobs are gone; what a step's daemon has left after that is killed."""
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
         if not subprocess.run(["squeue", "--noheader"], capture_output=True, text=True).stdout.strip():
             break
         time.sleep(0.2)
@@ -328,12 +326,11 @@ def slurm(held_ports, daemons, short_path, monkeypatch, cluster_dir):
         "seed-file": "seed",
     }
     daemons(munged, "--foreground", "--force", *(f"--{option}={base / name}" for option, name in files.items()))
-    until = time.monotonic() + 60
-    while not (base / "munge.sock").exists() and time.monotonic() < until:
-        time.sleep(0.1)
+    until((base / "munge.sock").exists, patience_s=60)
+    end = time.monotonic() + 60
     daemons(slurmctld, "-D")
     daemons(slurmd, "-D")
-    while time.monotonic() < until:
+    while time.monotonic() < end:
         said = subprocess.run(["sinfo", "--noheader", "--format=%T"], capture_output=True, text=True).stdout
         if said.strip() == "idle":
             yield host

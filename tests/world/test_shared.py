@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 
 import psutil
 import pytest
@@ -16,6 +15,7 @@ from allranks.engines.devices import DeviceError
 from allranks.engines.forkserver import ForkServer
 from allranks.world import WorldError, current
 from allranks.world.shared import Borrowed, Shared
+from waiting import until
 
 pytestmark = [
     pytest.mark.live,
@@ -127,19 +127,26 @@ def test_calls_of_two_notebooks_never_mix(other):
         assert other.end() == "{1.0}"
 
 
-def test_a_call_waits_for_its_turn_no_longer_than_its_deadline(other):
-    def slow():
-        import time
-
-        time.sleep(3)
-
+def test_a_call_waits_for_its_turn_no_longer_than_its_deadline(other, tmp_path):
+    inside, go_on = tmp_path / "inside", tmp_path / "go_on"
     with World(ranks=2, name="team") as world:
         other.does("w = World(name='team')")
-        other.begin("w.run(time.sleep, 3); print('slept')")
-        time.sleep(1)
+        other.begin(
+            f"""
+            def stay():
+                if dist.get_rank() == 0:
+                    open({str(inside)!r}, "w").close()
+                while not os.path.exists({str(go_on)!r}):
+                    time.sleep(0.02)
+            w.run(stay)
+            print("stayed")
+            """
+        )
+        until(inside.exists)
         with pytest.raises(WorldError, match="Another notebook has used the world 'team' for"):
             world.run(add, 0, deadline=0.2)
-        assert other.end() == "slept"
+        go_on.touch()
+        assert other.end() == "stayed"
         assert world.run(add, 0) == [1.0, 1.0]
 
 
@@ -169,15 +176,23 @@ def test_a_borrower_that_hangs_the_ranks_gets_fresh_ones_and_so_does_the_owner(o
 
 def test_a_reset_makes_new_ranks_once_whoever_sees_the_old_ones_end(monkeypatch):
     with World(ranks=2, name="team") as world:
-        renew, renewed = world._engines.renew, []
+        renew, renewed, seen = world._engines.renew, [], []
+        dead, ours = world._engines.dead, threading.current_thread()
+
+        def looked():
+            found = dead()
+            if threading.current_thread() is not ours:
+                seen.append(bool(found))
+            return found
 
         def slowly():
             renewed.append(threading.current_thread().name)
             for pid in world.pids:
                 os.kill(pid, 9)
-            time.sleep(1)  # the keeper looks five times
+            until(lambda: sum(seen) >= 3, says="the keeper has not looked three times at dead ranks")
             renew()
 
+        monkeypatch.setattr(world._engines, "dead", looked)
         monkeypatch.setattr(world._engines, "renew", slowly)
         world.reset()
         assert world.run(add, 0) == [1.0, 1.0]
@@ -204,9 +219,7 @@ def test_when_the_owner_is_killed_the_ranks_go_and_the_name_is_free(other):
     assert world.run(add, 1) == [3.0, 3.0]
     os.kill(other.process.pid, 9)
     other.process.wait()
-    deadline = time.monotonic() + 20
-    while any(map(psutil.pid_exists, pids)) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: not any(map(psutil.pid_exists, pids)))
     with pytest.raises(WorldError, match="has ended, and its ranks with it"):
         world.run(add, 1)
     with World(ranks=2, name="team") as again:

@@ -18,6 +18,7 @@ import pytest
 from allranks import World
 from allranks.engines.forkserver import ForkServer
 from allranks.world import WorldError
+from waiting import until
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]
 
@@ -79,12 +80,15 @@ class Storm:
     def later(self, signal_number, pid):
         """Sends a signal in the middle of what follows."""
         delay = self.random.uniform(0.0, 0.3)
+        self.sent = False
 
         def send(*_):
             try:
                 os.kill(pid, signal_number)
             except ProcessLookupError:
                 pass
+            finally:
+                self.sent = True
 
         signal.signal(signal.SIGALRM, send)
         signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-4))
@@ -109,7 +113,7 @@ class Storm:
         self.later(signal.SIGINT, os.getpid())
         try:
             self.busy(self.random.choice(["reducing", "waiting"]))
-            time.sleep(0.4)
+            until(lambda: self.sent)
         except KeyboardInterrupt:
             pass
 
@@ -117,7 +121,7 @@ class Storm:
         self.later(signal.SIGINT, os.getpid())
         try:
             self.world.reset()
-            time.sleep(0.4)
+            until(lambda: self.sent)
         except KeyboardInterrupt:
             pass
 
@@ -178,7 +182,7 @@ class Storm:
         return self.world.run(add_up, 5, deadline=20)
 
     def expect_no_orphans(self):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             forkserver, helpers, ranks = self.processes()
             ours = [child for child in psutil.Process().children() if child not in self.others]

@@ -14,6 +14,7 @@ import pytest
 from allranks import World
 from allranks.engines.forkserver import ForkServer
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
+from waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -206,9 +207,7 @@ def test_a_rank_that_dies_is_named_and_replaced(world):
 
 def test_a_rank_killed_between_calls_is_noticed_at_the_next(world):
     os.kill(world.pids[3], signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while not world._engines.dead() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(world._engines.dead)
     with pytest.raises(RankDied, match="Rank 3 was killed by SIGKILL"):
         world.run(sum_of_ranks, 0)
     assert world.run(sum_of_ranks, 0) == [[6.0] * 3] * 4
@@ -327,7 +326,7 @@ def test_an_engine_that_has_died_before_anybody_looks_is_missed_too(own_fork_ser
 
     async def slowly(cluster, ranks):
         name = await start(cluster, ranks)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 30
         while cluster.engines[name].launchers and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
         return name
@@ -372,9 +371,7 @@ def test_nothing_outlives_the_process_that_started_the_world(no_ghosts, how):
     if how == "SIGKILL":  # nobody is left to remove its files: the next start does
         from allranks.engines.rundir import sweep
 
-        deadline = time.monotonic() + 10
-        while any(psutil.pid_exists(int(pid)) for pid in done.stdout.split()) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until(lambda: not any(psutil.pid_exists(int(pid)) for pid in done.stdout.split()))
         from pathlib import Path
 
         sweep(Path(no_ghosts))

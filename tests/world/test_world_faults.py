@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,10 +17,12 @@ from allranks.engines import watch
 from allranks.engines.devices import DeviceError
 from allranks.engines.leases import Ledger
 from allranks.world import RankDied, RanksError, RanksStuck, WorldError, current
+from allranks.world import idle as idleness
 from allranks.world.hang import missing_ranks
 from allranks.world.idle import Idle
 from allranks.world.rank_status import RankStatus
 from allranks.world.screen import Line
+from waiting import until
 
 pytestmark = pytest.mark.live
 
@@ -291,9 +294,7 @@ def test_a_rank_that_dies_between_calls_is_said_within_moments(world):
     said = []
     world._line.say = said.append
     os.kill(world.pids[2], 9)
-    deadline = time.monotonic() + 20
-    while not said and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: said)
     assert said == ["rank 2 was killed by SIGKILL; the next call gets fresh ranks."]
     with pytest.raises(RankDied):
         world.run(os.getpid)
@@ -328,13 +329,8 @@ def test_a_rank_that_fills_the_memory_gets_an_error_and_the_machine_lives():
 def test_an_idle_world_says_so_and_stops():
     with World(ranks=2, idle_minutes=1 / 60) as idle:
         pids = idle.pids
-        deadline = time.monotonic() + 20
-        while idle.running and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not idle.running
-        while any(map(psutil.pid_exists, pids)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not any(map(psutil.pid_exists, pids))
+        until(lambda: not idle.running)
+        until(lambda: not any(map(psutil.pid_exists, pids)))
         with pytest.raises(WorldError, match=r"stopped itself after .* minutes without use"):
             idle.run(os.getpid)
         idle.reset()
@@ -348,7 +344,7 @@ def test_ranks_that_are_ended_on_purpose_are_not_told_as_dead(monkeypatch):
         stop_cluster = cluster.stop_cluster_sync
 
         def slowly():
-            assert all(child.wait(10) is not None for child in children)
+            assert all(child.wait(30) is not None for child in children)
             seen.append(world._engines.dead())
             stop_cluster()
 
@@ -356,30 +352,37 @@ def test_ranks_that_are_ended_on_purpose_are_not_told_as_dead(monkeypatch):
     assert seen == [{}]
 
 
-def test_what_has_ended_is_not_looked_at_any_more():
+def test_what_has_ended_is_not_looked_at_any_more(monkeypatch):
+    monkeypatch.setattr(idleness, "LOOK_S", 3600)  # only the end wakes it
     looked = []
     idle = Idle(600, lambda: True, lambda left: None, lambda: bool(looked.append(True)))
     idle.start()
     thread = idle._thread
-    time.sleep(0.1)
+    until(lambda: idle._changed._waiters, says="it does not wait for a change")
     idle.end()
-    thread.join(20)
+    thread.join(30)
     assert not thread.is_alive() and not looked
 
 
-def test_use_puts_idleness_off_and_it_is_warned_of_before():
-    told = []
-    idle = Idle(0.6, lambda: told.append("stop") or True, told.append)
+def test_use_puts_idleness_off_and_it_is_warned_of_before(monkeypatch):
+    now, told = [0.0], []
+    monkeypatch.setattr(idleness, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(idleness, "LOOK_S", 0.01)  # in the machine's time: it looks at ours so often
+    idle = Idle(500, lambda: told.append("stop") or True, told.append)
     idle.start()
-    for _ in range(3):
-        time.sleep(0.4)
+    thread = idle._thread
+    for times in (1, 2, 3):
+        now[0] += 400
+        until(lambda times=times: told.count(100.0) == times, says="it did not warn")
         idle.touch()
-    deadline = time.monotonic() + 20
-    while "stop" not in told and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert told[-1] == "stop" and told.count("stop") == 1
-    assert None in told, "the warning was not taken back when the world was used"
-    assert isinstance(told[-2], float), "it stopped without a warning"
+        until(
+            lambda times=times: told.count(None) == times, says="the warning was not taken back when the world was used"
+        )
+    now[0] += 400
+    until(lambda: told.count(100.0) == 4, says="it did not warn")
+    now[0] += 101
+    thread.join(30)
+    assert not thread.is_alive() and told == [100.0, None] * 3 + [100.0, "stop"]
 
 
 def test_what_is_started_again_at_once_is_counted_too():
@@ -392,23 +395,22 @@ def test_what_is_started_again_at_once_is_counted_too():
         idle.start()
         idle.end()
     idle.start()
-    deadline = time.monotonic() + 20
-    while len(told) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: len(told) >= 3)
     assert told == ["stop"] * 3
 
 
-def test_what_others_want_is_given_back_without_idleness():
-    wanted, stopped = [], []
-    idle = Idle(600, lambda: stopped.append(True) or True, lambda left: None, lambda: bool(wanted))
+def test_what_others_want_is_given_back_without_idleness(monkeypatch):
+    monkeypatch.setattr(idleness, "LOOK_S", 0.02)
+    wanted, stopped, looks = [], [], []
+    idle = Idle(
+        600, lambda: stopped.append(True) or True, lambda left: None, lambda: looks.append(True) or bool(wanted)
+    )
     idle.start()
     idle.touch()
-    time.sleep(0.1)
+    until(lambda: len(looks) >= 3)  # so it has decided twice since the use
     assert not stopped
     wanted.append(True)
-    deadline = time.monotonic() + 20
-    while not stopped and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: stopped)
     assert stopped == [True]
 
 
@@ -444,12 +446,17 @@ def test_a_world_on_gpus_takes_a_lease_and_gives_it_back_when_it_can_not_start(
 
 
 @pytest.mark.parametrize("end", ["stop", "reset"])
-def test_a_call_ends_when_somebody_ends_its_ranks_and_what_was_asked_for_stays(end):
+def test_a_call_ends_when_somebody_ends_its_ranks_and_what_was_asked_for_stays(end, tmp_path):
+    def stay(path):
+        path.touch()
+        time.sleep(60)
+
     with World(ranks=2) as world:
-        before, ending = world.pids, threading.Timer(0.3, getattr(world, end))
+        runs = tmp_path / "runs"
+        before, ending = world.pids, threading.Thread(target=lambda: (until(runs.exists), getattr(world, end)()))
         ending.start()
         with pytest.raises(WorldError, match="stopped or reset while this call ran"):
-            world.run(time.sleep, 60, deadline=50)
+            world.run(stay, runs, deadline=50)
         ending.join()
         if end == "stop":
             assert not world.running
@@ -500,7 +507,7 @@ def test_a_start_that_is_interrupted_at_its_end_leaves_no_ranks(monkeypatch):
         World(ranks=2)
     first = current().pids
     with World(ranks=3):
-        assert psutil.wait_procs([p for p in map(process_or_none, first) if p], timeout=5)[1] == []
+        assert psutil.wait_procs([p for p in map(process_or_none, first) if p], timeout=30)[1] == []
 
 
 def process_or_none(pid):

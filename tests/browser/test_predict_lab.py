@@ -16,6 +16,9 @@ CELLS = (
     "predictions()",
 )
 SAVE = "() => window.jupyterapp.commands.execute('docmanager:save')"
+# how often a cell has been run by this kernel
+COUNTED = """(least) => window.jupyterapp.shell.currentWidget.content.widgets
+  .some((cell) => (cell.model.executionCount ?? 0) >= least)"""
 RESTART = "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()"
 
 
@@ -35,6 +38,10 @@ def test_an_answer_outlives_the_kernel_and_the_page(lab, new_page):
     card(page, "question").get_by_role("button", name="Lock in").click()
     card(page, "reveal").get_by_text("you said 434 GB").wait_for()
     assert "now run the cell below" in card(page, "question").inner_text()
+    assert heard(page, "print(guess.value)", "434") == "434"
+    page.keyboard.press("Shift+Enter")  # runs a cell; it does not press "change", which has taken the answer back
+    page.wait_for_function(COUNTED, arg=4)
+    assert card(page, "question").get_attribute("data-state") == "locked"
     assert heard(page, "print(guess.value)", "434") == "434"
     page.evaluate(SAVE)
     saved = json.loads((lab.root / name).read_text())

@@ -189,7 +189,7 @@ function hintOf(frame, found, opened) {
   if (count && mfu < most - 0.005) return `The best of the ${count} splits that fit is ${better}.`;
   /** @type {Axis | undefined} */
   const next = all[opened];
-  const nothing = count ? "Nothing better on your axes." : "No choice on your axes makes room.";
+  const nothing = count ? "Nothing better on your axes." : "With this many GPUs no choice on your axes makes room.";
   if (!next) return count ? `Nothing: of the ${count} splits that fit, none is better.` : nothing;
   return `${nothing} ${linkTo(frame, next, `${next.title} (${chapterOf(next)})`)} opens the next one. ${next.needs}`;
 }

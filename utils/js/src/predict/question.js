@@ -80,8 +80,10 @@ export class Question {
     this.answers.put(this.asked.name, said);
     this.draw();
     this.live.textContent = words;
-    const next = answered(said) ? this.foot.querySelector("button") : null;
-    if (next) next.focus();
+    // in JupyterLab to the notebook: Shift+Enter runs a cell then, and does not press "change", which takes it back
+    const notebook = this.root.closest(".jp-Notebook");
+    const next = notebook ?? this.foot.querySelector("button");
+    if (answered(said) && next instanceof HTMLElement) next.focus({ preventScroll: true });
     else this.field?.focus();
   }
 

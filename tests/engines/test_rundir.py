@@ -80,3 +80,9 @@ def test_sweep_removes_what_dead_processes_left_and_nothing_else(short_path):
     (short_path / "notes.txt").write_text("mine")
     sweep(short_path)
     assert sorted(p.name for p in short_path.iterdir()) == ["notes.txt", f"world-0-{os.getpid()}"]
+
+
+def test_a_uuid_of_digits_alone_is_no_process(short_path):
+    file = short_path / "kernel-0b8c2f5e-1111-4222-8333-912345678901.json"
+    file.write_text("{}")
+    assert sweep(short_path) == [] and file.exists()

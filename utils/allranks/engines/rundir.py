@@ -73,7 +73,8 @@ def sweep(directory: Path) -> list[Path]:
     removed = []
     for entry in directory.iterdir():
         pid = entry.name.partition(".")[0].rpartition("-")[2]
-        if not pid.isdigit() or _alive(int(pid)):
+        # more digits are no process: the last part of a UUID may have digits alone, and kernels' files end in one
+        if not (pid.isdigit() and len(pid) < 10) or _alive(int(pid)):
             continue
         try:
             if entry.is_dir() and not entry.is_symlink():

@@ -141,6 +141,7 @@ def context_in(folder: Path) -> Path:
     for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE.read_text(), re.MULTILINE):
         for name in line.split():
             source, target = ROOT / name, folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
                 shutil.copytree(source, target, ignore=shutil.ignore_patterns("node_modules"))
             else:

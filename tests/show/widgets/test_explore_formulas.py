@@ -1,0 +1,130 @@
+"""The formulas of the explorables in JavaScript are those of `allranks.cost`, to 1e-9.
+
+explore_answers.json has what the JavaScript says to the questions below. Without Node.js the package is compared with this
+file; with Node.js a test compares the file with the JavaScript. After a change: `python tests/show/widgets/test_explore_formulas.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allranks import cost
+from allranks.show.widgets import explorables, step_figures
+from allranks.theory.cost import workload
+from allranks.theory.cost.plan import MODELS, plan
+from allranks.theory.cost.step import training_step
+from allranks.theory.cost.workload import Cluster, WorkloadError
+
+HERE = Path(__file__).resolve().parent
+ANSWERS = HERE / "explore_answers.json"
+SCRIPT = HERE.parents[1] / "utils" / "js" / "test" / "explore" / "answers.js"
+ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
+
+
+def questions() -> list[dict[str, Any]]:
+    """A grid of inputs for each formula; those of a step are a fixed choice of all splits."""
+    found: list[dict[str, Any]] = []
+    for p, n, link in itertools.product(
+        (2, 3, 4, 5, 8, 24, 32, 100, 1000, 1024), (100, 2e6, 2e9), ((5e-6, 2e-11), (1e-3, 1e-12))
+    ):
+        found.append({"formula": "all_reduce", "p": p, "n": n, "alpha": link[0], "beta": link[1]})
+    for ranks, bucket, backward in itertools.product((1, 2, 32, 1024), (1e6, 25 * 2**20, 1e9, 14e9, 2e10), (0.05, 0.3)):
+        job = {"nbytes": 14e9, "ranks": ranks, "alpha": 5e-6, "bytesPerS": 200e9}
+        found.append({"formula": "buckets", "job": job, "bucket": bucket, "backward": backward})
+    for p, excess, capacity in itertools.product((2, 8, 64, 1024), (0.0, 0.3, 1.0), (0, 1, 2)):
+        hottest = 1 / p + excess * (1 - 1 / p)
+        found.append(
+            {
+                "formula": "skew",
+                "p": p,
+                "n": 8e6,
+                "hottest": hottest,
+                "alpha": 5e-6,
+                "beta": 2e-11,
+                "capacity": capacity,
+            }
+        )
+    return [*found, *splits()]
+
+
+def splits() -> list[dict[str, Any]]:
+    """Every 37th of all splits over the models and machines, possible or not."""
+    machines, models = step_figures.machines(), step_figures.models()
+    buckets = itertools.cycle((25 << 20, 0, 1 << 30))
+    ways = itertools.product(MODELS, machines, (8, 64, 1024), range(4), (1, 4, 8), (1, 2, 8), (1, 2), (1, 8), (1, 2))
+    found = []
+    for model, machine, ranks, stage, tp, pp, cp, ep, microbatch in list(ways)[::37]:
+        split = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "zero_stage": stage, "batch": 2048, "microbatch": microbatch}
+        split |= {"dp": ranks / (tp * pp * cp), "bucket": next(buckets)}
+        names = {"model_name": model, "machine_name": machine, "model": models[model], "machine": machines[machine]}
+        found.append({"formula": "step", **names, "split": split, "assumed": step_figures.assumptions()})
+    return found
+
+
+def expected(question: dict[str, Any]) -> dict[str, Any]:
+    """What the package says."""
+    q = question
+    if q["formula"] == "all_reduce":
+        return {name: explorables.all_reduce_s(name, q["p"], q["n"], q["alpha"], q["beta"]) for name in ALGORITHMS}
+    if q["formula"] == "buckets":
+        job = q["job"]
+        cluster = Cluster(job["ranks"], job["bytesPerS"], job["alpha"])
+        found = workload.ddp(job["nbytes"] / 2, cluster, bucket_nbytes=q["bucket"], backward_s=q["backward"])
+        return {"calls": found.calls, "all": found.seconds, "exposed": found.exposed_s}
+    if q["formula"] == "skew":
+        capacity = q["capacity"] or None
+        seconds = cost.skewed_exchange_s(q["p"], q["n"], q["hottest"], q["alpha"], q["beta"], capacity)
+        return {"seconds": seconds, "dropped": cost.dropped_share(q["p"], q["hottest"], capacity)}
+    split = dict(q["split"])
+    split["bucket_nbytes"] = split.pop("bucket") or None
+    try:
+        if split["dp"] != int(split["dp"]):
+            return {"problem": True}
+        split["dp"] = int(split["dp"])
+        found = training_step(plan(q["model_name"], q["machine_name"], **split))
+    except WorkloadError:
+        return {"problem": True}
+    return {**found.memory, **found.spent}
+
+
+def javascript() -> list[dict[str, Any]]:
+    """The answers of the JavaScript."""
+    command = ["node", str(SCRIPT)]
+    done = subprocess.run(command, input=json.dumps(questions()), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def stored() -> list[dict[str, Any]]:
+    return json.loads(ANSWERS.read_text(encoding="utf-8"))
+
+
+def test_the_package_says_what_the_javascript_says():
+    asked, answers = questions(), stored()
+    assert len(asked) == len(answers), "run this file as a program, which asks again"
+    for question, answer in zip(asked, answers, strict=True):
+        assert answer == pytest.approx(expected(question), rel=1e-9, abs=1e-15), question
+
+
+def test_most_questions_have_an_answer():
+    steps = [answer for q, answer in zip(questions(), stored(), strict=True) if q["formula"] == "step"]
+    possible = [answer for answer in steps if "problem" not in answer]
+    assert len(possible) > 40 and len(possible) < len(steps)
+    for part in ("tensor", "context", "expert", "waits", "data", "sends"):
+        assert any(answer[part] > 0 for answer in possible), part
+
+
+def test_the_stored_answers_are_those_of_the_javascript():
+    if shutil.which("node") is None:
+        pytest.skip("Node.js is not installed, so the stored answers are not compared with the JavaScript")
+    assert javascript() == stored()
+
+
+if __name__ == "__main__":
+    ANSWERS.write_text(json.dumps(javascript(), indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")

@@ -23,7 +23,7 @@ from allranks.theory.cost.workload import Cluster, WorkloadError
 
 HERE = Path(__file__).resolve().parent
 ANSWERS = HERE / "explore_answers.json"
-SCRIPT = HERE.parents[1] / "utils" / "js" / "test" / "explore" / "answers.js"
+SCRIPT = HERE.parents[2] / "utils" / "js" / "test" / "explore" / "answers.js"
 ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
 
 

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from allranks.cli import _nccl, _own
 from allranks.cli._shared import CommandError, Size
@@ -16,6 +18,11 @@ from allranks.cli._shared import CommandError, Size
 if TYPE_CHECKING:
     from allranks.theory.simulator import Simulation
     from allranks.theory.topology import Topology
+
+# what every method takes; what is in neither list says how single messages go
+ALL_TAKE = {"collective", "algorithm", "nbytes", "name", "nodes", "ranks", "as_json"}
+# what only NCCL's tuner takes
+TUNERS = {"no_nvls": "--no-nvls", "sharp": "--sharp", "floor": "--floor"}
 
 
 @click.command(name="simulate")
@@ -63,94 +70,98 @@ if TYPE_CHECKING:
 @click.option("--sharp", is_flag=True, help="InfiniBand's switches add (NCCL_COLLNET_ENABLE=1); with --algorithm nccl.")
 @click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(
-    collective, algorithm, ranks, nodes, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
-    in_flight, straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, sharp, as_list, as_json,
-) -> None:  # fmt: skip
+@click.pass_context
+def command(context: click.Context, **options: Any) -> None:
     """Simulates a collective on a machine, message by message.
 
     Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 if nothing can be simulated.
     """
+    asked = SimpleNamespace(**options)
+    if asked.as_list:
+        click.echo(json.dumps(_catalogue()) if asked.as_json else _in_words(_catalogue()))
+        return
+    said = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    found, words = _method(asked, said)(asked)
+    click.echo(json.dumps(found) if asked.as_json else words)
+
+
+def _method(asked: SimpleNamespace, said: set[str]) -> Callable[[SimpleNamespace], tuple[dict[str, Any], str]]:
+    """Which of the three ways answers; `said` are the options on the command line. Raises CommandError."""
+    by_message = said - ALL_TAKE - TUNERS.keys()
+    if asked.algorithm == "nccl":
+        if by_message:
+            raise CommandError(
+                "--algorithm nccl takes --collective, --bytes, --topology, --nodes, --ranks and --floor: "
+                "NCCL's tuner sees no single message, so that nothing can be slowed down or traced."
+            )
+        return _by_tuner
+    if tuners := [option for name, option in TUNERS.items() if name in said]:
+        raise CommandError(f"{tuners[0]} goes with --algorithm nccl.")
+    if asked.algorithm == "measured":
+        if by_message:
+            raise CommandError(
+                "--algorithm measured takes --collective, --bytes, --topology FILE, --nodes and --ranks."
+            )
+        return _by_measurements
+    # a file in which this collective was measured answers, unless somebody says how its messages go
+    if asked.algorithm is None and not by_message and _own.has(asked.name, asked.collective):
+        return _by_measurements
+    return _by_messages
+
+
+def _by_tuner(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
+    """What NCCL would choose and how long that takes, as an object and in words."""
+    floor_us = None if asked.floor is None else 1e6 * asked.floor
+    place = (asked.name, asked.nodes, asked.ranks)
+    found = _nccl.priced(asked.collective, asked.nbytes, *place, floor_us, not asked.no_nvls, asked.sharp)
+    return found, _nccl.in_words(found, _time)
+
+
+def _by_measurements(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
+    """What the topology's file measured, as an object and in words."""
+    found = _own.priced(asked.collective, asked.nbytes, asked.name, asked.nodes, asked.ranks)
+    return found, _own.in_words(found, _time)
+
+
+def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
+    """The simulation of every message, as an object and in words; writes the traces that were asked for."""
     from allranks.theory.simulator import simulate
 
-    if as_list:
-        click.echo(json.dumps(_catalogue()) if as_json else _in_words(_catalogue()))
-        return
-    if algorithm == "nccl":
-        described = (
-            bandwidth,
-            alpha,
-            root,
-            segments,
-            ranks_per_node,
-            columns,
-            in_flight,
-            nodes_per_leaf,
-            oversubscription,
-            method,
-            trace,
-            chrome,
-        )
-        if any(value is not None for value in described) or gamma or straggler or background or fail or rails:
-            raise CommandError(
-                "--algorithm nccl takes --collective, --bytes, --topology, --nodes, --ranks and --floor: NCCL's tuner sees no "
-                "single message, so that nothing can be slowed down or traced."
-            )
-        priced = _nccl.priced(
-            collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor, not no_nvls, sharp
-        )
-        click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
-        return
-    if floor is not None or no_nvls or sharp:
-        wrong = "--no-nvls" if no_nvls else "--sharp" if sharp else "--floor"
-        raise CommandError(f"{wrong} goes with --algorithm nccl.")
-    described = (
-        bandwidth,
-        alpha,
-        root,
-        segments,
-        ranks_per_node,
-        columns,
-        in_flight,
-        nodes_per_leaf,
-        oversubscription,
-        method,
-        trace,
-        chrome,
+    machine = _machine(asked.name, asked.bandwidth, asked.alpha)
+    ranks = _ranks(asked.ranks, asked.nodes, machine)
+    machine = _disturbed(_with_leaves(machine, asked), asked.straggler, asked.background, asked.fail)
+    names = ("root", "segments", "ranks_per_node", "columns", "in_flight")
+    options = {name: value for name in names if (value := getattr(asked, name)) is not None}
+    traced = asked.trace or asked.chrome
+    wanted = asked.algorithm or _default(asked.collective, ranks, machine, asked.method or traced or options)
+    method = asked.method or ("events" if traced else None)
+    found = simulate(
+        asked.collective, wanted, ranks, asked.nbytes, machine, gamma=asked.gamma, method=method, **options
     )
-    if _asks_for_measured(algorithm, name, collective, described, gamma, straggler, background, fail, rails):
-        own = _own.priced(collective, nbytes, name, nodes, ranks)
-        click.echo(json.dumps(own) if as_json else _own.in_words(own, _time))
-        return
     try:
-        machine = _machine(name, bandwidth, alpha)
-        ranks = _ranks(ranks, nodes, machine)
-        changes = {"nodes_per_leaf": nodes_per_leaf, "oversubscription": oversubscription, "rails": rails or None}
-        machine = replace(machine, **{key: value for key, value in changes.items() if value is not None})
-        if machine.nodes_per_leaf is None and (oversubscription is not None or rails):
-            raise CommandError(
-                f"--oversubscription and --rails are about leaf switches, and {machine.name} has none; give --nodes-per-leaf too."
-            )
-        machine = _disturbed(machine, straggler, background, fail)
-        options = {
-            "root": root,
-            "segments": segments,
-            "ranks_per_node": ranks_per_node,
-            "columns": columns,
-            "in_flight": in_flight,
-        }
-        options = {key: value for key, value in options.items() if value is not None}
-        wanted = algorithm or _default(collective, ranks, machine, method or trace or chrome or options)
-        if trace or chrome:
-            method = method or "events"
-        found = simulate(collective, wanted, ranks, nbytes, machine, gamma=gamma, method=method, **options)
-        if trace:
-            found.trace.save(trace)
-        if chrome:
-            found.trace.to_chrome(chrome)
+        if asked.trace:
+            found.trace.save(asked.trace)
+        if asked.chrome:
+            found.trace.to_chrome(asked.chrome)
     except OSError as error:
         raise CommandError(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
-    click.echo(json.dumps(found.to_dict() | _band(found)) if as_json else _report(found))
+    return found.to_dict() | _band(found), _report(found)
+
+
+def _with_leaves(machine: Topology, asked: SimpleNamespace) -> Topology:
+    """The machine with the leaf switches of the options. Raises CommandError."""
+    changes = {
+        "nodes_per_leaf": asked.nodes_per_leaf,
+        "oversubscription": asked.oversubscription,
+        "rails": asked.rails or None,
+    }
+    machine = replace(machine, **{key: value for key, value in changes.items() if value is not None})
+    if machine.nodes_per_leaf is None and (asked.oversubscription is not None or asked.rails):
+        raise CommandError(
+            f"--oversubscription and --rails are about leaf switches, and {machine.name} has none; give "
+            "--nodes-per-leaf too."
+        )
+    return machine
 
 
 def _default(collective: str, ranks: int, machine: Topology, by_message: object) -> str:
@@ -161,23 +172,6 @@ def _default(collective: str, ranks: int, machine: Topology, by_message: object)
     name = collective.lower().replace("-", "_")
     every_card = name in channels.USUAL and machine.nodes(ranks) > 1 and not by_message
     return channels.USUAL[name] if every_card else TEXTBOOK.get(name, "ring")
-
-
-def _asks_for_measured(algorithm: str | None, name: str | None, collective: str, *described: object) -> bool:
-    """Whether nothing was said of how to simulate, and the topology is a file in which this collective was measured."""
-    if algorithm == "measured":
-        if any(value not in (None, (), False) and value for options in described for value in _flat(options)):
-            raise CommandError(
-                "--algorithm measured takes --collective, --bytes, --topology FILE, --nodes and --ranks."
-            )
-        return True
-    if algorithm is not None or any(value for options in described for value in _flat(options)):
-        return False
-    return _own.has(name, collective)
-
-
-def _flat(options: object) -> tuple[object, ...]:
-    return options if isinstance(options, tuple) else (options,)
 
 
 def _machine(name: str | None, bandwidth: float | None, alpha: float | None) -> Topology:
@@ -230,7 +224,7 @@ def _parsed(
 
 
 def _band(found: Simulation) -> dict[str, Any]:
-    """Where half of the published measurements of this kind lie, if it is every card of a preset at once; else nothing."""
+    """Where half of the published measurements of this kind lie; {} unless it is every card of a preset at once."""
     from allranks.theory.cost.nccl_bands import LINK_BANDS
     from allranks.theory.cost.nccl_price import kind_of
     from allranks.theory.topology import PRESETS
@@ -261,8 +255,8 @@ def _report(found: Simulation) -> str:
     words.append(f"  simulated    {how}")
     if band := _band(found):
         words.append(
-            f"  band         {_time(band['low_seconds'])} to {_time(band['high_seconds'])}: half of {band['points']} published "
-            f"measurements ({band['kind']}) lie so; --algorithm nccl knows more"
+            f"  band         {_time(band['low_seconds'])} to {_time(band['high_seconds'])}: half of "
+            f"{band['points']} published measurements ({band['kind']}) lie so; --algorithm nccl knows more"
         )
     return "\n".join(words)
 
@@ -283,7 +277,8 @@ def _catalogue() -> dict[str, list[dict[str, Any]]]:
 
     return {
         "algorithms": [
-            {"collective": f.collective, "algorithm": f.algorithm.replace(" ", "-"), "formula": f.text, "source": f.source}
+            {"collective": f.collective, "algorithm": f.algorithm.replace(" ", "-"), "formula": f.text,
+             "source": f.source}
             for f in FORMULAS.values()
         ],
         "topologies": [

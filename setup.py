@@ -1,6 +1,7 @@
 """Puts the course into the wheel: the students' notebooks, and the autograder for `allranks course init`. No solutions.
 
-All other settings are in pyproject.toml. An editable installation needs none of this: it finds these files in the checkout.
+All other settings are in pyproject.toml. An editable installation needs none of this: it finds these files in the
+checkout.
 """
 
 import shutil

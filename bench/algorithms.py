@@ -38,8 +38,8 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
             cells = (f"{1e3 * median(times_s[name]):.2f} ({ratio(times_s[name], own):.2f})" for name in OURS)
             result.rows.append((f"{nbytes:,}", f"{1e3 * median(own):.2f}", *cells))
     result.notes.append(
-        f"{rounds} rounds in alternation; in brackets the median of the ratios to {backend}'s own time: above 1 is slower. "
-        "All work in place on the same vector. What ours take longer at small sizes is Python between the steps; at large sizes all of "
-        "them copy and add the same bytes."
+        f"{rounds} rounds in alternation; in brackets the median of the ratios to {backend}'s own time: above "
+        "1 is slower. All work in place on the same vector. What ours take longer at small sizes is Python "
+        "between the steps; at large sizes all of them copy and add the same bytes."
     )
     return result

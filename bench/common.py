@@ -1,4 +1,6 @@
-"""What every bench shares: alternating measurements, medians and ratios, and the line that says where they were made."""
+"""What every bench shares: alternating measurements, medians and ratios, and the line that says where they were
+made.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How soon a learner is there: the import, and from a shell to the first cell on four ranks in JupyterLab's own kernel."""
+"""How soon a learner is there: the import, and from a shell to the first cell on four ranks in JupyterLab's own
+kernel.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Grading: submissions a minute, `allranks grade` against nbgrader as it comes with a 4-engine cluster in each notebook.
+"""Grading: submissions a minute, `allranks grade` against nbgrader as it comes with a 4-engine cluster in each
+notebook.
 
-Both courses have the same lab and the same right answers to three exercises. In the plain one the instructor's tests are cells,
-as nbgrader's users write them: one starts ipyparallel's cluster, each runs the student's function on it and compares.
+Both courses have the same lab and the same right answers to three exercises. In the plain one the instructor's tests
+are cells, as nbgrader's users write them: one starts ipyparallel's cluster, each runs the student's function on it and
+compares.
 """
 
 from __future__ import annotations
@@ -116,9 +118,10 @@ def run(rounds: int, progress) -> Result:
         times = "" if values is fast else f"{1 / ratio(fast, values):.1f}"
         result.rows.append((name, f"{median(rates):.1f}", f"{min(rates):.1f} to {max(rates):.1f}", times))
     result.notes.append(
-        f"{rounds} rounds in alternation, every program's start included: {CLASS} submissions a round for allranks grade, {BATCH} for "
-        f"nbgrader. nbgrader as it comes: no sandbox, a cluster of {RANKS} engines in each notebook, started and stopped by a cell; "
-        "seven inputs in all. allranks grade: sandboxed ranks from 1 to 13, every case of the three exercises."
+        f"{rounds} rounds in alternation, every program's start included: {CLASS} submissions a round for "
+        f"allranks grade, {BATCH} for nbgrader. nbgrader as it comes: no sandbox, a cluster of {RANKS} engines "
+        "in each notebook, started and stopped by a cell; seven inputs in all. allranks grade: sandboxed "
+        "ranks from 1 to 13, every case of the three exercises."
     )
     return result
 

@@ -1,4 +1,5 @@
-"""What runs inside the house of tests/hub for the benches of the hub: a real JupyterHub with its people. Prints one JSON line.
+"""What runs inside the house of tests/hub for the benches of the hub: a real JupyterHub with its people. Prints one
+JSON line.
 
 python bench/hub_house.py memory PEOPLE SHARE        SHARE: 1 as shipped, 0 with everybody's imports their own
 python bench/hub_house.py load PEOPLE SUBMISSIONS
@@ -37,7 +38,8 @@ def play(*words: object, progress: Callable[[str], None] = lambda text: None) ->
     if reason := house.what_is_missing():
         return reason
     command = [*house.COMMAND, __file__, *map(str, words)]
-    done = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)  # fmt: skip
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)
     lines = []
     try:
         for line in done.stdout or ():
@@ -82,8 +84,8 @@ def memory_of(pid: int) -> dict[str, float] | None:
 def everybody(grader: int = -1) -> dict[str, float]:
     """The memory of all of the house's processes but this one and init, in MB.
 
-    "anon" belongs to no file, and is exact; "file" is shared with what else runs on the machine; "grader" is what of "anon" the
-    account `grader` has.
+    "anon" belongs to no file, and is exact; "file" is shared with what else runs on the machine; "grader" is what of
+    "anon" the account `grader` has.
     """
     total = {"anon": 0.0, "file": 0.0, "grader": 0.0}
     for name in os.listdir("/proc"):

@@ -1,4 +1,6 @@
-"""From a notebook that is opened to its first cell's end, with the kernel forked from the fork server and launched as always."""
+"""From a notebook that is opened to its first cell's end, with the kernel forked from the fork server and launched
+as always.
+"""
 
 from __future__ import annotations
 

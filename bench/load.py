@@ -1,4 +1,5 @@
-"""A class at the hub: people log in, one every four seconds, and run chapter 04; meanwhile one grader grades two submissions each.
+"""A class at the hub: people log in, one every four seconds, and run chapter 04; meanwhile one grader grades two
+submissions each.
 
 `ALLRANKS_BENCH_PEOPLE` says how many people; 30 are thirty logins within two minutes and sixty submissions.
 """
@@ -18,7 +19,8 @@ CLASS = 30
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """One round: a class comes once."""
     result = Result(
-        f"{PEOPLE} people log in, one every {hub_house.LOGINS_S:.0f} s, and run chapter 04 while {2 * PEOPLE} submissions are graded",
+        f"{PEOPLE} people log in, one every {hub_house.LOGINS_S:.0f} s, and run chapter 04 while {2 * PEOPLE} "
+        "submissions are graded",
         ("what", "median", "worst"),
     )
     told = hub_house.play("load", PEOPLE, 2 * PEOPLE, progress=progress)
@@ -49,6 +51,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     result.notes += failures
     total = base_mb + CLASS * peak["people"] / PEOPLE + peak["grader"]
     result.notes.append(
-        f"By calculation, not measured: {CLASS} people at once, and the grader, {total / 1000:.1f} GB. Memory that belongs to no file."
+        f"By calculation, not measured: {CLASS} people at once, and the grader, {total / 1000:.1f} GB. Memory "
+        "that belongs to no file."
     )
     return result

@@ -38,12 +38,19 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     files = max(state["file"] for _, state in found["1"]["states"])
     kept = ", ".join(f"{kind} {value:.0f}" for kind, value in found["1"]["processes"])
     result.notes += [
-        "Memory that belongs to no file (Pss_Anon of /proc/*/smaps_rollup), for each person (all - nobody's) / people; thirty "
-        f"people by calculation. Programs and libraries are in memory once for all people, {files:.0f} MB in these processes.",
+        (
+            "Memory that belongs to no file (Pss_Anon of /proc/*/smaps_rollup), for each person (all - nobody's) "
+            "/ people; thirty people by calculation. Programs and libraries are in memory once for all people, "
+            f"{files:.0f} MB in these processes."
+        ),
         f"Of one person's processes, what each keeps for itself with four ranks, MB: {kept}.",
-        f"From the start of a server to its first answer, one after the other: {median(found['0']['up_s']):.1f} s alone, "
-        f"{median(found['1']['up_s']):.1f} s shared.",
-        f"A restart of the hub: {found['1']['stop_s']:.1f} s to stop and {found['1']['start_s']:.1f} s until it answers; "
-        f"servers {'survive' if found['1']['survived'] else 'DO NOT SURVIVE'} it.",
+        (
+            "From the start of a server to its first answer, one after the other: "
+            f"{median(found['0']['up_s']):.1f} s alone, {median(found['1']['up_s']):.1f} s shared."
+        ),
+        (
+            f"A restart of the hub: {found['1']['stop_s']:.1f} s to stop and {found['1']['start_s']:.1f} s until "
+            f"it answers; servers {'survive' if found['1']['survived'] else 'DO NOT SURVIVE'} it."
+        ),
     ]
     return result

@@ -1,4 +1,6 @@
-"""How long a chapter's first optimizer takes on new ranks: forked from a Jupyter server's fork server, which is idle before, and from a plain one."""
+"""How long a chapter's first optimizer takes on new ranks: forked from a Jupyter server's fork server, which is idle
+before, and from a plain one.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,8 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     )
     result.rows += compared(times_s)
     result.notes.append(
-        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's fork server imports it while it has no request."
+        f"{rounds} rounds in alternation. torch imports `torch._dynamo` for it; a server's fork server imports "
+        "it while it has no request."
     )
     return result
 

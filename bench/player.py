@@ -1,4 +1,6 @@
-"""The player in JupyterLab in headless Chromium: first frame, frames a second, dropped frames, and what it costs the kernel."""
+"""The player in JupyterLab in headless Chromium: first frame, frames a second, dropped frames, and what it costs the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ _FIRST_FRAME = """async (index) => {
   await new Promise(requestAnimationFrame);
   return performance.now() - began;
 }"""
-# the times between frames while something runs; with no selector nothing plays, which is the most that this browser can do
+# the times between frames while something runs; with no selector nothing plays, which is the most that this browser can
+# do
 _FRAMES = """async ([index, milliseconds]) => {
-  const player = index === null ? null : window.jupyterapp.shell.currentWidget.content.widgets[index].node.querySelector(".ar-player");
+  const cells = window.jupyterapp.shell.currentWidget.content.widgets;
+  const player = index === null ? null : cells[index].node.querySelector(".ar-player");
   if (player) {
     player.scrollIntoView();
     player.querySelector('[data-do="first"]').click();

@@ -1,4 +1,6 @@
-"""Predict against measure: alpha and beta fitted on every other size foretell the other sizes, and another world size."""
+"""Predict against measure: alpha and beta fitted on every other size foretell the other sizes, and another world
+size.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
             result.rows.append((name, f"{RANKS} ranks", f"{ranks} ranks", *_errors(carried)))
     wrong = sum(measured.wrong for measured in found.values())
     result.notes.append(
-        f"{rounds} passes of {ITERATIONS} iterations; fitted on every other size (half), or on all; errors are |predicted / measured - 1| of a size's best time. The model is two "
-        "numbers, alpha and beta, put into the algorithm's formula (for the backend's own algorithm, a ring is assumed); it leaves out caches "
+        f"{rounds} passes of {ITERATIONS} iterations; fitted on every other size (half), or on all; errors are "
+        "|predicted / measured - 1| of a size's best time. The model is two numbers, alpha and beta, put into "
+        "the algorithm's formula (for the backend's own algorithm, a ring is assumed); it leaves out caches "
         f"and ranks that share a core. Wrong elements: {wrong}."
     )
     return result

@@ -41,7 +41,8 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         (f"{events:,}", f"{median(seconds):.1f}", spread(seconds), f"{median(cpu_s):.1f}", f"{max(memory):.0f}")
     )
     result.notes.append(
-        f"{rounds} rounds on one core, each in a new process. A third of the events are kernels, one in 300 is an all_reduce."
+        f"{rounds} rounds on one core, each in a new process. A third of the events are kernels, one in 300 is "
+        "an all_reduce."
     )
     return result
 

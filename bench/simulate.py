@@ -46,6 +46,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         times = (f"{median(values):.2f}", spread(values), f"{median(busy[name]):.2f}")
         result.rows.append((name, *times, f"{peaks[name] / 1024:.0f}", f"{1e3 * answers[name]:.4g}"))
     result.notes.append(
-        "CPU s: processor time, which other programs do not lengthen. Peak: ru_maxrss of the process that simulates, on Linux."
+        "CPU s: processor time, which other programs do not lengthen. Peak: ru_maxrss of the process that "
+        "simulates, on Linux."
     )
     return result

@@ -61,7 +61,9 @@ JUDGED = ("exercises", "judge")  # folders of tests that judge answers
 
 @pytest.fixture(scope="module")
 def pool(private_run_dir) -> object:
-    """Ranks on the wire: one set for all files of a worker that judge answers and follow each other. It forks those anew that a test broke."""
+    """Ranks on the wire: one set for all files of a worker that judge answers and follow each other. It forks those
+    anew that a test broke.
+    """
     from allranks.judge.judging import MAX_RANKS
     from allranks.ranks.wire import Ranks
 
@@ -72,7 +74,9 @@ def pool(private_run_dir) -> object:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator:
-    """Debian's Chromium (or Chrome), driven by Playwright: one for all files of a worker that follow each other and need it."""
+    """Debian's Chromium (or Chrome), driven by Playwright: one for all files of a worker that follow each other and
+    need it.
+    """
     if jupyter_lab.chromium_program() is None:
         pytest.skip("no Chromium or Chrome is installed, so nothing can be tried in a browser")
     return jupyter_lab.kept_chromium()
@@ -80,7 +84,9 @@ def chromium() -> Iterator:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """Ends what files share before one that does not: asyncio takes no loop beside Playwright's, and some tests count processes."""
+    """Ends what files share before one that does not: asyncio takes no loop beside Playwright's, and some tests
+    count processes.
+    """
     try:
         return (yield)
     finally:

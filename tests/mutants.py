@@ -2,10 +2,11 @@
 
     python tests/mutants.py --number 100 --seed 1 --copies 2
 
-A fault is one operator, comparison, constant, condition or statement that is changed (the operators of mutation testing). Of each room
-as many are drawn. For each, the tests that the change reaches are run, nearest first, until one fails. Prints one JSON line a fault:
-`file`, `line`, `was`, `now`, `noticed` (the first test that failed, or null), `seconds`. Those that nothing notices are listed last:
-plant these together and run everything, to compare with what the whole suite notices.
+A fault is one operator, comparison, constant, condition or statement that is changed (the operators of mutation
+testing). Of each room as many are drawn. For each, the tests that the change reaches are run, nearest first, until one
+fails. Prints one JSON line a fault: `file`, `line`, `was`, `now`, `noticed` (the first test that failed, or null),
+`seconds`. Those that nothing notices are listed last: plant these together and run everything, to compare with what the
+whole suite notices.
 """
 
 from __future__ import annotations
@@ -150,7 +151,9 @@ def nearest_tests(graph: reach.Graph, file: str) -> list[str]:
 
 
 def tried(folder: Path, mutant: Mutant, graph: reach.Graph, limit_s: float) -> dict:
-    """What happens to the tests of a copy when this fault is planted in it: first to the nearest, then to those of `make test`."""
+    """What happens to the tests of a copy when this fault is planted in it: first to the nearest, then to those of
+    `make test`.
+    """
     path = folder / mutant.file
     before = path.read_text(encoding="utf-8")
     kept = folder / ".pytest_cache" / "d" / "allranks" / selection.PASSED
@@ -186,7 +189,9 @@ fail_without: set[str] = set()
 
 
 def _first_failure(folder: Path, arguments: list[str], env: dict[str, str], limit_s: float) -> str | None:
-    """The first test that fails, or None if none does in so many seconds. Raises RuntimeError where pytest itself failed."""
+    """The first test that fails, or None if none does in so many seconds. Raises RuntimeError where pytest itself
+    failed.
+    """
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not nightly and not servers", *arguments]
     try:
         done = subprocess.run(

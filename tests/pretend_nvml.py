@@ -2,7 +2,8 @@
 
 
 class PretendNvml:
-    """NVML's answers, as a stand-in for its Python module: GPU 0 in MIG mode with 2 of 7 parts made, GPU 1 whole, GPU 2 too old.
+    """NVML's answers, as a stand-in for its Python module: GPU 0 in MIG mode with 2 of 7 parts made, GPU 1 whole, GPU 2
+    too old.
 
     It shows that what the driver says would be read rightly; no driver was asked.
     """

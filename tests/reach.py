@@ -1,8 +1,8 @@
 """Which tests a change can reach: the files of the project as a graph, read from their text alone.
 
-An arrow leads from a file to one that it uses: what it imports (also inside functions, and through the packages' lazy names), a command
-of the command line or a file that it names in a string, a notebook's script, the exercise that a notebook checks. How far a test is from
-a change is the number of arrows between them.
+An arrow leads from a file to one that it uses: what it imports (also inside functions, and through the packages' lazy
+names), a command of the command line or a file that it names in a string, a notebook's script, the exercise that a
+notebook checks. How far a test is from a change is the number of arrows between them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _ANSWER = re.compile(
 
 
 def project_files(root: Path = ROOT) -> list[str]:
-    """The files of the project by their path from `root`: those in git and new ones that git does not ignore; without git, all."""
+    """The files of the project by their path from `root`: those in git and new ones that git does not ignore;
+    without git, all.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -55,7 +57,9 @@ def digests(root: Path = ROOT) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Source:
-    """What the text of one Python file says: the modules that it imports, the strings and words in each of its functions."""
+    """What the text of one Python file says: the modules that it imports, the strings and words in each of its
+    functions.
+    """
 
     imports: tuple[tuple[str, tuple[str, ...]], ...]
     strings: Mapping[str, frozenset[str]]  # by test function; "" for the rest of the file
@@ -188,7 +192,9 @@ class Graph:
             yield from self.exercises(words)
 
     def _mirrored(self, path: Path) -> Iterator[str]:
-        """The tests lie as the package does: tests/PLACE/test_X.py is for PLACE/X.py or PLACE/X/, and less nearly for all of PLACE."""
+        """The tests lie as the package does: tests/PLACE/test_X.py is for PLACE/X.py or PLACE/X/, and less nearly
+        for all of PLACE.
+        """
         place = "/".join([PACKAGE, *path.parts[1:-1]])
         name = path.stem.removeprefix("test_")
         yield from (file for file in (f"{place}/{name}.py", f"{place}/{name}/__init__.py") if file in self._known)
@@ -196,7 +202,9 @@ class Graph:
             yield place
 
     def _mentioned(self, name: str, strings: frozenset[str]) -> Iterator[str]:
-        """The files that strings name: whole or as the end of a path; modules by their dotted name; in a test also commands."""
+        """The files that strings name: whole or as the end of a path; modules by their dotted name; in a test also
+        commands.
+        """
         for text in strings:
             if len(text) > 200:
                 continue

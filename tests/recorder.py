@@ -1,6 +1,8 @@
-"""What each test and fixture takes: seconds by the clock, and seconds of a processor with all the processes that it starts.
+"""What each test and fixture takes: seconds by the clock, and seconds of a processor with all the processes that it
+starts.
 
-`make test-record` runs everything with this plug-in and writes tests/durations.json, from which the tests take their order.
+`make test-record` runs everything with this plug-in and writes tests/durations.json, from which the tests take their
+order.
 """
 
 from __future__ import annotations
@@ -119,7 +121,9 @@ def kind_of(file: str) -> str:
 
 
 def summed_up(folder: Path) -> dict[str, dict]:
-    """By test file: how many tests, `wall_s` and `cpu_s` in all, seconds of its `fixtures`, the mean seconds of each test function."""
+    """By test file: how many tests, `wall_s` and `cpu_s` in all, seconds of its `fixtures`, the mean seconds of each
+    test function.
+    """
     files: dict[str, dict] = {}
     functions: dict[tuple[str, str], list[float]] = {}
     made: dict[str, float] = {}  # what a test's own time holds of fixtures that others share

@@ -1,9 +1,10 @@
 """Which tests a run takes, and in which order.
 
-`make test` is for a change (ALLRANKS_TESTS=change): the core, then what the change can reach, nearest first, until the time for it is used
-up; where nothing has passed here yet, as in a fresh clone, the core and one of everything. `make test-more` (ALLRANKS_TESTS=more) takes of
-what a fresh clone leaves out as much as fits in its time, another part for each commit. `make test-all` takes everything but servers and
-what is nightly. A file or folder that is named runs whole. tests/house/test_suite.py holds that each test has a command.
+`make test` is for a change (ALLRANKS_TESTS=change): the core, then what the change can reach, nearest first, until the
+time for it is used up; where nothing has passed here yet, as in a fresh clone, the core and one of everything. `make
+test-more` (ALLRANKS_TESTS=more) takes of what a fresh clone leaves out as much as fits in its time, another part for
+each commit. `make test-all` takes everything but servers and what is nightly. A file or folder that is named runs
+whole. tests/house/test_suite.py holds that each test has a command.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = Path(__file__).with_name("durations.json")
 PASSED = "tests-passed.json"  # in pytest's cache: what each file held when `make test` last passed
-# seconds by the clock, on two cores, for one of everything; for what a change reaches, beside the core, and more for each further file;
-# and for a part of the rest
+# seconds by the clock, on two cores, for one of everything; for what a change reaches, beside the core, and more for
+# each further file; and for a part of the rest
 TIME_S = 330
 CHANGE_S, FILE_S = 40, 10
 MORE_S = 180
@@ -87,7 +88,9 @@ def scope_of(nodeid: str) -> str:
 
 
 class ByFile(LoadScopeScheduling):
-    """A file runs whole in one worker; all that need a browser run in the same one, so that there is one Chromium and one JupyterLab."""
+    """A file runs whole in one worker; all that need a browser run in the same one, so that there is one Chromium
+    and one JupyterLab.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
@@ -104,7 +107,9 @@ def file_of(item: pytest.Item) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """What changed and how far each file is from it. `wide`: one of everything, too; `more`: what a wide plan leaves out."""
+    """What changed and how far each file is from it. `wide`: one of everything, too; `more`: what a wide plan leaves
+    out.
+    """
 
     wide: bool
     why: str
@@ -157,7 +162,9 @@ def _changed_since(revision: str) -> list[str]:
 
 
 def choose(plan: Plan, items: list[pytest.Item], durations: Durations, workers: int) -> list[pytest.Item]:
-    """The core, then the rest of the plan, nearest first and quickest first, until the time of all workers is used up."""
+    """The core, then the rest of the plan, nearest first and quickest first, until the time of all workers is used
+    up.
+    """
     first = [item for item in items if in_the_core(item)]
     rest = [(far, item) for item in items if (far := plan.distance(item)) < reach.FAR]
     if plan.wide:
@@ -198,7 +205,9 @@ def one_of_everything(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 def in_order(plan: Plan | None, items: list[pytest.Item], durations: Durations) -> list[pytest.Item]:
-    """File by file: those near a change first, then those that take longest, so that no worker is left alone at the end."""
+    """File by file: those near a change first, then those that take longest, so that no worker is left alone at the
+    end.
+    """
     together: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         together[scope_of(item.nodeid)].append(item)

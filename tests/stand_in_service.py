@@ -12,7 +12,9 @@ from typing import Any
 
 
 class StandInService:
-    """A GPU service's socket, which answers `says` to every question: JSON of it, bytes as they are, or nothing (None)."""
+    """A GPU service's socket, which answers `says` to every question: JSON of it, bytes as they are, or nothing
+    (None).
+    """
 
     def __init__(self, path: Path, says: Any) -> None:
         self.path, self.says = path, says

@@ -14,7 +14,9 @@ LOOK_S = 0.02
 
 
 def until(condition: Callable[[], Found], patience_s: float = 30, says: object = "this did not happen") -> Found:
-    """Waits until `condition()` is true; its value. Once patience is over, AssertionError with `says`, or what it gives."""
+    """Waits until `condition()` is true; its value. Once patience is over, AssertionError with `says`, or what it
+    gives.
+    """
     end = time.monotonic() + patience_s
     while not (found := condition()):
         assert time.monotonic() < end, says() if callable(says) else says
@@ -23,7 +25,9 @@ def until(condition: Callable[[], Found], patience_s: float = 30, says: object =
 
 
 def until_files_are_newer(folder: Path) -> None:
-    """Waits until a file that changes now has a later time than all that have changed: the kernel's clock of files goes in steps."""
+    """Waits until a file that changes now has a later time than all that have changed: the kernel's clock of files
+    goes in steps.
+    """
     probe = folder / f"newer-{time.time_ns()}"
 
     def changed() -> int:

@@ -1,7 +1,7 @@
 """The site's front page: a map of the course. `tools/site.py` writes it over Sphinx's own index.
 
-It is one HTML file without a request: the pictograms, the player and the script are in it. Titles, minutes and needs are those that the
-chapters state, the short courses those of docs/teaching.md.
+It is one HTML file without a request: the pictograms, the player and the script are in it. Titles, minutes and needs
+are those that the chapters state, the short courses those of docs/teaching.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from allranks.base import chapters as course_map
 
 HERE = Path(__file__).resolve().parent / "front"
-# the shorter courses of docs/teaching.md, by the words with which their sections begin; the first one is drawn on the map
+# the shorter courses of docs/teaching.md, by the words with which their sections begin; the first one is drawn on the
+# map
 COURSES = {
     "The short way": "a working all-reduce in 75 minutes",
     "Two hours": "with a teacher",
@@ -42,7 +43,9 @@ def courses(root: Path) -> dict[str, list[str]]:
 
 
 def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], live: bool = False) -> str:
-    """The HTML; `labs` and `documents` are (title, address) of the other pages. `live`: whether the live pages are there."""
+    """The HTML; `labs` and `documents` are (title, address) of the other pages. `live`: whether the live pages are
+    there.
+    """
     from allranks import Player, schedules
     from allranks.course.map import words
     from allranks.course.map.drawing import Manner
@@ -56,7 +59,9 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
     parts = {
         "STYLE": page_style(".page") + STYLE + (HERE / "map.css").read_text(encoding="utf-8"),
         "SCRIPT": (HERE / "map.js").read_text(encoding="utf-8"),
-        "START": f'<a class="start" href="{manner.href(first.chapter)}"><b>Start: {first.contents.minutes} minutes</b></a>',
+        "START": (
+            f'<a class="start" href="{manner.href(first.chapter)}"><b>Start: {first.contents.minutes} minutes</b></a>'
+        ),
         "LENGTH": f"{len(course.core)} chapters, {words.time(course.minutes)}; in your notebook, on ranks of your own",
         "MAP": pictures(course, manner),
         "KEY": key("kept in this browser, nowhere else"),
@@ -88,7 +93,10 @@ def _live() -> str:
         f'<a class="card" href="live/{name}.html"><b>{title}</b><small>{words}</small></a>'
         for name, title, words in LIVE
     )
-    return f'<section class="below wide"><h2>Without an install: Python in this browser</h2><div class="row">{cards}</div></section>'
+    return (
+        '<section class="below wide"><h2>Without an install: Python in this browser</h2><div '
+        f'class="row">{cards}</div></section>'
+    )
 
 
 def _links(pages: list[tuple[str, str]]) -> str:

@@ -1,8 +1,9 @@
-"""Builds the site's live pages, for `tools/site.py`; `make site ARGS=--live-only` builds nothing else. Their Python is the package's own.
+"""Builds the site's live pages, for `tools/site.py`; `make site ARGS=--live-only` builds nothing else. Their Python is
+the package's own.
 
-Each page is HTML with its first result in it. Its script then loads Pyodide (CPython for the browser, from utils/js/node_modules)
-and a zip of the modules of the package that tools/live/answers.py needs. Nothing comes from another host: a policy in the
-pages forbids it.
+Each page is HTML with its first result in it. Its script then loads Pyodide (CPython for the browser, from
+utils/js/node_modules) and a zip of the modules of the package that tools/live/answers.py needs. Nothing comes from
+another host: a policy in the pages forbids it.
 
     site/live/NAME.html            the pages
     site/live/pyodide-VERSION/     Pyodide, as its package has it
@@ -51,7 +52,8 @@ POLICY = (
     "connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
 )
 FOOT = (
-    'Python runs in this page: All Ranks\' own package, on <a href="https://pyodide.org">Pyodide</a>. What you write or drop stays '
+    'Python runs in this page: All Ranks\' own package, on <a href="https://pyodide.org">Pyodide</a>. '
+    "What you write or drop stays "
     "on your computer; the page asks no other host for anything. Once loaded, it also opens without a network."
 )
 
@@ -64,7 +66,9 @@ class LiveError(Exception):
 
 
 def modules(start: Path) -> dict[str, Path]:
-    """The modules of the package that a file imports, and those that they import, also inside functions: name -> file."""
+    """The modules of the package that a file imports, and those that they import, also inside functions: name ->
+    file.
+    """
     found: dict[str, Path] = {}
     left = [("answers", start)]
     while left:
@@ -100,7 +104,9 @@ def _imported(name: str, path: Path) -> set[str]:
 
 
 def course() -> bytes:
-    """The zip with the modules, what they read, and click, on which the commands are built; the same bytes each time."""
+    """The zip with the modules, what they read, and click, on which the commands are built; the same bytes each
+    time.
+    """
     files = {f"{where.relative_to(PACKAGE)}": where for where in modules(HERE / "answers.py").values()}
     files |= {f"allranks/{name}": PACKAGE / "allranks" / name for name in DATA}
     click = Path(str(importlib.util.find_spec("click").origin)).parent
@@ -165,7 +171,8 @@ def _buttons(words: str) -> str:
         '<button type="button" data-part="stop" disabled>Stop</button>'
         '<progress data-part="bar" max="1" value="0" aria-label="loading Python" hidden></progress>'
         '<span class="status" data-part="status" role="status">Python is not loaded yet. '
-        "A page that was opened as a file can't load it: run <code>python -m http.server</code> in the site's folder.</span></div>"
+        "A page that was opened as a file can't load it: run <code>python -m http.server</code> in the site's "
+        "folder.</span></div>"
     )
 
 
@@ -187,8 +194,10 @@ def _schedule() -> dict[str, Any]:
     picture = base64.b64encode(still(animations).encode()).decode()
     return {
         "TITLE": "Write a schedule",
-        "LEAD": "A schedule says who sends which chunk to whom, in which step. Change the ring: it is proved right or wrong, priced on a "
-        "cluster, and played.",
+        "LEAD": (
+            "A schedule says who sends which chunk to whom, in which step. Change the ring: it is proved right or "
+            "wrong, priced on a cluster, and played."
+        ),
         "EXAMPLES": _options({name: one["title"] for name, one in there.items()}),
         "PROGRAM": escape(there["a_ring"]["source"].rstrip("\n")),
         "COLLECTIVES": _options(answers().OFFERED["collectives"], "all_reduce"),
@@ -208,7 +217,9 @@ def _race() -> dict[str, Any]:
     sources = {e.file: (folder / e.file).read_text(encoding="utf-8") for e in entries if e.file}
     ring = examples()["a_ring"]["source"]
     boards = "".join(
-        f'<div data-task="{name}"{"" if place == 0 else " hidden"}>{page.section(one, [e for e in entries if e.task == name])}</div>'
+        "<div "
+        f'data-task="{name}"{"" if place == 0 else " hidden"}>'
+        f"{page.section(one, [e for e in entries if e.task == name])}</div>"
         for place, (name, one) in enumerate(TASKS.items())
     )
     return {
@@ -232,8 +243,10 @@ def _explain() -> dict[str, Any]:
     first = asked("explain", sample="straggler")
     return {
         "TITLE": "Drop your profile here",
-        "LEAD": "Where the time of your job goes, why, and what it would gain: what <code>allranks explain</code> says, from files that never "
-        "leave your computer.",
+        "LEAD": (
+            "Where the time of your job goes, why, and what it would gain: what <code>allranks explain</code> "
+            "says, from files that never leave your computer."
+        ),
         "SAMPLES": _options(answers().OFFERED["samples"], "straggler"),
         "RESULT": first["html"],
         "STILL": "",
@@ -302,7 +315,10 @@ def _price() -> dict[str, Any]:
     first = asked("command", arguments=["plan"])
     return {
         "TITLE": "What it costs",
-        "LEAD": "The calculator of the command line: what a training step sends, which split of a run is fastest, how long a collective takes.",
+        "LEAD": (
+            "The calculator of the command line: what a training step sends, which split of a run is fastest, how "
+            "long a collective takes."
+        ),
         "COMMANDS": _options(COMMANDS),
         "FIELDS": "".join(_fields(name) for name in COMMANDS),
         "RESULT": first["html"],
@@ -338,7 +354,10 @@ def missing() -> str:
     if shutil.which("node") is None:
         return "Node.js is not installed, and the live pages need it; install it, or build without them (--no-live)"
     if not (JS / "node_modules" / "pyodide").is_dir() or not (JS / "node_modules" / "esbuild").is_dir():
-        return "the tools of the JavaScript are not installed: `make js-tools`, or build without the live pages (--no-live)"
+        return (
+            "the tools of the JavaScript are not installed: `make js-tools`, or build without the live pages "
+            "(--no-live)"
+        )
     return ""
 
 

@@ -16,10 +16,10 @@ build refuses such a line and shows it. A cell's id is its nbgrader grade_id, or
 Write only those of nbgrader's metadata that are not defaults:
 `# %% nbgrader={"grade_id": "ring_all_reduce", "solution": true}`.
 
-A line `{{NAME.md}}` of a prose cell stands for the text of that file beside the labs (solutions/NAME.md), so that what all labs
-say has one home. `{{picture}}` stands for the chapter's picture and `{{moves}}` for the table of the nine moves, both
-drawn by `allranks.show.pictures` and put into the text, so that a notebook shows them before a cell has run. `{{side_trips}}` stands for
-what hangs on a chapter of the core, from the course's map.
+A line `{{NAME.md}}` of a prose cell stands for the text of that file beside the labs (solutions/NAME.md), so that what
+all labs say has one home. `{{picture}}` stands for the chapter's picture and `{{moves}}` for the table of the nine
+moves, both drawn by `allranks.show.pictures` and put into the text, so that a notebook shows them before a cell has
+run. `{{side_trips}}` stands for what hangs on a chapter of the core, from the course's map.
 
 A cell may have tags (`# %% tags=["raises-exception"] name="short"`):
 

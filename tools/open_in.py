@@ -1,7 +1,7 @@
 """The menu of a notebook's page on the site: download it, or open it where Jupyter runs already.
 
-The repository's address is `Repository` in pyproject.toml's [project.urls]; without one, GitHub's CI tells its own. Without either
-the menu only offers the download, which needs neither.
+The repository's address is `Repository` in pyproject.toml's [project.urls]; without one, GitHub's CI tells its own.
+Without either the menu only offers the download, which needs neither.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Draws the pictures of docs/pictures/: each collective's pictogram in two sizes, the README's ring and map. `--check` only compares.
+"""Draws the pictures of docs/pictures/: each collective's pictogram in two sizes, the README's ring and map. `--check`
+only compares.
 
 `make notebooks` runs it too. The same schedules always give the same bytes.
 """

@@ -1,8 +1,8 @@
 """Creates .venv and installs All Ranks into it. Needs only Python 3.11 or newer; `make setup` runs it.
 
-With an NVIDIA driver that is new enough it installs the CUDA build of torch (with NCCL 2.30), otherwise the CPU build. For
-Linux PyPI has no CPU build under the plain version, so it tries three ways: first the local version (`+cpu`), which a mirror or wheel
-folder in pip's configuration may have; then uv, which knows PyTorch's own index; last PyPI's build.
+With an NVIDIA driver that is new enough it installs the CUDA build of torch (with NCCL 2.30), otherwise the CPU build.
+For Linux PyPI has no CPU build under the plain version, so it tries three ways: first the local version (`+cpu`), which
+a mirror or wheel folder in pip's configuration may have; then uv, which knows PyTorch's own index; last PyPI's build.
 """
 
 from __future__ import annotations
@@ -56,13 +56,14 @@ def choose(asked: str | None, driver: str | None) -> tuple[str, str]:
     old = major.isdigit() and int(major) < DRIVER
     if asked is None and old:
         return "cpu", (
-            f"The NVIDIA driver {driver} is too old for torch with CUDA 13, which needs {DRIVER} or newer: installing torch for "
-            "CPUs, on which every chapter runs. After an update of the driver: make setup TORCH=gpu"
+            f"The NVIDIA driver {driver} is too old for torch with CUDA 13, which needs {DRIVER} or newer: "
+            "installing torch for CPUs, on which every chapter runs. After an update of the driver: make "
+            "setup TORCH=gpu"
         )
     if asked == "gpu" and old:
         return "gpu", (
-            f"The NVIDIA driver {driver} is too old for this torch, which needs {DRIVER} or newer: worlds will run on the CPU "
-            "until the driver is updated."
+            f"The NVIDIA driver {driver} is too old for this torch, which needs {DRIVER} or newer: worlds will "
+            "run on the CPU until the driver is updated."
         )
     return asked or ("gpu" if driver is not None else "cpu"), ""
 

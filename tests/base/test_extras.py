@@ -1,4 +1,6 @@
-"""A part of the course whose packages are not installed says in one sentence how to install them; the rest works without."""
+"""A part of the course whose packages are not installed says in one sentence how to install them; the rest works
+without.
+"""
 
 import json
 import subprocess

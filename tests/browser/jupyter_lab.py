@@ -40,12 +40,14 @@ _OPENED = """async () => {
   await within("the kernel's answer", panel.sessionContext.session.kernel.info);
   const kernel = panel.sessionContext.session.kernel;
   await within("an idle kernel", (async () => {
-    while (!(kernel.connectionStatus === "connected" && kernel.status === "idle")) await new Promise((ok) => setTimeout(ok, 50));
+    while (!(kernel.connectionStatus === "connected" && kernel.status === "idle"))
+      await new Promise((ok) => setTimeout(ok, 50));
   })());
 }"""
 _CODE_CELLS = """() => window.jupyterapp.shell.currentWidget.content.model.sharedModel.cells
   .map((c) => c.toJSON()).filter((c) => c.cell_type === "code" && [].concat(c.source).join("").trim())"""
-# a cell has its number once it runs, so the kernel must be idle, too; to take all outputs at each frame is too much for it
+# a cell has its number once it runs, so the kernel must be idle, too; to take all outputs at each frame is too much for
+# it
 _ALL_HAVE_RUN = """() => {
   const { content, sessionContext } = window.jupyterapp.shell.currentWidget;
   const ran = (c) => c.cell_type !== "code" || c.execution_count || !c.getSource().trim();
@@ -85,8 +87,9 @@ class Lab:
     def run_all(self, page, patience_s: float = 150) -> list[dict]:
         """Runs every cell; the notebook's cells with code.
 
-        Raises RuntimeError where one has not run when patience is over, with the kernel's state and where an interrupt then found
-        it, or where one raised that has no tag for it. JupyterLab's own promise ends at the first cell that raises, tag or not.
+        Raises RuntimeError where one has not run when patience is over, with the kernel's state and where an interrupt
+        then found it, or where one raised that has no tag for it. JupyterLab's own promise ends at the first cell that
+        raises, tag or not.
         """
         from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
@@ -200,7 +203,9 @@ _running: list = []
 
 
 def kept_chromium() -> object:
-    """This process's Chromium, which `close_chromium` ends. While it is there, asyncio.run can't be called: Playwright's loop runs."""
+    """This process's Chromium, which `close_chromium` ends. While it is there, asyncio.run can't be called:
+    Playwright's loop runs.
+    """
     if not _running:
         _running.append(_kept.enter_context(running_chromium()))
     return _running[0]
@@ -234,7 +239,9 @@ def running_chromium() -> Iterator:
 
 
 def heard(page, code: str, wanted: str, patience_s: float = 30) -> str:
-    """What `ask` gives, once it is `wanted` or patience is over: a widget sends a change when the kernel has taken the one before."""
+    """What `ask` gives, once it is `wanted` or patience is over: a widget sends a change when the kernel has taken
+    the one before.
+    """
     end = time.monotonic() + patience_s
     while (said := ask(page, code)) != wanted and time.monotonic() < end:
         time.sleep(0.05)

@@ -12,8 +12,8 @@ CELLS = (
     "from allranks.schedules import ring_all_reduce\nPlayer(ring_all_reduce(4), nbytes=4096, speed=4)",
     "guess = predict('How many GB?', low=1, high=1000, unit='GB', log=True, title='GB', name='gigabytes')\nguess",
     "guess.reveal(27.125, 'Sums are made on the way.')",
-    "def slow():\n    import torch.distributed as dist\n    if dist.get_rank() == 0:\n        time.sleep(4)\n    dist.barrier()\n"
-    "world = World(ranks=2)\nworld.run(slow)\nworld.stop()",
+    "def slow():\n    import torch.distributed as dist\n    if dist.get_rank() == 0:\n        time.sleep(4)\n "
+    "   dist.barrier()\nworld = World(ranks=2)\nworld.run(slow)\nworld.stop()",
     "def ring_shift(tensor, k):\n    return tensor\ncheck(ring_shift)",
 )
 

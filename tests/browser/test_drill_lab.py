@@ -59,7 +59,10 @@ def test_the_drill_is_answered_with_the_keyboard(lab, new_page):
 LONG = "rank 0 raises an error, and all of the others wait for it until somebody ends the job by hand"
 WRAPPED = {
     "Quiz": "guess = Quiz('Which?', {LONG: LONG, 'no': 'No.', 'yes': 'Yes.'}, 'yes'); buttons = guess.choice",
-    "Drill": "guess = Drill([Question('Which?', {LONG: LONG, 'no': 'No.', 'yes': 'Yes.'}, 'yes')]); buttons = guess.quiz.choice",
+    "Drill": (
+        "guess = Drill([Question('Which?', {LONG: LONG, 'no': 'No.', 'yes': 'Yes.'}, 'yes')]); buttons = "
+        "guess.quiz.choice"
+    ),
 }
 
 
@@ -79,7 +82,8 @@ def test_a_long_option_wraps_beside_its_button(lab, new_page, kind):
     assert labels.nth(0).evaluate("label => label.scrollWidth <= label.clientWidth")
     button = buttons.nth(0).bounding_box()
     assert button["y"] < long["y"] + no["height"], "the button stands at the first line"
-    words = labels.nth(0).evaluate("""(label) => { const range = document.createRange(); range.selectNodeContents(label.firstChild);
+    words = labels.nth(0).evaluate("""(label) => { const range = document.createRange();
+      range.selectNodeContents(label.firstChild);
       return [...range.getClientRects()].map((line) => line.x); }""")
     assert len(words) > 2 and min(words) >= button["x"] + button["width"], "every line stands beside the button"
     labels.nth(0).click()

@@ -1,4 +1,6 @@
-"""The explorables on a page without a kernel: keys move them, a live region says the number, both themes, both widths."""
+"""The explorables on a page without a kernel: keys move them, a live region says the number, both themes, both
+widths.
+"""
 
 from __future__ import annotations
 
@@ -115,8 +117,8 @@ def test_the_overlap_says_what_workload_says(explored):
     page.keyboard.press("End")
     whole = workload.ddp(7e9, Cluster(32, 200e9, 5e-6), bucket_nbytes=None, backward_s=0.12)
     assert (
-        said(page)
-        == f"Of {1e3 * whole.seconds:.0f} ms of communication in one call the step waits {1e3 * whole.exposed_s:.0f} ms."
+        said(page) == f"Of {1e3 * whole.seconds:.0f} ms of communication in one call the step waits "
+        f"{1e3 * whole.exposed_s:.0f} ms."
     )
     page.keyboard.press("Home")
     assert "14,000 buckets" in page.locator(".ar-lanes").text_content()

@@ -1,4 +1,6 @@
-"""Every chapter and lab is run cell by cell with Shift+Enter: the top of what a cell has just shown is in the window."""
+"""Every chapter and lab is run cell by cell with Shift+Enter: the top of what a cell has just shown is in the
+window.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ TURNED = """(index) => {
   const { content } = window.jupyterapp.shell.currentWidget;
   return content.widgets[index].rendered !== false && content.activeCellIndex !== index;
 }"""
-# waits until the cell has ended and the page rests; where its outputs are: px of the notebook's window, which begins at 0
+# waits until the cell has ended and the page rests; where its outputs are: px of the notebook's window, which begins at
+# 0
 SHOWN = """async (index) => {
   const { content, sessionContext } = window.jupyterapp.shell.currentWidget;
   const { kernel } = sessionContext.session, cell = content.widgets[index];
@@ -58,7 +61,9 @@ SHOWN = """async (index) => {
 
 
 def walked(page) -> Iterator[dict]:
-    """Runs the open notebook with Shift+Enter from its first cell; for each code cell what SHOWN found of its outputs."""
+    """Runs the open notebook with Shift+Enter from its first cell; for each code cell what SHOWN found of its
+    outputs.
+    """
     page.evaluate(
         "() => { const n = window.jupyterapp.shell.currentWidget.content; n.activeCellIndex = 0; n.activate(); }"
     )

@@ -67,7 +67,8 @@ def test_the_picture_is_drawn_to_scale_and_no_packet_or_card_is_cut(sized):
         to_step(page, 0.5)
         stage = page.evaluate(BOX, ".ar-stage")
         for box in page.evaluate(
-            "() => [...document.querySelectorAll('.ar-card, .ar-parcel')].map((c) => c.getBoundingClientRect().toJSON())"
+            "() => [...document.querySelectorAll('.ar-card, .ar-parcel')].map((c) => "
+            "c.getBoundingClientRect().toJSON())"
         ):
             assert box["left"] >= stage["left"] - 1 and box["right"] <= stage["right"] + 1, schedule
             assert box["top"] >= stage["top"] - 1 and box["bottom"] <= stage["bottom"] + 1, schedule

@@ -17,7 +17,9 @@ player
 
 @pytest.fixture(scope="module")
 def page(lab, chromium):
-    """A notebook that has run one cell with a ring of four; `page.name` is its file, `page.sent` what went to the kernel."""
+    """A notebook that has run one cell with a ring of four; `page.name` is its file, `page.sent` what went to the
+    kernel.
+    """
     context = chromium.new_context(viewport={"width": 1280, "height": 1000})
     page = context.new_page()
     page.set_default_timeout(30_000)
@@ -111,7 +113,8 @@ def test_two_views_play_and_stop_together_and_with_the_kernel(lab, new_page):
     views = page.locator(".ar-player[data-ready]")
     at = lambda step: page.wait_for_function(  # noqa: E731
         """(step) => { const views = [...document.querySelectorAll(".ar-player")];
-          return views.length === 2 && views.every((v) => v.dataset.step === step && v.dataset.playing === "false"); }""",
+          return views.length === 2
+            && views.every((v) => v.dataset.step === step && v.dataset.playing === "false"); }""",
         arg=str(step),
     )
     both = "() => document.querySelectorAll('.ar-player[data-playing=\"%s\"]').length === 2"

@@ -1,4 +1,6 @@
-"""What the player shows, on a page without a kernel: the chunks, their contributions, the words, the counters, the keys."""
+"""What the player shows, on a page without a kernel: the chunks, their contributions, the words, the counters, the
+keys.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +205,8 @@ def test_keys_buttons_and_scrubbing(show):
 def test_a_second_quick_press_of_step_is_not_lost(show):
     page = show(Player(ring_all_reduce(4)))
     page.evaluate(
-        """() => { const next = document.querySelector('[data-do="next"]'); next.click(); next.click(); next.click(); }"""
+        """() => { const next = document.querySelector('[data-do="next"]');
+          next.click(); next.click(); next.click(); }"""
     )
     done(page, 3)
 

@@ -1,4 +1,6 @@
-"""The player on the time axis: the steps, the clock, the questions and the timeline of runs whose messages take time."""
+"""The player on the time axis: the steps, the clock, the questions and the timeline of runs whose messages take
+time.
+"""
 
 from __future__ import annotations
 

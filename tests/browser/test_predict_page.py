@@ -1,4 +1,6 @@
-"""Predictions on a page without a kernel: the truth is covered until the question is answered, also by keyboard alone."""
+"""Predictions on a page without a kernel: the truth is covered until the question is answered, also by keyboard
+alone.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def open_page(new_page, tmp_path):
             return f'<div class="jp-OutputArea-child"><div class="jp-OutputArea-output">{page}</div></div>'
 
         body = "".join(
-            f'<div class="jp-Cell"><div class="jp-Cell-inputWrapper">the source</div><div class="jp-OutputArea">{"".join(map(output, cell))}</div></div>'
+            '<div class="jp-Cell"><div class="jp-Cell-inputWrapper">the source</div><div '
+            f'class="jp-OutputArea">{"".join(map(output, cell))}</div></div>'
             for cell in cells
         )
         path = tmp_path / "page.html"

@@ -16,8 +16,27 @@ def bench(*arguments):
 
 @pytest.mark.live
 def test_a_sweep_on_two_world_sizes(tmp_path):
-    ran = bench("--ranks", "2", "--backend", "gloo", "-f", "4", "-e", "32KiB", "-n", "2", "-w", "1", "--also-ranks", "3", "--json", "--csv",
-                str(tmp_path / "t.csv"), "--plot", str(tmp_path / "t.svg"))  # fmt: skip
+    ran = bench(
+        "--ranks",
+        "2",
+        "--backend",
+        "gloo",
+        "-f",
+        "4",
+        "-e",
+        "32KiB",
+        "-n",
+        "2",
+        "-w",
+        "1",
+        "--also-ranks",
+        "3",
+        "--json",
+        "--csv",
+        str(tmp_path / "t.csv"),
+        "--plot",
+        str(tmp_path / "t.svg"),
+    )
     assert ran.exit_code == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert ran.stdout.count("\n") == 1

@@ -1,4 +1,6 @@
-"""`allranks check` from any shell: the warm server, what files define, where a cause is, --watch, and the pre-commit hook."""
+"""`allranks check` from any shell: the warm server, what files define, where a cause is, --watch, and the pre-commit
+hook.
+"""
 
 import contextlib
 import json
@@ -105,8 +107,9 @@ def test_a_failure_begins_with_its_place(warm, tmp_path):
     first = check("distributed_mean", "answer.py", cwd=tmp_path).stdout.splitlines()[0]
     assert first.startswith("answer.py:4: ")
     (tmp_path / "hangs.py").write_text(
-        "import torch.distributed as dist\n\n\ndef ring_shift(tensor, k):\n    x = tensor.clone()\n"
-        "    if dist.get_world_size() > 1:\n        dist.send(x, (dist.get_rank() + 1) % dist.get_world_size())\n    return x\n"
+        "import torch.distributed as dist\n\n\ndef ring_shift(tensor, k):\n    x = tensor.clone()\n    if "
+        "dist.get_world_size() > 1:\n        dist.send(x, (dist.get_rank() + 1) % dist.get_world_size())\n    "
+        "return x\n"
     )
     told = check("hangs.py", cwd=tmp_path).stdout
     assert told.startswith("hangs.py:7: "), told

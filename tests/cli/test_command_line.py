@@ -89,7 +89,9 @@ def test_the_completion_completes_commands_exercises_and_labs():
 
 
 def test_the_package_imports_little():
-    """Under 50 ms (docs/benchmarks.md): no third-party package, and of the standard library nothing that reads or talks."""
+    """Under 50 ms (docs/benchmarks.md): no third-party package, and of the standard library nothing that reads or
+    talks.
+    """
     code = "import sys; before = set(sys.modules)\nimport allranks\nprint(*(set(sys.modules) - before))"
     loaded = {name.partition(".")[0] for name in python(code).split()}
     assert loaded - {"allranks"} <= set(sys.stdlib_module_names)

@@ -1,4 +1,6 @@
-"""`allranks lab` as a newcomer runs it: a real JupyterLab whose kernels share one fork server, and which leaves nothing."""
+"""`allranks lab` as a newcomer runs it: a real JupyterLab whose kernels share one fork server, and which leaves
+nothing.
+"""
 
 import json
 import os

@@ -1,4 +1,6 @@
-"""`allranks new exercise`: what it makes works at once, in a clone and as a package that is found by its entry point."""
+"""`allranks new exercise`: what it makes works at once, in a clone and as a package that is found by its entry
+point.
+"""
 
 from __future__ import annotations
 

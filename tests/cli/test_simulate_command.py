@@ -77,7 +77,8 @@ def test_the_list_names_algorithms_and_presets():
         (("--bytes", "0.5"), "'0.5' is not a whole number of bytes."),
         (
             ("--topology", "dgx"),
-            "There is no topology 'dgx'; there are dgx-a100, dgx-h100, dgx-h200, dgx-b200, gb200-nvl72, gh200-4, p4d, p5, pcie-8, cloud-ethernet, ethernet-2x100g, and files that end with .json.",
+            "There is no topology 'dgx'; there are dgx-a100, dgx-h100, dgx-h200, dgx-b200, gb200-nvl72, "
+            "gh200-4, p4d, p5, pcie-8, cloud-ethernet, ethernet-2x100g, and files that end with .json.",
         ),
         (("--algorithm", "bogus"), "There is no algorithm 'bogus' for all_reduce; there are ring, flat,"),
         (("--collective", "allreduce"), "There is no collective 'allreduce'; there are broadcast,"),
@@ -208,8 +209,12 @@ def test_every_card_at_once_is_the_default_on_several_nodes():
 
 
 def test_pat_s_chunks_in_flight():
-    steps = [json.loads(run("--collective", "all_gather", "--algorithm", "pat", "--ranks", "256", *extra, "--json").stdout)["steps"]
-             for extra in ((), ("--in-flight", "8"))]  # fmt: skip
+    steps = [
+        json.loads(run("--collective", "all_gather", "--algorithm", "pat", "--ranks", "256", *extra, "--json").stdout)[
+            "steps"
+        ]
+        for extra in ((), ("--in-flight", "8"))
+    ]
     assert steps == [8, 34]
     ran = run("--collective", "all_gather", "--algorithm", "pat", "--in-flight", "0")
     assert (ran.exit_code, ran.stderr.count("\n")) == (2, 1) and "in_flight is 0" in ran.stderr.lower()

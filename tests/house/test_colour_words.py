@@ -1,4 +1,6 @@
-"""What readers are told of pictures holds in both themes: no text names a colour, since light and dark pages have different ones."""
+"""What readers are told of pictures holds in both themes: no text names a colour, since light and dark pages have
+different ones.
+"""
 
 from __future__ import annotations
 

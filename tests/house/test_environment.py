@@ -76,7 +76,8 @@ def test_python_is_the_one_the_project_asks_for(project, conda):
     assert by_name([python])["python"] == by_name(["python" + project["requires-python"]])["python"]
 
 
-# ------------------------------------------------------------------------------------------------------------------ uv.lock
+# ------------------------------------------------------------------------------------------------------------------
+# uv.lock
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""The examples in docstrings of base, theory, jobs and plots give the output that they show, also those of names that are not public."""
+"""The examples in docstrings of base, theory, jobs and plots give the output that they show, also those of names
+that are not public.
+"""
 
 import doctest
 import importlib

@@ -21,7 +21,9 @@ OLDEST_NODE = 20
 
 
 def hash_of_sources(name: str) -> str:
-    """SHA-256 over name, NUL, content, NUL of build.js, the theme and all in src/common and src/NAME; the same in build.js."""
+    """SHA-256 over name, NUL, content, NUL of build.js, the theme and all in src/common and src/NAME; the same in
+    build.js.
+    """
     digest = hashlib.sha256()
     sources = [path for part in ("common", name) for path in (JS / "src" / part).iterdir()]
     for name in [

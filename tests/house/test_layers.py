@@ -1,4 +1,6 @@
-"""A room of the package imports only from floors below, or from a room named before it on its own floor; no files import each other."""
+"""A room of the package imports only from floors below, or from a room named before it on its own floor; no files
+import each other.
+"""
 
 import ast
 import re
@@ -38,7 +40,9 @@ def rooms(package: Path) -> dict[str, list[Path]]:
 
 
 def dynamic(node: ast.AST) -> str:
-    """The module of ours that `import_module` or `__import__` names, as far as its text is known; "" for any other code."""
+    """The module of ours that `import_module` or `__import__` names, as far as its text is known; "" for any other
+    code.
+    """
     match node:
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[called, *_]) if "import" in name:
             match called:
@@ -56,7 +60,9 @@ def real_name(module: str) -> str:
 
 
 def imported_rooms(path: Path, package: Path, there: Collection[str]) -> set[str]:
-    """Those of the rooms `there` that a file imports, also inside functions; "" stands for a name of the package itself."""
+    """Those of the rooms `there` that a file imports, also inside functions; "" stands for a name of the package
+    itself.
+    """
     here = ("allranks", *path.relative_to(package).with_suffix("").parts)
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -108,7 +114,9 @@ def modules(package: Path) -> dict[str, Path]:
 
 
 def imported_modules(name: str, known: dict[str, Path]) -> set[str]:
-    """Those of the known files that a file imports, also inside functions; what only a type checker reads does not count."""
+    """Those of the known files that a file imports, also inside functions; what only a type checker reads does not
+    count.
+    """
     own = name if known[name].name == "__init__.py" else name.rpartition(".")[0]
     tree = ast.parse(known[name].read_text(encoding="utf-8"))
     for_types = {
@@ -216,6 +224,8 @@ def test_imports_without_torch(room):
 
 
 def test_test_files_have_names_of_their_own():
-    """pytest imports each by its name alone: of two with one name, it refuses the second, and a run of one folder doesn't show it."""
+    """pytest imports each by its name alone: of two with one name, it refuses the second, and a run of one folder
+    doesn't show it.
+    """
     files = [path.name for path in Path(__file__).parents[1].rglob("test_*.py")]
     assert sorted(name for name in set(files) if files.count(name) > 1) == []

@@ -1,4 +1,6 @@
-"""Every relative link in chapters, labs and documents leads to a file of the repository, and every anchor to a heading."""
+"""Every relative link in chapters, labs and documents leads to a file of the repository, and every anchor to a
+heading.
+"""
 
 import re
 from pathlib import Path
@@ -41,7 +43,9 @@ def links(path: Path) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of a page's headings, by GitHub's rule (small letters, hyphens for blanks) and by Jupyter's (hyphens only)."""
+    """The anchors of a page's headings, by GitHub's rule (small letters, hyphens for blanks) and by Jupyter's
+    (hyphens only).
+    """
     headings = re.findall(r"^#{1,6} (.+?)\s*$", prose_with_code(path), flags=re.M)
     plain = [re.sub(r"[`*]", "", heading) for heading in headings]
     github = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
@@ -88,7 +92,9 @@ def reached(start: Path) -> set[Path]:
 
 
 def test_every_page_is_reached_from_the_readme():
-    """A page that no other one names is a page that nobody reads. Records of tests and the instructors' notebooks are data."""
+    """A page that no other one names is a page that nobody reads. Records of tests and the instructors' notebooks
+    are data.
+    """
     wanted = {page for page in PAGES if not page.is_relative_to(ROOT / "solutions") and ".github" not in page.parts}
     lost = wanted - reached(ROOT / "README.md")
     assert sorted(str(page.relative_to(ROOT)) for page in lost) == []

@@ -41,7 +41,10 @@ def test_what_asks_the_warm_server_imports_little():
 
 
 def test_importing_the_package_loads_neither_torch_nor_ipython():
-    code = "import sys, allranks; print([m for m in sys.modules if m in ('torch', 'IPython') or m.startswith('allranks.')])"
+    code = (
+        "import sys, allranks; print([m for m in sys.modules if m in ('torch', 'IPython') or "
+        "m.startswith('allranks.')])"
+    )
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
         == "['allranks.base', 'allranks.base.notebook']\n"
@@ -84,5 +87,8 @@ def test_a_notebook_takes_public_names_only(script):
 
 
 def test_a_name_that_is_not_public_is_found():
-    text = "from allranks.schedules.trees import two_trees\nimport allranks.ranks.engines.rank\nfrom allranks import Player"
+    text = (
+        "from allranks.schedules.trees import two_trees\nimport allranks.ranks.engines.rank\nfrom allranks import "
+        "Player"
+    )
     assert foreign(ast.parse(text)) == ["allranks.schedules.trees.two_trees", "allranks.ranks.engines.rank"]

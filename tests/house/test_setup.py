@@ -12,8 +12,14 @@ spec = importlib.util.spec_from_file_location("allranks_setup", FILE)
 setup = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(setup)
 
-PROPRIETARY = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
-OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)\nGCC version:  gcc 12\n"
+PROPRIETARY = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc "
+    "version 12.2.0 (Debian 12.2.0-14)\n"
+)
+OPEN = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)\nGCC "
+    "version:  gcc 12\n"
+)
 
 
 @pytest.fixture
@@ -67,7 +73,8 @@ def test_under_wsl2_windows_nvidia_smi_is_asked(tmp_path, programs, monkeypatch)
         (None, "580.65.06", "gpu", ""),
         (None, "1000.1", "gpu", ""),
         (None, "?", "gpu", ""),
-        (None, "575.57.08", "cpu", "575.57.08 is too old for torch with CUDA 13, which needs 580 or newer: installing torch for CPUs"),
+        (None, "575.57.08", "cpu", "575.57.08 is too old for torch with CUDA 13, which needs "
+                                   "580 or newer: installing torch for CPUs"),
         ("gpu", "575.57.08", "gpu", "worlds will run on the CPU until the driver is updated"),
         ("cpu", "575.57.08", "cpu", ""),
         ("gpu", None, "gpu", ""),

@@ -1,4 +1,6 @@
-"""One story: from the first chapter "Next" leads along the whole core, every side trip hangs on it, and no number is of another time."""
+"""One story: from the first chapter "Next" leads along the whole core, every side trip hangs on it, and no number is
+of another time.
+"""
 
 import re
 import subprocess
@@ -123,7 +125,9 @@ def test_no_name_or_number_is_of_another_time():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("see [07 All-reduce](../1_first_hours/04_all_reduce.ipynb)", ["[07 All-reduce](../1_first_hours/04_all_reduce.ipynb)"]),
+        ("see [07 "
+         "All-reduce](../1_first_hours/04_all_reduce.ipynb)", [("[07 "
+                                                               "All-reduce](../1_first_hours/04_all_reduce.ipynb)")]),
         ("chapters/07_all_reduce.ipynb", ["07_all_reduce"]),
         ("as in chapters 04 and 7", ["chapter 7"]),
         ("MPI 4.1, [16](x.md), chapter 04, 17_all_reduce_algorithms", []),

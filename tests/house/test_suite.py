@@ -1,4 +1,6 @@
-"""Each test has a command that runs it, `make test` proves the main job end to end, and it finds the tests that a change reaches."""
+"""Each test has a command that runs it, `make test` proves the main job end to end, and it finds the tests that a
+change reaches.
+"""
 
 from __future__ import annotations
 

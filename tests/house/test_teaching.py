@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
-ROWS = {name: (title, int(minutes)) for title, name, minutes in re.findall(r"^\| \[\d\d ([^\]]+)\]\(\.\./chapters/\w+/(\w+)\.ipynb\) \| (\d+) \|", GUIDE, flags=re.M)}  # fmt: skip
+ROW = re.compile(r"^\| \[\d\d ([^\]]+)\]\(\.\./chapters/\w+/(\w+)\.ipynb\) \| (\d+) \|", re.M)
+ROWS = {name: (title, int(minutes)) for title, name, minutes in ROW.findall(GUIDE)}
 CHAPTERS = sorted((ROOT / "chapters" / "source").glob("*/*.py"))
 
 

@@ -1,4 +1,6 @@
-"""The rooms of floors 1 to 3 are checked as strictly as mypy can: nothing of them may leave the list in pyproject.toml."""
+"""The rooms of floors 1 to 3 are checked as strictly as mypy can: nothing of them may leave the list in
+pyproject.toml.
+"""
 
 import tomllib
 

@@ -173,7 +173,7 @@ ring = open(sys.argv[2]).read()
 for name, request in (
     ("schedule", {"source": ring, "collective": "all_reduce", "ranks": 3, "nbytes": "1MB", "machine": "p5"}),
     ("race", {"source": ring, "name": "two-nodes"}), ("explain", {"sample": "straggler"}),
-    ("command", {"arguments": ["plan"]}), ("command", {"arguments": ["price", "zero"]}), ("command", {"arguments": ["simulate"]}),
+    *(("command", {"arguments": words.split()}) for words in ("plan", "price zero", "simulate")),
 ):
     said = json.loads(answers.answer(name, json.dumps(request)))
     assert "fault" not in said and said["html"], (name, said)
@@ -182,8 +182,11 @@ print(sorted({m.split(".")[0] for m in sys.modules} & {"torch", "numpy", "matplo
     ring = ROOT / "tools" / "live" / "examples" / "a_ring.py"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(tmp_path), str(ring)],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
 

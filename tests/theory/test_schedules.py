@@ -253,7 +253,9 @@ def test_the_order_of_partners_decides_what_crosses_the_nodes_borders(name, two_
 
 
 def test_pat_is_what_nccl_s_own_class_says():
-    """Peers and chunks for 4 and 8 ranks, and hops where 8 chunks are on their way at once (NCCL 2.30.7, collectives.h)."""
+    """Peers and chunks for 4 and 8 ranks, and hops where 8 chunks are on their way at once (NCCL 2.30.7,
+    collectives.h).
+    """
     sent = [(m.step, m.dst, m.chunks) for m in schedules.pat_all_gather(8).moves if m.src == 0]
     assert sent == [(0, 4, (0,)), (1, 6, (0, 4)), (2, 7, (0, 2, 4, 6))]
     back = [(m.step, m.dst, m.chunks) for m in schedules.pat_reduce_scatter(8).moves if m.src == 0]

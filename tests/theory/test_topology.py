@@ -15,10 +15,18 @@ ETHERNET = preset("cloud-ethernet")
 def test_presets_by_their_sources():
     shape = {name: (t.ranks_per_node, t.inside.bytes_per_s / 1e9, *_cards(t)) for name, t in PRESETS.items()}
     assert shape == {
-        "dgx-a100": (8, 240, 8, 25), "dgx-h100": (8, 371, 8, 50), "dgx-h200": (8, 371, 8, 50), "dgx-b200": (8, 722, 8, 50),
-        "gb200-nvl72": (72, 722, 72, 50), "gh200-4": (4, 371, 4, 25), "p4d": (8, 240, 4, 12.5), "p5": (8, 371, 8, 50),
-        "pcie-8": (8, 24, 1, None), "cloud-ethernet": (8, 31.5, 1, 12.5), "ethernet-2x100g": (8, 31.5, 2, 12.5),
-    }  # fmt: skip
+        "dgx-a100": (8, 240, 8, 25),
+        "dgx-h100": (8, 371, 8, 50),
+        "dgx-h200": (8, 371, 8, 50),
+        "dgx-b200": (8, 722, 8, 50),
+        "gb200-nvl72": (72, 722, 72, 50),
+        "gh200-4": (4, 371, 4, 25),
+        "p4d": (8, 240, 4, 12.5),
+        "p5": (8, 371, 8, 50),
+        "pcie-8": (8, 24, 1, None),
+        "cloud-ethernet": (8, 31.5, 1, 12.5),
+        "ethernet-2x100g": (8, 31.5, 2, 12.5),
+    }
     links = [link for t in PRESETS.values() for link in (t.inside, t.host, t.nic) if link is not None]
     assert all(t.source for t in PRESETS.values()) and all(link.source for link in links)
     assert preset("DGX-H100") is H100

@@ -1,7 +1,7 @@
 """What the site's live pages ask of the course: `answer(name, request)`, plain data in and plain data out.
 
-The pages run this file in the reader's browser (Pyodide); tools/live_site.py asks it while it builds them, so that a page
-shows its first result before Python is loaded. Every answer may hold
+The pages run this file in the reader's browser (Pyodide); tools/live_site.py asks it while it builds them, so that a
+page shows its first result before Python is loaded. Every answer may hold
 
 - `html`: the result, with everything of the reader's escaped;
 - `fault`: one sentence on what is wrong, and the `line` of the program if one is known;
@@ -102,7 +102,9 @@ def _made(source: str, wanted: Task) -> Schedule:
 
 
 def own_schedule(source: str, collective: str, ranks: int, nbytes: str, machine: str, root: int = 0) -> Data:
-    """Proves, prices and plays what the program returns for these settings. `nbytes` may have a unit, such as "64MiB"."""
+    """Proves, prices and plays what the program returns for these settings. `nbytes` may have a unit, such as
+    "64MiB".
+    """
     if collective not in COLLECTIVES:
         raise CommandError(f"There is no collective {collective!r}; there are {', '.join(COLLECTIVES)}.")
     if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 1024:
@@ -156,7 +158,10 @@ def _player_of(schedule: Schedule, played: Schedule | Trace, nbytes: int) -> Dat
         return {"unplayed": "There is no message to play."}
     if count > MOST_PLAYED or ranks > MOST_PLAYED_RANKS:
         return {
-            "unplayed": f"{count} messages of {ranks} ranks are not played here; up to {MOST_PLAYED} messages of {MOST_PLAYED_RANKS} ranks are."
+            "unplayed": (
+                f"{count} messages of {ranks} ranks are not played here; up to {MOST_PLAYED} messages of "
+                f"{MOST_PLAYED_RANKS} ranks are."
+            )
         }
     return {"player": _played([played], nbytes if isinstance(played, Schedule) else None)}
 
@@ -183,11 +188,14 @@ def raced(source: str, name: str) -> Data:
     return {"html": html, "text": text, "score": result.score, "board": section(where, [*entries, yours], yours)}
 
 
-# ------------------------------------------------------------------------------------------------- a profile of a real job
+# ------------------------------------------------------------------------------------------------- a profile of a real
+# job
 
 
 def explained(files: Sequence[str] = (), sample: str = "") -> Data:
-    """Explains the files, or a recorded job of the course: what `allranks explain` prints, and the ranks' lanes in time."""
+    """Explains the files, or a recorded job of the course: what `allranks explain` prints, and the ranks' lanes in
+    time.
+    """
     if sample and sample not in RECORDED:
         raise CommandError(f"There is no sample {sample!r}; there are {', '.join(RECORDED)}.")
     found = explain(as_job(recorded(sample)) if sample else list(files))

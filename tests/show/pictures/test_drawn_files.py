@@ -1,4 +1,6 @@
-"""docs/pictures is what the command draws; the README's ring is its schedule, moves only where that is wanted, and is on the first screen."""
+"""docs/pictures is what the command draws; the README's ring is its schedule, moves only where that is wanted, and
+is on the first screen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The chapters' pictures: every collective's chapter has one in its first cell, without a run and without a file beside it."""
+"""The chapters' pictures: every collective's chapter has one in its first cell, without a run and without a file
+beside it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The pictograms say what the collectives do: read off verified schedules, in the course's colours, the same bytes each time."""
+"""The pictograms say what the collectives do: read off verified schedules, in the course's colours, the same bytes
+each time.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_every_collective_has_a_picture():
 @pytest.mark.parametrize("ranks", [3, 4, 8])
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_after_is_what_every_schedule_of_the_collective_ends_with(name, ranks):
-    """Played message by message: the trace says which contributions arrive, and the picture shows these and no others."""
+    """Played message by message: the trace says which contributions arrive, and the picture shows these and no
+    others.
+    """
     f = flow(name, ranks)
     drawn = {(part.rank, part.chunk): set(part.owners) for part in f.after}
     for build in schedules.algorithms(name).values():

@@ -102,7 +102,8 @@ def test_the_right_one_is_not_always_in_the_same_place():
 
 
 def test_chapters_that_reasons_name_are_chapters_of_the_course():
-    named = {n for q in SITUATIONS for r in q.reasons.values() for n in re.findall(r"\d+", "".join(re.findall(r"\(chapters? ([^)]*)\)", r)))}  # fmt: skip
+    reasons = "".join(r for q in SITUATIONS for r in q.reasons.values())
+    named = {n for places in re.findall(r"\(chapters? ([^)]*)\)", reasons) for n in re.findall(r"\d+", places)}
     assert named and named <= {chapter.number for chapter in chapters()}
 
 

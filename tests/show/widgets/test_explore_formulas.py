@@ -1,7 +1,8 @@
 """The formulas of the explorables in JavaScript are those of `allranks.cost`, to 1e-9.
 
-explore_answers.json has what the JavaScript says to the questions below. Without Node.js the package is compared with this
-file; with Node.js a test compares the file with the JavaScript. After a change: `python tests/show/widgets/test_explore_formulas.py`.
+explore_answers.json has what the JavaScript says to the questions below. Without Node.js the package is compared with
+this file; with Node.js a test compares the file with the JavaScript. After a change: `python
+tests/show/widgets/test_explore_formulas.py`.
 """
 
 from __future__ import annotations

@@ -121,7 +121,10 @@ def test_the_clock_agrees_with_that_of_the_wire_message_by_message():
         p = draw.choice([4, 8, 12])
         fabric = topology.node_fabric((tree, topology.uniform(1e-6, 1e9))[trial % 2], p)
         moves = sorted(
-            (Move(draw.randrange(6), *draw.sample(range(p), 2), draw.choice([(0,), range(3)])) for _ in range(draw.randrange(1, 90))),
+            (
+                Move(draw.randrange(6), *draw.sample(range(p), 2), draw.choice([(0,), range(3)]))
+                for _ in range(draw.randrange(1, 90))
+            ),
             key=lambda m: m.step,
         )  # fmt: skip
         schedule = Schedule("all_reduce", "random", p, 3, tuple(moves))
@@ -179,13 +182,17 @@ def test_a_torus_goes_the_shorter_way():
 
 
 def test_news_spreads_as_by_hand():
-    """Over one port it doubles each time; over ports of 2 and 5: at 2, 4, 5, 6 and 7 there are 2, 4, 5, 8 and 10 who know."""
+    """Over one port it doubles each time; over ports of 2 and 5: at 2, 4, 5, 6 and 7 there are 2, 4, 5, 8 and 10 who
+    know.
+    """
     assert [spread_ps((1,), p) for p in (1, 2, 3, 4, 5, 1024)] == [0, 1, 2, 2, 3, 10]
     assert [spread_ps((2, 5), p) for p in (2, 4, 5, 8, 10)] == [2, 4, 5, 6, 7]
 
 
 def test_bounds_are_those_worked_out_by_hand():
-    """The 16 ranks of two nodes: 2n(p-1) over 16 x 421 GB/s, and 2 µs; a slow rank: n over a quarter of 371 GB/s, and 8 µs."""
+    """The 16 ranks of two nodes: 2n(p-1) over 16 x 421 GB/s, and 2 µs; a slow rank: n over a quarter of 371 GB/s,
+    and 8 µs.
+    """
     n = 256 * 2**20
     two = 2 * n * 15 / Fraction(16 * 421 * 10**9) * 10**12 + 2_000_000
     assert abs(race.task("two-nodes").bound.picoseconds - two) <= 1
@@ -275,7 +282,8 @@ WRONG = {
     ),
     "cube-mesh cycle": (
         "    return Schedule('all_gather', 'x', p, p, (Move(0, 0, 1, (7,)), Move(0, 1, 0, (7,))))",
-        "step 0: rank 0 to rank 1, chunk 7: rank 0 does not hold chunk 7 yet; ranks 0, 1 wait for it from each other, a deadlock",
+        "step 0: rank 0 to rank 1, chunk 7: rank 0 does not hold chunk 7 yet; ranks 0, 1 wait for it from "
+        "each other, a deadlock",
     ),
     "cube-mesh too early": (
         "    return Schedule('all_gather', 'x', p, p, (Move(0, 1, 2, (0,)), Move(1, 0, 1, (0,))))",
@@ -332,9 +340,18 @@ WRONG = {
         "    return Schedule('reduce_scatter', 'x', p, p, (Move(0, 3, 4, (7, 8, 7), True),))",
         "message 0 (step 0, from rank 3 to rank 4): chunk 7 is in it twice",
     ),
-    "hundred other": ("    return Schedule('reduce', 'x', p, 1, (), root=0)", "hundred is reduce_scatter, and the schedule is for 'reduce'"),
-    "hundred ranks": ("    return Schedule('reduce_scatter', 'x', 4, 4, ())", "hundred has 100 ranks, and the schedule has 4"),
-    "torus-broadcast root": ("    return Schedule('broadcast', 'x', p, 1, (), root=3)", "is rank 0, and that of the schedule is 3"),
+    "hundred other": (
+        "    return Schedule('reduce', 'x', p, 1, (), root=0)",
+        "hundred is reduce_scatter, and the schedule is for 'reduce'",
+    ),
+    "hundred ranks": (
+        "    return Schedule('reduce_scatter', 'x', 4, 4, ())",
+        "hundred has 100 ranks, and the schedule has 4",
+    ),
+    "torus-broadcast root": (
+        "    return Schedule('broadcast', 'x', p, 1, (), root=3)",
+        "is rank 0, and that of the schedule is 3",
+    ),
     "hundred generator": (
         "    return Schedule('reduce_scatter', 'x', p, p, (m for m in ()))",
         "the moves of the schedule are generator; they must be a tuple of Move",
@@ -344,12 +361,15 @@ WRONG = {
         "the sender of message 0 is 0.5; it must be a whole number",
     ),
     "hundred raises": ("    return 1 / 0", "schedule(task) raised ZeroDivisionError in line 4: division by zero"),
-    "hundred leaves": ("    import os; os._exit(3)", "ended its process before schedule(task) returned (exit status 3)"),
+    "hundred leaves": (
+        "    import os; os._exit(3)",
+        "ended its process before schedule(task) returned (exit status 3)",
+    ),
     "hundred forges": (
         "    import os, sys\n    open(sys.argv[3], 'w').write('{\"moves\": 3}')\n    os._exit(0)",
         "wrote over the schedule that its process hands in",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -394,10 +414,13 @@ def test_the_tasks_are_listed_and_shown():
 
 
 def test_an_entry_is_scored_written_down_and_verified(tmp_path):
-    """A class's leaderboard: entered, replaced by a second try of the same name, verified, and found out when its time is changed."""
+    """A class's leaderboard: entered, replaced by a second try of the same name, verified, and found out when its
+    time is changed.
+    """
     mine, own = tmp_path / "mine.py", tmp_path / "class.json"
     mine.write_text(
-        "from allranks import schedules\ndef schedule(task):\n    print('hello')\n    return schedules.ring_reduce_scatter(100)\n"
+        "from allranks import schedules\ndef schedule(task):\n    print('hello')\n    return "
+        "schedules.ring_reduce_scatter(100)\n"
     )
     scored = run("hundred", mine)
     assert (
@@ -420,13 +443,27 @@ def test_an_entry_is_scored_written_down_and_verified(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("{", "is no JSON"), ("[]", "is no leaderboard"), ('{"allranks_race": 2, "entries": []}', "has format 2"),
-     ('{"allranks_race": 1, "entries": []}', "has no entries to verify"),
-     ('{"allranks_race": 1, "entries": [3]}', "entry 0 is int"),
-     ('{"allranks_race": 1, "entries": [{"task": "two-nodes", "picoseconds": 1.5}]}', "are 1.5; they are a whole number"),
-     ('{"allranks_race": 1, "entries": [{"task": "x", "name": "", "by": "", "picoseconds": 1, "score": ""}]}', "no task 'x'"),
-     ('{"allranks_race": 1, "entries": [{"task": "hundred", "name": "", "by": "", "picoseconds": 1, "score": ""}]}', "needs a file, or a model")],
-)  # fmt: skip
+    [
+        ("{", "is no JSON"),
+        ("[]", "is no leaderboard"),
+        ('{"allranks_race": 2, "entries": []}', "has format 2"),
+        ('{"allranks_race": 1, "entries": []}', "has no entries to verify"),
+        ('{"allranks_race": 1, "entries": [3]}', "entry 0 is int"),
+        (
+            '{"allranks_race": 1, "entries": [{"task": "two-nodes", "picoseconds": 1.5}]}',
+            "are 1.5; they are a whole number",
+        ),
+        (
+            '{"allranks_race": 1, "entries": [{"task": "x", "name": "", "by": "", "picoseconds": 1, "score": ""}]}',
+            "no task 'x'",
+        ),
+        (
+            '{"allranks_race": 1, "entries": [{"task": "hundred", "name": "", "by": "", "picoseconds": 1, "score": '
+            '""}]}',
+            "needs a file, or a model",
+        ),
+    ],
+)
 def test_a_file_that_is_no_leaderboard_is_refused(text, sentence, tmp_path):
     (tmp_path / "board.json").write_text(text)
     ran = run("--verify", tmp_path / "board.json")

@@ -1,4 +1,6 @@
-"""The critical path: its legs fill the whole time, it blames the slow link or rank, and what-if agrees with the closed forms."""
+"""The critical path: its legs fill the whole time, it blames the slow link or rank, and what-if agrees with the
+closed forms.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,8 @@ def test_computing_is_on_the_path_and_a_late_receiver_too():
         (LegKind.MESSAGE, 1, 11),
     ]
     assert path.sentences()[0] == (
-        "The critical path has 1 message one after the other: 56 % is bytes, 6 % is start-up (alpha), 39 % is computing."
+        "The critical path has 1 message one after the other: 56 % is bytes, 6 % is start-up (alpha), 39 % is "
+        "computing."
     )
 
 

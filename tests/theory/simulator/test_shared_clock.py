@@ -44,7 +44,8 @@ def test_algorithms_take_their_price(name, ranks):
     nbytes = 48 * schedule.chunks
     timeline = replay(programs_of(schedule, nbytes), UniformNetwork(ALPHA, BETA))
     price = schedule.price(nbytes, ALPHA, BETA)
-    # the price lets nobody begin a step before all have ended the one before; where segments flow through a tree, some do
+    # the price lets nobody begin a step before all have ended the one before; where segments flow through a tree, some
+    # do
     assert timeline.seconds <= price if "binary tree" in schedule.algorithm else timeline.seconds == price
     assert None not in timeline.finished
 

@@ -1,8 +1,10 @@
-"""A learner's side of the workshop board: after `join_board`, each `check` and each prediction tells the board, and waits for nothing.
+"""A learner's side of the workshop board: after `join_board`, each `check` and each prediction tells the board, and
+waits for nothing.
 
-`allranks.course.board.server` is the board. What travels from a check: the exercise, whether it passed, the cause in a few words, a random number
-that stands for the learner, and a name if the learner gave one. From a prediction: the question, the choice, and a number made of the random
-one and the question, so that nobody is counted twice and no check is joined with it. No code, no inputs, no times.
+`allranks.course.board.server` is the board. What travels from a check: the exercise, whether it passed, the cause in a
+few words, a random number that stands for the learner, and a name if the learner gave one. From a prediction: the
+question, the choice, and a number made of the random one and the question, so that nobody is counted twice and no check
+is joined with it. No code, no inputs, no times.
 """
 
 from __future__ import annotations
@@ -41,10 +43,10 @@ class BoardError(CourseError, ValueError):
     """This is no address of a board.
 
     Example:
-        >>> join_board("teacher's laptop")
+        >>> join_board("me")
         Traceback (most recent call last):
         ...
-        allranks.base.board.BoardError: "teacher's laptop" is no address of a board: copy the one that `allranks board` printed.
+        allranks.base.board.BoardError: "me" is no address of a board: copy the one that `allranks board` printed.
     """
 
 
@@ -68,7 +70,9 @@ class Board:
         self._put({"who": who, "question": question, "title": title, "choice": choice})
 
     def said(self, question: str) -> dict[str, Any] | None:
-        """What the class said so far; None if the board does not answer, or has no such question. Waits for the board."""
+        """What the class said so far; None if the board does not answer, or has no such question. Waits for the
+        board.
+        """
         address = f"{self.address}/said/{urllib.parse.quote(question, safe='')}"
         try:
             with _opener().open(address, timeout=WAIT_S) as reply:
@@ -106,11 +110,12 @@ _joined: dict[str, Board | None] = {}
 
 
 def join_board(address: str = "", name: str = "") -> str:
-    """Tells the workshop board of every `check` and prediction in this notebook from now on; returns a sentence that says what travels.
+    """Tells the workshop board of every `check` and prediction in this notebook from now on; returns a sentence that
+    says what travels.
 
-    `address` is what `allranks board` printed; without it, that of the environment variable `ALLRANKS_BOARD`. `name` is shown if the board
-    shows names; without it you are a number. A prediction never has your name; after its reveal the card shows what the class said. Raises
-    BoardError if this is no address.
+    `address` is what `allranks board` printed; without it, that of the environment variable `ALLRANKS_BOARD`. `name` is
+    shown if the board shows names; without it you are a number. A prediction never has your name; after its reveal the
+    card shows what the class said. Raises BoardError if this is no address.
 
     Example:
         >>> told = join_board("http://127.0.0.1:8765/k3y", name="Ada")
@@ -128,8 +133,8 @@ def join_board(address: str = "", name: str = "") -> str:
     _joined["board"] = Board(address, name)
     return (
         f"Each check now tells {address} the exercise, whether it passed, and the cause, "
-        f"{f'as {name}' if name else 'without a name'}. Each prediction tells it the question and your choice, without a name. "
-        "leave_board() ends it."
+        f"{f'as {name}' if name else 'without a name'}. Each prediction tells it the question and your choice, "
+        "without a name. leave_board() ends it."
     )
 
 
@@ -157,9 +162,11 @@ def tell_choice(question: str, title: str, choice: str | float) -> None:
 
 
 def ask_class(question: str, hear: Callable[[dict[str, Any]], bool]) -> None:
-    """Gives `hear` what the class said, now and some times later, from a thread; returns at once. Nothing happens without a board.
+    """Gives `hear` what the class said, now and some times later, from a thread; returns at once. Nothing happens
+    without a board.
 
-    `hear` gets {"answers": count, "bars": [[words, count], ...]} and returns whether it wants more. A board that does not answer ends it.
+    `hear` gets {"answers": count, "bars": [[words, count], ...]} and returns whether it wants more. A board that does
+    not answer ends it.
     """
     board = _own_board()
     if board is None:

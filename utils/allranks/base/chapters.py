@@ -1,7 +1,7 @@
 """The course's map: its parts and chapters in the order of the story, from the one table chapters.toml. No torch.
 
-The core is one path, from "Start here" to "Your own job"; every other chapter is a side trip that hangs on a chapter of the core. What
-a chapter holds (minutes, checks, predictions) is not here: its notebook says it.
+The core is one path, from "Start here" to "Your own job"; every other chapter is a side trip that hangs on a chapter of
+the core. What a chapter holds (minutes, checks, predictions) is not here: its notebook says it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _TABLE = Path(__file__).resolve().parent / "chapters.toml"
 class Chapter:
     """One notebook of chapters/.
 
-    `was` is its stem when all chapters lay in one folder. `hangs_on` is the number of the chapter of the core from which a side trip starts, and `why` a question that it answers; both are ""
-    for a chapter of the core. `unlocks` is the argument of `allranks.cost.plan` that the reader's own model gets here, or "". `can`
-    says what the reader can do afterwards.
+    `was` is its stem when all chapters lay in one folder. `hangs_on` is the number of the chapter of the core from
+    which a side trip starts, and `why` a question that it answers; both are "" for a chapter of the core. `unlocks` is
+    the argument of `allranks.cost.plan` that the reader's own model gets here, or "". `can` says what the reader can do
+    afterwards.
     """
 
     stem: str
@@ -149,7 +150,8 @@ def link(source: Chapter, target: Chapter) -> str:
 def after(chapter: Chapter) -> Chapter | None:
     """Where "Next" leads: along the core, and from a side trip back to it; None after the last chapter.
 
-    A side trip whose number is lower than that of its chapter of the core leads to that chapter, any other to the one that follows it.
+    A side trip whose number is lower than that of its chapter of the core leads to that chapter, any other to the one
+    that follows it.
 
     >>> after(find("04")).stem, after(find("10")).stem, after(find("17")).stem
     ('14_reduce_scatter', '14_reduce_scatter', '14_reduce_scatter')

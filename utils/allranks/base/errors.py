@@ -8,7 +8,8 @@ from collections.abc import Sequence
 class CourseError(Exception):
     """An error whose message is all that its reader needs.
 
-    A notebook shows it as one line, without a traceback through the package; a command prints it and exits with status 2.
+    A notebook shows it as one line, without a traceback through the package; a command prints it and exits with status
+    2.
     """
 
     def _render_traceback_(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""What the course keeps for a learner beside the notebooks: small files of plain data, in the folder that holds the chapters.
+"""What the course keeps for a learner beside the notebooks: small files of plain data, in the folder that holds the
+chapters.
 
 Nothing here may stop a notebook: what can't be read counts as empty, and what can't be written is not kept.
 """
@@ -20,7 +21,8 @@ MY_MODEL = "my_model"  # which axes of my model a reader has opened, and what th
 def place(name: str, start: Path | None = None) -> Path:
     """The file that keeps `name` for notebooks in the folder `start` (the present one); it need not be there.
 
-    It is in the nearest folder above that holds the course's chapters, so that all parts share it; else in `start` itself.
+    It is in the nearest folder above that holds the course's chapters, so that all parts share it; else in `start`
+    itself.
     """
     here = (start or Path.cwd()).resolve()
     for folder in (here, *here.parents):

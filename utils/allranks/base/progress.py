@@ -1,4 +1,6 @@
-"""How far a long cell has come: a bar below the cell after half a second, or a line on a terminal; nothing for what is quick."""
+"""How far a long cell has come: a bar below the cell after half a second, or a line on a terminal; nothing for what
+is quick.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Item = TypeVar("Item")
 
 
 class Progress:
-    """So many of `total` are done. `step()` counts one more, and `close()` takes the bar away; `what` names them, such as "cases"."""
+    """So many of `total` are done. `step()` counts one more, and `close()` takes the bar away; `what` names them,
+    such as "cases".
+    """
 
     def __init__(self, total: int, what: str) -> None:
         self.total, self.what, self.done = total, what, 0
@@ -67,15 +71,17 @@ class Progress:
         share = 100 * self.done / self.total if self.total else 100
         words = html.escape(self.text())
         return (
-            f'{style()}<div class="ar-theme" style="max-width:560px;font-size:13px;padding:4px 0" role="progressbar" aria-valuemin="0" '
-            f'aria-valuemax="{self.total}" aria-valuenow="{self.done}" aria-label="{words}">{words}; to stop, interrupt the kernel (■)'
-            '<div style="height:8px;margin-top:4px;border-radius:4px;background:var(--ar-hair);overflow:hidden">'
-            f'<div style="height:100%;width:{share:.0f}%;background:var(--ar-ink)"></div></div></div>'
+            f'{style()}<div class="ar-theme" style="max-width:560px;font-size:13px;padding:4px 0" '
+            f'role="progressbar" aria-valuemin="0" aria-valuemax="{self.total}" aria-valuenow="{self.done}" '
+            f'aria-label="{words}">{words}; to stop, interrupt the kernel (■)<div '
+            'style="height:8px;margin-top:4px;border-radius:4px;background:var(--ar-hair);overflow:hidden"><div '
+            f'style="height:100%;width:{share:.0f}%;background:var(--ar-ink)"></div></div></div>'
         )
 
 
 def counted(items: Sequence[Item] | Iterable[Item], total: int, what: str) -> Iterator[Item]:
-    """The items; when the one after it is asked for, an item is done. The bar goes when they are over, or are left early.
+    """The items; when the one after it is asked for, an item is done. The bar goes when they are over, or are left
+    early.
 
     >>> list(counted("abc", 3, "letters"))
     ['a', 'b', 'c']

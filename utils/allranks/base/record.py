@@ -1,7 +1,9 @@
-"""What a reader did, kept beside the notebooks: questions answered, checks made, chapters ended. Nothing of it leaves the machine.
+"""What a reader did, kept beside the notebooks: questions answered, checks made, chapters ended. Nothing of it leaves
+the machine.
 
-It is one file, `FILE`, in the folder that holds chapters/: a line of JSON for each deed, the latest last. Only a notebook that lies in such a
-folder is recorded: a notebook that a test or the site's build runs is not, because no Jupyter server names its file.
+It is one file, `FILE`, in the folder that holds chapters/: a line of JSON for each deed, the latest last. Only a
+notebook that lies in such a folder is recorded: a notebook that a test or the site's build runs is not, because no
+Jupyter server names its file.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Did(StrEnum):
 
 @dataclass(frozen=True)
 class Checked:
-    """The verdict on an exercise that counts: the first that passed, else the last. `properties` say which of its properties held."""
+    """The verdict on an exercise that counts: the first that passed, else the last. `properties` say which of its
+    properties held.
+    """
 
     passed: bool
     properties: Mapping[str, bool] = field(default_factory=dict)
@@ -81,7 +85,9 @@ def own_folder() -> Path | None:
 
 
 def note(did: Did, name: str, **more: Any) -> None:
-    """Records a deed of this notebook's reader. Never raises: a folder that can't be written must not stop anybody's work."""
+    """Records a deed of this notebook's reader. Never raises: a folder that can't be written must not stop anybody's
+    work.
+    """
     folder = own_folder()
     if folder is None:
         return
@@ -165,7 +171,8 @@ def _saved_answers(notebook: Path, *stamp: int) -> frozenset[str]:
 
 
 def clear(folder: Path, notebooks: list[Path]) -> list[Path]:
-    """Removes the record of `folder`, its axes of *my model* and the answers in its `notebooks`; returns the files that changed. Raises OSError.
+    """Removes the record of `folder`, its axes of *my model* and the answers in its `notebooks`; returns the files that
+    changed. Raises OSError.
 
     Nothing else in a notebook changes: not its cells, not its outputs.
     """

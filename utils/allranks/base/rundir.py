@@ -21,9 +21,9 @@ class RunDirError(CourseError, RuntimeError):
 def run_dir() -> Path:
     """The directory; made if missing. It belongs to this user, and no other user can open it (mode 0700).
 
-    It is `ALLRANKS_RUN_DIR`, else `$XDG_RUNTIME_DIR/allranks`, else `/tmp/allranks-UID`, and where another user has taken
-    that name, `~/.allranks-HOST`. Raises RunDirError if it belongs to another user, is open to other users, or can't be
-    written; the message says how to fix it.
+    It is `ALLRANKS_RUN_DIR`, else `$XDG_RUNTIME_DIR/allranks`, else `/tmp/allranks-UID`, and where another user has
+    taken that name, `~/.allranks-HOST`. Raises RunDirError if it belongs to another user, is open to other users, or
+    can't be written; the message says how to fix it.
     """
     named = os.environ.get("ALLRANKS_RUN_DIR")
     if named:

@@ -1,4 +1,5 @@
-"""One meaning a colour, in every picture of the course: the style sheet that Python's HTML and the widgets' JavaScript share.
+"""One meaning a colour, in every picture of the course: the style sheet that Python's HTML and the widgets' JavaScript
+share.
 
 `LIGHT` and `DARK` hold its colours by name, such as "ink", "lost" or "rank-0", as #rrggbb.
 """

@@ -1,9 +1,11 @@
-"""Whether the students of a course get variants of a lab: one file beside the notebook says so, in solutions/LAB and in labs/LAB.
+"""Whether the students of a course get variants of a lab: one file beside the notebook says so, in solutions/LAB and in
+labs/LAB.
 
     {"lab": "lab02_rooted", "key": "0f3a..."}
 
-Students have the file, and may know the key: what each one must do follows from the key and the student's name, and is no secret.
-The key is made of the course's secret, which can't be found from it. The grader reads the copy in solutions/ only.
+Students have the file, and may know the key: what each one must do follows from the key and the student's name, and is
+no secret. The key is made of the course's secret, which can't be found from it. The grader reads the copy in solutions/
+only.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Variant:
 
 
 def key_of(folder: Path) -> str | None:
-    """The key of the lab in this folder; None where the course gives no variants. Raises VariantError for a file that is damaged."""
+    """The key of the lab in this folder; None where the course gives no variants. Raises VariantError for a file
+    that is damaged.
+    """
     path = folder / FILE
     try:
         with open(path, "rb") as file:
@@ -91,5 +95,7 @@ def name_of(student: str) -> str:
 
 
 def account() -> str | None:
-    """The name that the surroundings tell: `ALLRANKS_STUDENT`, or the account on a JupyterHub; None if they tell none."""
+    """The name that the surroundings tell: `ALLRANKS_STUDENT`, or the account on a JupyterHub; None if they tell
+    none.
+    """
     return os.environ.get("ALLRANKS_STUDENT") or os.environ.get("JUPYTERHUB_USER") or None

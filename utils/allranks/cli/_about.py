@@ -1,4 +1,6 @@
-"""What `allranks --version` says: the course's version, and torch, NCCL and the backend of a world here. Imports no torch."""
+"""What `allranks --version` says: the course's version, and torch, NCCL and the backend of a world here. Imports no
+torch.
+"""
 
 from __future__ import annotations
 

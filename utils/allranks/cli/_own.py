@@ -60,8 +60,9 @@ def in_words(found: dict[str, Any], seconds_in_words: Callable[[float], str]) ->
     ]
     if found["held_out_error"] is not None:
         lines.append(
-            f"  band         {seconds_in_words(found['low_seconds'])} to {seconds_in_words(found['high_seconds'])}: half of the "
-            "sizes that a fit had not seen lie so far from it"
+            f"  band         {seconds_in_words(found['low_seconds'])} to "
+            f"{seconds_in_words(found['high_seconds'])}: half of the sizes that a fit had not seen lie so far "
+            "from it"
         )
     lines.append(f"  bandwidth    algbw {found['algbw_gb_per_s']:.2f} GB/s, busbw {found['busbw_gb_per_s']:.2f} GB/s")
     if found["extrapolated"]:

@@ -1,4 +1,6 @@
-"""`allranks bench`: measures a collective on live ranks, prints nccl-tests' table, and fits alpha and beta of a link."""
+"""`allranks bench`: measures a collective on live ranks, prints nccl-tests' table, and fits alpha and beta of a
+link.
+"""
 
 from __future__ import annotations
 
@@ -144,8 +146,8 @@ def _fitted(found: Sweep) -> list[str]:
     ]
     if fitted.half_nbytes is not None:
         lines.append(
-            f"  latency turns into bandwidth at {size_in_words(fitted.half_nbytes)}: below it a call's time hardly depends on its "
-            "size, above it time grows with it"
+            f"  latency turns into bandwidth at {size_in_words(fitted.half_nbytes)}: below it a call's time "
+            "hardly depends on its size, above it time grows with it"
         )
     if len(found.rows) >= 6:
         held = found.prediction()

@@ -50,7 +50,8 @@ def command(host: str, port: int, names: bool, race: Path | None) -> None:
 
 
 def _standings(path: Path, names: bool) -> Callable[[], list[tuple[str, list[tuple[str, str]]]]]:
-    """Gives the fastest entries of each task, read again when the file has changed; a file that is damaged meanwhile changes nothing.
+    """Gives the fastest entries of each task, read again when the file has changed; a file that is damaged meanwhile
+    changes nothing.
 
     Raises CommandError if there is no leaderboard to begin with.
     """

@@ -61,11 +61,11 @@ def _complete(context: click.Context, argument: click.Parameter, typed: str) -> 
 def command(what: tuple[str, ...], as_json: bool, name: str | None, watch: bool, **options: Any) -> None:
     """Checks the function that FILE (.py or .ipynb) defines for EXERCISE.
 
-    Without EXERCISE it checks every exercise that the files define; one whose function still raises NotImplementedError is
-    left out. A failure begins with its place, FILE:LINE, which editors open.
+    Without EXERCISE it checks every exercise that the files define; one whose function still raises NotImplementedError
+    is left out. A failure begins with its place, FILE:LINE, which editors open.
 
-    The exit status is 0 for a pass, 1 for a fail, and 2 if there is nothing to check. The first call leaves a process behind
-    that has torch imported, so that the next one takes half a second; it ends after ten minutes without a call
+    The exit status is 0 for a pass, 1 for a fail, and 2 if there is nothing to check. The first call leaves a process
+    behind that has torch imported, so that the next one takes half a second; it ends after ten minutes without a call
     (ALLRANKS_IDLE_S sets other seconds, 0 none).
     """
     try:
@@ -111,7 +111,8 @@ def _verdicts(jobs: list[Job], as_json: bool, many: bool) -> int:
     return answer(jobs, as_json, many) if code is None or code < 0 or code > 2 else code
 
 
-# ------------------------------------------------------------------------------------------------------- which exercises
+# ------------------------------------------------------------------------------------------------------- which
+# exercises
 
 
 def _names_an_exercise(what: tuple[str, ...]) -> bool:
@@ -139,7 +140,9 @@ def _jobs(what: tuple[str, ...], name: str | None, options: dict[str, Any]) -> l
 
 
 def _written(file: str) -> list[str]:
-    """The exercises that a file defines, in its order, without those that are not begun. Raises CheckError if it can't be read."""
+    """The exercises that a file defines, in its order, without those that are not begun. Raises CheckError if it
+    can't be read.
+    """
     from allranks.exercises import names
 
     known = set(names())
@@ -174,7 +177,8 @@ def _is_begun(function: ast.FunctionDef) -> bool:
     return bool(rest)
 
 
-# ----------------------------------------------------------------------------------------------------------------- --watch
+# -----------------------------------------------------------------------------------------------------------------
+# --watch
 
 
 def _watch(what: tuple[str, ...], as_json: bool, name: str | None, options: dict[str, Any]) -> int:

@@ -28,7 +28,8 @@ def command() -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was made as one JSON object.")
 def init(folder: Path, labs: tuple[str, ...], name: str, answers: Path | None, as_json: bool) -> None:
-    """Makes FOLDER a course in nbgrader's layout: labs/, solutions/, and autograder/ with the configuration and a secret.
+    """Makes FOLDER a course in nbgrader's layout: labs/, solutions/, and autograder/ with the configuration and a
+    secret.
 
     `allranks grade LAB --course FOLDER` grades what lies in autograder/submitted/STUDENT/LAB/.
     """
@@ -43,10 +44,11 @@ def init(folder: Path, labs: tuple[str, ...], name: str, answers: Path | None, a
 @click.option("--student", "students", multiple=True, metavar="NAME", help="Only show this student's; may be repeated.")
 @course_option
 def variants(lab: str, off: bool, students: tuple[str, ...], course: Path | None) -> None:
-    """Gives each student of LAB a variant: a rank that is slow, a size or a root, drawn from the secret and the student's name.
+    """Gives each student of LAB a variant: a rank that is slow, a size or a root, drawn from the secret and the
+    student's name.
 
-    It writes variants.json beside the lab's notebooks, in solutions/ and labs/: hand the lab out after that. `check` shows each student
-    the variant, and `allranks grade` marks it.
+    It writes variants.json beside the lab's notebooks, in solutions/ and labs/: hand the lab out after that. `check`
+    shows each student the variant, and `allranks grade` marks it.
     """
     from allranks.base import variants as files
     from allranks.base.extras import require
@@ -57,7 +59,8 @@ def variants(lab: str, off: bool, students: tuple[str, ...], course: Path | None
     if off:
         there = files.remove(root, lab)
         click.echo(
-            f"{lab} is the same for everybody{'' if there else ', as before'}. Grade what is graded already with --force."
+            f"{lab} is the same for everybody{'' if there else ', as before'}. Grade what is graded already "
+            "with --force."
         )
         return
     about = of_course(str(root), "variants")

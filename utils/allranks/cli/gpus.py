@@ -1,4 +1,6 @@
-"""`allranks gpus`: who uses which GPU, and who waits for one; with --serve, root's service that opens GPUs to their holders."""
+"""`allranks gpus`: who uses which GPU, and who waits for one; with --serve, root's service that opens GPUs to their
+holders.
+"""
 
 from __future__ import annotations
 

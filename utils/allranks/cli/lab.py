@@ -19,7 +19,8 @@ SETTINGS = Path(__file__).resolve().parent.parent / "jupyter"
 
 
 def course_directory(named: Path | None = None) -> Path:
-    """The directory that holds chapters/: `named`, or this one or one above it, or the checkout that the package is run from.
+    """The directory that holds chapters/: `named`, or this one or one above it, or the checkout that the package is run
+    from.
 
     Where the package was installed from its wheel, the notebooks are put into `named`, or into ~/all-ranks.
     """
@@ -32,14 +33,16 @@ def course_directory(named: Path | None = None) -> Path:
         return named.resolve()
     if files.given() is None:
         raise click.ClickException(
-            f"There is no {FIRST_CHAPTER} in {named or here} or above it. Run this in the course's directory; if the notebooks "
-            "are not built yet, `make notebooks` builds them."
+            f"There is no {FIRST_CHAPTER} in {named or here} or above it. Run this in the course's directory; "
+            "if the notebooks are not built yet, `make notebooks` builds them."
         )
     return (named or folder.home_folder()).resolve()
 
 
 def taught_course(start: Path, asked: bool) -> Path | None:
-    """The course whose formgrader opens: that of `start` if it has no chapters, or if `asked`; None to open the chapters."""
+    """The course whose formgrader opens: that of `start` if it has no chapters, or if `asked`; None to open the
+    chapters.
+    """
     from allranks.cli.grade import GradeError, find_course
 
     try:
@@ -59,7 +62,9 @@ def _open_formgrader(course: Path, no_browser: bool, jupyter_args: tuple[str, ..
 
 
 def fill(directory: Path) -> list[str]:
-    """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout is left as it is."""
+    """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout is left as it
+    is.
+    """
     if directory == files.checkout() or (
         (directory / FIRST_CHAPTER).is_file() and not (directory / folder.OWN).is_dir()
     ):
@@ -100,10 +105,11 @@ def private_kernels() -> list[str]:
 )
 @click.argument("jupyter_args", nargs=-1, type=click.UNPROCESSED)
 def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args: tuple[str, ...]) -> None:
-    """Warm the engines and open JupyterLab at the map of the course. Further arguments go to JupyterLab (`--port 9999`).
+    """Warm the engines and open JupyterLab at the map of the course. Further arguments go to JupyterLab (`--port
+    9999`).
 
-    In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is. In a course
-    folder that `allranks course init` made it opens formgrader.
+    In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is.
+    In a course folder that `allranks course init` made it opens formgrader.
     """
     from allranks.base.extras import require
     from allranks.ranks.engines.forkserver import ForkServerError, forking_is_safe
@@ -133,7 +139,9 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
 
 
 def _first_page(root: Path) -> str:
-    """The address at which JupyterLab opens: alone it shows the map; a folder of an older version has no place on the map."""
+    """The address at which JupyterLab opens: alone it shows the map; a folder of an older version has no place on
+    the map.
+    """
     first = folder.first_chapter(root)
     return "/lab" if first == FIRST_CHAPTER else f"/lab/tree/{first.as_posix()}"
 

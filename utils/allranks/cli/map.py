@@ -27,7 +27,8 @@ from allranks.course.state import Progress, State, state
 def command(named: Path | None, as_json: bool, clear: bool, yes: bool) -> None:
     """Shows the map of the course: where you are, what you proved, what comes next and how long it takes.
 
-    FOLDER is the folder of your notebooks. Default: this one, or one above it, else ~/all-ranks. What it knows is kept in that folder.
+    FOLDER is the folder of your notebooks. Default: this one, or one above it, else ~/all-ranks. What it knows is kept
+    in that folder.
     """
     where = _folder(named)
     if clear:

@@ -63,9 +63,19 @@ def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, topology, bandw
 @click.option("--all-reduce", is_flag=True, help="Stages 1 and 2 all_reduce gradients: DeepSpeed's default.")
 @_common_options
 def zero(
-    stage, parameters, dtype, gradient_dtype, keep_after_forward, bucket, all_reduce, ranks, topology, bandwidth, alpha_s,
+    stage,
+    parameters,
+    dtype,
+    gradient_dtype,
+    keep_after_forward,
+    bucket,
+    all_reduce,
+    ranks,
+    topology,
+    bandwidth,
+    alpha_s,
     as_json,
-) -> None:  # fmt: skip
+) -> None:
     """ZeRO and FSDP."""
     options = {
         "dtype": dtype, "gradient_dtype": gradient_dtype, "reshard_after_forward": not keep_after_forward,
@@ -168,19 +178,21 @@ def _show(
         click.echo(f"  {what:<42}{calls:>7} calls {sent / 1e9:>11.4g} GB {time_s * 1e3:>11.4g} ms")
     if band:
         click.echo(
-            f"  band: {band['low_seconds'] * 1e3:.4g} to {band['high_seconds'] * 1e3:.4g} ms: half of {band['points']} published measurements "
-            f"({band['kind']}) lie so"
+            f"  band: {band['low_seconds'] * 1e3:.4g} to {band['high_seconds'] * 1e3:.4g} ms: half of "
+            f"{band['points']} published measurements ({band['kind']}) lie so"
         )
     if found.exposed_s is not None:
         click.echo(
-            f"  exposed: {found.exposed_s * 1e3:.4g} ms (if buckets become ready at equal intervals; communication also slows computing a little)"
+            f"  exposed: {found.exposed_s * 1e3:.4g} ms (if buckets become ready at equal intervals; "
+            "communication also slows computing a little)"
         )
     if found.efficiency is not None:
         click.echo(f"  scaling efficiency: {found.efficiency:.1%}")
 
 
 def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, Any]:
-    """Where half of the published measurements of these sizes lie, on whole nodes of a preset; nothing elsewhere, nor for sends.
+    """Where half of the published measurements of these sizes lie, on whole nodes of a preset; nothing elsewhere, nor
+    for sends.
 
     `simulate` over every card of a preset says the same seconds, and the bands are its.
     """

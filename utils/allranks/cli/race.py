@@ -18,7 +18,8 @@ from allranks.cli._shared import CommandError
 @click.option(
     "--board",
     type=click.Path(path_type=Path),
-    help="A leaderboard of your own. With TASK and FILE the entry is written into it. Default: the course's, which stays as it is.",
+    help="A leaderboard of your own. With TASK and FILE the entry is written into it. Default: the course's, which "
+    "stays as it is.",
 )
 @click.option("--by", help="Who enters; with --board.")
 @click.option("--as", "title", help="The entry's name; with --board. Default: the file's.")
@@ -39,8 +40,9 @@ def command(
 ) -> None:
     """Scores the schedule that FILE makes for TASK: the lower bound over its time in the clock.
 
-    FILE (.py) defines schedule(task), which returns a Schedule. Without FILE it shows the task, and without TASK all of them.
-    docs/race.md has the rules. The exit status is 1 if --verify finds an entry that does not hold, and 2 if there is nothing to score.
+    FILE (.py) defines schedule(task), which returns a Schedule. Without FILE it shows the task, and without TASK all of
+    them. docs/race.md has the rules. The exit status is 1 if --verify finds an entry that does not hold, and 2 if there
+    is nothing to score.
     """
     from allranks.theory.race import board as boards
 
@@ -95,11 +97,20 @@ def _show(name: str, entries: list[Any], as_json: bool) -> None:
     if as_json:
         click.echo(
             json.dumps(
-                {"task": where.name, "title": where.title, "collective": where.collective, "ranks": where.ranks,
-                 "bytes": where.nbytes, "root": where.root, "machine": where.machine,
-                 "bound_picoseconds": where.bound.picoseconds, "why": where.bound.why, "entries": [e.to_dict() for e in mine]}
+                {
+                    "task": where.name,
+                    "title": where.title,
+                    "collective": where.collective,
+                    "ranks": where.ranks,
+                    "bytes": where.nbytes,
+                    "root": where.root,
+                    "machine": where.machine,
+                    "bound_picoseconds": where.bound.picoseconds,
+                    "why": where.bound.why,
+                    "entries": [e.to_dict() for e in mine],
+                }
             )
-        )  # fmt: skip
+        )
         return
     root = f", root {where.root}" if where.root is not None else ""
     click.echo(f"{where.name}: {where.title}\n  {where.collective}, {where.ranks} ranks, {where.nbytes} bytes{root}")

@@ -70,6 +70,7 @@ def _say(outcome: Outcome) -> None:
     """One line for a step, printed at once."""
     name = f"{outcome.phase}{' (legacy)' if outcome.legacy else ''}: {outcome.name}"
     click.echo(
-        f"{_MARKS[outcome.result]}  {outcome.seconds:6.1f} s  {name:38} {outcome.reason.splitlines()[0] if outcome.reason else ''}".rstrip()
+        f"{_MARKS[outcome.result]}  {outcome.seconds:6.1f} s  {name:38} "
+        f"{outcome.reason.splitlines()[0] if outcome.reason else ''}".rstrip()
     )
     sys.stdout.flush()

@@ -1,8 +1,9 @@
-"""Figures: time over size, bandwidth beside the link's limit, alpha-beta fits and timelines, and a chart for your own curves.
+"""Figures: time over size, bandwidth beside the link's limit, alpha-beta fits and timelines, and a chart for your own
+curves.
 
-Each function returns a matplotlib figure, which a notebook shows by itself and `savefig` writes to a file. In a notebook its
-colours follow the theme, also when that changes. The functions only draw: the seconds come from `Schedule.price`, a simulation
-or a measurement.
+Each function returns a matplotlib figure, which a notebook shows by itself and `savefig` writes to a file. In a
+notebook its colours follow the theme, also when that changes. The functions only draw: the seconds come from
+`Schedule.price`, a simulation or a measurement.
 """
 
 from __future__ import annotations
@@ -88,10 +89,11 @@ class Chart(Figure):
 
 
 def chart(across: str, up: str, size: tuple[float, float] = (6.4, 3.6), rows: int = 1) -> tuple[Chart, Any]:
-    """An empty chart and its axes, for your own curves in the course's style: `axes.plot(...)`, then `figure` to show it.
+    """An empty chart and its axes, for your own curves in the course's style: `axes.plot(...)`, then `figure` to show
+    it.
 
-    `across` and `up` name the axes, `size` is in inches. With more `rows` there is an array of axes, one above the other, which
-    share the lowest axis.
+    `across` and `up` name the axes, `size` is in inches. With more `rows` there is an array of axes, one above the
+    other, which share the lowest axis.
 
     >>> figure, axes = plots.chart("ranks", "steps")
     >>> axes.get_xlabel(), figure
@@ -155,8 +157,8 @@ def _themed(picture: str) -> str:
 def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, beta: float, gamma: float = 0) -> Chart:
     """Seconds of each schedule over the bytes of the full vector; both axes are logarithmic.
 
-    `alpha` is seconds a message, `beta` and `gamma` are seconds a byte, as in `Schedule.price`. Raises PlotError if there
-    is nothing to draw.
+    `alpha` is seconds a message, `beta` and `gamma` are seconds a byte, as in `Schedule.price`. Raises PlotError if
+    there is nothing to draw.
 
     >>> from allranks.schedules import ring_all_reduce
     >>> plots.scaling([ring_all_reduce(4)], sizes=[1000, 1_000_000], alpha=5e-6, beta=1e-9).axes[0].get_xlabel()
@@ -181,8 +183,8 @@ def scaling(schedules: Sequence[Schedule], sizes: Sequence[int], alpha: float, b
 def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: float | None = None) -> Chart:
     """algbw (dashed) and busbw (solid) in GB/s over the bytes, for each named series of (nbytes, seconds).
 
-    `factor` is busbw over algbw, for all_reduce 2(p-1)/p; `roof_bytes_per_s` is the link's bandwidth. Raises PlotError if
-    there is nothing to draw, or a figure is not above 0.
+    `factor` is busbw over algbw, for all_reduce 2(p-1)/p; `roof_bytes_per_s` is the link's bandwidth. Raises PlotError
+    if there is nothing to draw, or a figure is not above 0.
 
     >>> chart = plots.bandwidth({"ring": [(1e9, 0.5), (2e9, 0.5)]}, factor=1.5)
     >>> chart.axes[0].get_legend_handles_labels()[1]
@@ -208,7 +210,8 @@ def bandwidth(measured: Mapping[str, Points], factor: float, roof_bytes_per_s: f
 
 
 def fit(points: Points, alpha: float, beta: float) -> Chart:
-    """Measured (nbytes, seconds), and the line alpha + beta n; the legend says how far the worst point is from the line.
+    """Measured (nbytes, seconds), and the line alpha + beta n; the legend says how far the worst point is from the
+    line.
 
     Raises PlotError if there is nothing to draw, or a figure is not above 0.
 
@@ -230,8 +233,8 @@ def fit(points: Points, alpha: float, beta: float) -> Chart:
 def timeline(trace: Trace) -> Chart:
     """The trace as a picture: a row for each rank, with times from left to right (or steps, if there are no times).
 
-    In a row, sends are above and receives below. Where ranks compute, computing is above and all messages are below. Raises
-    PlotError for a trace with neither times nor steps.
+    In a row, sends are above and receives below. Where ranks compute, computing is above and all messages are below.
+    Raises PlotError for a trace with neither times nor steps.
 
     >>> from allranks.schedules import ring_all_reduce
     >>> len(plots.timeline(ring_all_reduce(3).trace()).axes[0].collections)

@@ -1,7 +1,7 @@
 """The record of a run: what each rank did, as events, and the trace that holds them.
 
-A schedule, a simulation, the wire and a live world all give a `Trace`. The player, the timelines, the cost comparison and
-the grader read traces, and need not know which of these made them.
+A schedule, a simulation, the wire and a live world all give a `Trace`. The player, the timelines, the cost comparison
+and the grader read traces, and need not know which of these made them.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class TraceError(CourseError, ValueError):
 class Event:
     """One thing that one rank did.
 
-    `op` is "send", "recv" (the payload was stored), "reduce" (the payload was combined with what was there),
-    "compute", "wait", or the torch.distributed name of a collective. `chunks` are numbers of the trace's chunks;
-    `offset` and `nbytes` are bytes. `start` and `end` are seconds on the trace's clock. `line` is the line of the program.
-    `contrib` lists the ranks whose contributions the payload holds; a rank that was added twice is there twice. A send and
-    its receive have the same `match`; a send whose `match` no receive has was never received. `group` names the process group
-    of a collective, and `seq` is its number within that group: the calls of one collective on all ranks have the same two, and so
-    has a wait for it. Of a collective `nbytes` is what the rank put in, `received_nbytes` what it got, and `blocking` says that the call
-    itself waited.
+    `op` is "send", "recv" (the payload was stored), "reduce" (the payload was combined with what was there), "compute",
+    "wait", or the torch.distributed name of a collective. `chunks` are numbers of the trace's chunks; `offset` and
+    `nbytes` are bytes. `start` and `end` are seconds on the trace's clock. `line` is the line of the program. `contrib`
+    lists the ranks whose contributions the payload holds; a rank that was added twice is there twice. A send and its
+    receive have the same `match`; a send whose `match` no receive has was never received. `group` names the process
+    group of a collective, and `seq` is its number within that group: the calls of one collective on all ranks have the
+    same two, and so has a wait for it. Of a collective `nbytes` is what the rank put in, `received_nbytes` what it got,
+    and `blocking` says that the call itself waited.
 
     >>> Event(0, "send", peer=1, nbytes=400, step=0, match=0).op
     'send'
@@ -100,8 +100,8 @@ class Trace:
     """The events of one run, in the order in which they began.
 
     `kind` is "schedule", "wire", "live" or "simulated". `ranks` is the world size, `chunks` the number of chunks of the
-    vector (0: unknown), `nbytes` the bytes of the *full* vector. `clock` says what start and end count: "step" (there are no
-    times), "virtual" seconds or "wall" seconds. Raises TraceError if something contradicts itself.
+    vector (0: unknown), `nbytes` the bytes of the *full* vector. `clock` says what start and end count: "step" (there
+    are no times), "virtual" seconds or "wall" seconds. Raises TraceError if something contradicts itself.
 
     >>> got = Event(1, "recv", peer=0, nbytes=400, match=0)
     >>> Trace("wire", ranks=2, events=(Event(0, "send", peer=1, nbytes=400, match=0), got))
@@ -243,7 +243,8 @@ class Trace:
         return cls.from_dict(json.loads(Path(path).read_text(encoding="utf-8")))
 
     def to_chrome(self, path: str | Path | None = None) -> dict[str, Any]:
-        """The trace in the Trace Event Format, which Perfetto and chrome://tracing open; also written to `path` if given.
+        """The trace in the Trace Event Format, which Perfetto and chrome://tracing open; also written to `path` if
+        given.
 
         Each rank is a thread of one process. Where events have no times, a step takes one millisecond.
         """
@@ -294,7 +295,10 @@ class Trace:
         sent = self.bytes_sent()
         messages = sum(e.op == "send" for e in self.events)
         name = " ".join(filter(None, (self.algorithm, self.collective))) or self.kind
-        words = f"{name}: {self.ranks} ranks, {messages} messages, {sum(sent)} bytes in all, at most {max(sent)} from one rank"
+        words = (
+            f"{name}: {self.ranks} ranks, {messages} messages, {sum(sent)} bytes in all, at most {max(sent)} from "
+            "one rank"
+        )
         if self.steps:
             words += f", in {self.steps} steps"
         if self.seconds is not None:

@@ -1,7 +1,7 @@
 """What a cell has just shown stays in the reader's window, and a cell that shows nothing yet says how long it has run.
 
-The kernel says when a cell begins and when it has ended; the page does the rest (js/src/follow/). The two talk through a widget
-that is never shown, so nothing is added to the notebook.
+The kernel says when a cell begins and when it has ended; the page does the rest (js/src/follow/). The two talk through
+a widget that is never shown, so nothing is added to the notebook.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 
 
 def follow_cells(shell: Any) -> None:
-    """Begins with the cell that runs now. Does nothing in a kernel that is not a notebook's, or without the extra `lab`."""
+    """Begins with the cell that runs now. Does nothing in a kernel that is not a notebook's, or without the extra
+    `lab`.
+    """
     # a rank of a world is a kernel as well, of ipyparallel
     if type(getattr(shell, "kernel", None)).__module__.partition(".")[0] != "ipykernel":
         return

@@ -1,4 +1,5 @@
-"""Still pictures, drawn from schedules and formulas: a pictogram for each collective, and the picture at the top of each chapter.
+"""Still pictures, drawn from schedules and formulas: a pictogram for each collective, and the picture at the top of
+each chapter.
 
 They need no script and no network. Imports without torch.
 """

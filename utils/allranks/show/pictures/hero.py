@@ -10,7 +10,8 @@ from allranks.show.pictures.flow import Flow, flow
 from allranks.show.pictures.moves import image
 from allranks.show.pictures.pictogram import WIDE, document, drawn, frame_of, n
 
-# Of a picture that is 800 wide, in a column that is narrower: letters grow, so that none is smaller than 12 px on the screen.
+# Of a picture that is 800 wide, in a column that is narrower: letters grow, so that none is smaller than 12 px on the
+# screen.
 GROWING = (
     "text{font:600 20px system-ui,sans-serif}.mark{font-size:40px}.small{font-size:18px}"
     "@media (max-width:560px){.small{display:none}}@media (max-width:500px){text{font-size:30px}}"
@@ -29,14 +30,17 @@ def _moved(f: Flow) -> Callable[[], scenes.Scene]:
 
 
 def labelled(f: Flow) -> tuple[str, float]:
-    """The elements and the height of a flow with a name for each rank, on its box if the box is full, else above all boxes."""
+    """The elements and the height of a flow with a name for each rank, on its box if the box is full, else above all
+    boxes.
+    """
     full = f.slots == 1 and {part.rank for part in f.before} == set(range(f.ranks))
     top = 0.0 if full else 40.0
     frame = replace(frame_of(f.ranks, WIDE, height=HIGH), top=top)
     y = top + frame.box / 2 + 7 if full else top - 12
     kinds = [f"on{rank}" if full else "words" for rank in range(f.ranks)]
     words = "".join(
-        f'<text class="{kind}" x="{n(frame.x(rank) + frame.cell / 2)}" y="{n(y)}" text-anchor="middle">rank {rank}</text>'
+        f'<text class="{kind}" x="{n(frame.x(rank) + frame.cell / 2)}" y="{n(y)}" text-anchor="middle">rank '
+        f"{rank}</text>"
         for rank, kind in enumerate(kinds)
     )
     return drawn(f, frame) + words, top + HIGH

@@ -1,7 +1,7 @@
 """A schedule as an SVG that moves by itself, for a page that runs no script, as the README on GitHub.
 
-It plays three times and then rests; where the reader's system asks for less motion, it shows the end at once. Not every browser
-tells a picture about that wish, so a page can show the picture of the end, `still`, by a <picture> of its own.
+It plays three times and then rests; where the reader's system asks for less motion, it shows the end at once. Not every
+browser tells a picture about that wish, so a page can show the picture of the end, `still`, by a <picture> of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ RAIL = 620.0
 
 
 def motion(schedule: Schedule, title: str, *, still: bool = False) -> str:
-    """The SVG of a schedule of four ranks and four chunks, each step with its messages. The schedule must pass `verify`.
+    """The SVG of a schedule of four ranks and four chunks, each step with its messages. The schedule must pass
+    `verify`.
 
     >>> motion(schedules.ring_all_reduce(4), "Ring all-reduce").count('class="packet')
     24
@@ -39,7 +40,10 @@ def motion(schedule: Schedule, title: str, *, still: bool = False) -> str:
         + _rail(schedule)
         + _timeline(schedule)
     )
-    words = f"{title} on {schedule.ranks} ranks in {schedule.steps} steps. {flow(schedule.collective, schedule.ranks).words()}"
+    words = (
+        f"{title} on {schedule.ranks} ranks in {schedule.steps} steps. "
+        f"{flow(schedule.collective, schedule.ranks).words()}"
+    )
     return document(body, WIDTH, HEIGHT, WIDTH, title, words, more=_sheet(schedule, still))
 
 
@@ -101,8 +105,8 @@ def _held(schedule: Schedule) -> str:
             if owners == everyone != before.get(place):
                 x, y = _corner(*place)
                 out.append(
-                    f'<rect class="inkline s{step}" x="{n(x)}" y="{n(y)}" width="{n(CELL[0])}" height="{n(CELL[1])}" rx="4" '
-                    'fill="none" stroke-width="2.5"/>'
+                    f'<rect class="inkline s{step}" x="{n(x)}" y="{n(y)}" width="{n(CELL[0])}" '
+                    f'height="{n(CELL[1])}" rx="4" fill="none" stroke-width="2.5"/>'
                 )
     return "".join(out)
 
@@ -163,7 +167,8 @@ def _rail(schedule: Schedule) -> str:
     )
     out.append(f'<text class="words" x="{n(RAIL + 32)}" y="{y + 48}">complete</text>')
     out.append(
-        f'<rect class="paper wireline" x="{n(RAIL + 113)}" y="{y + 34}" width="20" height="18" rx="3" stroke-width="2.5"/>'
+        f'<rect class="paper wireline" x="{n(RAIL + 113)}" y="{y + 34}" width="20" height="18" rx="3" '
+        'stroke-width="2.5"/>'
     )
     out.append(f'<text class="words" x="{n(RAIL + 144)}" y="{y + 48}">on the wire</text>')
     out.append(f'<text class="words" x="{n(RAIL)}" y="{y + 84}">+ adds, = stores</text>')
@@ -202,9 +207,16 @@ def _sheet(schedule: Schedule, still: bool) -> str:
         go, come, over = begin + 0.3, begin + 1.1, begin + STEP_S
         frames += [
             f"@keyframes s{step}{{0%,{at(come)}{{opacity:0}}{at(come + 0.1)},to{{opacity:1}}}}",
-            f"@keyframes w{step}{{0%,{at(begin - 0.01)}{{opacity:0}}{at(begin)},{at(over - 0.02)}{{opacity:1}}{at(over - 0.01)},to{{opacity:0}}}}",
-            f"@keyframes p{step}{{0%,{at(begin)}{{opacity:0;transform:none}}{at(begin + 0.1)},{at(go)}{{opacity:1;transform:none}}"
-            f"{at(come)}{{opacity:1;transform:translate(var(--x),var(--y))}}{at(come + 0.1)},to{{opacity:0;transform:translate(var(--x),var(--y))}}}}",
+            (
+                f"@keyframes w{step}{{0%,{at(begin - 0.01)}{{opacity:0}}"
+                f"{at(begin)},{at(over - 0.02)}{{opacity:1}}{at(over - 0.01)},to{{opacity:0}}}}"
+            ),
+            (
+                f"@keyframes p{step}{{0%,{at(begin)}{{opacity:0;transform:none}}"
+                f"{at(begin + 0.1)},{at(go)}{{opacity:1;transform:none}}"
+                f"{at(come)}{{opacity:1;transform:translate(var(--x),var(--y))}}"
+                f"{at(come + 0.1)},to{{opacity:0;transform:translate(var(--x),var(--y))}}}}"
+            ),
         ]
         done = (step + 1) / schedule.steps
         sent += [
@@ -225,7 +237,10 @@ def _sheet(schedule: Schedule, still: bool) -> str:
         ".packet,.during{opacity:0}.sent{transform-box:fill-box}"
         + f".head{{transform:translateX({right - left:.1f}px)}}"
     )
-    letters = "text{font:14px system-ui,sans-serif}.name{font-weight:600;font-size:15px}.sign{font-weight:700;font-size:17px}.big{font-weight:700;font-size:26px}"
+    letters = (
+        "text{font:14px "
+        "system-ui,sans-serif}.name{font-weight:600;font-size:15px}.sign{font-weight:700;font-size:17px}.big{font-weight:700;font-size:26px}"
+    )
     if still:
         return letters + rest
     return letters + rest + "@media (prefers-reduced-motion:no-preference){" + "".join(frames) + moving + "}"

@@ -16,7 +16,9 @@ TO = ("to one", "to all", "a part to each")
 
 @dataclass(frozen=True)
 class Move:
-    """One of the nine: its picture's name, how it is called, what it does in a few words, and its chapter as PART/STEM."""
+    """One of the nine: its picture's name, how it is called, what it does in a few words, and its chapter as
+    PART/STEM.
+    """
 
     name: str
     called: str
@@ -76,7 +78,8 @@ def markdown_table(width: int = 168) -> str:
     lines = ["| | " + " | ".join(TO) + " |", "|---|---|---|---|"]
     for whence, moves in MOVES:
         cells = [
-            f"[{image(pictogram(move.name, width), '', width)}<br>**{move.called}**](../{move.chapter}.ipynb)<br>{move.does}"
+            f"[{image(pictogram(move.name, width), '', width)}<br>**{move.called}**]"
+            f"(../{move.chapter}.ipynb)<br>{move.does}"
             for move in moves
         ]
         lines.append(f"| **{whence}** | " + " | ".join(cells) + " |")
@@ -84,7 +87,9 @@ def markdown_table(width: int = 168) -> str:
 
 
 def html_table(size: int = 96) -> str:
-    """The nine moves as an HTML table, for a page that has `palette.page_style`; every move links to its chapter's notebook."""
+    """The nine moves as an HTML table, for a page that has `palette.page_style`; every move links to its chapter's
+    notebook.
+    """
     head = "".join(f"<th scope=col>{escape(where)}</th>" for where in TO)
     rows = "".join(
         f"<tr><th scope=row>{escape(whence)}</th>{''.join(f'<td>{_cell(move, size)}</td>' for move in moves)}</tr>"

@@ -7,7 +7,8 @@ import re
 from allranks.base.theme import DARK, LIGHT
 
 HUES = 4
-# An <img> learns the system's theme, not Jupyter's: words beside the boxes must be legible on the other theme's page too.
+# An <img> learns the system's theme, not Jupyter's: words beside the boxes must be legible on the other theme's page
+# too.
 WORDS = ("#6a727b", "#7f878f")
 # of a ribbon's colour, the rest is paper: where each number goes to one rank, and where it goes to several
 ONE, MANY = 66, 56
@@ -63,7 +64,9 @@ def _variables(colours: dict[str, str]) -> str:
 
 
 def _values(colours: dict[str, str], words: str) -> dict[str, tuple[str, str]]:
-    """What each class sets: the property and its value, written out, because not every program that draws an SVG mixes colours."""
+    """What each class sets: the property and its value, written out, because not every program that draws an SVG
+    mixes colours.
+    """
     found = {"words": ("fill", words)}
     for name, (what, colour, percent) in CLASSES.items():
         value = colours[colour]

@@ -1,6 +1,7 @@
 """A collective as a picture: above what each rank holds before, below what it holds after, ribbons in between.
 
-Place is the rank, colour is whose numbers. Parts side by side are joined, stripes are added, the ink pill is the adding.
+Place is the rank, colour is whose numbers. Parts side by side are joined, stripes are added, the ink pill is the
+adding.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ WIDE, SMALL = 800, 48
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the boxes of a picture stand: its size, the boxes' height and gap, whether it is the small one, how thick lines are."""
+    """Where the boxes of a picture stand: its size, the boxes' height and gap, whether it is the small one, how
+    thick lines are.
+    """
 
     width: float
     height: float
@@ -49,7 +52,8 @@ class Frame:
 
 
 def pictogram(name: str, size: int = WIDE, *, inline: bool = False) -> str:
-    """The SVG of a collective, or of "send_recv", `size` pixels wide; at 64 pixels and less it has three ranks and no plus sign.
+    """The SVG of a collective, or of "send_recv", `size` pixels wide; at 64 pixels and less it has three ranks and no
+    plus sign.
 
     With `inline` it has no style sheet of its own: the page has that of `palette.page_style`.
 
@@ -83,7 +87,8 @@ def document(
     box = f"{n(-side)} {n(-side / 4)} {n(width + 2 * side)} {n(tall)}"
     sheet = "" if inline else f"<style>{style(body)}{more}</style>"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="ar-pic" viewBox="{box}" width="{n(size)}" height="{n(high)}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="ar-pic" viewBox="{box}" '
+        f'width="{n(size)}" height="{n(high)}" role="img">'
         f"<title>{escape(title)}</title><desc>{escape(words)}</desc>{sheet}{body}</svg>"
     )
 
@@ -118,10 +123,15 @@ def n(value: float) -> str:
 def ribbon(
     kind: str, start: tuple[float, float], above: float, end: tuple[float, float], below: float, edge: float
 ) -> str:
-    """A ribbon from the places `start` at height `above` to the places `end` at height `below`, with an edge of paper."""
+    """A ribbon from the places `start` at height `above` to the places `end` at height `below`, with an edge of
+    paper.
+    """
     half = (above + below) / 2
     (a, b), (c, d) = start, end
-    path = f"M{n(a)} {n(above)}C{n(a)} {n(half)} {n(c)} {n(half)} {n(c)} {n(below)}H{n(d)}C{n(d)} {n(half)} {n(b)} {n(half)} {n(b)} {n(above)}Z"
+    path = (
+        f"M{n(a)} {n(above)}C{n(a)} {n(half)} {n(c)} {n(half)} {n(c)} {n(below)}H{n(d)}C{n(d)} {n(half)} {n(b)} "
+        f"{n(half)} {n(b)} {n(above)}Z"
+    )
     return f'<path class="{kind} edge" stroke-width="{n(edge)}" d="{path}"/>'
 
 
@@ -161,7 +171,9 @@ def _stripe(x: float, y: float, w: float, h: float, radius: float, first: bool, 
 
 
 def _meeting(frame: Frame, stream: Stream, slots: int) -> tuple[float, float, float]:
-    """Where a stream's numbers are added: left edge, width, height. Just above the one target, or in the middle of several."""
+    """Where a stream's numbers are added: left edge, width, height. Just above the one target, or in the middle of
+    several.
+    """
     spans = [_span(frame, part, slots) for part in stream.targets]
     wide = frame.cell / slots
     centre = (min(a for a, _ in spans) + max(b for _, b in spans)) / 2
@@ -236,10 +248,16 @@ def _barrier(f: Flow, frame: Frame) -> list[str]:
             )
     for centre in (frame.top + frame.box / 2, frame.lower + frame.box / 2):
         out += [
-            f'<circle class="r{rank % HUES}" cx="{n(frame.x(rank) + frame.cell / 2)}" cy="{n(centre)}" r="{n(0.22 * frame.box)}"/>'
+            (
+                f'<circle class="r{rank % HUES}" cx="{n(frame.x(rank) + frame.cell / 2)}" cy="{n(centre)}" '
+                f'r="{n(0.22 * frame.box)}"/>'
+            )
             for rank in range(f.ranks)
         ]
     return [
         *out,
-        f'<rect class="ink" x="0" y="{n(y - high / 2)}" width="{n(frame.width)}" height="{n(high)}" rx="{n(high / 2)}"/>',
+        (
+            f'<rect class="ink" x="0" y="{n(y - high / 2)}" width="{n(frame.width)}" height="{n(high)}" '
+            f'rx="{n(high / 2)}"/>'
+        ),
     ]

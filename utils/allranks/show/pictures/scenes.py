@@ -49,7 +49,8 @@ def asked(above: tuple[str, ...], below: tuple[str, ...], alike: bool) -> Scene:
         out.append(text(x + w / 2, frame.lower + frame.box / 2 + 6, below[rank], "ink"))
     y = (frame.upper + frame.lower) / 2
     out.append(
-        f'<circle class="ink" cx="400" cy="{n(y)}" r="34"/><text class="onink mark" x="400" y="{n(y + 14)}" text-anchor="middle">?</text>'
+        f'<circle class="ink" cx="400" cy="{n(y)}" r="34"/><text class="onink mark" x="400" y="{n(y + 14)}" '
+        'text-anchor="middle">?</text>'
     )
     for rank in range(4):
         x = frame.x(rank) + frame.cell / 2
@@ -57,7 +58,8 @@ def asked(above: tuple[str, ...], below: tuple[str, ...], alike: bool) -> Scene:
         for far, near in ((frame.upper, y - 30), (frame.lower, y + 30)):
             path = f"M{n(x)} {n(far)}C{n(x)} {n((far + near) / 2)} {n(end)} {n((far + near) / 2)} {n(end)} {n(near)}"
             out.append(
-                f'<path class="workline" d="{path}" fill="none" stroke-width="3" stroke-dasharray="2 8" stroke-linecap="round"/>'
+                f'<path class="workline" d="{path}" fill="none" stroke-width="3" stroke-dasharray="2 8" '
+                'stroke-linecap="round"/>'
             )
     return (
         "".join(out),
@@ -96,7 +98,10 @@ def one_step(ranks: int = 256) -> Scene:
         out.append(box("work", left, y, work * scale - 4, 46) + box("wire", left + work * scale, y, sends * scale, 46))
     out.append(text(left, 24, f"compute, {work:.2f} s", anchor="start"))
     out.append(text(WIDE, 24, f"communicate, {sends:.2f} s", anchor="end"))
-    words = f"A step of 7 billion parameters on {ranks} GPUs, four of them drawn: {work:.2f} s of work, then {sends:.2f} s in which bytes move and nobody computes."
+    words = (
+        f"A step of 7 billion parameters on {ranks} GPUs, four of them drawn: {work:.2f} s of work, then "
+        f"{sends:.2f} s in which bytes move and nobody computes."
+    )
     return "".join(out), 270, words
 
 
@@ -152,7 +157,10 @@ def groups(side: int = 8) -> Scene:
     out.append(text(left - 16, step * row + 24, "shares a layer", anchor="end"))
     out.append(text(left + step * column + cell / 2, step * side + 22, "shares the data"))
     members = [row * side + x for x in range(side)], [y * side + column for y in range(side)]
-    words = f"64 ranks in 8 rows of 8. One row shares each layer, ranks {members[0][0]} to {members[0][-1]}; one column shares the data, ranks {', '.join(map(str, members[1]))}."
+    words = (
+        f"64 ranks in 8 rows of 8. One row shares each layer, ranks {members[0][0]} to {members[0][-1]}; one "
+        f"column shares the data, ranks {', '.join(map(str, members[1]))}."
+    )
     return "".join(out), step * side + 36, words
 
 
@@ -191,7 +199,10 @@ def one_after_the_other() -> Scene:
     out.append(
         text(0, 204, "network", anchor="start") + text(WIDE, 204, f"all-reduce, {1e3 * sends:.0f} ms", anchor="end")
     )
-    words = f"Two lanes, to scale: {1e3 * backward:.0f} ms of backward pass, then {1e3 * sends:.0f} ms of all-reduce while the GPU waits."
+    words = (
+        f"Two lanes, to scale: {1e3 * backward:.0f} ms of backward pass, then {1e3 * sends:.0f} ms of all-reduce "
+        "while the GPU waits."
+    )
     return "".join(out), 216, words
 
 
@@ -241,7 +252,8 @@ def two_cuts(gpus: int = 8) -> Scene:
     return (
         "".join(out),
         side + 42,
-        "A model as a square, its layers from top to bottom, cut for eight GPUs in two ways: into columns, an eighth of each layer, or into rows, 12 whole layers.",
+        "A model as a square, its layers from top to bottom, cut for eight GPUs in two ways: into columns, an "
+        "eighth of each layer, or into rows, 12 whole layers.",
     )
 
 
@@ -264,7 +276,10 @@ def machine(nodes: int = 4) -> Scene:
         out.append(box("wire", left + 6, 148, step - 24, 18, 5) + text(centre, 296, f"node {node}"))
     out.append(box("ink", 6, 24, WIDE - 12, 18, 5))
     inside, outside = dgx.inside.bytes_per_s / 1e9, dgx.nic.bytes_per_s / 1e9
-    words = f"{nodes} nodes of {dgx.ranks_per_node} GPUs. Inside a node each GPU has {inside:.0f} GB/s, out of it {outside:.0f} GB/s: the lines are as wide as the links."
+    words = (
+        f"{nodes} nodes of {dgx.ranks_per_node} GPUs. Inside a node each GPU has {inside:.0f} GB/s, out of it "
+        f"{outside:.0f} GB/s: the lines are as wide as the links."
+    )
     return "".join(out), 306, words
 
 
@@ -321,12 +336,17 @@ def one_file(steps: int = 3) -> Scene:
         out.append(box("work", x, 0, compute, high, 4))
         out.append(box("paper inkline", x + compute + 2, 1, call - 4, high - 2, 4, ' stroke-width="2"'))
         out.append(text(x + compute + call / 2, high / 2 + 7, "all_reduce", "ink"))
-    words = "Four ranks as lanes in time. Rank 0 computes for a short time and is in all_reduce for a long time, three times. The other ranks' lanes are empty, with a question mark."
+    words = (
+        "Four ranks as lanes in time. Rank 0 computes for a short time and is in all_reduce for a long time, "
+        "three times. The other ranks' lanes are empty, with a question mark."
+    )
     return "".join(out), 4 * high + 3 * gap, words
 
 
 def triangle(ranks: int = 4, tokens: int = 4) -> Scene:
-    """The chapter on context parallelism: each token's row of scores with the tokens before it, a quarter of the rows a rank."""
+    """The chapter on context parallelism: each token's row of scores with the tokens before it, a quarter of the
+    rows a rank.
+    """
     count, side = ranks * tokens, 18.0
     left, out = 300.0, []
     for row in range(count):
@@ -337,14 +357,16 @@ def triangle(ranks: int = 4, tokens: int = 4) -> Scene:
         out.append(text(left - 20, side * tokens * (rank + 0.5) + 7, f"rank {rank}", anchor="end"))
     out.append(text(left + side * count / 2, side * count + 30, "keys"))
     words = (
-        f"A triangle of {count} rows: token i attends to the tokens 0 to i. Each of {ranks} ranks has {tokens} rows, rank 0 the "
-        "shortest ones and the last rank the longest."
+        f"A triangle of {count} rows: token i attends to the tokens 0 to i. Each of {ranks} ranks has {tokens} "
+        "rows, rank 0 the shortest ones and the last rank the longest."
     )
     return "".join(out), side * count + 42, words
 
 
 def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
-    """The chapter on pipelines: all micro-batches forward, then all backward, which takes twice as long; the rest is idle."""
+    """The chapter on pipelines: all micro-batches forward, then all backward, which takes twice as long; the rest is
+    idle.
+    """
     unit, high, left, out = 30.0, 44.0, 124.0, []
     turn = micro_batches + ranks - 1
     for rank in range(ranks):
@@ -359,14 +381,17 @@ def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
             x = left + (turn + 2 * (ranks - 1 - rank + i)) * unit
             out.append(box("work", x + 1, y, 2 * unit - 2, high, 3) + text(x + unit, y + high / 2 + 7, str(i)))
     words = (
-        f"{ranks} GPUs, a row each, time to the right: {micro_batches} micro-batches pass forward from the first GPU to the last, "
-        "then backward from the last to the first. A GPU is idle before its first, between the two, and after its last."
+        f"{ranks} GPUs, a row each, time to the right: {micro_batches} micro-batches pass forward from the "
+        "first GPU to the last, then backward from the last to the first. A GPU is idle before its first, "
+        "between the two, and after its last."
     )
     return "".join(out), ranks * (high + 8) + 4, words
 
 
 def comes_and_goes(blocks: int = 4) -> Scene:
-    """The chapter on FSDP by hand: each block's shard is always there, the whole only while it computes and just before."""
+    """The chapter on FSDP by hand: each block's shard is always there, the whole only while it computes and just
+    before.
+    """
     unit, high, left, out = 66.0, 44.0, 140.0, []
     turns = [*range(blocks), *reversed(range(blocks))]
     for block in range(blocks):
@@ -379,8 +404,8 @@ def comes_and_goes(blocks: int = 4) -> Scene:
         out.append(box(f"r{block}", x - arrives, y, unit - 3 + arrives, high, 4))
         out.append(text(x + unit / 2, y + high / 2 + 7, "F" if turn < blocks else "B", f"on{block}"))
     words = (
-        f"{blocks} blocks, a row each, time to the right. Each block's shard is there all the time; the whole block is there only for "
-        "its forward pass (F) and its backward pass (B), and a little before."
+        f"{blocks} blocks, a row each, time to the right. Each block's shard is there all the time; the whole "
+        "block is there only for its forward pass (F) and its backward pass (B), and a little before."
     )
     return "".join(out), blocks * (high + 10) + 4, words
 
@@ -401,8 +426,8 @@ def largest_few(ranks: int = 4, numbers: int = 16, chosen: int = 4) -> Scene:
             kind, more = (f"r{rank}", "") if sent else ("paper line", ' stroke-width="2"')
             out.append(box(kind, x + 1, base - tall, step - 6, tall, 3, more))
     words = (
-        f"{ranks} ranks, each with {numbers} numbers as bars. The {chosen} largest of each rank are filled, they are sent; the "
-        "others are outlined, they are kept. The ranks choose different places."
+        f"{ranks} ranks, each with {numbers} numbers as bars. The {chosen} largest of each rank are filled, "
+        "they are sent; the others are outlined, they are kept. The ranks choose different places."
     )
     return "".join(out), ranks * high + (ranks - 1) * gap + 6, words
 
@@ -428,7 +453,8 @@ def no_room(room: int = 4) -> Scene:
             full = column * (expert + 0.5) + 73 + 12 * (slot - room)  # above the right end of the room
             path = f"M{n(x)} {n(side)}C{n(x)} 150 {n(full)} 110 {n(full)} 218"
             out.append(
-                f'<path class="workline" d="{path}" fill="none" stroke-width="2.5" stroke-dasharray="2 8" stroke-linecap="round"/>'
+                f'<path class="workline" d="{path}" fill="none" stroke-width="2.5" stroke-dasharray="2 8" '
+                'stroke-linecap="round"/>'
             )
             boxes.append(box(f"r{rank}", beside - side / 2, 322, side, side, 6))
             boxes.append(text(beside, 350, "?", f"on{rank}"))
@@ -439,8 +465,9 @@ def no_room(room: int = 4) -> Scene:
         boxes.append(box("paper inkline", x - wide / 2, 224, wide, side + 12, 8, ' stroke-width="2" style="fill:none"'))
         boxes.append(text(x, 304, f"expert {expert}"))
     words = (
-        f"{len(chosen)} tokens on {ranks} ranks, each with a line to its expert. Each expert has room for {room} tokens. "
-        f"{seen[1]} tokens want expert 1, so {seen[1] - room} of them lie below it, with a question mark."
+        f"{len(chosen)} tokens on {ranks} ranks, each with a line to its expert. Each expert has room for "
+        f"{room} tokens. {seen[1]} tokens want expert 1, so {seen[1] - room} of them lie below it, with a "
+        "question mark."
     )
     return "".join([*out, *boxes]), high, words
 
@@ -467,14 +494,17 @@ def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
     out.append(text(left + last * wide + pause / 2, below + 18, "agree", "ink"))
     out.append(text(left + (last + 0.5) * wide + pause, below + 18, f"step {last}", "ink"))
     words = (
-        f"{ranks} ranks as lanes in time. Rank 1 ends in step {last}, marked with a cross. The others have an empty box for a moment, while "
-        f"they agree who is left, and then repeat step {last} and go on to step {steps - 1} without rank 1."
+        f"{ranks} ranks as lanes in time. Rank 1 ends in step {last}, marked with a cross. The others have an "
+        f"empty box for a moment, while they agree who is left, and then repeat step {last} and go on to step "
+        f"{steps - 1} without rank 1."
     )
     return "".join(out), below + 26, words
 
 
 def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
-    """The chapter on speed: a ring's messages in time, by receiver; those of its critical path, all between nodes, in dark."""
+    """The chapter on speed: a ring's messages in time, by receiver; those of its critical path, all between nodes,
+    in dark.
+    """
     machine = replace(preset("dgx-h100"), name="small nodes", ranks_per_node=gpus, nics_per_node=gpus)
     found = run_schedule(schedules.find("all_reduce", "ring")(nodes * gpus), 1 << 30, machine)
     path = {(leg.peer, leg.rank, leg.start) for leg in found.critical_path.legs}
@@ -491,8 +521,9 @@ def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
         between += on_path
         out.append(box("words" if on_path else "work", x + 1, message.dst * (high + 8), w - 2, high, 3))
     words = (
-        f"A row for each of {nodes * gpus} GPUs in {nodes} nodes, time to the right. The messages inside a node are short and followed by "
-        f"long gaps; the {between} messages of the critical path, each between two nodes, follow one another without a gap."
+        f"A row for each of {nodes * gpus} GPUs in {nodes} nodes, time to the right. The messages inside a "
+        f"node are short and followed by long gaps; the {between} messages of the critical path, each between "
+        "two nodes, follow one another without a gap."
     )
     return "".join(out), nodes * gpus * (high + 8) + 4, words
 
@@ -532,17 +563,22 @@ def reach(ranks: int = 4, cells: int = 6, writer: int = 1, target: int = 2) -> S
             out.append(box(kind, x + cell * wide / cells + 1.5, 240, wide / cells - 3, high, 4, ' stroke-width="2"'))
     start, end = left + writer * (wide + gap) + wide / 2, left + target * (wide + gap) + wide / cells
     out.append(
-        f'<path class="workline" d="M{n(start)} 76C{n(start)} 170 {n(end)} 130 {n(end)} 226" fill="none" stroke-width="5"/>'
-        f'<path class="work" d="M{n(end - 9)} 222h18l-9 14z"/>'
+        f'<path class="workline" d="M{n(start)} 76C{n(start)} 170 {n(end)} 130 {n(end)} 226" fill="none" '
+        f'stroke-width="5"/><path class="work" d="M{n(end - 9)} 222h18l-9 14z"/>'
     )
     x = left + target * (wide + gap) + wide / 2
     out.append(text(x + 34, 176, "?", "ink mark"))
-    said = "Four ranks, each with a row of memory below it. An arrow goes from rank 1 into the memory of rank 2, with a question mark."
+    said = (
+        "Four ranks, each with a row of memory below it. An arrow goes from rank 1 into the memory of rank 2, "
+        "with a question mark."
+    )
     return "".join(out), 300.0, said
 
 
 def two_lines(words: int = 16) -> Scene:
-    """A line of 128 bytes as 16 words: in one protocol every second half word is a flag, in the other only the last word."""
+    """A line of 128 bytes as 16 words: in one protocol every second half word is a flag, in the other only the last
+    word.
+    """
     out, wide, high = [], 46.0, 74.0
     left = (WIDE - words * wide) / 2
     for row, (name, flags) in enumerate((("LL", None), ("LL128", {words - 1}))):
@@ -555,7 +591,10 @@ def two_lines(words: int = 16) -> Scene:
                 out.append(box("hair", x + wide / 2 + 1, y, wide / 2 - 2, high, 4))
             else:
                 out.append(box("hair" if word in flags else "r0", x + 1, y, wide - 2, high, 4))
-    said = "Two lines of 16 words. In the line named LL half of every word is a flag; in the line named LL128 only the last word is one."
+    said = (
+        "Two lines of 16 words. In the line named LL half of every word is a flag; in the line named LL128 only "
+        "the last word is one."
+    )
     return "".join(out), 270.0, said
 
 

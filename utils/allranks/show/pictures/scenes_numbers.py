@@ -39,14 +39,17 @@ def roundings(ranks: int = 8) -> Scene:
             dots.append(_dot(*tip))
         y += 45
     words = (
-        f"The numbers of {ranks} ranks in a row. Above, a ring adds them one after the other, with {ranks - 1} roundings in a chain, each "
-        "a dot. Below, a tree adds them in pairs, with three roundings one after the other."
+        f"The numbers of {ranks} ranks in a row. Above, a ring adds them one after the other, with {ranks - 1} "
+        "roundings in a chain, each a dot. Below, a tree adds them in pairs, with three roundings one after "
+        "the other."
     )
     return "".join([*out, *dots]), y - 20, words
 
 
 def unequal(counts: tuple[int, ...] = (3, 1, 7, 2)) -> Scene:
-    """The chapter on uneven parts: each rank's rows, and all rows one after the other; where each part begins is the question."""
+    """The chapter on uneven parts: each rank's rows, and all rows one after the other; where each part begins is the
+    question.
+    """
     side, high, out = 50.0, 52.0, []
     for rank, count in enumerate(counts):
         out.append(text(0, rank * high + 31, f"rank {rank}", anchor="start"))
@@ -57,7 +60,7 @@ def unequal(counts: tuple[int, ...] = (3, 1, 7, 2)) -> Scene:
         out += [box(f"r{rank}", 130 + side * (starts[rank] + i), low, side - 6, high - 10) for i in range(count)]
         out.append(text(130 + side * starts[rank] + 22, low - 12, "?", "ink"))
     words = (
-        f"Four ranks with {', '.join(map(str, counts))} rows each. Below, all rows one after the other, with a question mark where "
-        "each rank's part begins."
+        f"Four ranks with {', '.join(map(str, counts))} rows each. Below, all rows one after the other, with a "
+        "question mark where each rank's part begins."
     )
     return "".join(out), low + high, words

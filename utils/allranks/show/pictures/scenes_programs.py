@@ -1,4 +1,6 @@
-"""Pictures of chapters about a program and the machines that it runs on; as in `scenes`, none of them answers its chapter's question."""
+"""Pictures of chapters about a program and the machines that it runs on; as in `scenes`, none of them answers its
+chapter's question.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,10 @@ def _way(x: float, top: float, bottom: float, from_x: float | None = None) -> st
     """A dotted line down to x, as far as nobody has said what goes there."""
     start, middle = x if from_x is None else from_x, (top + bottom) / 2
     path = f"M{n(start)} {n(top)}C{n(start)} {n(middle)} {n(x)} {n(middle)} {n(x)} {n(bottom)}"
-    return f'<path class="workline" d="{path}" fill="none" stroke-width="3" stroke-dasharray="2 8" stroke-linecap="round"/>'
+    return (
+        f'<path class="workline" d="{path}" fill="none" stroke-width="3" stroke-dasharray="2 8" '
+        'stroke-linecap="round"/>'
+    )
 
 
 def libraries() -> Scene:
@@ -26,7 +31,10 @@ def libraries() -> Scene:
         out.append(_way(x, 66, 118) + box("paper line", x - 84, 120, 168, 72, 12, DASHED))
         out.append(text(x, 170, "?", "ink mark") + _way(x, 196, 248))
         out.append(box("panel line", x - 92, 250, 184, 66, 12) + text(x, 290, machine, "ink small"))
-    words = f"One program calls torch.distributed. Below it four machines: {', '.join(machines)}. Between them the library is a question mark."
+    words = (
+        f"One program calls torch.distributed. Below it four machines: {', '.join(machines)}. Between them the "
+        "library is a question mark."
+    )
     return "".join(out), 320, words
 
 
@@ -44,7 +52,10 @@ def training_run(gpus: int = 64, gigabytes: int = 80) -> Scene:
         more = ' stroke-width="2.5"'
         out.append(box("paper inkline", step * column + 1, 150 + step * row, side, side, 5, more))
     high = 150 + step * (gpus // columns)
-    words = f"To scale: {kept:,.0f} GB of weights, gradients and Adam's state above, the memories of {gpus} GPUs with {gigabytes} GB each below, all still empty."
+    words = (
+        f"To scale: {kept:,.0f} GB of weights, gradients and Adam's state above, the memories of {gpus} GPUs with "
+        f"{gigabytes} GB each below, all still empty."
+    )
     return "".join(out), high, words
 
 
@@ -59,5 +70,8 @@ def laptop_and_cluster() -> Scene:
         for rank in range(4):
             out.append(box(f"r{rank}", left + 26 + 70 * rank, 158, 58, 44, 8))
         out.append(text(x, 268, mark, "ink" if known else "ink mark") + text(x, 342, name))
-    words = "The same program on two machines of four ranks: on a laptop with gloo it is right, on a cluster with NCCL a question mark."
+    words = (
+        "The same program on two machines of four ranks: on a laptop with gloo it is right, on a cluster with "
+        "NCCL a question mark."
+    )
     return "".join(out), 354, words

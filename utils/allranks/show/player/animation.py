@@ -99,7 +99,8 @@ class Transfer:
 class Bar:
     """A bar in a rank's lane: compute, a wait, or a whole collective. `end_step` is None if it never ended.
 
-    An `own` wait is for a call of the rank's own that is still under way. A wait between two steps ends in the step before its first.
+    An `own` wait is for a call of the rank's own that is still under way. A wait between two steps ends in the step
+    before its first.
     """
 
     rank: int
@@ -123,7 +124,9 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """What the player marks: places in `transfers` and in `bars`, and sentences on them. See `simulator.CriticalPath.marked`."""
+    """What the player marks: places in `transfers` and in `bars`, and sentences on them. See
+    `simulator.CriticalPath.marked`.
+    """
 
     says: tuple[str, ...]
     transfers: tuple[int, ...]
@@ -352,8 +355,8 @@ def _without_gaps(transfers: list[Transfer], bars: list[Bar]) -> tuple[list[Tran
 def _bars_of_calls(trace: Trace) -> list[Bar]:
     """The bars of a run on the wire whose ranks call collectives only: each turn of a rank is a step.
 
-    The calls of one collective are in the same step on all ranks, and a call that does not wait lasts over the steps in which it
-    is under way.
+    The calls of one collective are in the same step on all ranks, and a call that does not wait lasts over the steps in
+    which it is under way.
     """
     calls: dict[tuple[str | None, int], list[Event]] = defaultdict(list)
     for e in trace.events:
@@ -584,7 +587,9 @@ def _fold(
 
 
 def _title(source: Schedule | Trace, collective: str | None, sends: bool) -> str:
-    """What is played, in few words. A run on the wire has no algorithm; one that calls collectives goes by its function's name."""
+    """What is played, in few words. A run on the wire has no algorithm; one that calls collectives goes by its
+    function's name.
+    """
     if isinstance(source, Trace) and source.kind == "wire":
         own = source.source if source.source and source.source.startswith("your ") else None
         return (collective if sends or own is None else own) or own or "wire run"

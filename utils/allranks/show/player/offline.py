@@ -26,14 +26,17 @@ export default { render: async (context) => (await unpack(context.model.get("cod
 
 @cache
 def packed(room: str, name: str) -> bytes:
-    """A widget's bundle from the room's static/, as `make js` wrote it; zlib-compressed, because each widget stores a copy."""
+    """A widget's bundle from the room's static/, as `make js` wrote it; zlib-compressed, because each widget stores
+    a copy.
+    """
     return zlib.compress((resources.files(room) / "static" / f"{name}.js").read_bytes(), 9)
 
 
 def live_page(state: dict[str, Any], binary: dict[str, bytes], still: str) -> str:
     """HTML in which a widget works without a kernel and without network.
 
-    `state` and `binary` are its traits, with the bundle as `code`; `still` is HTML that stays where scripts are removed.
+    `state` and `binary` are its traits, with the bundle as `code`; `still` is HTML that stays where scripts are
+    removed.
     """
     parts = {"NAME": f"allranks-{secrets.token_hex(6)}", "STILL": still, "STATE": _in_script(state)}
     parts["BINARY"] = _in_script({key: base64.b64encode(data).decode() for key, data in binary.items()})

@@ -1,4 +1,6 @@
-"""A player as HTML, without a widget and without a kernel: for pages, verdicts, and Python in the browser. Imports no anywidget."""
+"""A player as HTML, without a widget and without a kernel: for pages, verdicts, and Python in the browser. Imports
+no anywidget.
+"""
 
 from __future__ import annotations
 

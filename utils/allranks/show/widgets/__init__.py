@@ -1,4 +1,5 @@
-"""Questions to a reader: `predict` asks before a cell runs; `Quiz` asks one question and `Drill` many, with a reason for each answer.
+"""Questions to a reader: `predict` asks before a cell runs; `Quiz` asks one question and `Drill` many, with a reason
+for each answer.
 
 The explorables (explorables.py) and CheatSheet (cheatsheet.py) are taken from `allranks`: they import the cost model.
 """

@@ -33,8 +33,9 @@ TREE_TIMES = Amount("⌈lg p⌉·n", ceil_lg)
 class Entry:
     """One row of the sheet: how a collective is called, where its result is, its traffic, its cost and its use.
 
-    `example` is the algorithm whose traffic `root_sends`, `root_receives`, `sends` and `receives` describe. `short` and `long` are
-    the algorithms to compare for few and for many bytes. Without a root, `sends` and `receives` are those of every rank.
+    `example` is the algorithm whose traffic `root_sends`, `root_receives`, `sends` and `receives` describe. `short` and
+    `long` are the algorithms to compare for few and for many bytes. Without a root, `sends` and `receives` are those of
+    every rank.
     """
 
     collective: str
@@ -104,7 +105,8 @@ ENTRIES: tuple[Entry, ...] = (
         "FSDP's weights before use; candidates of all ranks", "13", **_everyone(REST),
     ),
     Entry(
-        "reduce_scatter", "reduce_scatter_single(y, x)", "new buffer y, x divided by p", "ring", "recursive halving", "ring",
+        "reduce_scatter", "reduce_scatter_single(y, "
+                          "x)", "new buffer y, x divided by p", "ring", "recursive halving", "ring",
         "ZeRO, FSDP: to each its share of the summed gradient", "14", **_everyone(REST),
     ),
     Entry(
@@ -122,9 +124,11 @@ _STYLE = (
     + """
 .ar-sheet{font:12px/1.3 var(--jp-ui-font-family,system-ui,sans-serif);color:var(--ar-ink);overflow-x:auto}
 .ar-sheet table{border-collapse:collapse;margin:0 0 8px!important;font-size:12px;width:100%;table-layout:auto!important}
-.ar-sheet th,.ar-sheet td{border:1px solid var(--ar-line)!important;padding:2px 5px!important;text-align:left!important;vertical-align:top!important;white-space:normal;max-width:none!important;color:inherit}
+.ar-sheet th,.ar-sheet td{border:1px solid var(--ar-line)!important;padding:2px 5px!important;
+ text-align:left!important;vertical-align:top!important;white-space:normal;max-width:none!important;color:inherit}
 .ar-sheet thead th{background:var(--ar-panel)}
-.ar-sheet code,.ar-sheet .ar-held{font:12px/1.4 var(--jp-code-font-family,monospace)!important;background:none!important;padding:0!important;border:0!important;color:inherit!important;white-space:nowrap}
+.ar-sheet code,.ar-sheet .ar-held{font:12px/1.4 var(--jp-code-font-family,monospace)!important;
+ background:none!important;padding:0!important;border:0!important;color:inherit!important;white-space:nowrap}
 .ar-sheet th code{font-weight:700!important}
 .ar-sheet caption{caption-side:top;text-align:left;font-weight:600;padding:2px 0;color:inherit}
 .ar-sheet small{font-size:12px;color:var(--ar-soft)}
@@ -137,7 +141,8 @@ _STYLE = (
 @media print{
 @page{size:A4 landscape;margin:8mm}
 body:has(.ar-sheet) *:not(:has(.ar-sheet)):not(.ar-sheet):not(.ar-sheet *){display:none!important}
-body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padding:0!important;border:0!important;max-width:none!important;min-height:0!important}
+body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padding:0!important;border:0!important;
+ max-width:none!important;min-height:0!important}
 .ar-sheet,.ar-sheet table{font-size:7.5pt;line-height:1.2;color:#000;overflow:visible}
 .ar-sheet th,.ar-sheet td{padding:1px 4px!important}
 .ar-sheet code,.ar-sheet .ar-held{font-size:6.8pt!important;line-height:1.3!important}
@@ -153,8 +158,8 @@ body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padd
 class CheatSheet:
     """The cheat sheet: every collective, with its call, its result, its bytes and its cost, and what your ranks held.
 
-    `held` has one dict for each rank: collective -> (numbers before, numbers after). A collective that is missing there gets
-    empty cells. A notebook shows the sheet as HTML, which prints on one page; elsewhere it is text.
+    `held` has one dict for each rank: collective -> (numbers before, numbers after). A collective that is missing there
+    gets empty cells. A notebook shows the sheet as HTML, which prints on one page; elsewhere it is text.
 
     Example:
         >>> sheet = CheatSheet([{"broadcast": ([7], [7])}, {"broadcast": ([0], [7])}])
@@ -183,13 +188,17 @@ class CheatSheet:
 
     def _repr_html_(self) -> str:
         ranks = "".join(f"<th scope=col>rank {rank}</th>" for rank in range(len(self.held)))
-        head = f"<tr><th scope=col>dist.</th>{ranks}<th scope=col>result</th><th scope=col>bytes out and in</th><th scope=col>seconds</th><th scope=col>use</th></tr>"
+        head = (
+            f"<tr><th scope=col>dist.</th>{ranks}<th scope=col>result</th><th scope=col>bytes out and in</th><th "
+            "scope=col>seconds</th><th scope=col>use</th></tr>"
+        )
         body = "".join(self._row(entry) for entry in ENTRIES)
         return (
             f'<div class="ar-sheet" role="region" aria-label="cheat sheet" tabindex="0">{_STYLE}'
             "<table><caption>Collectives: what each rank held before → after; measured on "
             f"{len(self.held)} live ranks</caption><thead>{head}</thead><tbody>{body}</tbody></table>"
-            f'<table class="ar-moves"><caption>Which one? Whose numbers, and who needs them afterwards</caption>{html_table()}</table>{_NOTES}</div>'
+            '<table class="ar-moves"><caption>Which one? Whose numbers, and who needs them afterwards</caption>'
+            f"{html_table()}</table>{_NOTES}</div>"
         )
 
     def _row(self, entry: Entry) -> str:
@@ -220,10 +229,11 @@ def _arrow(text: str) -> str:
 
 
 _NOTES = (
-    "<p><b>n</b> bytes of the full vector (all_gather, reduce_scatter: of all parts together; all_to_all: what one rank sends in all), "
-    "<b>p</b> ranks, <b>k</b> segments, <b>α</b> s a message, <b>β</b> s a byte and direction, <b>γ</b> s a byte added. Few bytes: count α. Many: count nβ. "
-    "A row with lg p is for powers of two; else a step or two more.</p>"
-    "<p><b>Always:</b> every rank of the group calls it, in the same order, with the same shape, dtype and op; nobody checks. "
-    "Contiguous tensors. An averaged gradient is a sum divided by p. "
-    "all_reduce = reduce_scatter + all_gather. The gradient of all_gather is reduce_scatter, and the other way round.</p>"
+    "<p><b>n</b> bytes of the full vector (all_gather, reduce_scatter: of all parts together; all_to_all: "
+    "what one rank sends in all), <b>p</b> ranks, <b>k</b> segments, <b>α</b> s a message, <b>β</b> s a byte "
+    "and direction, <b>γ</b> s a byte added. Few bytes: count α. Many: count nβ. A row with lg p is for "
+    "powers of two; else a step or two more.</p><p><b>Always:</b> every rank of the group calls it, in the "
+    "same order, with the same shape, dtype and op; nobody checks. Contiguous tensors. An averaged gradient "
+    "is a sum divided by p. all_reduce = reduce_scatter + all_gather. The gradient of all_gather is "
+    "reduce_scatter, and the other way round.</p>"
 )

@@ -25,11 +25,13 @@ class DrillError(CourseError, ValueError):
 class Question:
     """A question for `Quiz` and `Drill`: its text, and for each option the reason why it is right or wrong.
 
-    `reasons` maps option -> reason; words in backticks are shown as code. `right` is the right option, or a tuple of right
-    options. Raises DrillError for fewer than two options, an option without a reason, and a right option that is no option.
+    `reasons` maps option -> reason; words in backticks are shown as code. `right` is the right option, or a tuple of
+    right options. Raises DrillError for fewer than two options, an option without a reason, and a right option that is
+    no option.
 
     Example:
-        >>> question = Question("Who holds the sum?", {"rank 0": "No: that is reduce.", "all ranks": "Yes."}, "all ranks")
+        >>> reasons = {"rank 0": "No: that is reduce.", "all ranks": "Yes."}
+        >>> question = Question("Who holds the sum?", reasons, "all ranks")
         >>> question.judge("rank 0")
         (False, 'No: that is reduce.')
     """
@@ -55,7 +57,9 @@ class Question:
         return tuple(self.reasons)
 
     def judge(self, option: str) -> tuple[bool, str]:
-        """(whether this option is right, the reason). Raises DrillError for an option that the question does not have."""
+        """(whether this option is right, the reason). Raises DrillError for an option that the question does not
+        have.
+        """
         if option not in self.reasons:
             raise DrillError(f"{option!r} is not an option; there are {', '.join(self.reasons)}")
         return option in self.right, self.reasons[option]
@@ -64,9 +68,9 @@ class Question:
 class Quiz(ipywidgets.VBox):
     """A widget: one question as radio buttons. It shows the reason for an option as soon as the reader chooses it.
 
-    The reader may choose again. `tries` lists what was chosen, in order; `solved` becomes True with a right choice. Without a
-    kernel the question is shown with its answers folded. Arguments: a `Question`, or a question's text, reasons and right option.
-    Raises DrillError as `Question` does.
+    The reader may choose again. `tries` lists what was chosen, in order; `solved` becomes True with a right choice.
+    Without a kernel the question is shown with its answers folded. Arguments: a `Question`, or a question's text,
+    reasons and right option. Raises DrillError as `Question` does.
 
     Example:
         >>> quiz = Quiz("Who holds the sum?", {"rank 0": "No: that is reduce.", "all ranks": "Yes."}, right="all ranks")
@@ -133,9 +137,9 @@ class Quiz(ipywidgets.VBox):
 class Drill(ipywidgets.VBox):
     """A widget: questions one after another, and a count of those that were right at the first try.
 
-    `place` is the place of the question that is shown, from 0. `first_tries` maps a question's number to the option that was
-    chosen first. The button "Again" repeats the questions that were wrong at the first try. Under `name` the reader's record keeps that all
-    were answered. Raises DrillError without questions.
+    `place` is the place of the question that is shown, from 0. `first_tries` maps a question's number to the option
+    that was chosen first. The button "Again" repeats the questions that were wrong at the first try. Under `name` the
+    reader's record keeps that all were answered. Raises DrillError without questions.
 
     Example:
         >>> drill = Drill(SITUATIONS)
@@ -237,7 +241,10 @@ def _verdict(right: bool, option: str, reason: str) -> str:
     """HTML: whether the option is right, and why."""
     kind, word = ("right", "✓ Right") if right else ("wrong", "✗ Not quite")
     # role="alert": screen readers read it aloud when it appears; other roles need an empty element there before
-    return f'<div role="alert" class="ar-drill-said ar-drill-{kind}"><b>{word}. {_prose(option)}:</b> {_prose(reason)}</div>'
+    return (
+        f'<div role="alert" class="ar-drill-said ar-drill-{kind}"><b>{word}. {_prose(option)}:</b> '
+        f"{_prose(reason)}</div>"
+    )
 
 
 def _page(questions: Sequence[Question]) -> str:

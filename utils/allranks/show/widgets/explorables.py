@@ -1,7 +1,7 @@
 """Pictures that answer at once: sliders and buttons over the cost model, computed in the browser.
 
-Each function returns a widget. The browser has the formulas of `allranks.cost` too (a test holds the two equal), so a picture
-answers within a frame, and on pages without a kernel. `values` holds what the reader chose; it can be set.
+Each function returns a widget. The browser has the formulas of `allranks.cost` too (a test holds the two equal), so a
+picture answers within a frame, and on pages without a kernel. `values` holds what the reader chose; it can be set.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MOST_SEGMENTS = 64
 class Explorable(anywidget.AnyWidget):
     """A widget that shows one picture and computes it in the browser. The functions of this module make them.
 
-    `kind` is the function's name, `data` what the reader can't change, `values` what the reader can; setting `values` to a
-    dict with the same keys moves the sliders.
+    `kind` is the function's name, `data` what the reader can't change, `values` what the reader can; setting `values`
+    to a dict with the same keys moves the sliders.
 
     Example:
         >>> explore.crossover(ranks=24).values["p"]
@@ -126,7 +126,8 @@ def skew(
     alpha_s: float = 5e-6,
     bytes_per_s: float = 50e9,
 ) -> Explorable:
-    """How much longer an all-to-all takes if one expert gets the share `hottest` of all tokens, with and without a capacity.
+    """How much longer an all-to-all takes if one expert gets the share `hottest` of all tokens, with and without a
+    capacity.
 
     The figures are those of `cost.skewed_exchange_s`. Raises CostError for impossible ones.
 

@@ -1,6 +1,7 @@
 """Predict, then see: a question before a cell runs, and the card with which a later cell reveals the answer.
 
-The browser keeps what the reader said: in the notebook's metadata in JupyterLab and Notebook 7, else in its own storage.
+The browser keeps what the reader said: in the notebook's metadata in JupyterLab and Notebook 7, else in its own
+storage.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class PredictionError(CourseError, ValueError):
 
 
 class _Card(anywidget.AnyWidget):
-    """What the question, its reveal and the list have in common: one bundle, and the page for readers without a kernel."""
+    """What the question, its reveal and the list have in common: one bundle, and the page for readers without a
+    kernel.
+    """
 
     _esm = LOADER
     code = traitlets.Bytes(packed("allranks.show.widgets", "predict")).tag(sync=True)
@@ -117,14 +120,16 @@ class Prediction(_Card):
         marks: Mapping[str, float] | None = None,
         picture: str = "",
     ) -> Reveal:
-        """The card "Right. You said X; it was Y", or "Not quite.", with a picture. It stays folded until there is an answer.
+        """The card "Right. You said X; it was Y", or "Not quite.", with a picture. It stays folded until there is an
+        answer.
 
-        `truth` is the option, the number, or for a sketch its heights (or a function of x). `why` is one plain sentence that
-        is true whatever the reader said. `within` is how far off a right answer may be: a part of the truth on a logarithmic
-        slider, else in the number's or the curve's own unit. Without it an option and a count must be exact, a logarithmic
-        slider allows a quarter, others a twentieth of their length, and a sketch an eighth of its height. `it` says the truth
-        in words (a sketch needs it), `label` names the true curve, `marks` are other places on the slider, and `picture` is
-        an SVG document to show instead of the options. Raises PredictionError for a truth of another kind than the question.
+        `truth` is the option, the number, or for a sketch its heights (or a function of x). `why` is one plain sentence
+        that is true whatever the reader said. `within` is how far off a right answer may be: a part of the truth on a
+        logarithmic slider, else in the number's or the curve's own unit. Without it an option and a count must be
+        exact, a logarithmic slider allows a quarter, others a twentieth of their length, and a sketch an eighth of its
+        height. `it` says the truth in words (a sketch needs it), `label` names the true curve, `marks` are other places
+        on the slider, and `picture` is an SVG document to show instead of the options. Raises PredictionError for a
+        truth of another kind than the question.
 
         Example:
             >>> guess = predict("How many messages does each of four ranks send?", low=0, high=20)
@@ -167,7 +172,9 @@ class Reveal(_Card):
         self.observe(self._ask_class, "said")
 
     def _ask_class(self, change: Any = None) -> None:
-        """Asks the board that the reader joined what the class said, once the reader has answered; waits for nothing."""
+        """Asks the board that the reader joined what the class said, once the reader has answered; waits for
+        nothing.
+        """
         said = self.said
         if not said:
             return
@@ -194,7 +201,9 @@ class Reveal(_Card):
         return it if self.asked["kind"] == "sketch" else f"it was {it}"
 
     def text(self) -> str:
-        """Whether it was right, what was said, what it was and why, as plain text; then the class, after a board was joined."""
+        """Whether it was right, what was said, what it was and why, as plain text; then the class, after a board was
+        joined.
+        """
         return "\n".join(filter(None, [self._reply(), plain(self.truth["why"]), self._class()]))
 
     def _class(self) -> str:
@@ -240,18 +249,20 @@ def predict(
     title: str = "",
     name: str = "",
 ) -> Prediction:
-    """A question to answer before a cell runs: a choice, a number on a slider, or the sketch of a curve. Nothing is graded.
+    """A question to answer before a cell runs: a choice, a number on a slider, or the sketch of a curve. Nothing is
+    graded.
 
-    Give `choices` for a choice. Give `low` and `high`, the ends of the slider, for a number; `log=True` makes the slider
-    logarithmic, and a number beyond its ends can be typed. Give `sketch` for a curve: a dict with `x` (the points), `low` and
-    `high` (the heights), and where they help `unit` and `x_label`. Code stands between backticks. `title` is a short form of
-    the question for the card that reveals and for `predictions`. The answer is kept under `name`; without one, under the
-    question's own words. Raises PredictionError for a question that nobody could answer.
+    Give `choices` for a choice. Give `low` and `high`, the ends of the slider, for a number; `log=True` makes the
+    slider logarithmic, and a number beyond its ends can be typed. Give `sketch` for a curve: a dict with `x` (the
+    points), `low` and `high` (the heights), and where they help `unit` and `x_label`. Code stands between backticks.
+    `title` is a short form of the question for the card that reveals and for `predictions`. The answer is kept under
+    `name`; without one, under the question's own words. Raises PredictionError for a question that nobody could answer.
 
     Example:
         >>> guess = predict("Who holds the sum afterwards?", choices=["rank 0", "every rank"])
-        >>> gigabytes = predict("How many GB does each GPU send?", low=1, high=1000, unit="GB", log=True, title="GB sent")
-        >>> curve = predict("Sketch the bytes from 2 to 16 ranks.", sketch={"x": [2, 4, 8, 16], "low": 0, "high": 8, "unit": "n"})
+        >>> gigabytes = predict("How many GB does each GPU send?", low=1, high=1000, unit="GB", log=True)
+        >>> paper = {"x": [2, 4, 8, 16], "low": 0, "high": 8, "unit": "n"}
+        >>> curve = predict("Sketch the bytes from 2 to 16 ranks.", sketch=paper)
         >>> guess.value is None
         True
     """

@@ -1,4 +1,5 @@
-"""Pipelines: in which order each rank runs its micro-batches, whether that order is right, and what it costs in virtual time.
+"""Pipelines: in which order each rank runs its micro-batches, whether that order is right, and what it costs in virtual
+time.
 
 `orders` has the known schedules, `read` takes your own, `check` says what is wrong with them, `timeline` runs them, and
 `picture` draws what it found. Imports without torch.

@@ -20,7 +20,9 @@ _TEXT = re.compile(r"(\d*)([FBIW])(\d+)")
 
 
 class PipelineError(CourseError):
-    """A pipeline that can't be: orders that are wrong, or a schedule that does not allow these ranks and micro-batches."""
+    """A pipeline that can't be: orders that are wrong, or a schedule that does not allow these ranks and
+    micro-batches.
+    """
 
 
 @dataclass(frozen=True, order=True)
@@ -53,8 +55,8 @@ class Action:
 class Orders:
     """What each rank of a pipeline does, in its order. Stages are numbered as the activations pass them.
 
-    With several stages a rank, `place` says which: "loop" puts stage s on rank s modulo p; "v" goes back from the last rank,
-    so that rank 0 has the first stage and the last.
+    With several stages a rank, `place` says which: "loop" puts stage s on rank s modulo p; "v" goes back from the last
+    rank, so that rank 0 has the first stage and the last.
 
     >>> print(pipelines.orders("1f1b", ranks=2, micro_batches=2))
     rank 0: F0 F1 B0 B1
@@ -101,7 +103,8 @@ def read(
     place: str = "loop",
     name: str = "these orders",
 ) -> Orders:
-    """Orders from each rank's words, such as "F0", or "4F0" with the stage before it, as torch.distributed.pipelining writes them.
+    """Orders from each rank's words, such as "F0", or "4F0" with the stage before it, as torch.distributed.pipelining
+    writes them.
 
     Without a stage, an action is of the rank's own stage. Raises PipelineError for words that are no action.
 

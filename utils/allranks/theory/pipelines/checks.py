@@ -1,4 +1,6 @@
-"""Whether orders are a pipeline: every action once, on its rank, after what it needs; and no circle of ranks that wait."""
+"""Whether orders are a pipeline: every action once, on its rank, after what it needs; and no circle of ranks that
+wait.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ def _repeated(orders: Orders, rank: int) -> Iterator[str]:
         for other in {"B": "IW", "I": "B", "W": "B"}.get(action.kind, ""):
             if Action(action.stage, other, action.micro_batch) in seen:
                 both = Action(action.stage, other, action.micro_batch)
-                yield f"rank {rank} runs {both.short} and {action.words}: B is I and W in one, so a gradient is made twice."
+                yield (
+                    f"rank {rank} runs {both.short} and {action.words}: B is I and W in one, so a gradient is made "
+                    "twice."
+                )
         seen.add(action)
 
 

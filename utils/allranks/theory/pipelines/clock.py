@@ -26,8 +26,9 @@ class Span:
 class Timeline:
     """A pipeline's run in virtual time: `spans` has each rank's actions with their start and end.
 
-    Times are in the unit in which `timeline` was told them. A rank's work is shared out to its stages: with two stages a
-    rank, each takes half. Kept activations are counted in micro-batches of a rank's whole work, so a stage of two counts half.
+    Times are in the unit in which `timeline` was told them. A rank's work is shared out to its stages: with two stages
+    a rank, each takes half. Kept activations are counted in micro-batches of a rank's whole work, so a stage of two
+    counts half.
 
     >>> run = pipelines.timeline(pipelines.orders("1f1b", ranks=4, micro_batches=8))
     >>> run.makespan, run.peaks()
@@ -96,9 +97,9 @@ def timeline(
 ) -> Timeline:
     """Runs orders in virtual time: an action starts when its rank is free and all that it needs is there.
 
-    `forward`, `input` and `weights` are what a rank needs for one micro-batch, all of its stages together; `backward` is both
-    gradients in one, their sum unless told otherwise. What another rank made arrives `send` later. Raises PipelineError with
-    what `check` says of wrong orders.
+    `forward`, `input` and `weights` are what a rank needs for one micro-batch, all of its stages together; `backward`
+    is both gradients in one, their sum unless told otherwise. What another rank made arrives `send` later. Raises
+    PipelineError with what `check` says of wrong orders.
 
     >>> print(pipelines.timeline(pipelines.orders("zb-h1", ranks=4, micro_batches=8)))
     ZB-H1: 27 long, 11% idle, keeps at most 4, 4, 4, 4

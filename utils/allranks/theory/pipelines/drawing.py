@@ -64,16 +64,19 @@ class Picture:
         # an id of its own: what a hidden picture on the same page defines is not drawn
         name = f"ar-hatch-{zlib.crc32(words.encode())}"
         hatch = (
-            '<defs><pattern id="HATCH" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            '<line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>'
+            '<defs><pattern id="HATCH" width="5" height="5" patternUnits="userSpaceOnUse" '
+            'patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>'
         )
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
-            f'aria-label="{escape(words, quote=True)}">{hatch}{"".join(body)}</svg>'
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} '
+            f'{height}" role="img" aria-label="{escape(words, quote=True)}">{hatch}{"".join(body)}</svg>'
         ).replace("HATCH", name)
 
     def _repr_html_(self) -> str:
-        return f'<div class="ar-theme ar-pipeline">{theme.style()}<style>{STYLE}</style><div class="ar-scroll" tabindex="0">{self.svg()}</div></div>'
+        return (
+            f'<div class="ar-theme ar-pipeline">{theme.style()}<style>{STYLE}</style><div class="ar-scroll" '
+            f'tabindex="0">{self.svg()}</div></div>'
+        )
 
 
 def picture(*timelines: Timeline) -> Picture:
@@ -105,7 +108,9 @@ def _panel(one: Timeline, unit: float) -> str:
 
 
 def _unit(longest: float, least: float) -> float:
-    """Pixels for a unit of time: in a narrow cell, where all numbers have room in it; else wider, up to a whole window."""
+    """Pixels for a unit of time: in a narrow cell, where all numbers have room in it; else wider, up to a whole
+    window.
+    """
     if not longest:
         return UNIT
     return min(UNIT, max(NARROW / longest, min(least, WIDEST / longest)))

@@ -27,7 +27,8 @@ _FIELDS = ("task", "name", "by", "file", "model", "source", "picoseconds", "scor
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a task. `file` is beside the leaderboard; a reference has a `model` instead: a time, and no messages.
+    """One entry of a task. `file` is beside the leaderboard; a reference has a `model` instead: a time, and no
+    messages.
 
     `source` says where the algorithm or the figure comes from.
     """
@@ -177,7 +178,8 @@ def verify(path: Path | str, workers: int = 2) -> Iterator[Verified]:
 
 
 def add(path: Path | str, entry: Entry) -> list[Entry]:
-    """Writes the entry into a leaderboard, in the place of the same name's one for this task; makes the file if need be.
+    """Writes the entry into a leaderboard, in the place of the same name's one for this task; makes the file if need
+    be.
 
     Raises RaceError if the file is no leaderboard or can't be written.
     """

@@ -1,8 +1,8 @@
 """Lower bounds for a task on its machine: no schedule is faster. docs/race.md derives each.
 
-There are two kinds. *Bytes*: what must leave or enter some ranks, over the links by which it can; also what all parts of the
-machine must exchange together. *Rounds*: how fast news can spread if each port passes on one message at a time. Both
-are worked out in whole numbers; the larger one counts.
+There are two kinds. *Bytes*: what must leave or enter some ranks, over the links by which it can; also what all parts
+of the machine must exchange together. *Rounds*: how fast news can spread if each port passes on one message at a time.
+Both are worked out in whole numbers; the larger one counts.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ def _rounds(fabric: Fabric) -> Iterator[Bound]:
 
 
 def spread_ps(alphas: tuple[int, ...], wanted: int) -> int:
-    """How long until `wanted` know what one knew, if everyone who knows tells another every `alphas[i]` over its port i.
+    """How long until `wanted` know what one knew, if everyone who knows tells another every `alphas[i]` over its port
+    i.
 
     Without latency no time is needed. Ports of different ranks are alike; that two may tell the same one is left out.
 

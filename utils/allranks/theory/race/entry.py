@@ -1,4 +1,5 @@
-"""An entry's file: runs it here and gives the schedule that its `schedule(task)` returns, as plain data or as a Schedule.
+"""An entry's file: runs it here and gives the schedule that its `schedule(task)` returns, as plain data or as a
+Schedule.
 
 `maker` does this in a process of its own; the site's live pages do it in the reader's browser, which has no processes.
 """

@@ -1,7 +1,7 @@
 """Runs an entry's file in a process of its own and reads the schedule that it returns.
 
-The process has limits on time, memory and what it writes. It only makes the schedule: this process proves and times it, so that
-the file can't give itself a score.
+The process has limits on time, memory and what it writes. It only makes the schedule: this process proves and times it,
+so that the file can't give itself a score.
 """
 
 from __future__ import annotations

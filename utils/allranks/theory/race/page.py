@@ -1,4 +1,7 @@
-"""The race as one page of HTML: every task with its machine, its bound and its entries. It asks for nothing from elsewhere."""
+"""The race as one page of HTML: every task with its machine, its bound and its entries; nothing is loaded for it.
+
+By hand and with `escape`, not by Jinja2: the live page makes its table in the browser, where there is Python alone.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,12 @@ def page(entries: list[Entry]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"{theme.style()}<style>{_STYLE}</style></head>"
         '<body class="ar-theme"><main><h1>The race</h1>'
-        f"<p>{len(TASKS)} tasks, {count} schedules. The score is the lower bound over the time: 1 can't be beaten, and may not be "
-        "reachable. A schedule is proved right on symbols and timed message by message in whole picoseconds, so that it has the "
-        "same score on every machine.</p>"
-        "<p class=soft>Try yours: <code>allranks race TASK FILE</code>. Run these again: <code>allranks race --verify</code>. "
-        "The grey entries are times by NCCL's tuner, not schedules.</p>" + "".join(parts) + "</main></body></html>\n"
+        f"<p>{len(TASKS)} tasks, {count} schedules. The score is the lower bound over the time: 1 can't be beaten, and "
+        "may not be reachable. A schedule is proved right on symbols and timed message by message in whole "
+        "picoseconds, so that it has the same score on every machine.</p>"
+        "<p class=soft>Try yours: <code>allranks race TASK FILE</code>. Run these again: <code>allranks race "
+        "--verify</code>. The grey entries are times by NCCL's tuner, not schedules.</p>"
+        f"{''.join(parts)}</main></body></html>\n"
     )
 
 
@@ -45,9 +49,10 @@ def section(one: Task, entries: list[Entry], yours: Entry | None = None) -> str:
     size = f"{one.ranks} ranks, {one.nbytes} bytes" + (f", from rank {one.root}" if one.root is not None else "")
     return (
         f'<h2 id="{one.name}"><code>{one.name}</code>: {escape(one.title)}</h2><p>{one.collective}, {size}.</p>'
-        f"<p class=soft>{escape(one.machine)}.</p><p class=soft>Bound: {in_us(one.bound.picoseconds)}; {escape(one.bound.why)}.</p>"
-        "<div class=wide tabindex=0><table><thead><tr><th>entry</th><th class=n>time</th><th class=n>score</th><td></td></tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
+        f"<p class=soft>{escape(one.machine)}.</p>"
+        f"<p class=soft>Bound: {in_us(one.bound.picoseconds)}; {escape(one.bound.why)}.</p>"
+        "<div class=wide tabindex=0><table><thead><tr><th>entry</th><th class=n>time</th><th class=n>score</th>"
+        f"<td></td></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

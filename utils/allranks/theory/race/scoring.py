@@ -93,7 +93,8 @@ def in_us(picoseconds: int) -> str:
 
 
 def judge(schedule: Schedule, task: Task) -> Result:
-    """Proves the schedule and times it on the task's machine. Raises RaceError, which says in one sentence what is wrong.
+    """Proves the schedule and times it on the task's machine. Raises RaceError, which says in one sentence what is
+    wrong.
 
     >>> race.judge(schedules.ring_all_reduce(16), race.task("two-nodes")).score
     '0.117216'
@@ -133,7 +134,8 @@ def _check_fits(schedule: Schedule, task: Task) -> None:
         task.collective in _PARTED and task.nbytes % schedule.chunks
     ):  # else some ranks' parts would be larger than others'
         raise RaceError(
-            f"the schedule has {schedule.chunks} chunks; they must divide the {task.nbytes} bytes, so that all parts are alike"
+            f"the schedule has {schedule.chunks} chunks; they must divide the {task.nbytes} bytes, so that all "
+            "parts are alike"
         )
     if task.collective == "all_to_all" and schedule.chunks != task.ranks**2:
         raise RaceError(

@@ -3,9 +3,9 @@
 `Schedule.verify` runs a schedule on symbols instead of numbers. For each chunk of each rank it keeps the ranks whose
 contributions it holds; a move copies or adds them, and the end is compared with what the collective promises.
 
-Each file holds one family of algorithms. Prices in their docstrings are for p ranks and n bytes of the full vector: a is
-alpha (seconds a message), b is beta (seconds a byte), g is gamma (seconds a byte reduced), lg is the logarithm to base 2.
-Imports without torch.
+Each file holds one family of algorithms. Prices in their docstrings are for p ranks and n bytes of the full vector: a
+is alpha (seconds a message), b is beta (seconds a byte), g is gamma (seconds a byte reduced), lg is the logarithm to
+base 2. Imports without torch.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ ALGORITHMS: dict[str, Callable[..., Schedule]] = {
 class Algorithm:
     """An algorithm under its names, with the function that builds its schedule.
 
-    `build(ranks, **options)` takes what `options` names: `root`, `segments` (of a pipeline), `ranks_per_node`, `columns`, `in_flight` (of PAT).
-    The values of `options` are the defaults.
+    `build(ranks, **options)` takes what `options` names: `root`, `segments` (of a pipeline), `ranks_per_node`,
+    `columns`, `in_flight` (of PAT). The values of `options` are the defaults.
 
     >>> schedules.Algorithm("broadcast", "binomial", schedules.binomial_broadcast, {"root": 0}).build(8, root=3)
     <Schedule binomial broadcast: 8 ranks, 1 chunks, 3 steps, 7 messages>

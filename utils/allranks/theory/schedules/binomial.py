@@ -35,7 +35,8 @@ def binomial_reduce(ranks: int, root: int = 0) -> Schedule:
 
 
 def tree_all_reduce(ranks: int, root: int = 0) -> Schedule:
-    """All-reduce as a binomial reduce to `root`, then a binomial broadcast from it: 2 ceil(lg p) steps of whole vectors.
+    """All-reduce as a binomial reduce to `root`, then a binomial broadcast from it: 2 ceil(lg p) steps of whole
+    vectors.
 
     >>> schedules.tree_all_reduce(8)
     <Schedule tree all_reduce: 8 ranks, 1 chunks, 6 steps, 14 messages>
@@ -71,7 +72,9 @@ def binomial_gather(ranks: int, root: int = 0) -> Schedule:
 
 
 def scatter_moves(ranks: int, root: int, chunks_per_rank: int = 1) -> list[Move]:
-    """The moves of the binomial scatter. The distance halves in each step; a message holds the parts of consecutive ranks."""
+    """The moves of the binomial scatter. The distance halves in each step; a message holds the parts of consecutive
+    ranks.
+    """
     moves, distance, step = [], 1 << max(0, (ranks - 1).bit_length() - 1), 0
     while distance and ranks > 1:
         for i in range(0, ranks - distance, 2 * distance):

@@ -37,7 +37,8 @@ class ScheduleError(CourseError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One message: in step `step`, rank `src` sends its `chunks` to rank `dst`, which adds them (`reduce`) or stores them.
+    """One message: in step `step`, rank `src` sends its `chunks` to rank `dst`, which adds them (`reduce`) or stores
+    them.
 
     `chunks` is a tuple of numbers, or a `range` where there are many.
 
@@ -57,8 +58,8 @@ class Schedule:
     """The moves of one algorithm for one world size. Moves of the same step happen at the same time.
 
     `chunks` is the number of chunks of the vector. Where each rank owns a part of it (scatter, gather, all_gather,
-    reduce_scatter), that is chunks/ranks consecutive chunks, in order of the ranks. In all_to_all chunk s*ranks + d is what
-    rank s has for rank d. In a barrier chunk r says that rank r has come; it has no bytes. `root` is None if the
+    reduce_scatter), that is chunks/ranks consecutive chunks, in order of the ranks. In all_to_all chunk s*ranks + d is
+    what rank s has for rank d. In a barrier chunk r says that rank r has come; it has no bytes. `root` is None if the
     collective and the algorithm have none; `meta` holds the options with which the schedule was built.
 
     >>> Schedule("broadcast", "by hand", ranks=2, chunks=1, moves=(schedules.Move(0, 0, 1, (0,)),), root=0).verify()
@@ -86,10 +87,11 @@ class Schedule:
         return len(self.by_step)
 
     def chunk_nbytes(self, nbytes: int) -> list[int]:
-        """Bytes of each chunk when a vector of `nbytes` is cut as torch.tensor_split does: the first ones may be 1 larger.
+        """Bytes of each chunk when a vector of `nbytes` is cut as torch.tensor_split does: the first ones may be 1
+        larger.
 
-        `nbytes` is the size of the full vector; in all_to_all, of all that one rank sends. Raises ScheduleError if it is
-        negative.
+        `nbytes` is the size of the full vector; in all_to_all, of all that one rank sends. Raises ScheduleError if it
+        is negative.
         """
         if nbytes < 0:
             raise ScheduleError(f"nbytes is {nbytes}; it can't be negative")
@@ -103,7 +105,8 @@ class Schedule:
         """The same algorithm with rank `seats[i]` in the place of rank i, as if a launcher had given out other numbers.
 
         Raises ScheduleError if `seats` does not name each rank once, or if the collective gives each rank a part of its
-        own, as all_gather does: these parts would go to other ranks. Only broadcast, reduce and all_reduce are possible.
+        own, as all_gather does: these parts would go to other ranks. Only broadcast, reduce and all_reduce are
+        possible.
         """
         if sorted(seats) != list(range(self.ranks)):
             raise ScheduleError(f"the seats are {list(seats)}; they must name each of the {self.ranks} ranks once")
@@ -184,8 +187,9 @@ class Schedule:
     def price(self, nbytes: int, alpha: Number, beta: Number, gamma: Number = 0) -> Number:
         """Seconds by the alpha-beta-gamma model: the sum over the steps of alpha + bytes*beta + reduced bytes*gamma.
 
-        `alpha` is seconds a message, `beta` seconds a byte, `gamma` seconds a byte reduced; each step takes as long as its
-        busiest rank. Exact if all are integers or Fractions. A rank can send one message and receive one at the same time.
+        `alpha` is seconds a message, `beta` seconds a byte, `gamma` seconds a byte reduced; each step takes as long as
+        its busiest rank. Exact if all are integers or Fractions. A rank can send one message and receive one at the
+        same time.
         """
         sizes = self.chunk_nbytes(nbytes)
         total: Number = 0 * alpha
@@ -203,8 +207,8 @@ class Schedule:
     def trace(self, nbytes: int | None = None) -> Trace:
         """The schedule as a trace: two events a message, with its step and the contributions that its payload holds.
 
-        `nbytes` is as in `chunk_nbytes`; without it, each chunk has one byte. The trace's own `nbytes` is the sum of all
-        chunks: in all_to_all, of all ranks' vectors.
+        `nbytes` is as in `chunk_nbytes`; without it, each chunk has one byte. The trace's own `nbytes` is the sum of
+        all chunks: in all_to_all, of all ranks' vectors.
         """
         sizes, held = self.chunk_nbytes(self.chunks if nbytes is None else nbytes), self._initial()
         events: list[Event] = []

@@ -1,8 +1,8 @@
 """Recursive doubling and halving: in step k, ranks whose numbers differ in bit k exchange data.
 
 The fold makes this work for p that are no powers of two (MPICH, after Thakur, Rabenseifner & Gropp 2005). Let q be the
-largest power of two <= p, and r = p-q. First, each of the first r even ranks sends its data to the rank above it. Then q
-ranks run the algorithm. At the end, the r ranks get their results back.
+largest power of two <= p, and r = p-q. First, each of the first r even ranks sends its data to the rank above it. Then
+q ranks run the algorithm. At the end, the r ranks get their results back.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def _fold(ranks: int) -> _Fold:
 def recursive_doubling_all_reduce(ranks: int) -> Schedule:
     """Recursive doubling all-reduce: in step k, ranks that differ in bit k exchange and add their whole vectors.
 
-    lg p(a + nb + ng) for powers of two. For other p there is a fold: before the first step, p-q ranks send their vectors
-    to partners and then only wait, where q is the largest power of two below p; after the last step the partners send
-    them the result. The fold adds a step of a + nb + ng before and one of a + nb after.
+    lg p(a + nb + ng) for powers of two. For other p there is a fold: before the first step, p-q ranks send their
+    vectors to partners and then only wait, where q is the largest power of two below p; after the last step the
+    partners send them the result. The fold adds a step of a + nb + ng before and one of a + nb after.
 
     >>> [schedules.recursive_doubling_all_reduce(p).steps for p in (4, 8, 9)]
     [2, 3, 5]
@@ -72,8 +72,8 @@ def recursive_doubling_all_reduce(ranks: int) -> Schedule:
 def recursive_doubling_all_gather(ranks: int) -> Schedule:
     """Recursive doubling all-gather: in step k, ranks that differ in bit k exchange all that they have gathered.
 
-    lg p a + n(p-1)/p b for powers of two. For other p there is a fold, as in `recursive_doubling_all_reduce`: some ranks
-    first send their part to a partner, which in the last step sends them all other parts, n(p-1)/p bytes more.
+    lg p a + n(p-1)/p b for powers of two. For other p there is a fold, as in `recursive_doubling_all_reduce`: some
+    ranks first send their part to a partner, which in the last step sends them all other parts, n(p-1)/p bytes more.
 
     >>> [len(step[0].chunks) for step in schedules.recursive_doubling_all_gather(8).by_step]
     [1, 2, 4]
@@ -96,9 +96,9 @@ def _gather_all(fold: _Fold) -> list[Move]:
 def recursive_halving_reduce_scatter(ranks: int) -> Schedule:
     """Recursive halving reduce-scatter: in each step a rank sends half of its chunks, and adds the half that it keeps.
 
-    lg p a + n(p-1)/p (b + g) for powers of two. For other p there is a fold, as in `recursive_doubling_all_reduce`: some
-    ranks first send their whole vectors to partners, and get their part of the result in the last step. In between, the
-    partners act for two ranks and so send more.
+    lg p a + n(p-1)/p (b + g) for powers of two. For other p there is a fold, as in `recursive_doubling_all_reduce`:
+    some ranks first send their whole vectors to partners, and get their part of the result in the last step. In
+    between, the partners act for two ranks and so send more.
 
     >>> [len(step[0].chunks) for step in schedules.recursive_halving_reduce_scatter(8).by_step]
     [4, 2, 1]
@@ -121,9 +121,10 @@ def recursive_halving_reduce_scatter(ranks: int) -> Schedule:
 def rabenseifner_all_reduce(ranks: int) -> Schedule:
     """Rabenseifner's all-reduce: a reduce-scatter in which the pieces halve, then an all-gather in which they double.
 
-    The nearest partner comes first, with halves of the vector, as in MPICH (allreduce_intra_reduce_scatter_allgather.c): so
-    the largest pieces go to the nearest rank. 2 lg p a + 2n(p-1)/p b + n(p-1)/p g for powers of two. For other p the fold of
-    `recursive_doubling_all_reduce` adds 2a + 2nb + ng (Thakur et al. 2005).
+    The nearest partner comes first, with halves of the vector, as in MPICH
+    (allreduce_intra_reduce_scatter_allgather.c): so the largest pieces go to the nearest rank. 2 lg p a + 2n(p-1)/p b +
+    n(p-1)/p g for powers of two. For other p the fold of `recursive_doubling_all_reduce` adds 2a + 2nb + ng (Thakur et
+    al. 2005).
 
     >>> schedules.rabenseifner_all_reduce(8)
     <Schedule rabenseifner all_reduce: 8 ranks, 8 chunks, 6 steps, 48 messages>
@@ -145,7 +146,8 @@ def rabenseifner_all_reduce(ranks: int) -> Schedule:
 def rabenseifner_far_first_all_reduce(ranks: int) -> Schedule:
     """Rabenseifner's all-reduce in the other order: the farthest partner comes first, and gets the largest pieces.
 
-    The same steps and bytes as `rabenseifner_all_reduce`, with other partners. It is good where far ranks are on one machine.
+    The same steps and bytes as `rabenseifner_all_reduce`, with other partners. It is good where far ranks are on one
+    machine.
 
     >>> move = schedules.rabenseifner_far_first_all_reduce(8).moves[0]
     >>> move.dst, len(move.chunks)

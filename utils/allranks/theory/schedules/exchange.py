@@ -41,7 +41,8 @@ def pairwise_all_to_all(ranks: int) -> Schedule:
 
 
 def bruck_all_gather(ranks: int) -> Schedule:
-    """Bruck's all-gather: in step k each rank sends all that it has to rank r - 2^k, in the last step only what is missing.
+    """Bruck's all-gather: in step k each rank sends all that it has to rank r - 2^k, in the last step only what is
+    missing.
 
     ceil(lg p)a + n(p-1)/p b for any p (MPICH). A real implementation also rotates its buffer once at the end.
 
@@ -58,12 +59,13 @@ def bruck_all_gather(ranks: int) -> Schedule:
 
 
 def pat_all_gather(ranks: int, in_flight: int | None = None) -> Schedule:
-    """NCCL's PAT all-gather: as Bruck's, but the farthest partner comes first, so that far links carry the fewest chunks.
+    """NCCL's PAT all-gather: as Bruck's, but the farthest partner comes first, so that far links carry the fewest
+    chunks.
 
-    For d = 2^k, from the largest below p down to 1, each rank sends rank r-d its own chunk and those of the ranks r+2d, r+4d, ...
-    that r-d lacks. ceil(lg p)a + n(p-1)/p b, if chunks are packed into one message. Large chunks are messages of their own,
-    `in_flight` of them at once (in NCCL 8): then a step moves at most so many, and the steps grow as p/8, the linear term
-    (NCCL 2.30.7, src/include/collectives.h, lines 440 to 1009). Raises ScheduleError.
+    For d = 2^k, from the largest below p down to 1, each rank sends rank r-d its own chunk and those of the ranks r+2d,
+    r+4d, ... that r-d lacks. ceil(lg p)a + n(p-1)/p b, if chunks are packed into one message. Large chunks are messages
+    of their own, `in_flight` of them at once (in NCCL 8): then a step moves at most so many, and the steps grow as p/8,
+    the linear term (NCCL 2.30.7, src/include/collectives.h, lines 440 to 1009). Raises ScheduleError.
 
     >>> [(m.dst, m.chunks) for m in schedules.pat_all_gather(8).moves if m.src == 0]
     [(4, (0,)), (6, (0, 4)), (7, (0, 2, 4, 6))]
@@ -79,7 +81,8 @@ def pat_all_gather(ranks: int, in_flight: int | None = None) -> Schedule:
 
 
 def pat_reduce_scatter(ranks: int, in_flight: int | None = None) -> Schedule:
-    """NCCL's PAT reduce-scatter: `pat_all_gather` backwards, so that the nearest partner comes first, with the most chunks.
+    """NCCL's PAT reduce-scatter: `pat_all_gather` backwards, so that the nearest partner comes first, with the most
+    chunks.
 
     ceil(lg p)a + n(p-1)/p (b + g), if chunks are packed; `in_flight` as there. Raises ScheduleError.
 

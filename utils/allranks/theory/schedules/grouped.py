@@ -12,9 +12,9 @@ from allranks.theory.schedules.ring import ring_gather, ring_reduce
 def hierarchical_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule:
     """Two-level all-reduce: reduce-scatter inside each node, all-reduce between nodes, all-gather inside each node.
 
-    Node k holds ranks kg to kg+g-1. Without `ranks_per_node`, g is the largest divisor of p that is at most sqrt(p). With
-    m nodes, a1 and b1 inside a node, a2 and b2 between nodes: 2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 + 2(n/g)(m-1)/m b2, since
-    each rank sends only n/g to other nodes.
+    Node k holds ranks kg to kg+g-1. Without `ranks_per_node`, g is the largest divisor of p that is at most sqrt(p).
+    With m nodes, a1 and b1 inside a node, a2 and b2 between nodes: 2(g-1)a1 + 2n(g-1)/g b1 + 2(m-1)a2 + 2(n/g)(m-1)/m
+    b2, since each rank sends only n/g to other nodes.
 
     >>> schedules.hierarchical_all_reduce(16, ranks_per_node=8).steps
     16
@@ -60,8 +60,8 @@ def leader_all_reduce(ranks: int, ranks_per_node: int | None = None) -> Schedule
 def hierarchical_all_gather(ranks: int, ranks_per_node: int | None = None) -> Schedule:
     """Two-level all-gather: first between nodes, among ranks with the same place, then inside each node.
 
-    With m nodes of g ranks: (m-1)a2 + (n/g)(m-1)/m b2 + (g-1)a1 + n(g-1)/g b1. Each part crosses the border of a node as often
-    as in a ring, but by the card of its own place.
+    With m nodes of g ranks: (m-1)a2 + (n/g)(m-1)/m b2 + (g-1)a1 + n(g-1)/g b1. Each part crosses the border of a node
+    as often as in a ring, but by the card of its own place.
 
     >>> schedules.hierarchical_all_gather(16, ranks_per_node=4).steps
     6
@@ -89,8 +89,9 @@ def hierarchical_reduce_scatter(ranks: int, ranks_per_node: int | None = None) -
 def hierarchical_all_to_all(ranks: int, ranks_per_node: int | None = None) -> Schedule:
     """Two-level all-to-all: exchange first inside each node, then between nodes, among ranks with the same place.
 
-    A part for place j of another node first goes to place j of the sender's own node. From there it goes to that node. With m nodes of g ranks: (g-1)a1 + n(g-1)/g b1 + (m-1)a2 +
-    n(m-1)/m b2. A rank sends m-1 messages to other nodes instead of (m-1)g, each g times as large.
+    A part for place j of another node first goes to place j of the sender's own node. From there it goes to that node.
+    With m nodes of g ranks: (g-1)a1 + n(g-1)/g b1 + (m-1)a2 + n(m-1)/m b2. A rank sends m-1 messages to other nodes
+    instead of (m-1)g, each g times as large.
 
     >>> schedules.hierarchical_all_to_all(16, ranks_per_node=4).steps
     6
@@ -131,7 +132,9 @@ def _meta(g: int) -> dict[str, int]:
 
 
 def _rows_then_columns(m: int, g: int) -> list[Move]:
-    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns, all-gather in rows. Column j reduces chunks jm to jm+m-1."""
+    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns, all-gather in rows. Column j reduces chunks
+    jm to jm+m-1.
+    """
 
     def rows(moves: list[Move]) -> list[Move]:
         return [
@@ -149,7 +152,9 @@ def _rows_then_columns(m: int, g: int) -> list[Move]:
 
 
 def _rows(moves: list[Move], m: int, g: int) -> list[Move]:
-    """A ring's moves in each of m nodes of g ranks. Chunk j of the ring is what place j of every node has: j, g+j, 2g+j, ..."""
+    """A ring's moves in each of m nodes of g ranks. Chunk j of the ring is what place j of every node has: j, g+j,
+    2g+j, ...
+    """
     return [
         Move(x.step, row * g + x.src, row * g + x.dst, tuple(node * g + x.chunks[0] for node in range(m)), x.reduce)
         for x in moves
@@ -158,7 +163,9 @@ def _rows(moves: list[Move], m: int, g: int) -> list[Move]:
 
 
 def _columns(moves: list[Move], g: int) -> list[Move]:
-    """A ring's moves between nodes of g ranks, among the ranks of each place j. Chunk c of the ring is that of place j of node c."""
+    """A ring's moves between nodes of g ranks, among the ranks of each place j. Chunk c of the ring is that of place
+    j of node c.
+    """
     return [
         Move(x.step, x.src * g + j, x.dst * g + j, (x.chunks[0] * g + j,), x.reduce) for x in moves for j in range(g)
     ]

@@ -1,7 +1,8 @@
 """The proof that a schedule does its collective, on symbols instead of numbers, also for thousands of ranks.
 
 For each rank the proof keeps, run of chunks by run, whose contributions it holds: a bit for each rank. A message of
-neighbouring chunks is then one piece, however many chunks it has, so that 4096 ranks and 100,000 messages take about a second.
+neighbouring chunks is then one piece, however many chunks it has, so that 4096 ranks and 100,000 messages take about a
+second.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Run = tuple[int, int]  # chunks from the first number up to, without, the second
 
 
 class Holdings:
-    """What one rank holds: runs of chunks, each with a bit mask of the ranks whose contributions are in it; 0 is nothing.
+    """What one rank holds: runs of chunks, each with a bit mask of the ranks whose contributions are in it; 0 is
+    nothing.
 
     Run i goes from `starts[i]` to `starts[i + 1]`, the last one to the number of chunks.
     """
@@ -205,7 +207,10 @@ class _Proof:
             if fault := self._step(step, numbers):
                 return fault
             if self.most_pieces is not None and self.pieces > self.most_pieces:
-                return f"by step {step} its messages have more than {self.most_pieces} runs of chunks; send neighbouring chunks together"
+                return (
+                    f"by step {step} its messages have more than {self.most_pieces} runs of chunks; send "
+                    "neighbouring chunks together"
+                )
         return self._end()
 
     def _step(self, step: int, numbers: list[int]) -> str | None:

@@ -32,8 +32,8 @@ def ring_all_gather(ranks: int) -> Schedule:
 def ring_all_reduce(ranks: int) -> Schedule:
     """Ring all-reduce: a ring reduce-scatter, then a ring all-gather.
 
-    2(p-1)a + 2n(p-1)/p b + n(p-1)/p g. Each rank sends 2n(p-1)/p bytes, which no algorithm over point-to-point links can
-    beat (Patarasuk & Yuan 2009).
+    2(p-1)a + 2n(p-1)/p b + n(p-1)/p g. Each rank sends 2n(p-1)/p bytes, which no algorithm over point-to-point links
+    can beat (Patarasuk & Yuan 2009).
 
     >>> schedules.ring_all_reduce(4).bytes_sent(400)
     [600, 600, 600, 600]

@@ -1,7 +1,8 @@
 """A search for all-gathers on machines with direct links only, such as a DGX-1.
 
-SCCL (Cai et al., PPoPP 2021) puts the question to a solver: is there an all-gather of so many chunks in so many steps, if each link carries
-so many of them in each step? Here hill climbing looks for one. It can find a schedule, but never show that there is none.
+SCCL (Cai et al., PPoPP 2021) puts the question to a solver: is there an all-gather of so many chunks in so many steps,
+if each link carries so many of them in each step? Here hill climbing looks for one. It can find a schedule, but never
+show that there is none.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ def search_all_gather(
 ) -> Schedule:
     """An all-gather over direct links, found by search, and proved.
 
-    `lanes[a][b]` is how many lanes lead from rank a to rank b, 0 without a link. Each rank's part is cut into `chunks`, and in step s
-    each lane carries up to `rounds[s]` of them. The same seed gives the same schedule.
+    `lanes[a][b]` is how many lanes lead from rank a to rank b, 0 without a link. Each rank's part is cut into `chunks`,
+    and in step s each lane carries up to `rounds[s]` of them. The same seed gives the same schedule.
 
     Raises ScheduleError if the rounds are too few for any schedule, or if `tries` tries find none.
 
@@ -36,8 +37,8 @@ def search_all_gather(
     steps = search.climb(tries)
     if steps is None:
         raise ScheduleError(
-            f"{tries} tries found no all-gather of {chunks} chunks a rank in rounds {tuple(rounds)}; {search.missing} chunks were missing "
-            "at best. Try more rounds, another seed, or more tries"
+            f"{tries} tries found no all-gather of {chunks} chunks a rank in rounds {tuple(rounds)}; "
+            f"{search.missing} chunks were missing at best. Try more rounds, another seed, or more tries"
         )
     moves = []
     for step, received in enumerate(steps):

@@ -15,7 +15,9 @@ from allranks.theory.schedules.grouped import group_size
 
 @dataclass(frozen=True)
 class StepRule:
-    """`repeat` equal steps: rank r sends `chunks` chunks to rank `destination(r)` and receives as many from `source(r)`."""
+    """`repeat` equal steps: rank r sends `chunks` chunks to rank `destination(r)` and receives as many from
+    `source(r)`.
+    """
 
     repeat: int
     destination: Callable[[int], int]
@@ -56,7 +58,8 @@ def symmetric_schedule(
 ) -> SymmetricSchedule | None:
     """The rules of an algorithm by the names of its schedule, or None if not all ranks do the same.
 
-    `size` is `ranks_per_node`, `columns` or `in_flight`, as for the schedule. Raises ScheduleError if it does not divide `ranks`.
+    `size` is `ranks_per_node`, `columns` or `in_flight`, as for the schedule. Raises ScheduleError if it does not
+    divide `ranks`.
 
     >>> rules = symmetric_schedule("all_gather", "bruck", 6)
     >>> [(rule.destination(0), rule.chunks) for rule in rules.rules]

@@ -25,8 +25,8 @@ class Tree:
 def binary_tree_all_reduce(ranks: int, root: int = 0, segments: int = SEGMENTS) -> Schedule:
     """All-reduce over one binary tree: k segments are added on their way up to `root`, then sent down again.
 
-    A rank exchanges with its left and its right child in turns, so that it receives two segments for each one that it sends
-    up: about 2nb up and 2nb down, and O(lg p)a. The exact price is in `cost.FORMULAS`.
+    A rank exchanges with its left and its right child in turns, so that it receives two segments for each one that it
+    sends up: about 2nb up and 2nb down, and O(lg p)a. The exact price is in `cost.FORMULAS`.
 
     >>> schedules.binary_tree_all_reduce(7, segments=4)
     <Schedule binary tree all_reduce: 7 ranks, 4 chunks, 20 steps, 48 messages>
@@ -47,8 +47,8 @@ def binary_tree_all_reduce(ranks: int, root: int = 0, segments: int = SEGMENTS) 
 def double_binary_tree_all_reduce(ranks: int, segments: int = SEGMENTS) -> Schedule:
     """All-reduce over two binary trees at once: each carries half of the vector, in k segments.
 
-    No rank has children in both trees. Each edge is used in odd steps only or in even steps only, so that a rank sends at
-    most one segment and receives at most one in each step: about 2nb, and O(lg p)a (Sanders, Speck & Traeff 2009).
+    No rank has children in both trees. Each edge is used in odd steps only or in even steps only, so that a rank sends
+    at most one segment and receives at most one in each step: about 2nb, and O(lg p)a (Sanders, Speck & Traeff 2009).
 
     >>> schedules.double_binary_tree_all_reduce(7, segments=4)
     <Schedule double binary tree all_reduce: 7 ranks, 8 chunks, 20 steps, 96 messages>
@@ -65,9 +65,9 @@ def double_binary_tree_all_reduce(ranks: int, segments: int = SEGMENTS) -> Sched
 def two_trees(ranks: int) -> tuple[Tree, Tree]:
     """Two binary trees over all ranks, where no rank has children in both.
 
-    The first is a balanced search tree whose inner nodes are the odd ranks. For an odd number of ranks, the second is the
-    first with every rank replaced by the next one. For an even number, the first has the last rank as its root, and the second
-    is its mirror image.
+    The first is a balanced search tree whose inner nodes are the odd ranks. For an odd number of ranks, the second is
+    the first with every rank replaced by the next one. For an even number, the first has the last rank as its root, and
+    the second is its mirror image.
 
     >>> first, second = schedules.two_trees(7)
     >>> first.parent
@@ -103,8 +103,9 @@ def two_trees(ranks: int) -> tuple[Tree, Tree]:
 def two_colours(first: Tree, second: Tree) -> tuple[dict[int, int], dict[int, int]]:
     """A colour, 0 or 1, for each edge to a parent, by the child's rank, for either tree.
 
-    The edges from a rank to its two parents get different colours, and so do the edges of two siblings. So an edge must differ
-    from at most one edge of each kind: such edges form paths and rings of even length, for which two colours are enough.
+    The edges from a rank to its two parents get different colours, and so do the edges of two siblings. So an edge must
+    differ from at most one edge of each kind: such edges form paths and rings of even length, for which two colours are
+    enough.
     """
     trees = (first, second)
     found: tuple[dict[int, int], dict[int, int]] = ({}, {})
@@ -150,7 +151,9 @@ def _tree(parent: list[int | None]) -> Tree:
 
 
 def _up_and_down(parts: list[tuple[Tree, dict[int, int], tuple[int, ...]]]) -> list[Move]:
-    """Reduces each tree's chunks to its root, then broadcasts them; an edge's colour says whether it uses even or odd steps."""
+    """Reduces each tree's chunks to its root, then broadcasts them; an edge's colour says whether it uses even or
+    odd steps.
+    """
     up, down = [], []
     for tree, colours, chunks in parts:
         for child, colour in colours.items():

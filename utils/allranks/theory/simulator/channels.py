@@ -1,8 +1,9 @@
-"""Collectives over every network card of a node at once, as with NCCL's channels: in closed form, without single messages.
+"""Collectives over every network card of a node at once, as with NCCL's channels: in closed form, without single
+messages.
 
-The vector is cut into one part for each rank of a node, and each part leaves by the card of another rank. So all cards work
-at the same time. Four algorithms do so: rings, a tree, two levels, and the pairwise exchange (`ALGORITHMS`). Their phases
-overlap as in a pipeline, if they are cut into segments. Other groups of ranks are taken to be silent.
+The vector is cut into one part for each rank of a node, and each part leaves by the card of another rank. So all cards
+work at the same time. Four algorithms do so: rings, a tree, two levels, and the pairwise exchange (`ALGORITHMS`). Their
+phases overlap as in a pipeline, if they are cut into segments. Other groups of ranks are taken to be silent.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class Ways:
-    """The links of `members`: m nodes of g ranks; seconds a message and seconds a byte, inside a node and between nodes.
+    """The links of `members`: m nodes of g ranks; seconds a message and seconds a byte, inside a node and between
+    nodes.
 
     `far_beta` counts all bytes that leave a node in one direction, through all its cards.
     """
@@ -70,7 +72,8 @@ class Ways:
 def call_cost(
     topology: Topology, algorithm: str, collective: str, members: Sequence[int], nbytes: float, gamma: float = 0.0
 ) -> Cost:
-    """What a collective of `members` takes; `nbytes` is the full vector, as in `allranks.cost`, `gamma` seconds a byte reduced.
+    """What a collective of `members` takes; `nbytes` is the full vector, as in `allranks.cost`, `gamma` seconds a byte
+    reduced.
 
     Raises ScheduleError, if the algorithm does not have the collective, or needs nodes of equal size.
 
@@ -96,7 +99,9 @@ def call_cost(
 
 
 def _ring(ways: Ways, collective: str, nbytes: float) -> Cost:
-    """All steps are alike: the largest alpha, and the fewest bytes a second of the way. A root's vector goes in segments."""
+    """All steps are alike: the largest alpha, and the fewest bytes a second of the way. A root's vector goes in
+    segments.
+    """
     p = ways.ranks
     if collective in ("broadcast", "reduce"):
         seconds = _pipelined(ways.alpha, [(p - 1) * ways.alpha, (p - 1) * nbytes * ways.beta], nbytes * ways.beta)
@@ -106,7 +111,9 @@ def _ring(ways: Ways, collective: str, nbytes: float) -> Cost:
 
 
 def _tree(ways: Ways, collective: str, nbytes: float) -> Cost:
-    """NCCL's tree: a chain in the node, two trees between nodes with half of the vector each, up and down in segments."""
+    """NCCL's tree: a chain in the node, two trees between nodes with half of the vector each, up and down in
+    segments.
+    """
     m, g = ways.nodes, ways.per_node
     levels, chain = ceil_lg(m), g - 1
     near = 2 * nbytes * chain / g * ways.near_beta
@@ -136,7 +143,9 @@ def _two_levels(ways: Ways, collective: str, nbytes: float) -> Cost:
 
 
 def _pipelined(alpha: float, first: Sequence[float], busiest: float) -> float:
-    """A segment goes all the way (`first`: its alphas, and its bytes if it were the whole); the others follow in a row."""
+    """A segment goes all the way (`first`: its alphas, and its bytes if it were the whole); the others follow in a
+    row.
+    """
     starts, moving = first
     return _best(lambda k: starts + moving / k + (k - 1) * (alpha + busiest / k))
 
@@ -183,13 +192,17 @@ def _slowest(costs: Iterable[tuple[float, float, float]]) -> tuple[float, float]
 
 
 def _inside(ranks: Sequence[int], closed: bool) -> Iterable[tuple[int, int]]:
-    """Neighbours in a node. With several rings each starts at another rank, so that the last one sends to the first too."""
+    """Neighbours in a node. With several rings each starts at another rank, so that the last one sends to the first
+    too.
+    """
     pairs = zip(ranks, (*ranks[1:], ranks[0]), strict=True)
     return [pair for pair in pairs if pair[0] != pair[1]][: None if closed else len(ranks) - 1]
 
 
 def _between(nodes: Sequence[Sequence[int]], rings: int) -> Iterable[tuple[int, int]]:
-    """Ring c goes from card to card of the c-th rank of each node, also where another rank hands over the bytes (NCCL's PXN)."""
+    """Ring c goes from card to card of the c-th rank of each node, also where another rank hands over the bytes
+    (NCCL's PXN).
+    """
     for here, there in zip(nodes, (*nodes[1:], nodes[0]), strict=True):
         for ring in range(rings):
             yield here[ring * len(here) // rings], there[ring * len(there) // rings]
@@ -208,9 +221,11 @@ def _exchange_inside(topology: Topology, members: Sequence[int]) -> float:
 
 @lru_cache(maxsize=256)
 def _exchange_beta(topology: Topology, members: tuple[int, ...]) -> float:
-    """Seconds of an all_to_all for each byte that one rank sends: those of the busiest link, since all links work at once.
+    """Seconds of an all_to_all for each byte that one rank sends: those of the busiest link, since all links work at
+    once.
 
-    A rank's own port counts for what stays below its switch. Where the machine repeats, the links out of one unit stand for all.
+    A rank's own port counts for what stays below its switch. Where the machine repeats, the links out of one unit stand
+    for all.
     """
     p = len(members)
     unit = topology.symmetric_unit(p) if members == tuple(range(p)) else None
@@ -221,7 +236,8 @@ def _exchange_beta(topology: Topology, members: tuple[int, ...]) -> float:
         targets.append((members[unit], p - unit))
     if len(sources) * len(targets) > MAX_PAIRS:
         raise ScheduleError(
-            f"{PAIRWISE} of {p} ranks have {p * p} pairs that differ; at most {MAX_PAIRS} can be followed, so take whole nodes"
+            f"{PAIRWISE} of {p} ranks have {p * p} pairs that differ; at most {MAX_PAIRS} can be followed, so "
+            "take whole nodes"
         )
     busy: dict[Hashable, float] = defaultdict(float)
     for src in sources:

@@ -1,8 +1,8 @@
 """Virtual time: when each message of a program would start and end on a network, computed from the program alone.
 
-`replay` walks through every rank's program. A message starts when it is ready and when its sender's port, its receiver's
-port and every link on its way are free; it takes alpha + nbytes * beta. Real time plays no part, so the same program has
-the same virtual time, to the last digit, on every machine. Integers and Fractions give exact times.
+`replay` walks through every rank's program. A message starts when it is ready and when its sender's port, its
+receiver's port and every link on its way are free; it takes alpha + nbytes * beta. Real time plays no part, so the same
+program has the same virtual time, to the last digit, on every machine. Integers and Fractions give exact times.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def collective_seconds(name: str, ranks: int, nbytes: int, alpha: Number, beta: 
     """Seconds of a library's own collective over equal links, by the formula of the textbook algorithm.
 
     `nbytes` is one rank's input, `alpha` seconds a message, `beta` seconds a byte. all_reduce: ring; all_gather,
-    reduce_scatter and all_to_all: p-1 steps; broadcast and reduce: binomial tree; gather and scatter: p-1 messages through
-    the root's port; barrier: ceil(lg p) messages without bytes. Torch's other spellings (`all_gather_into_tensor`) count
-    as the collective whose name they begin with.
+    reduce_scatter and all_to_all: p-1 steps; broadcast and reduce: binomial tree; gather and scatter: p-1 messages
+    through the root's port; barrier: ceil(lg p) messages without bytes. Torch's other spellings
+    (`all_gather_into_tensor`) count as the collective whose name they begin with.
 
     >>> collective_seconds("all_reduce", 4, 4000, alpha=2, beta=1)
     6012.0
@@ -341,12 +341,13 @@ def replay(
 ) -> Timeline:
     """When each message of the programs, one for each rank, starts and ends on `network`.
 
-    A message is ready when its Send and its Recv are both posted; with `buffered`, as soon as it is sent. A rank sends one
-    message at a time and receives one at a time. A program that never ends (a deadlock) is replayed as far as it goes.
+    A message is ready when its Send and its Recv are both posted; with `buffered`, as soon as it is sent. A rank sends
+    one message at a time and receives one at a time. A program that never ends (a deadlock) is replayed as far as it
+    goes.
 
-    If ranks repeat a pattern, `programs` may hold only the ranks of the first repetition. `representative` then maps each
-    port ("out", rank) or ("in", rank), and each link as `network.links` names it, to the same one in that repetition. For
-    example, if two ranks repeat, it maps ("in", 5) to ("in", 1).
+    If ranks repeat a pattern, `programs` may hold only the ranks of the first repetition. `representative` then maps
+    each port ("out", rank) or ("in", rank), and each link as `network.links` names it, to the same one in that
+    repetition. For example, if two ranks repeat, it maps ("in", 5) to ("in", 1).
 
     `processors` has a number for each program; programs with the same number compute one after the other.
 

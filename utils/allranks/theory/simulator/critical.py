@@ -1,7 +1,7 @@
 """The critical path: the chain of messages and computing that decides how long a program takes, in words too.
 
-It is read from `clock.replay`'s timeline, backwards from the rank that ends last: what did it wait for, and what made that
-start so late? Imports without torch.
+It is read from `clock.replay`'s timeline, backwards from the rank that ends last: what did it wait for, and what made
+that start so late? Imports without torch.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class LegKind(StrEnum):
 class Leg:
     """One piece of the path, from `start` to `end` in seconds.
 
-    Of a message `rank` is the receiver and `peer` the sender, `link` says over what it went ("" where all links are alike), and
-    `alpha_s` is its part that does not depend on the bytes; `queued` if another message kept its port or link before it. Of
-    computing and of a collective `rank` is who computed, or who called last. `index` is the entry of `caller`'s program.
+    Of a message `rank` is the receiver and `peer` the sender, `link` says over what it went ("" where all links are
+    alike), and `alpha_s` is its part that does not depend on the bytes; `queued` if another message kept its port or
+    link before it. Of computing and of a collective `rank` is who computed, or who called last. `index` is the entry of
+    `caller`'s program.
 
     >>> found = simulate("all_reduce", "ring", 16, 2**26, topology.preset("dgx-h100"))
     >>> leg = found.critical_path.legs[0]
@@ -186,7 +187,8 @@ def critical_path(
     >>> from allranks.theory.simulator.clock import UniformNetwork, replay
     >>> pair = [[Compute(3), Send(0, 1, nbytes=4), Wait(0, sent=True)], [Recv(0, 0), Wait(0, sent=False)]]
     >>> network = UniformNetwork(alpha=1, beta=1)
-    >>> [(leg.kind.value, leg.rank, leg.start, leg.end) for leg in critical_path(pair, replay(pair, network), network).legs]
+    >>> path = critical_path(pair, replay(pair, network), network)
+    >>> [(leg.kind.value, leg.rank, leg.start, leg.end) for leg in path.legs]
     [('compute', 0, 0, 3), ('message', 1, 3, 8)]
     """
     return _Walk(programs, timeline, network, line_of).path()
@@ -276,7 +278,9 @@ class _Walk:
         return self._message(chosen) if chosen is not None and now > 0 else ([], None)
 
     def _message(self, number: int) -> tuple[list[Leg], tuple[int, int, Number] | None]:
-        """The leg of a message or a collective, those that kept its port or link before, and where the first of them was posted."""
+        """The leg of a message or a collective, those that kept its port or link before, and where the first of them
+        was posted.
+        """
         legs: list[Leg] = []
         while True:
             start, end = self.timeline.spans[number]
@@ -294,9 +298,18 @@ class _Walk:
             link = link_name(self.network.links(src, dst), self.shared)
             legs.append(
                 Leg(
-                    LegKind.MESSAGE, dst, start, end, src, sent.index, src, link, min(alpha, end - start), before is not None
+                    LegKind.MESSAGE,
+                    dst,
+                    start,
+                    end,
+                    src,
+                    sent.index,
+                    src,
+                    link,
+                    min(alpha, end - start),
+                    before is not None,
                 )
-            )  # fmt: skip
+            )
             if before is None:
                 late = late or sent
                 return legs, (late.rank, late.index, start)
@@ -323,7 +336,9 @@ class _Walk:
     def _idling(
         self, legs: Sequence[Leg]
     ) -> tuple[dict[tuple[int, int, str], Number], dict[tuple[int, int, str], int | None]]:
-        """Seconds of the path's messages in which their receivers idle, and the line of the receive that waited longest."""
+        """Seconds of the path's messages in which their receivers idle, and the line of the receive that waited
+        longest.
+        """
         idle: dict[int, list[tuple[Number, Number, int]]] = defaultdict(list)
         for one in self.timeline.idle:
             idle[one.rank].append((one.start, one.end, one.index))

@@ -1,8 +1,10 @@
-"""A schedule on a `Fabric`, message by message and in whole picoseconds: 4096 ranks and 100,000 messages in a second or two.
+"""A schedule on a `Fabric`, message by message and in whole picoseconds: 4096 ranks and 100,000 messages in a second or
+two.
 
-The rules are those of `run_schedule`: in each of its steps a rank posts all its messages, and goes on when they are complete.
-A message starts when both its ranks have posted it and every link of its way is free; of two that want the same link, the one
-that was ready first goes first, then the one of the lower rank. A test compares the times with those of `clock.replay`.
+The rules are those of `run_schedule`: in each of its steps a rank posts all its messages, and goes on when they are
+complete. A message starts when both its ranks have posted it and every link of its way is free; of two that want the
+same link, the one that was ready first goes first, then the one of the lower rank. A test compares the times with those
+of `clock.replay`.
 """
 
 from __future__ import annotations
@@ -43,8 +45,8 @@ class Priced:
 def price_at_scale(schedule: Schedule, nbytes: int, fabric: Fabric, most_looks: int | None = None) -> Priced:
     """How long the schedule takes on the machine, for a vector of `nbytes` as in `cost`.
 
-    The schedule's ranks and chunks must exist (`Schedule.verify` says so). `most_looks` bounds how often a message is looked
-    at while its links are busy. Raises ScheduleError above it or if the machine has another number of ranks, and
+    The schedule's ranks and chunks must exist (`Schedule.verify` says so). `most_looks` bounds how often a message is
+    looked at while its links are busy. Raises ScheduleError above it or if the machine has another number of ranks, and
     TopologyError if a message has no way.
     """
     if schedule.ranks != fabric.ranks:
@@ -164,5 +166,6 @@ class _Clock:
                 heapq.heappush(heads, (*waiting[queue][0], queue))
         if self.most_looks is not None and self.looks > self.most_looks:
             raise ScheduleError(
-                f"its messages wait for each other's links more than {self.most_looks} times; spread them over steps and links"
+                f"its messages wait for each other's links more than {self.most_looks} times; spread them over "
+                "steps and links"
             )

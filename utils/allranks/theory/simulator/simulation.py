@@ -1,9 +1,9 @@
 """A schedule on a topology: how long it takes, and a trace of every message; also for machines that you do not have.
 
-The clock is `clock.replay`, which the wire uses too. A message starts when its sender and its receiver are ready, and every
-port and link on its way is free. Where all units of a machine (ranks, nodes or groups of nodes) are alike and all ranks do
-the same, simulating one unit gives the times of all: so large worlds are possible. Chunks are then rounded up to the size of
-the largest one. Imports without torch.
+The clock is `clock.replay`, which the wire uses too. A message starts when its sender and its receiver are ready, and
+every port and link on its way is free. Where all units of a machine (ranks, nodes or groups of nodes) are alike and all
+ranks do the same, simulating one unit gives the times of all: so large worlds are possible. Chunks are then rounded up
+to the size of the largest one. Imports without torch.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ class TopologyNetwork:
     def collective_seconds(self, name: str, members: tuple[int, ...], nbytes: int) -> float:
         """Seconds of a library's own collective, whose `nbytes` are one rank's input.
 
-        Rings over every card for most, all pairs at once for all_to_all, as `simulate` takes them by default on several nodes;
-        scatter, gather and barrier by the formula of `clock.collective_seconds`, on the slowest link between neighbours.
+        Rings over every card for most, all pairs at once for all_to_all, as `simulate` takes them by default on several
+        nodes; scatter, gather and barrier by the formula of `clock.collective_seconds`, on the slowest link between
+        neighbours.
         """
         nbytes *= self.scale
         known = next(
@@ -84,8 +85,8 @@ class Simulation:
     """The result of a simulation.
 
     `nbytes` is as in `cost`, `bytes_per_rank` what the busiest rank sends. `method` is "events" (message by message) or
-    "symmetry" (one unit for all); with "symmetry", `schedule` and `timeline` are None, and chunks are rounded up to the size
-    of the largest one. "closed form" is the method of "ring channels" and its like.
+    "symmetry" (one unit for all); with "symmetry", `schedule` and `timeline` are None, and chunks are rounded up to the
+    size of the largest one. "closed form" is the method of "ring channels" and its like.
 
     >>> from allranks.topology import uniform
     >>> found = simulate("all_reduce", "ring", 4, 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0))
@@ -191,11 +192,12 @@ def simulate(
 ) -> Simulation:
     """Runs an algorithm, by the names of `schedules.find`, on a topology.
 
-    The algorithms of `simulator.channels` ("ring channels", "tree channels", "hierarchical channels", "pairwise channels")
-    use every card of a node at once; "ring" is one ring through one card. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by
-    default the best number up to 64), `ranks_per_node` and `columns` (by default the ranks of the topology's nodes), `in_flight`.
-    `method` is "events" (message by message), "symmetry" (one unit for all), or None: "symmetry" for more than 64 ranks,
-    if it is possible. Raises SimulateError, ScheduleError or TopologyError.
+    The algorithms of `simulator.channels` ("ring channels", "tree channels", "hierarchical channels", "pairwise
+    channels") use every card of a node at once; "ring" is one ring through one card. `nbytes` is as in `cost`; `gamma`
+    is seconds a byte reduced. `options` are those of the schedule: `root`, `segments` (by default the best number up to
+    64), `ranks_per_node` and `columns` (by default the ranks of the topology's nodes), `in_flight`. `method` is
+    "events" (message by message), "symmetry" (one unit for all), or None: "symmetry" for more than 64 ranks, if it is
+    possible. Raises SimulateError, ScheduleError or TopologyError.
 
     >>> from allranks.topology import preset
     >>> simulate("all_reduce", "hierarchical", 16384, 1 << 30, preset("dgx-h100")).method
@@ -291,8 +293,8 @@ def programs(schedule: Schedule, nbytes: int, gamma: float = 0.0) -> list[list[S
 def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topology, gamma: float = 0.0) -> float:
     """The least seconds of any algorithm over point-to-point messages on this machine.
 
-    The larger of two bounds: of a rank, whose bytes all take its fastest link; and of a node, whose network cards carry all
-    that it exchanges with other nodes. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced.
+    The larger of two bounds: of a rank, whose bytes all take its fastest link; and of a node, whose network cards carry
+    all that it exchanges with other nodes. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced.
 
     >>> from allranks.topology import uniform
     >>> lower_bound_seconds("all_reduce", 4, 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0))
@@ -308,7 +310,8 @@ def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topo
     rank = max(float(bound.seconds(alpha, fastest.beta_s_per_byte)), float(bound.reduced_nbytes) * gamma)
     if nic is None or m == 1:
         return rank
-    # nodes are taken as ranks of a smaller world, each with all its cards; in all_to_all a node sends what all its ranks send
+    # nodes are taken as ranks of a smaller world, each with all its cards; in all_to_all a node sends what all its
+    # ranks send
     vector = nbytes * (topology.ranks_per_node if collective == "all_to_all" else 1)
     share = _node_share(collective, ranks, topology, vector)
     rounds, reached = 0, 1
@@ -397,13 +400,16 @@ def _check_size(known: Algorithm, ranks: int) -> None:
         limit = MAX_EVENT_RANKS
     if ranks > limit:
         raise SimulateError(
-            f"{known.name} {known.collective} of {ranks} ranks has too many different messages to follow one by one: take "
-            f"at most {limit} ranks, or whole nodes (and a power of two) if the algorithm treats all ranks alike"
+            f"{known.name} {known.collective} of {ranks} ranks has too many different messages to follow one "
+            f"by one: take at most {limit} ranks, or whole nodes (and a power of two) if the algorithm treats "
+            "all ranks alike"
         )
 
 
 def _unit(rules: SymmetricSchedule, topology: Topology) -> int | None:
-    """The number of ranks to simulate for all: a whole unit of the machine and of the algorithm; None if there is none."""
+    """The number of ranks to simulate for all: a whole unit of the machine and of the algorithm; None if there is
+    none.
+    """
     repeats = topology.symmetric_unit(rules.ranks)
     if repeats is None:
         return None
@@ -420,8 +426,8 @@ def _by_symmetry(rules: SymmetricSchedule, unit: int, nbytes: int, topology: Top
     size = -(-nbytes // rules.parts) if rules.collective != "barrier" else 0
     if unit * rules.steps > MAX_MESSAGES:
         raise SimulateError(
-            f"{rules.algorithm} {rules.collective} of {rules.ranks} ranks takes {rules.steps} steps, of {unit} messages "
-            f"that differ, which is more than {MAX_MESSAGES} messages; take fewer ranks"
+            f"{rules.algorithm} {rules.collective} of {rules.ranks} ranks takes {rules.steps} steps, of {unit} "
+            f"messages that differ, which is more than {MAX_MESSAGES} messages; take fewer ranks"
         )
     found: list[list[Step]] = [[] for _ in range(unit)]
     first = 0

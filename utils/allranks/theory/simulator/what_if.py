@@ -1,8 +1,8 @@
 """What would make a program faster: the same messages in segments, in both directions, or over every network card.
 
 Each answer is a replay on the clock, not an estimate: the program runs several times at once, each time with a part of
-every message's bytes, on the same ports, links and processors. That is what a program does that cuts its vector first and
-handles each part as it handles the whole. Imports without torch.
+every message's bytes, on the same ports, links and processors. That is what a program does that cuts its vector first
+and handles each part as it handles the whole. Imports without torch.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class _Parts:
 def in_parts(
     programs: Sequence[Sequence[Step]], network: Network, orders: Sequence[Sequence[int]], *, buffered: bool = False
 ) -> Number:
-    """Seconds of the programs if each part of the vector had its own run, all at once; `orders[i][r]` plays rank r in part i.
+    """Seconds of the programs if each part of the vector had its own run, all at once; `orders[i][r]` plays rank r in
+    part i.
 
     >>> from allranks.theory.simulator.clock import UniformNetwork
     >>> pair = [[Send(0, 1, nbytes=8), Wait(0, sent=True)], [Recv(0, 0), Wait(0, sent=False)]]
@@ -115,13 +116,15 @@ def what_if(
 ) -> list[WhatIf]:
     """The changes that make the programs faster than `seconds`, the best first; an empty list if none does.
 
-    - "k segments": the best k of 2 to 32. For programs in which an element's result depends on that element of the inputs only.
-      Not said of programs with a library's own collectives. With `segmented`, for programs that send segments already, it is
-      "each message in k parts, all of them under way at once".
-    - with `any_order`, for collectives that treat all ranks alike (all_reduce, all_gather): half of the vector with the ranks
-      in reverse order ("both directions", or "both directions at the same time" if messages go both ways already); and with `node_of`, which names the node of a rank, a part for each place in a node
-      ("a ring for each of the 8 network cards" for a ring).
-    - "communication and computing at the same time", if the ranks compute: no program on these messages can be faster than that.
+    - "k segments": the best k of 2 to 32. For programs in which an element's result depends on that element of the
+      inputs only. Not said of programs with a library's own collectives. With `segmented`, for programs that send
+      segments already, it is "each message in k parts, all of them under way at once".
+    - with `any_order`, for collectives that treat all ranks alike (all_reduce, all_gather): half of the vector with the
+      ranks in reverse order ("both directions", or "both directions at the same time" if messages go both ways
+      already); and with `node_of`, which names the node of a rank, a part for each place in a node ("a ring for each of
+      the 8 network cards" for a ring).
+    - "communication and computing at the same time", if the ranks compute: no program on these messages can be faster
+      than that.
     """
     p = len(programs)
     same = list(range(p))

@@ -1,9 +1,10 @@
 """Machines as single links in whole numbers: nodes, fat trees, rails, a torus, a mesh, a slow link, a slow rank.
 
-A message takes the links of its way. It holds all of them for the sum of their latencies plus its bytes over the bandwidth of
-the slowest, rounded up to a picosecond; a link carries one message at a time. Whole numbers make a time the same, to the last
-digit, on every machine. A rank may use links of different kinds at once: it can send inside its node and through its network
-card, and on a torus to all neighbours. (`simulate` and the wire keep to one message a rank.)
+A message takes the links of its way. It holds all of them for the sum of their latencies plus its bytes over the
+bandwidth of the slowest, rounded up to a picosecond; a link carries one message at a time. Whole numbers make a time
+the same, to the last digit, on every machine. A rank may use links of different kinds at once: it can send inside its
+node and through its network card, and on a torus to all neighbours. (`simulate` and the wire keep to one message a
+rank.)
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ class Cut:
 class Fabric:
     """A machine of `ranks` ranks as its links, the way of each message, and the cuts that bound any schedule.
 
-    `families` are partitions of the ranks, by name. `ports` are, for each rank, the links by which its messages leave and
-    those by which they arrive. `route(src, dst)` gives the links of a message, or raises TopologyError if there is no way.
+    `families` are partitions of the ranks, by name. `ports` are, for each rank, the links by which its messages leave
+    and those by which they arrive. `route(src, dst)` gives the links of a message, or raises TopologyError if there is
+    no way.
 
     >>> ring = topology.torus_fabric(1, 4, topology.Link("wire", alpha_s=1e-6, bytes_per_s=1e9))
     >>> ring.picoseconds(0, 2, nbytes=1000)
@@ -150,8 +152,9 @@ def _whole(link: Link, factor: Fraction = Fraction(1)) -> FabricLink:
 def node_fabric(topology: Topology, ranks: int) -> Fabric:
     """The machine of a `Topology`: nodes, islands, network cards, and leaf switches with their uplinks.
 
-    The sender's port or card has the latency, and the other links on the way have none. Raises TopologyError if the topology
-    has failed or busy links, or stragglers, which a Fabric says in another way, or has no network and too few ranks.
+    The sender's port or card has the latency, and the other links on the way have none. Raises TopologyError if the
+    topology has failed or busy links, or stragglers, which a Fabric says in another way, or has no network and too few
+    ranks.
 
     >>> fabric = topology.node_fabric(topology.preset("dgx-h100"), 16)
     >>> fabric.route(0, 9)
@@ -234,8 +237,8 @@ def _node_cut(topology: Topology, kind: str, members: tuple[int, ...], links: di
 def torus_fabric(rows: int, columns: int, link: Link) -> Fabric:
     """A torus: each rank has a link to each of its neighbours in its row and in its column, and back.
 
-    Rank r is in row r // columns. A message goes along its row first, then along its column, the shorter way round (to the
-    right and down if both are equal). Raises TopologyError if there are no ranks.
+    Rank r is in row r // columns. A message goes along its row first, then along its column, the shorter way round (to
+    the right and down if both are equal). Raises TopologyError if there are no ranks.
 
     >>> topology.torus_fabric(4, 4, topology.Link("wire", 1e-6, 25e9)).route(0, 7)
     (('wire', 0, 3), ('wire', 3, 7))
@@ -272,7 +275,8 @@ def mesh_fabric(name: str, lanes: Sequence[Sequence[int]], link: Link) -> Fabric
 
     A message between ranks without a link has no way: `route` raises TopologyError.
 
-    >>> topology.mesh_fabric("pair", [[0, 2], [2, 0]], topology.Link("NVLink 2", 2e-6, 25e9)).picoseconds(0, 1, 50_000_000_000)
+    >>> pair = topology.mesh_fabric("pair", [[0, 2], [2, 0]], topology.Link("NVLink 2", 2e-6, 25e9))
+    >>> pair.picoseconds(0, 1, 50_000_000_000)
     1000002000000
     """
     whole = _whole(link)

@@ -1,4 +1,6 @@
-"""Reads a machine from a topology file: JSON, as `allranks fit` writes it or as you write it by hand (docs/topology_file.md)."""
+"""Reads a machine from a topology file: JSON, as `allranks fit` writes it or as you write it by hand
+(docs/topology_file.md).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,8 @@ def load_topology(path: Path | str) -> Topology:
     >>> import json, pathlib, tempfile
     >>> folder = tempfile.TemporaryDirectory()
     >>> file = pathlib.Path(folder.name, "mine.json")
-    >>> _ = file.write_text(json.dumps({"allranks_topology": 1, "name": "mine", "like": "dgx-h100", "nics_per_node": 4}))
+    >>> mine = {"allranks_topology": 1, "name": "mine", "like": "dgx-h100", "nics_per_node": 4}
+    >>> _ = file.write_text(json.dumps(mine))
     >>> topology.load_topology(file).nics_per_node
     4
     """

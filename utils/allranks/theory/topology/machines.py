@@ -1,8 +1,8 @@
 """Links and nodes: which links a message uses on its way from rank to rank, and presets of real machines with sources.
 
-Bandwidths are bytes a second in one direction. A rank sends one message at a time and receives one at a time. A link that
-ranks share (the bridge of a PCIe island, a network card, an uplink of a leaf switch) carries one message at a time in each
-direction.
+Bandwidths are bytes a second in one direction. A rank sends one message at a time and receives one at a time. A link
+that ranks share (the bridge of a PCIe island, a network card, an uplink of a leaf switch) carries one message at a time
+in each direction.
 """
 
 from __future__ import annotations
@@ -66,20 +66,22 @@ class Link:
 class Topology:
     """Nodes of ranks, joined by network cards, and perhaps by a fat tree of switches.
 
-    `inside` joins the ranks of an island through a switch: NVLink, or PCIe below one bridge. Messages of different ranks do
-    not slow each other there. An island is the whole node if `ranks_per_island` is None. `host` joins the islands of a
-    node, with one link in each direction for each island. A node has `nics_per_node` network cards; consecutive ranks share
-    a card, equally many each.
+    `inside` joins the ranks of an island through a switch: NVLink, or PCIe below one bridge. Messages of different
+    ranks do not slow each other there. An island is the whole node if `ranks_per_island` is None. `host` joins the
+    islands of a node, with one link in each direction for each island. A node has `nics_per_node` network cards;
+    consecutive ranks share a card, equally many each.
 
     `nodes_per_leaf` is how many nodes one leaf switch joins (None: one switch joins all nodes). With `rails`, each card
-    number has leaf switches of its own. The uplinks of a leaf switch have 1/`oversubscription` of the bandwidth of its ports
-    together. A message to another leaf switch takes the uplink that the number of its port gives (static routing).
+    number has leaf switches of its own. The uplinks of a leaf switch have 1/`oversubscription` of the bandwidth of its
+    ports together. A message to another leaf switch takes the uplink that the number of its port gives (static
+    routing).
 
-    `stragglers` are (rank, factor): the messages of this rank take factor times as long. `background` are (kind of link,
-    share of its bandwidth that others use). `failed` are (kind, node or leaf switch, index) of links that have failed; see
-    `with_failure`. Raises TopologyError if the figures do not fit together.
+    `stragglers` are (rank, factor): the messages of this rank take factor times as long. `background` are (kind of
+    link, share of its bandwidth that others use). `failed` are (kind, node or leaf switch, index) of links that have
+    failed; see `with_failure`. Raises TopologyError if the figures do not fit together.
 
-    >>> pair = Topology("pair", ranks_per_node=2, inside=topology.Link("NVLink", 2e-6, 240e9), nic=topology.Link("InfiniBand", 5e-6, 25e9))
+    >>> nvlink, card = topology.Link("NVLink", 2e-6, 240e9), topology.Link("InfiniBand", 5e-6, 25e9)
+    >>> pair = Topology("pair", ranks_per_node=2, inside=nvlink, nic=card)
     >>> pair.links(0, 2)
     (('nic out', 0, 0), ('nic in', 1, 0))
     """
@@ -148,9 +150,9 @@ class Topology:
     def with_failure(self, kind: str, where: int, index: int) -> Topology:
         """The same machine without one link. Its traffic takes another link.
 
-        `kind` "nic" is card `index` of node `where`: its ranks use the next card. "inside" is the link of rank `index` of
-        node `where`: its messages take the host link. "leaf" is uplink `index` of leaf switch `where`: its messages take the
-        next uplink.
+        `kind` "nic" is card `index` of node `where`: its ranks use the next card. "inside" is the link of rank `index`
+        of node `where`: its messages take the host link. "leaf" is uplink `index` of leaf switch `where`: its messages
+        take the next uplink.
         """
         return replace(self, failed=self.failed | {(kind, where, index)})
 
@@ -170,7 +172,9 @@ class Topology:
         return self._working_link("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
 
     def links(self, src: int, dst: int) -> tuple[tuple[Hashable, ...], ...]:
-        """The shared links on the way, each as (kind and direction, node or leaf, index). The ranks' own ports are left out."""
+        """The shared links on the way, each as (kind and direction, node or leaf, index). The ranks' own ports are
+        left out.
+        """
         if src == dst or self._through_switch(src, dst):
             return ()
         a, b = self.node(src), self.node(dst)
@@ -182,7 +186,9 @@ class Topology:
         return ("nic out", a, out), *self._leaf_links(a, out, b, into), ("nic in", b, into)
 
     def seconds(self, src: int, dst: int, nbytes: int) -> float:
-        """alpha + nbytes * beta of the slowest link on the way, in seconds; a rank's message to itself takes no time."""
+        """alpha + nbytes * beta of the slowest link on the way, in seconds; a rank's message to itself takes no
+        time.
+        """
         if src == dst:
             return 0.0
         kinds: tuple[str, ...]
@@ -254,8 +260,8 @@ class Topology:
         broken = any(("inside", *divmod(rank, self.ranks_per_node)) in self.failed for rank in (src, dst))
         if broken and self.host is None:
             raise TopologyError(
-                f"{self.name}: the link of rank {src} or {dst} inside its node has failed, and there is no host link to "
-                "take its place"
+                f"{self.name}: the link of rank {src} or {dst} inside its node has failed, and there is no "
+                "host link to take its place"
             )
         return not broken
 
@@ -298,7 +304,9 @@ class Topology:
 
     @cached_property
     def _uplink_factor(self) -> float:
-        """Seconds a byte of an uplink over those of a port. Rounding up their number must not add bandwidth to the uplinks."""
+        """Seconds a byte of an uplink over those of a port. Rounding up their number must not add bandwidth to the
+        uplinks.
+        """
         return float(self.uplink_factor)
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:
@@ -370,7 +378,8 @@ PRESETS: dict[str, Topology] = {
     for topology in (
         Topology(
             "dgx-a100", 8, _nvlink("3", "A100", 240.0), _HDR, nics_per_node=8,
-            source="8 GPUs and 8 compute cards of 200 Gb/s a node: NVIDIA DGX SuperPOD reference architecture RA-09950-001",
+            source="8 GPUs and 8 compute cards of 200 Gb/s a node: NVIDIA DGX SuperPOD reference architecture "
+                   "RA-09950-001",
         ),
         Topology(
             "dgx-h100", 8, _nvlink("4", "H100", 371.0), _NDR, nics_per_node=8,
@@ -379,11 +388,13 @@ PRESETS: dict[str, Topology] = {
         ),
         Topology(
             "dgx-h200", 8, _nvlink("4", "H200", 371.0), _NDR, nics_per_node=8,
-            source="as dgx-h100, with more memory: docs.nvidia.com/dgx/dgxh100-user-guide, hardware overview of DGX H100 and H200",
+            source="as dgx-h100, with more memory: docs.nvidia.com/dgx/dgxh100-user-guide, hardware overview of DGX "
+                   "H100 and H200",
         ),
         Topology(
             "dgx-b200", 8, _nvlink("5", "B200", 722.0), _NDR, nics_per_node=8,
-            source="8 GPUs and 8 ConnectX-7 of 400 Gb/s a node: docs.nvidia.com/dgx/dgxb200-user-guide, hardware overview",
+            source="8 GPUs and 8 ConnectX-7 of 400 Gb/s a node: docs.nvidia.com/dgx/dgxb200-user-guide, hardware "
+                   "overview",
         ),
         Topology(
             "gb200-nvl72", 72, _nvlink("5", "B200", 722.0), _NDR, nics_per_node=72,
@@ -392,8 +403,8 @@ PRESETS: dict[str, Topology] = {
         ),
         Topology(
             "gh200-4", 4, _nvlink("4", "GH200", 371.0), _card("Slingshot 200 Gb/s", 25.0, 10e-6), nics_per_node=4,
-            source="4 GH200 a node, 6 NVLinks between each pair (all 18 count here, as rings in several orders use them), a card of "
-            "200 Gb/s each: docs.cscs.ch, Alps, hardware",
+            source="4 GH200 a node, 6 NVLinks between each pair (all 18 count here, as rings in several orders use "
+                   "them), a card of 200 Gb/s each: docs.cscs.ch, Alps, hardware",
         ),
         Topology(
             "p4d", 8, _nvlink("3", "A100", 240.0), _card("EFA 100 Gb/s", 12.5, 15e-6), nics_per_node=4,
@@ -401,17 +412,20 @@ PRESETS: dict[str, Topology] = {
         ),
         Topology(
             "p5", 8, _nvlink("4", "H100", 371.0), _card("4 x EFA 100 Gb/s", 50.0, 15e-6), nics_per_node=8,
-            source="8 H100 and 3200 Gb/s a node, 32 cards of 100 Gb/s (four a GPU, one link here): aws.amazon.com/ec2/instance-types/p5",
+            source="8 H100 and 3200 Gb/s a node, 32 cards of 100 Gb/s (four a GPU, one link here): "
+                   "aws.amazon.com/ec2/instance-types/p5",
         ),
         Topology(
-            "pcie-8", 8, _pcie("PCIe 4 x16, as NCCL counts it", 24.0, 4e-6, "NCCL 2.30.7 src/graph/topo.h"), ranks_per_island=4,
+            "pcie-8", 8, _pcie("PCIe 4 x16, as NCCL "
+                               "counts it", 24.0, 4e-6, "NCCL 2.30.7 src/graph/topo.h"), ranks_per_island=4,
             host=_pcie("between two AMD sockets", 16.0, 5e-6, "NCCL 2.30.7 src/graph/topo.h, AMD_BW"),
             source="no particular maker: 8 GPUs without NVLink, four at each of two AMD sockets, no network",
         ),
         Topology(
             "cloud-ethernet", 8, _PCIE4, _card("100 Gb/s Ethernet, kernel TCP", 12.5, 50e-6), nics_per_node=1,
             ranks_per_island=4, host=_BRIDGE, nodes_per_leaf=16, oversubscription=4.0,
-            source="no particular provider: 8 GPUs on two PCIe bridges, one 100 Gb/s card, leaf switches of 16 nodes, 4:1",
+            source="no particular provider: 8 GPUs on two PCIe bridges, one 100 Gb/s card, leaf switches of 16 "
+                   "nodes, 4:1",
         ),
         Topology(
             "ethernet-2x100g", 8, _PCIE4, _card("100 Gb/s Ethernet, RoCE", 12.5), nics_per_node=2,

@@ -1,7 +1,7 @@
 """Small vectors on nodes of eight: add inside the node, let each rank exchange with another node, add inside again.
 
-After three steps all eight ranks of a node hold its sum. In one round over eight cards the node sends it to all seven others;
-each rank has then the sum of one other node (rank 0 keeps its own), and three more steps inside add these.
+After three steps all eight ranks of a node hold its sum. In one round over eight cards the node sends it to all seven
+others; each rank has then the sum of one other node (rank 0 keeps its own), and three more steps inside add these.
 """
 
 from allranks.theory.schedules import Move, Schedule

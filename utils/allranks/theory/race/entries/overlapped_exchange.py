@@ -1,7 +1,7 @@
 """The hierarchical all-to-all with both levels at once: while parts go to one group, those for the next are collected.
 
-For groups of eight: nodes, or the nodes below a leaf switch. A rank collects from its group what it sends to the rank with its own
-place in another group.
+For groups of eight: nodes, or the nodes below a leaf switch. A rank collects from its group what it sends to the rank
+with its own place in another group.
 """
 
 from allranks.theory.schedules import Move, Schedule

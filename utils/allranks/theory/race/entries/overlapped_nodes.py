@@ -1,7 +1,8 @@
 """The hierarchical all-reduce in segments, so that NVLink and the network cards work at the same time.
 
-A segment takes four stages: halving inside the node (three steps), reduce-scatter between nodes, all-gather between nodes, doubling inside
-(three steps). While one segment is between nodes, others are inside: the messages between nodes are spread over the three steps.
+A segment takes four stages: halving inside the node (three steps), reduce-scatter between nodes, all-gather between
+nodes, doubling inside (three steps). While one segment is between nodes, others are inside: the messages between nodes
+are spread over the three steps.
 """
 
 from allranks.theory.schedules import Move, Schedule

@@ -1,4 +1,6 @@
-"""All-gather on four nodes, both levels at once, round a slow card: its bytes are shared among the seven other cards of its node."""
+"""All-gather on four nodes, both levels at once, round a slow card: its bytes are shared among the seven other cards
+of its node.
+"""
 
 from allranks.theory.schedules import Move, Schedule
 

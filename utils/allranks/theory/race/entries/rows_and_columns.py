@@ -1,4 +1,5 @@
-"""Reduce-scatter in two levels, for ranks that are a square: first among ranks with the same last digit's column, then in the row.
+"""Reduce-scatter in two levels, for ranks that are a square: first among ranks with the same last digit's column, then
+in the row.
 
 With p = q * q ranks a rank sends 2(q-1) messages instead of p-1, and little more than the least bytes.
 """

@@ -1,7 +1,7 @@
 """The slow rank sends its vector once and receives the sum once; the others do the adding.
 
-Part by part, the fast ranks add to one of them, the owner, along a binomial tree; the slow rank gives its own part to the owner, gets the sum
-back, and the owner passes it on. Eight parts are on their way at a time.
+Part by part, the fast ranks add to one of them, the owner, along a binomial tree; the slow rank gives its own part to
+the owner, gets the sum back, and the owner passes it on. Eight parts are on their way at a time.
 """
 
 from allranks.theory.schedules import Move, Schedule

@@ -1,7 +1,9 @@
-"""Swing (De Sensi et al., NSDI 2024) on a square torus: halving and doubling, with partners that swing to the left and the right.
+"""Swing (De Sensi et al., NSDI 2024) on a square torus: halving and doubling, with partners that swing to the left and
+the right.
 
-In step s a rank of a ring exchanges with the rank (1 - (-2)^(s+1)) / 3 away, to the right if it is even and to the left if it is odd, so that
-partners stay near. Steps alternate between rows and columns. The paper also runs mirrored copies on the other links; this is one.
+In step s a rank of a ring exchanges with the rank (1 - (-2)^(s+1)) / 3 away, to the right if it is even and to the left
+if it is odd, so that partners stay near. Steps alternate between rows and columns. The paper also runs mirrored copies
+on the other links; this is one.
 """
 
 from allranks.theory.schedules import Move, Schedule

@@ -1,7 +1,7 @@
 """All-reduce on a torus over all four links: a quarter of the vector goes each way, rows first or columns first.
 
-Sack and Gropp (2015) and others use a torus so: each quarter does a reduce-scatter along its first dimension, an all-reduce along the second
-and an all-gather along the first, in its own direction.
+Sack and Gropp (2015) and others use a torus so: each quarter does a reduce-scatter along its first dimension, an
+all-reduce along the second and an all-gather along the first, in its own direction.
 """
 
 from allranks.theory.schedules import Move, Schedule

@@ -1,7 +1,7 @@
 """Broadcast on a torus over four spanning trees that share no link, each with a quarter of the vector in segments.
 
-A tree goes along the root's row (or column), from each rank of it along the column, and from the last column on to the root's: so that its links
-are free for the tree that starts the other way.
+A tree goes along the root's row (or column), from each rank of it along the column, and from the last column on to the
+root's: so that its links are free for the tree that starts the other way.
 """
 
 from allranks.theory.schedules import Move, Schedule

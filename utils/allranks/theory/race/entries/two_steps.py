@@ -1,7 +1,8 @@
-"""All-gather on a DGX-1 in two steps, as SCCL found to be possible (Cai et al., PPoPP 2021): the mesh has a diameter of two.
+"""All-gather on a DGX-1 in two steps, as SCCL found to be possible (Cai et al., PPoPP 2021): the mesh has a diameter of
+two.
 
-First each rank sends its part to its four neighbours. Then it sends on, to each neighbour, parts that the neighbour lacks: each missing
-part from the neighbour with the fewest bytes to send on that link.
+First each rank sends its part to its four neighbours. Then it sends on, to each neighbour, parts that the neighbour
+lacks: each missing part from the neighbour with the fewest bytes to send on that link.
 """
 
 from allranks.theory.schedules import Move, Schedule

@@ -6,8 +6,9 @@
 Six ranks, in rows of three and columns of two, make the calls of a training step. Compute is a wait, as if a GPU worked
 while the CPU is idle. The faults: a rank whose compute takes twice as long (straggler), one that leaves out a call
 (desync), one that is killed by `world.fault` (missing rank), a call for each small tensor (tiny calls), gradients that
-are reduced after the backward pass (no overlap), messages that `world.fault` delays on one rank (wrong interface), tokens
-of which most go to one rank (skewed all-to-all). A recording that is too near a limit of the contract is made again.
+are reduced after the backward pass (no overlap), messages that `world.fault` delays on one rank (wrong interface),
+tokens of which most go to one rank (skewed all-to-all). A recording that is too near a limit of the contract is made
+again.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import platform
 import statistics
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from allranks import World
 from allranks.jobs.planted import RECORDINGS
 from allranks.jobs.planted_measure import RECORDED_LIMITS, Kind, decide, is_clear, measure
@@ -44,45 +48,43 @@ WITHIN = (0.8, 1.4)  # noise further out is cut off: it is the recording machine
 DEADLINE_S = 12.0
 
 
-def on_rank(kind: str, folder: str, blamed: int, steps: int, warm_up: int, rows: tuple, columns: tuple) -> None:
-    """The job on one rank. It writes each call's start and end to a file at once: a rank that hangs has written them too."""
-    import os
-    import time
+class JobRank:
+    """One rank of a job with a planted fault. It writes each call's start and end to a file at once: a rank that hangs
+    has written them too.
+    """
 
-    import torch
-    import torch.distributed as dist
+    def __init__(self, kind: str, folder: str, blamed: int, rows: tuple, columns: tuple) -> None:
+        self.kind, self.blamed = kind, blamed
+        self.rank, world_size = dist.get_rank(), dist.get_world_size()
+        self.file = os.open(f"{folder}/{self.rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        self.groups: dict[str, Any] = {}
+        self.members: dict[str, tuple[int, ...]] = {}
+        for name, ranks in {"world": (tuple(range(world_size)),), "row": rows, "column": columns}.items():
+            for several in ranks:
+                made = dist.new_group(list(several))
+                if self.rank in several:
+                    self.groups[name], self.members[name] = made, several
+        self.count = dict.fromkeys(self.groups, 0)
 
-    rank, p = dist.get_rank(), dist.get_world_size()
-    file = os.open(f"{folder}/{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    groups: dict[str, Any] = {}
-    members: dict[str, tuple[int, ...]] = {}
-    for name, ranks in {"world": (tuple(range(p)),), "row": rows, "column": columns}.items():
-        for several in ranks:
-            made = dist.new_group(list(several))
-            if rank in several:
-                groups[name], members[name] = made, several
-    count = dict.fromkeys(groups, 0)
+    def write(self, **entry: Any) -> None:
+        """A line of the rank's file."""
+        os.write(self.file, (json.dumps(entry) + "\n").encode())
 
-    def write(**entry: Any) -> None:
-        os.write(file, (json.dumps(entry) + "\n").encode())
-
-    def now() -> float:
-        return time.perf_counter_ns() / 1e3
-
-    def compute(ms: float) -> None:
-        start = now()
+    def compute(self, ms: float) -> None:
+        """A wait, as if a GPU worked."""
+        start = _now_us()
         time.sleep(ms / 1e3)
-        write(compute=[start, now()], wanted=1e3 * ms)
+        self.write(compute=[start, _now_us()], wanted=1e3 * ms)
 
-    def around(name: str, into: int, out: int, op: str, call: Any, overlapped: bool = False) -> Any:
+    def around(self, name: str, into: int, out: int, op: str, call: Any, overlapped: bool = False) -> Any:
         """Makes the call; notes its start, and its end when it ends."""
-        number, start = count[name], now()
-        count[name] += 1
-        write(of=name, op=op, ranks=members[name], seq=number, start=start, into=into, out=out)
+        number, start = self.count[name], _now_us()
+        self.count[name] += 1
+        self.write(of=name, op=op, ranks=self.members[name], seq=number, start=start, into=into, out=out)
         work = call()
 
         def ended(_: Any = None) -> None:
-            write(of=name, seq=number, end=now())
+            self.write(of=name, seq=number, end=_now_us())
 
         if overlapped:
             return work.get_future().then(ended)
@@ -91,10 +93,10 @@ def on_rank(kind: str, folder: str, blamed: int, steps: int, warm_up: int, rows:
         ended()
         return None
 
-    def ring(tensor: torch.Tensor, name: str, reduces: bool) -> None:
+    def ring(self, tensor: torch.Tensor, name: str, reduces: bool) -> None:
         """An all-gather of parts, after a reduce-scatter if it reduces, by messages over the default group."""
-        team = members[name]
-        me, n = team.index(rank), len(team)
+        team = self.members[name]
+        me, n = team.index(self.rank), len(team)
         parts = list(tensor.chunk(n))
         right, left = team[(me + 1) % n], team[(me - 1) % n]
         for round_ in range((2 if reduces else 1) * (n - 1)):
@@ -107,93 +109,110 @@ def on_rank(kind: str, folder: str, blamed: int, steps: int, warm_up: int, rows:
             place = (me - round_ - 1) % n
             parts[place].copy_(parts[place] + arrived if adds else arrived)
 
-    def all_reduce(name: str, elements: int, overlapped: bool = False) -> Any:
+    def all_reduce(self, name: str, elements: int, overlapped: bool = False) -> Any:
+        """By messages where the interface is at fault, whose messages alone can be delayed."""
         tensor = torch.ones(elements)
-        if kind == "WRONG_INTERFACE" and name != "world":
-            return around(name, 4 * elements, 4 * elements, "all_reduce", lambda: ring(tensor, name, True))
 
         def call() -> Any:
-            return dist.all_reduce(tensor, group=groups[name], async_op=True)
+            if self.kind == "WRONG_INTERFACE" and name != "world":
+                return self.ring(tensor, name, True)
+            return dist.all_reduce(tensor, group=self.groups[name], async_op=True)
 
-        return around(name, 4 * elements, 4 * elements, "all_reduce", call, overlapped)
+        return self.around(name, 4 * elements, 4 * elements, "all_reduce", call, overlapped)
 
-    def all_gather(name: str, elements: int) -> None:
-        n = len(members[name])
+    def all_gather(self, name: str, elements: int) -> None:
+        """As `all_reduce`; `elements` are one rank's."""
+        n = len(self.members[name])
         whole = torch.ones(n * elements)
 
         def call() -> Any:
-            if kind == "WRONG_INTERFACE":
-                return ring(whole, name, False)
-            return dist.all_gather(list(whole.chunk(n)), torch.ones(elements), group=groups[name], async_op=True)
+            if self.kind == "WRONG_INTERFACE":
+                return self.ring(whole, name, False)
+            return dist.all_gather(list(whole.chunk(n)), torch.ones(elements), group=self.groups[name], async_op=True)
 
-        around(name, 4 * elements, 4 * n * elements, "all_gather", call)
+        self.around(name, 4 * elements, 4 * n * elements, "all_gather", call)
 
-    def reduce_scatter(name: str, elements: int) -> None:
-        n = len(members[name])
+    def reduce_scatter(self, name: str, elements: int) -> None:
+        """`elements` are one rank's part."""
+        n = len(self.members[name])
         whole, part = torch.ones(n * elements), torch.empty(elements)
 
         def call() -> Any:
-            return dist.reduce_scatter(part, list(whole.chunk(n)), group=groups[name], async_op=True)
+            return dist.reduce_scatter(part, list(whole.chunk(n)), group=self.groups[name], async_op=True)
 
-        around(name, 4 * n * elements, 4 * elements, "reduce_scatter", call)
+        self.around(name, 4 * n * elements, 4 * elements, "reduce_scatter", call)
 
-    def all_to_all(elements: int, back: bool = False) -> None:
-        team = members["row"]
+    def all_to_all(self, elements: int) -> None:
+        """Over the row; with the skew most goes to the blamed rank."""
+        team = self.members["row"]
         n = len(team)
         share = [elements // n] * n
-        if kind == "SKEWED_ALL_TO_ALL" and blamed in team:
+        if self.kind == "SKEWED_ALL_TO_ALL" and self.blamed in team:
             share = [elements // 20] * n
-            share[team.index(blamed)] = elements - (n - 1) * (elements // 20)
-        into, out = share, [share[team.index(rank)]] * n
-        if back and kind != "SKEWED_ALL_TO_ALL":
-            into, out = out, into
+            share[team.index(self.blamed)] = elements - (n - 1) * (elements // 20)
+        into, out = share, [share[team.index(self.rank)]] * n
         sent, got = torch.ones(sum(into)), torch.empty(sum(out))
 
         def call() -> Any:
-            return dist.all_to_all_single(got, sent, out, into, group=groups["row"], async_op=True)
+            return dist.all_to_all_single(got, sent, out, into, group=self.groups["row"], async_op=True)
 
-        around("row", 4 * sum(into), 4 * sum(out), "all_to_all", call)
+        self.around("row", 4 * sum(into), 4 * sum(out), "all_to_all", call)
 
-    def step(number: int) -> None:
-        slower = 2.2 if kind == "STRAGGLER" and rank == blamed else 1.0
-        if kind == "TINY_CALLS":
-            compute(20)
-            all_gather("row", 100_000)
-            compute(20)
+    def step(self, number: int) -> None:
+        """The calls of one training step, with the fault."""
+        if self.kind == "TINY_CALLS":
+            self.compute(20)
+            self.all_gather("row", 100_000)
+            self.compute(20)
             for tensor in range(24):
-                all_reduce("column", 16 * (tensor % 7 + 1))
-            all_reduce("world", 1)
-            return
-        experts = kind == "SKEWED_ALL_TO_ALL"
-        if experts:
-            compute(20)
-            all_to_all(300_000)
-            compute(20 * (2.4 if rank == blamed else 1))
-            all_to_all(300_000)
+                self.all_reduce("column", 16 * (tensor % 7 + 1))
         else:
-            if not (kind == "DESYNC" and rank == blamed and number == 3):
-                all_gather("row", 100_000)
-            compute(20 * slower)
-            (all_gather if kind == "WRONG_INTERFACE" else reduce_scatter)("row", 100_000)
+            slower = 2.2 if self.kind == "STRAGGLER" and self.rank == self.blamed else 1.0
+            self.forward(number, slower)
+            self.backward(slower)
+        self.all_reduce("world", 1)
+
+    def forward(self, number: int, slower: float) -> None:
+        """The parameters, or the tokens of a mixture of experts."""
+        if self.kind == "SKEWED_ALL_TO_ALL":
+            self.compute(20)
+            self.all_to_all(300_000)
+            self.compute(20 * (2.4 if self.rank == self.blamed else 1))
+            self.all_to_all(300_000)
+            return
+        if not (self.kind == "DESYNC" and self.rank == self.blamed and number == 3):
+            self.all_gather("row", 100_000)
+        self.compute(20 * slower)
+        (self.all_gather if self.kind == "WRONG_INTERFACE" else self.reduce_scatter)("row", 100_000)
+
+    def backward(self, slower: float) -> None:
+        """The gradients: reduced while the next ones are computed, or after all."""
         works = []
-        overlapped = kind not in ("NO_OVERLAP", "WRONG_INTERFACE")
+        overlapped = self.kind not in ("NO_OVERLAP", "WRONG_INTERFACE")
         for _ in range(3):
-            compute((8 if kind == "NO_OVERLAP" else 25) * slower)
+            self.compute((8 if self.kind == "NO_OVERLAP" else 25) * slower)
             if overlapped:
-                works.append(all_reduce("column", 500_000, True))
+                works.append(self.all_reduce("column", 500_000, True))
         if not overlapped:
             for _ in range(3):
-                all_reduce("column", 3_000_000 if kind == "NO_OVERLAP" else 500_000)
-        compute(25 if overlapped else 5)
+                self.all_reduce("column", 3_000_000 if self.kind == "NO_OVERLAP" else 500_000)
+        self.compute(25 if overlapped else 5)
         for work in works:
             work.wait()
-        all_reduce("world", 1)
 
+
+def _now_us() -> float:
+    return time.perf_counter_ns() / 1e3
+
+
+def on_rank(kind: str, folder: str, blamed: int, steps: int, warm_up: int, rows: tuple, columns: tuple) -> None:
+    """The job on one rank."""
+    job = JobRank(kind, folder, blamed, rows, columns)
     for _ in range(warm_up):
-        all_reduce("world", 1)
+        job.all_reduce("world", 1)
     for number in range(steps):
-        step(number)
-    os.close(file)
+        job.step(number)
+    os.close(job.file)
 
 
 def read_back(folder: Path, without: int | None) -> dict[str, Any]:

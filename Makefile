@@ -14,7 +14,7 @@ export MYPY_CACHE_DIR := $(CACHE)/.mypy_cache
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := -m pytest -o cache_dir="$(CACHE)/.pytest_cache" -n $(WORKERS) --no-loadscope-reorder
 
-.PHONY: help setup lab test test-all test-more test-record test-servers test-ranks test-nightly coverage notebooks api js js-tools site bench lock verify kit lint clean
+.PHONY: help setup lab test test-all test-more test-record test-servers test-ranks test-nightly coverage notebooks js js-tools site bench lock verify kit lint clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,9 +28,8 @@ help:
 	@echo "make setup          the environment in .venv only   (TORCH=cpu or TORCH=gpu overrides the choice)"
 	@echo "make notebooks      build every .ipynb from its percent script, and draw docs/pictures"
 	@echo "make js             format, check and bundle the widgets' JavaScript after a change; needs Node.js 20"
-	@echo "make api            write docs/api.md from the docstrings"
 	@echo "make site           the executed course as static pages in site/   (ARGS=chapters/1_first_hours/04_all_reduce.ipynb runs only that, ARGS=--live-only the live pages)"
-	@echo "make bench          measure what the README quotes"
+	@echo "make bench          measure what docs/promises.md quotes"
 	@echo "make lock           write uv.lock after a change of pyproject.toml or constraints.txt"
 	@echo "make verify         prove this machine in ten minutes, GPU or not; the record goes to docs/verified/   (ARGS=\"--gpus 1\")"
 	@echo "make kit            a folder to carry to a machine without a network   (PYTHON_VERSION=3.12 NCCL_SOURCE=... OUT=...)"
@@ -95,9 +94,6 @@ js-tools: $(JS_TOOLS)
 
 js: $(JS_TOOLS)
 	for script in fix types test build; do npm --prefix $(JS) run --silent $$script || exit 1; done
-
-api: $(STAMP)
-	$(BIN)/python tools/api.py $(ARGS)
 
 .venv/.allranks-site: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e ".[site]"

@@ -1,8 +1,9 @@
 """Builds the executed course as a static site: `make site`, then open site/index.html. No kernel, no network needed.
 
-    make site                                        every chapter, executed on live ranks (several minutes the first time)
-    make site ARGS=chapters/1_first_hours/04_all_reduce.ipynb      executes only these; the others keep their last outputs, if any
-    make site ARGS=--live-only                       only the live pages, in which Python runs in the browser (tools/live_site.py)
+    make site                     every chapter, executed on live ranks (several minutes the first time)
+    make site ARGS=chapters/1_first_hours/04_all_reduce.ipynb
+                                  executes only these; the others keep their last outputs, if any
+    make site ARGS=--live-only    only the live pages, in which Python runs in the browser (tools/live_site.py)
 
 It executes a chapter again only if the chapter or the package has changed; executed chapters are kept in
 build/site/executed. Sphinx with myst-nb makes the pages. They show players as they are without a kernel, and the
@@ -29,6 +30,7 @@ from allranks.base import chapters as course_map
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
+SPHINX = ROOT / "tools" / "sphinx"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
 PAGES = ("chapters/*/*.ipynb", "labs/*/*.ipynb", "docs/**/*.md", "CONTRIBUTING.md")
@@ -42,7 +44,8 @@ LIVE = {
     "docs/explain.md": ("explain", "Try it in this browser"),
     "docs/cost_model.md": ("price", "Try it in this browser"),
 }
-# pages that have moved, so that old addresses don't fail: those of the time when all chapters lay in one folder, and older ones
+# pages that have moved, so that old addresses don't fail: those of the time when all chapters lay in one folder, and
+# older ones
 MOVED = {
     "chapters/04_scatter.html": "chapters/2_collectives/11_scatter_and_gather.html",
     "chapters/05_gather.html": "chapters/2_collectives/11_scatter_and_gather.html",
@@ -70,20 +73,22 @@ article summary { cursor: pointer; }
 body[data-theme="light"] { color-scheme: light; }
 body[data-theme="dark"] { color-scheme: dark; }
 p > img[src$="-48.svg"] { vertical-align: middle; }
-.ar-watch { margin: 0.4em 0; padding: 0.3em 0.9em; min-height: 36px; font: inherit; color: inherit; background: none; cursor: pointer;
-  border: 1px solid var(--color-background-border); border-radius: 6px; }
+.ar-watch { margin: 0.4em 0; padding: 0.3em 0.9em; min-height: 36px; font: inherit; color: inherit; background: none;
+  cursor: pointer; border: 1px solid var(--color-background-border); border-radius: 6px; }
 @media (max-width: 480px) { .ar-watch { min-height: 44px; } }
 .guess { color: var(--color-foreground-secondary); font-size: 0.9em; margin: 0.2em 0; }
 .guess span { display: inline-block; margin-right: 1.2em; }
 """
-# which chapter was opened last, for the front page; and a button that runs once down the ribbons of a collective's picture
+# which chapter was opened last, for the front page; and a button that runs once down the ribbons of a collective's
+# picture
 SCRIPT = r"""
 const chapter = /\/chapters\/\w+\/(\d\d_\w+)\.html$/.exec(location.pathname);
 if (chapter) try { localStorage.setItem("allranks-chapter", chapter[1]); } catch {}
 document.addEventListener("DOMContentLoaded", () => {
   const picture = chapter && document.querySelector('article img[alt^="Before:"]');
   if (!picture || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  const button = Object.assign(document.createElement("button"), { className: "ar-watch", type: "button", textContent: "Watch it go down" });
+  const traits = { className: "ar-watch", type: "button", textContent: "Watch it go down" };
+  const button = Object.assign(document.createElement("button"), traits);
   picture.after(document.createElement("br"), button);
   button.addEventListener("click", () => {
     const cut = (percent) => ({ clipPath: `inset(0 0 ${percent}% 0)` });
@@ -321,8 +326,8 @@ def forward(output: Path) -> None:
     for old, new in MOVED.items():
         target = os.path.relpath(output / new, (output / old).parent)
         (output / old).write_text(
-            f'<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; url={target}">'
-            f'<p>This chapter is now <a href="{target}">here</a>.</p>\n',
+            '<!doctype html><meta charset="utf-8"><title>Moved</title><meta http-equiv="refresh" content="0; '
+            f'url={target}"><p>This chapter is now <a href="{target}">here</a>.</p>\n',
             encoding="utf-8",
         )
 
@@ -343,12 +348,19 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path, live: bool
         raise SiteError(f"{error.name} is missing: pip install -c constraints.txt -e '.[site]'") from None
     import io
 
+    sys.path.append(str(SPHINX))  # of `public_names`, which is no module of this process otherwise
     staged(root, work / "source", chapters, work / "executed", live)
     settings = {
         "project": "All Ranks",
         "copyright": "the authors of All Ranks; prose CC BY 4.0, code BSD-3-Clause",
         "html_title": "All Ranks",
-        "extensions": ["myst_nb", "sphinx-mathjax-offline"],
+        "extensions": [
+            "myst_nb",
+            "sphinx-mathjax-offline",
+            "sphinx.ext.autodoc",
+            "sphinx.ext.autosummary",
+            "public_names",
+        ],
         "html_theme": "furo",
         "html_static_path": ["_static"],
         "html_css_files": ["course.css"],
@@ -363,7 +375,17 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path, live: bool
         "nb_mime_priority_overrides": [("html", "text/html", 0), ("html", "image/png", 5)],
         # a failing rank's report is not Python; show it without colours
         "suppress_warnings": ["misc.highlighting_failure", "myst.header", "mystnb.unknown_mime_type"],
-        "templates_path": [],
+        "templates_path": [str(SPHINX)],
+        # docs/api.md: a page for each public name, in the order of the source; `x` in a docstring is code
+        "autosummary_ignore_module_all": False,
+        "autosummary_imported_members": True,
+        "autodoc_default_options": {"no-value": True},
+        "autodoc_member_order": "bysource",
+        "autodoc_preserve_defaults": True,
+        "default_role": "code",
+        "add_module_names": False,
+        "python_use_unqualified_type_names": True,
+        "python_maximum_signature_line_length": 100,
         "exclude_patterns": [],
     }
     warnings = io.StringIO()

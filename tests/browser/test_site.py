@@ -1,4 +1,6 @@
-"""`make site`: two chapters are executed, the pages built, opened in Chromium without a network, and every link followed."""
+"""`make site`: two chapters are executed, the pages built, opened in Chromium without a network, and every link
+followed.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,14 @@ import html
 import http.server
 import importlib.util
 import os
+import posixpath
 import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+import allranks
 import nbformat
 import pytest
 from allranks.base import chapters as course_map
@@ -102,6 +106,25 @@ def test_without_an_address_the_menu_offers_the_download_only(tool, tmp_path, mo
     assert tools.links(Path("chapters/1_x/a.ipynb"), address) == [
         ("the repository", "https://git.example.org/x/y/blob/main/chapters/1_x/a.ipynb")
     ]
+
+
+def test_every_public_name_is_described(site):
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", posixpath.join)
+    described = {name for kind, names in inventory.items() if kind.startswith("py:") for name in names}
+    front = {name: getattr(allranks, name) for name in allranks.__all__}
+    missing = [name for name in front if f"allranks.{name}" not in described]
+    for module in allranks._MODULES:
+        own = {name: getattr(front[module], name) for name in front[module].__all__}
+        elsewhere = [name for name, value in own.items() if front.get(name) is value]
+        missing += [
+            f"{module}.{name}" for name in own.keys() - elsewhere if f"allranks.{module}.{name}" not in described
+        ]
+    assert missing == []
+    example = (site / "docs" / "api" / "allranks.schedules.html").read_text(encoding="utf-8")
+    assert "&gt;&gt;&gt;" in example, "an example is shown as code"
 
 
 def test_no_page_has_a_solution(site):
@@ -293,8 +316,8 @@ def test_pages_lead_to_their_live_page(tool):
         assert (ROOT / name).exists() and page in live.PAGES
         led = tool.led("# A title\n\ntext", Path(name))
         assert (
-            led
-            == f'# A title\n\n<p class="live">No install: <a href="{"../" * name.count("/")}live/{page}.html">{words}</a></p>\n\ntext'
+            led == '# A title\n\n<p class="live">No install: <a '
+            f'href="{"../" * name.count("/")}live/{page}.html">{words}</a></p>\n\ntext'
         )
     assert tool.led("# A title", Path("docs/gpus.md")) == "# A title"
 
@@ -303,7 +326,10 @@ def test_links_to_what_the_site_lacks_become_words(tool, tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A\n")
     (tmp_path / "tool.py").write_text("x\n")
-    text = "[a](a.md#top) [tool](../tool.py) [gone](gone.md) [folder](../docs) [web](https://example.org) [up](../../etc/passwd)"
+    text = (
+        "[a](a.md#top) [tool](../tool.py) [gone](gone.md) [folder](../docs) [web](https://example.org) "
+        "[up](../../etc/passwd)"
+    )
     page = Path("docs/b.md")
     found = tool.relinked(text, page, [page, Path("docs/a.md")], tmp_path, tmp_path / "source")
     assert found == "[a](a.md#top) [tool](../tool.py) gone folder [web](https://example.org) up"

@@ -237,7 +237,7 @@ class Prediction:
 
     @property
     def errors(self) -> list[float]:
-        """For each point, how far the prediction is off: |predicted / measured - 1|."""
+        """For each point, how far the prediction is off: `|predicted / measured - 1|`."""
         return [abs(predicted / measured - 1) for _, measured, predicted in self.points]
 
     @property

@@ -20,6 +20,15 @@ def section(title):
     return BLOCK.findall(re.split(r"^## ", PAGE.split(f"## {title}\n", 1)[1], flags=re.M)[0])
 
 
+def test_every_file_that_the_table_names_is_there():
+    rows = [row.split("|")[1:4] for row in PAGE.split("## Which file?")[1].split("\n## ")[0].splitlines()[4:] if row]
+    assert len(rows) >= 10
+    for what, edit, its_test in rows:
+        places = [name for name in re.findall(r"`([^` ]+)`", edit) if "/" in name]
+        assert places, what
+        assert [name for name in (*places, *re.findall(r"`([^`]+)`", its_test)) if not (ROOT / name).exists()] == []
+
+
 @pytest.fixture
 def copy(tmp_path):
     """What git would commit now, without the notebooks."""

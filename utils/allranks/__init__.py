@@ -2,8 +2,9 @@
 
     from allranks import World, check, schedules
 
-Every public name is here (docs/api.md describes each): the classes and functions of `_FROM`, and the modules of `_MODULES`
-with what their `__all__` names. All of them load when they are first used: importing this package costs no torch.
+Every public name is here (docs/api.md lists each): the classes and functions of `_FROM`, and the modules of
+`_MODULES` with what their `__all__` names. All of them load when they are first used: importing this package costs no
+torch.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ def __getattr__(name: str) -> Any:
 
 
 class _PublicModules:
-    """A finder of modules: `from allranks.schedules import ...` finds a public module in whatever room it lies, as the same module."""
+    """A finder of modules: `from allranks.schedules import ...` finds a public module in whatever room it lies, as
+    the same module.
+    """
 
     def __init__(self) -> None:
         self._specs: dict[str, ModuleSpec | None] = {}

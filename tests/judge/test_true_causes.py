@@ -12,7 +12,7 @@ from allranks import pipelines
 from allranks.exercises import get
 from allranks.judge import causes, factor, orders, scoring
 from allranks.judge.cases import Setup
-from allranks.judge.in_rank import driver
+from allranks.judge.in_rank import arguments
 from allranks.judge.judging import judge_text
 from allranks.judge.verdict import Case, Verdict
 from allranks.ranks.wire.explain import clean
@@ -141,15 +141,15 @@ def test_grading_says_what_compute_refused_and_no_number_of_the_case(answer, wor
 
 
 def test_all_that_a_rank_says_to_a_wrong_call_can_be_said_without_numbers():
-    module = ast.parse(Path(driver.__file__).read_text())
+    module = ast.parse(Path(arguments.__file__).read_text())
     raised = [node.exc for node in ast.walk(module) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
     for call in raised:
         names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
-        assert any(getattr(driver, name, None) in driver.WITHOUT_NUMBERS for name in names if name.isupper()), (
+        assert any(getattr(arguments, name, None) in arguments.WITHOUT_NUMBERS for name in names if name.isupper()), (
             ast.unparse(call)
         )
-    assert len(raised) == len(driver.WITHOUT_NUMBERS)
-    assert not any("{" in words for words in driver.WITHOUT_NUMBERS.values())
+    assert len(raised) == len(arguments.WITHOUT_NUMBERS)
+    assert not any("{" in words for words in arguments.WITHOUT_NUMBERS.values())
 
 
 def test_waiting_that_no_order_can_avoid_is_nobodys_mistake():

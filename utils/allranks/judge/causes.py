@@ -16,7 +16,7 @@ from allranks.judge import compare, evidence
 from allranks.judge.cases import OPTION_LABELS, Expected, Setup, View, plain, views
 from allranks.judge.exercise import FaultKind, Mistake, Result, ResultFault, Run
 from allranks.judge.fault import blame_of, blame_of_failure
-from allranks.judge.in_rank import driver
+from allranks.judge.in_rank import arguments
 from allranks.judge.mistake import UNWRITTEN
 from allranks.judge.verdict import Reason
 from allranks.ranks.engines.alone import PACKAGE
@@ -166,7 +166,7 @@ def _without_numbers(text: str) -> str:
 
     The student's own exception may have such a text too; it tells no more than which of these it is.
     """
-    for template, words in driver.WITHOUT_NUMBERS.items():
+    for template, words in arguments.WITHOUT_NUMBERS.items():
         pattern = ".{1,80}".join(map(re.escape, template.split("{}")))
         if re.fullmatch(pattern, text.rstrip(".")):
             return words

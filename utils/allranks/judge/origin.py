@@ -17,10 +17,11 @@ import torch
 
 from allranks.base.errors import name_ranks
 from allranks.judge import provenance
-from allranks.judge.cases import Args, Expected, Parameter, Upstream, View, plain, views
+from allranks.judge.cases import Args, Expected, plain, views
 from allranks.judge.compare import name_of
 from allranks.judge.evidence import received_before, received_by
 from allranks.judge.exercise import About, FaultKind, Result, ResultFault, Run, in_place_of
+from allranks.judge.in_rank.arguments import zeroed
 
 _MOST = 64  # elements looked at
 _MOST_RANKS = 8
@@ -371,7 +372,7 @@ def _shares(run: Run, fault: ResultFault, output: _Output) -> list[torch.Tensor]
     given = run.args[fault.call]
     parts = []
     for rank in range(run.ranks):
-        alone = [args if r == rank else tuple(_zeroed(a) for a in args) for r, args in enumerate(given)]
+        alone = [args if r == rank else zeroed(args) for r, args in enumerate(given)]
         try:
             expected = run.exercise.oracle(run.setup, alone)[fault.rank]
         except (RuntimeError, IndexError, ValueError):
@@ -392,21 +393,6 @@ def _same_output(alone: Expected, expected: Expected, wanted: torch.Tensor) -> t
     if expected.returns is wanted:
         return alone.returns if isinstance(alone.returns, torch.Tensor) else None
     return next((alone.changed[path] for path, value in expected.changed.items() if value is wanted), None)
-
-
-def _zeroed(arg: Any) -> Any:
-    """The argument with zeros in its floating tensors."""
-    match arg:
-        case View() if arg.base.dtype.is_floating_point:
-            return View(torch.zeros_like(arg.base), arg.size, arg.stride, arg.offset)
-        case Parameter():
-            grad = None if arg.grad is None else _zeroed(arg.grad)
-            return Parameter(_zeroed(arg.data), grad, arg.absent, arg.name)
-        case Upstream():
-            return Upstream(_zeroed(arg.gradient), arg.seconds)
-        case list() | tuple():
-            return type(arg)(_zeroed(a) for a in arg)
-    return arg
 
 
 def _counts(value: float, basis: Sequence[float], near: float) -> tuple[int, ...] | None:

@@ -15,26 +15,10 @@ import torch
 
 from allranks.base.progress import counted
 from allranks.judge import causes, compare, computed, factor, puts, rules, speed
-from allranks.judge.cases import (
-    Add,
-    Arg,
-    Args,
-    Backward,
-    Blocks,
-    Function,
-    Multiply,
-    Parameter,
-    Setup,
-    Text,
-    Tied,
-    Upstream,
-    View,
-    Work,
-    views,
-)
+from allranks.judge.cases import Args, Setup, Text, Upstream, views
 from allranks.judge.exercise import Exercise, FaultKind, Result, ResultFault, Run
 from allranks.judge.fault import blame_of
-from allranks.judge.in_rank import driver
+from allranks.judge.in_rank import arguments, driver
 from allranks.judge.source import Source, imported_at, is_installed
 from allranks.judge.verdict import Reason
 from allranks.ranks.engines.devices import usable_cores
@@ -42,7 +26,6 @@ from allranks.ranks.engines.usercode import by_value
 from allranks.ranks.wire import Failure, FailureKind, Memory, Program, Ranks, Rules, values
 from allranks.ranks.wire.failures import DeadlockCause
 from allranks.ranks.wire.router import Pieces
-from allranks.ranks.wire.values import raw
 from allranks.ranks.wire.wait import NameLine, line_number
 
 CPU_S = 2
@@ -174,7 +157,7 @@ class CaseRunner:
                 (
                     {
                         "environ": _environ(setup, r),
-                        "args": [_describe(a) for a in _before_the_work(args[r])],
+                        "args": [arguments.describe(a) for a in args[r]],
                         "call": call,
                         "last": call == setup.times - 1,
                     },
@@ -238,81 +221,10 @@ def _environ(setup: Setup, rank: int) -> dict[str, str]:
     return {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size)}
 
 
-def _before_the_work(args: Args) -> Args:
-    """The arguments without the gradients that a `Backward` or a late `Upstream` among them will bring: the router hands these out."""
-    if args and isinstance(args[-1], Upstream) and args[-1].seconds:
-        last = args[-1].gradient
-        return (*args[:-1], replace(args[-1], gradient=View.of(torch.zeros(last.size, dtype=last.base.dtype))))
-    if not any(isinstance(arg, Backward) for arg in args):
-        return args
-    parameters = [replace(p, grad=View.of(torch.zeros(p.grad.size, dtype=p.grad.base.dtype))) for p in args[0]]
-    return (parameters, *args[1:])
-
-
 def _pieces(calls: Sequence[Sequence[Args]]) -> Pieces | None:
-    """For each rank and call what its `Backward`, `Blocks`, `Multiply`, `Add`, `Work` or late `Upstream` make, in order; None if there is none."""
-    made: Pieces = [[] for _ in calls[0]]
-    for args in calls:
-        for rank, own in enumerate(args):
-            made[rank].append([piece for arg in own for piece in _made_by(arg, own)])
+    """For each rank and call the pieces of work of its arguments; None if there is none."""
+    made: Pieces = [[arguments.pieces(args[rank]) for args in calls] for rank in range(len(calls[0]))]
     return made if any(pieces for rank in made for pieces in rank) else None
-
-
-def _made_by(arg: Arg, args: Args) -> list[tuple[float, bytes]]:
-    """The pieces of work of an argument: virtual seconds, and the bytes of the result."""
-    match arg:
-        case Backward():
-            grads = [args[0][place].grad for place in arg.order]
-            return [(seconds, _raw(grad)) for grad, seconds in zip(grads, arg.seconds, strict=True)]
-        case Blocks():
-            forward = [(arg.seconds, b"")] * len(arg.gradients)
-            return [*forward, *((arg.seconds, _raw(gradient)) for gradient in reversed(arg.gradients))]
-        case Multiply():
-            return [(arg.row_s, b"")] * arg.rows
-        case Add():
-            return [(arg.element_s, b"")] * arg.elements
-        case Work():
-            return [(arg.seconds, b"")] * arg.pieces
-        case Upstream(seconds=seconds) if seconds:
-            return [(seconds, _raw(arg.gradient))]
-    return []
-
-
-def _raw(view: View) -> bytes:
-    return bytes(raw(view.tensor().contiguous()))
-
-
-def _describe(arg: Arg) -> list:
-    """The argument as plain data, from which `in_rank/driver.py` builds it."""
-    match arg:
-        case View():
-            return ["view", arg.base, list(arg.size), list(arg.stride), arg.offset]
-        case Parameter():
-            grad = None if arg.grad is None else _describe(arg.grad)[1:]
-            return ["parameter", _describe(arg.data)[1:], grad, arg.absent]
-        case Tied():
-            return ["tied", arg.place]
-        case Backward():
-            return ["backward", list(arg.order)]
-        case Blocks():
-            return ["blocks", arg.order, [view.tensor().numel() for view in arg.gradients]]
-        case Upstream():
-            return ["upstream", arg.seconds > 0, *_describe(arg.gradient)[1:]]
-        case Multiply():
-            return ["multiply", arg.weight]
-        case Add():
-            return ["add"]
-        case Work():
-            return ["work"]
-        case Memory():
-            return ["memory"]
-        case Function():
-            return ["function", arg.scale, arg.shift]
-        case list() | tuple():
-            return ["tuple" if isinstance(arg, tuple) else "list", [_describe(item) for item in arg]]
-        case dict():  # plain data, and much of it: a plain dict without what a subclass knows, pickled, which is quicker
-            return ["value", values.Pickled(dict(arg))]
-    return ["value", arg]
 
 
 def _item(values: Any, index: int) -> Any:

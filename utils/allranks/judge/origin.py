@@ -67,12 +67,8 @@ def explain(run: Run, faults: Sequence[ResultFault]) -> str | None:
     told = [_of_rank(run, fault, table) for fault in faults[:_SHOWN]]
     if told[0] is None:
         return None
-    rest = [_short(words) for words in told[1:] if words is not None]
+    rest = [words[1] for words in told[1:] if words is not None]
     return in_place_of(told[0][0], "; ".join([told[0][0], *dict.fromkeys(rest)]))
-
-
-def _short(words: tuple[str, str]) -> str:
-    return words[1]
 
 
 def _of_rank(run: Run, fault: ResultFault, table: dict[float, Source]) -> tuple[str, str] | None:
@@ -156,10 +152,9 @@ def _moved(
             last += 1
         else:
             break
-    where = _place(run, fault, output, first, last)
+    where, several = _place(run, fault, output, first, last)
     must = _named(run, fault, right, last - first + 1)
     is_unchanged = output.before is not None and torch.equal(output.found, output.before)
-    several = where.startswith("elements ")
     verb = "hold" if several else "holds"
     if is_unchanged:
         holds = "is unchanged"
@@ -183,18 +178,20 @@ def _step(a: Source | None, b: Source | None) -> bool:
     return (a.rank, a.path, a.index + 1) == (b.rank, b.path, b.index)
 
 
-def _place(run: Run, fault: ResultFault, output: _Output, first: int, last: int) -> str:
-    """The wrong part of the output in words."""
+def _place(run: Run, fault: ResultFault, output: _Output, first: int, last: int) -> tuple[str, bool]:
+    """The wrong part of the output in words, and whether the words are a plural."""
     size = output.wanted.numel()
     n = run.setup.size
     if first == 0 and last == size - 1:
-        return output.name
+        return output.name, False
     rows = output.wanted.dim() == 2 and output.wanted.shape[1] > 1
     if rows and first % output.wanted.shape[1] == 0:
-        return f"row {first // output.wanted.shape[1]} of {output.name}"
+        return f"row {first // output.wanted.shape[1]} of {output.name}", False
     if n and size == n * run.ranks and first % n == 0 and first // n == last // n:
-        return f"place {first // n} of {output.name}"
-    return f"element {first} of {output.name}" if first == last else f"elements {first} to {last} of {output.name}"
+        return f"place {first // n} of {output.name}", False
+    if first == last:
+        return f"element {first} of {output.name}", False
+    return f"elements {first} to {last} of {output.name}", True
 
 
 def _named(run: Run, fault: ResultFault, source: Source | None, count: int) -> str:
@@ -211,7 +208,7 @@ def _named(run: Run, fault: ResultFault, source: Source | None, count: int) -> s
     named = len({path[0] for path in floating}) > 1 and bool(run.exercise.arguments)
     if len(source.path) > 1 and not named:
         return f"chunk {source.path[-1]} of rank {source.rank}"
-    what = name_of(source.path, given, run.exercise.arguments).removeprefix("the ") if named else "tensor"
+    what = name_of(source.path, given, run.exercise.arguments, the="") if named else "tensor"
     if len(shape) == 2 and shape[1] > 1 and len(floating) == 1 and source.index % shape[1] == 0 and count <= shape[1]:
         return f"row {source.index // shape[1]} of {whose} tensor"
     total = view.tensor().numel()

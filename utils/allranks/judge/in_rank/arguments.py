@@ -323,7 +323,10 @@ class Upstream(Argument):
             """Backward from what was returned; what can't be differentiated leaves no gradients, and the comparison says so."""
             if late:
                 gradient.copy_(from_raw(take_piece().read(), gradient.dtype, gradient.shape))
-            fits = isinstance(returned, torch.Tensor) and (returned.shape, returned.dtype) == (gradient.shape, gradient.dtype)
+            fits = isinstance(returned, torch.Tensor) and (returned.shape, returned.dtype) == (
+                gradient.shape,
+                gradient.dtype,
+            )
             if fits and returned.requires_grad:
                 before = gradient.clone()
                 returned.backward(gradient)

@@ -47,7 +47,8 @@ class Part:
 class Mark:
     """What one student has of one part. `score` is None where nothing was marked; `waits` if the teacher must read it.
 
-    `failed` are the failed cases, (property, case), of `cases` that were judged; `mistake` is the cause in a few words; `variant` is
+    `failed` are the failed cases, (property, case), of `cases` that were judged; `mistake` is the cause in a few words, and `code` what it
+    is counted by, whatever the words; `variant` is
     what the course drew for this student, if it draws; `card` is the verdict as the grader drew it for the student, in HTML.
     """
 
@@ -58,6 +59,12 @@ class Mark:
     failed: tuple[tuple[str, str], ...] = ()
     variant: str = ""
     card: str = ""
+    code: tuple[str, ...] = ()
+
+    @property
+    def counted_by(self) -> tuple[str, ...]:
+        """The code; of marks without one, as of an incident, the words."""
+        return self.code or (self.mistake,)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class Cause:
     exercise: str
     mistake: str
     students: tuple[str, ...]
+    counted_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,19 +131,21 @@ class Overview:
         """
         cell = next(part.cell for part in self.parts if part.name == cause.exercise)
         marks = [row.marks[cell] for row in self.graded if cell in row.marks and row.student in cause.students]
-        drawn = [mark for mark in marks if mark.card and not mark.variant and mark.mistake == cause.mistake]
+        drawn = [mark for mark in marks if mark.card and not mark.variant and mark.counted_by == cause.counted_by]
         return max(drawn, key=lambda mark: mark.score or 0.0).card if drawn else ""
 
     @property
     def causes(self) -> list[Cause]:
         """The mistakes, the commonest first; of equally common ones, in the order of the lab."""
-        found: dict[tuple[str, str], list[str]] = {}
+        found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        words: dict[tuple[str, ...], str] = {}
         for part in self.parts:
             for row in self.graded:
                 mark = row.marks.get(part.cell)
                 if mark is not None and mark.mistake:
-                    found.setdefault((part.name, mark.mistake), []).append(row.student)
-        causes = [Cause(exercise, mistake, tuple(who)) for (exercise, mistake), who in found.items()]
+                    found.setdefault((part.name, mark.counted_by), []).append(row.student)
+                    words.setdefault(mark.counted_by, mark.mistake)
+        causes = [Cause(exercise, words[by], tuple(who), by) for (exercise, by), who in found.items()]
         return sorted(causes, key=lambda cause: -len(cause.students))
 
     @property
@@ -259,7 +269,16 @@ def _row(
             mistake = OLD
         failed = tuple((str(group), str(case)) for group, case in about.get("failed", ()))
         variant, card = str(about.get("variant") or ""), str(about.get("card", ""))
-        marks[part.cell] = Mark(score, waits, mistake, int(about.get("cases", 0)), failed, variant, card)
+        marks[part.cell] = Mark(
+            score,
+            waits,
+            mistake,
+            int(about.get("cases", 0)),
+            failed,
+            variant,
+            card,
+            tuple(map(str, about.get("code", ()))),
+        )
     return Row(
         *who,
         "graded" if marks else "not graded" if has_files else "not handed in",

@@ -38,6 +38,8 @@ def summary_of(verdict: dict) -> dict:
         **({"variant": variant["brief"]} if variant else {}),
         "passed": bool(verdict["passed"]),
         "mistake": verdict.get("mistake", ""),
+        "code": verdict.get("code", []),
+        "told": bool(told_of(verdict)),
         "cases": len(cases),
         "failed": failed,
     }

@@ -121,10 +121,11 @@ def _from_gradebook(about: dict) -> tuple[set[str], str]:
 
 def _part(cell: NotebookNode, code: dict[str, str]) -> Part:
     about = cell.metadata.nbgrader
-    data: dict = next((o.data for o in cell.get("outputs", ()) if "text/html" in o.get("data", {})), {})
+    shown: dict = next((o for o in cell.get("outputs", ()) if "text/html" in o.get("data", {})), {})
+    data = shown.get("data", {})
     words = data.get("text/plain", "").split("\n")
     head = words[0].partition(":")[0]
-    cause = words[1] if len(words) > 1 and not words[1].startswith(("pass  ", "FAIL  ", "----  ")) else ""
+    cause = words[1] if shown.get("metadata", {}).get("allranks", {}).get("told") else ""
     score = float(about.get("score") or 0)
     # a machine's mark that waits for a second look has points already
     waits = bool(about.get("waits")) and cell.cell_type != "code"

@@ -268,7 +268,7 @@ def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
     from allranks.judge import judging, variants
-    from allranks.judge.mistake import UNREADABLE
+    from allranks.judge.causes import UNREADABLE
     from allranks.judge.source import SourceError, read_source
 
     from autograder.suspect import oddities

@@ -12,7 +12,7 @@ import known
 import pytest
 from allranks.exercises import get, names
 from allranks.judge.judging import MAX_RANKS, judge
-from allranks.judge.scoring import MOST_WITHOUT
+from allranks.judge.score import MOST_WITHOUT
 from allranks.judge.source import from_text, read_source
 from allranks.ranks.wire import Ranks
 from known import Answer

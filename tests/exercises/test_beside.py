@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from allranks.exercises import get, names
 from allranks.judge import computed, provenance
-from allranks.judge.running import CaseRunner
+from allranks.judge.run import CaseRunner
 from allranks.judge.source import read_source
 from allranks.show.player.animation import animate
 from allranks.show.player.page import prepared

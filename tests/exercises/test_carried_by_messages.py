@@ -7,7 +7,7 @@ from allranks.exercises import get, names
 from allranks.judge.cases import Setup
 from allranks.judge.common import MANY_RANKS, SIZES, many_ranks
 from allranks.judge.judging import judge_text
-from allranks.judge.scoring import _credit
+from allranks.judge.score import credit
 
 BITS = '''
 import torch
@@ -101,6 +101,6 @@ class Case:
         self.passed, self.setup = passed, setup or Setup(2, 2)
 
 
-@pytest.mark.parametrize(("passed", "credit"), [(4, 1.0), (3, 0.375), (0, 0.0)])
-def test_a_property_that_fails_once_earns_less_than_half(passed, credit):
-    assert _credit([Case(n < passed) for n in range(4)]) == credit
+@pytest.mark.parametrize(("passed", "earned"), [(4, 1.0), (3, 0.375), (0, 0.0)])
+def test_a_property_that_fails_once_earns_less_than_half(passed, earned):
+    assert credit([Case(n < passed) for n in range(4)]) == earned

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from allranks import check, pipelines
 from allranks.exercises import ExerciseError, get, names
-from allranks.judge import running
+from allranks.judge import diagnose, run
 from allranks.judge.cases import Setup, plain, vectors
 from allranks.judge.drawing import Draws
 from allranks.judge.judging import MAX_RANKS, judge, judge_text
@@ -400,7 +400,7 @@ def test_nothing_changed_is_said_only_where_no_rank_changed_anything():
     ],
 )
 def test_what_a_rank_says_it_returned_is_read_warily(told, read):
-    assert running._read_returned(told) == read
+    assert run._read_returned(told) == read
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])
@@ -411,8 +411,8 @@ def test_doing_nothing_is_never_right_by_chance(dtype):
 
 
 def test_what_wrong_answers_return_is_not_kept(monkeypatch):
-    kept = []
-    monkeypatch.setattr(running, "choose_mistakes", kept.extend)
+    kept, choose = [], diagnose.choose
+    monkeypatch.setattr(diagnose, "choose", lambda cases: (kept.extend(cases), choose(cases))[1])
     check(sums, exercise="distributed_mean")
     assert any(not entry.passed for entry in kept)
     for entry in kept:
@@ -422,7 +422,7 @@ def test_what_wrong_answers_return_is_not_kept(monkeypatch):
 
 def test_what_torch_imports_for_functional_collectives_is_no_time_of_the_answer(monkeypatch):
     """They import torch's compiler at their first call, for longer than an answer may compute."""
-    monkeypatch.setattr("allranks.judge.running.CPU_S", 0.5)
+    monkeypatch.setattr("allranks.judge.run.CPU_S", 0.5)
     path = ROOT / "tests/exercises/right/distributed_mean/functional.py"
     verdict = judge_text(get("distributed_mean"), path.read_text(encoding="utf-8"))
     assert verdict.passed, verdict.text()
@@ -465,7 +465,7 @@ def test_what_ranks_would_import_is_imported_once_and_only_for_answers_that_use_
     if isinstance(answer, str):
         answer = from_text(answer, exercise, "answer.py")
     with Ranks(1) as pool:
-        running.CaseRunner(get(exercise), answer, pool, secret=0, wall_s=60)
+        run.CaseRunner(get(exercise), answer, pool, secret=0, wall_s=60)
     assert asked == ([imported] if imported else [])
 
 
@@ -516,7 +516,7 @@ def test_ranks_are_started_only_as_many_as_a_case_needs(monkeypatch):
     ensure = Ranks._ensure
     monkeypatch.setattr(Ranks, "_ensure", lambda self, ranks: (asked.append(ranks), ensure(self, ranks)))
     with Ranks(17) as pool:
-        running.CaseRunner(get("distributed_mean"), distributed_mean, pool, secret=0, wall_s=60).run(Setup(3, 2))
+        run.CaseRunner(get("distributed_mean"), distributed_mean, pool, secret=0, wall_s=60).run(Setup(3, 2))
         assert len(pool.pids) == 3
     assert asked == [3]
 

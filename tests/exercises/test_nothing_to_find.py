@@ -18,7 +18,7 @@ def below(frame):
     found = []
     while frame is not None:
         found += [name for name in frame.f_locals if name in ("exercise", "runner", "setups", "hidden")]
-        if frame.f_code.co_name in ("judge", "run_cases", "without_the_course"):
+        if frame.f_code.co_name in ("judge", "_cases", "without_the_course"):
             found.append(frame.f_code.co_name)
         frame = frame.f_back
     return found
@@ -62,7 +62,7 @@ FINDERS = "sys.meta_path[:] = [f for f in sys.meta_path if type(f).__module__ !=
 FILES = {
     "import": f"{FINDERS}; import allranks.exercises",
     "file": "import allranks.wire as w; open(w.__file__.replace('wire', 'exercises')).read()",
-    "working directory": "import os, allranks.wire as w; os.chdir(os.path.dirname(w.__file__)); open('../checking/judging.py').read()",
+    "working directory": "import os, allranks.wire as w; os.chdir(os.path.dirname(w.__file__)); open('../../judge/judging.py').read()",
 }
 HONEST = """
 import inspect, linecache, logging

@@ -26,7 +26,7 @@ from allranks.jobs.planted_plans import Trap
 from allranks.jobs.planted_readings import READINGS
 from allranks.jobs.planted_shape import NEAR, SHAPES
 from allranks.judge.cases import Setup
-from allranks.judge.running import _describe
+from allranks.judge.in_rank.arguments import describe
 
 SEEDS = range(20)
 HUNG = (Kind.DESYNC, Kind.MISSING_RANK)
@@ -128,7 +128,7 @@ def test_each_wrong_reading_fails_on_some_job(name):
 def test_a_rank_gets_the_job_and_not_the_answer():
     setup = Setup(2, 1).with_options(_kinds=("STRAGGLER", "HEALTHY"))
     for (job,) in EXERCISE.inputs(setup, setup.draws(7)):
-        what, sent = _describe(job)
+        what, sent = describe(job)
         got = pickle.loads(sent.data)
         assert what == "value" and type(got) is dict
         assert sorted(got) == ["files", "world_size"] and got == job

@@ -8,8 +8,7 @@ from allranks.judge.cases import Expected, Parameter, Upstream, View, plain, vie
 from allranks.judge.compare import faults
 from allranks.judge.exercise import FaultKind, Result
 from allranks.judge.in_rank import driver
-from allranks.judge.origin import _zeroed
-from allranks.judge.running import _describe
+from allranks.judge.in_rank.arguments import describe, zeroed
 
 X, GRADIENT = torch.tensor([[1.0, -2.0], [3.0, 4.0]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 
@@ -17,7 +16,7 @@ X, GRADIENT = torch.tensor([[1.0, -2.0], [3.0, 4.0]]), torch.tensor([[1.0, 2.0],
 def called(function, layout: str = "contiguous") -> dict:
     """What a rank hands back for one argument x and an upstream gradient."""
     args = Parameter.without_gradient("x", X, layout), Upstream(View.of(GRADIENT, layout))
-    case = {"environ": {}, "args": [_describe(a) for a in args], "call": 0, "last": True}
+    case = {"environ": {}, "args": [describe(a) for a in args], "call": 0, "last": True}
     return driver.call(function, case)
 
 
@@ -55,4 +54,4 @@ def test_a_missing_or_wrong_gradient_is_named_by_its_argument():
 
 def test_an_oracle_may_see_zeros_in_place_of_an_upstream_gradient():
     assert torch.equal(plain(Upstream(View.of(GRADIENT))), GRADIENT)
-    assert not plain(_zeroed(Upstream(View.of(GRADIENT)))).any()
+    assert not plain(zeroed(Upstream(View.of(GRADIENT)))).any()

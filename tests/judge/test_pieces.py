@@ -4,13 +4,14 @@ import pytest
 import torch
 from allranks.judge import pieces
 from allranks.judge.cases import Setup
+from allranks.judge.causes import Code, cause
 from allranks.judge.verdict import Reason
 from allranks.ranks.wire import Failure, FailureKind
 
 TOO_FEW = (Setup(2, 1), Setup(4, 9), Setup(5, 12))
 ENOUGH = (Setup(2, 5), Setup(3, 7), Setup(4, 10))
 FAILURE = Failure(FailureKind.EXCEPTION, "", error="IndexError")
-SEEN = Reason("Rank 1 raised IndexError.", (), "Rank 1 raised IndexError.")
+SEEN = Reason("Rank 1 raised IndexError.", cause(Code.FAILURE), "Rank 1 raised IndexError.")
 
 
 def _cause(failed, others, text="flat.chunk(p)", unit="element"):

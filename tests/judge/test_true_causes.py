@@ -10,9 +10,10 @@ import pytest
 import torch
 from allranks import pipelines
 from allranks.exercises import get
-from allranks.judge import causes, factor, orders, scoring
+from allranks.judge import diagnose, factor, orders, shared
 from allranks.judge.cases import Setup
-from allranks.judge.in_rank import driver
+from allranks.judge.causes import Code, cause
+from allranks.judge.in_rank import arguments
 from allranks.judge.judging import judge_text
 from allranks.judge.verdict import Case, Verdict
 from allranks.ranks.wire.explain import clean
@@ -141,15 +142,17 @@ def test_grading_says_what_compute_refused_and_no_number_of_the_case(answer, wor
 
 
 def test_all_that_a_rank_says_to_a_wrong_call_can_be_said_without_numbers():
-    module = ast.parse(Path(driver.__file__).read_text())
-    raised = [node.exc for node in ast.walk(module) if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
+    module = ast.parse(Path(arguments.__file__).read_text())
+    built = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef) and node.name == "build"]
+    nodes = [node for function in built for node in ast.walk(function)]
+    raised = [node.exc for node in nodes if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)]
     for call in raised:
         names = {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
-        assert any(getattr(driver, name, None) in driver.WITHOUT_NUMBERS for name in names if name.isupper()), (
+        assert any(getattr(arguments, name, None) in arguments.WITHOUT_NUMBERS for name in names if name.isupper()), (
             ast.unparse(call)
         )
-    assert len(raised) == len(driver.WITHOUT_NUMBERS)
-    assert not any("{" in words for words in driver.WITHOUT_NUMBERS.values())
+    assert len(raised) == len(arguments.WITHOUT_NUMBERS)
+    assert not any("{" in words for words in arguments.WITHOUT_NUMBERS.values())
 
 
 def test_waiting_that_no_order_can_avoid_is_nobodys_mistake():
@@ -169,17 +172,16 @@ def test_waiting_that_no_order_can_avoid_is_nobodys_mistake():
 
 def test_each_pattern_about_ranks_must_be_tried():
     found = [(Setup(p, 12), passed) for p, passed in ((2, True), (4, True), (8, True), (3, False), (5, False))]
-    told = dict(causes.common_properties(found))
-    assert told["Results are only right if the number of ranks is a power of two. "](Setup(6))
-    assert not told["Results are only right if the number of ranks is even. "](Setup(6))
-    assert all(ranks > 1 and size > 0 for ranks, size in scoring._MORE)
+    told = dict(shared.properties(found))
+    assert told[cause(Code.POWER_OF_TWO)](Setup(6))
+    assert not told[cause(Code.EVEN)](Setup(6))
+    assert all(ranks > 1 and size > 0 for ranks, size in diagnose._MORE)
 
 
 def test_what_ranks_divide_is_said_of_elements_only():
     found = [(Setup(2, 4), True), (Setup(3, 6), True), (Setup(2, 5), False), (Setup(3, 7), False)]
-    said = "Results are only right if the number of ranks divides the size. "
-    assert said in dict(causes.common_properties(found))
-    assert not any("divides" in sentence for sentence, _ in causes.common_properties(found, "parameter"))
+    assert cause(Code.DIVIDES_SIZE) in dict(shared.properties(found))
+    assert cause(Code.DIVIDES_SIZE) not in dict(shared.properties(found, "parameter"))
 
 
 @pytest.mark.parametrize(
@@ -195,8 +197,8 @@ def test_what_ranks_divide_is_said_of_elements_only():
     ],
 )
 def test_a_factor_gets_a_name_only_if_several_numbers_of_ranks_agree(values, words):
-    told = factor.in_words([(Setup(p), factor.Factor(value, False)) for p, value in values.items()])
-    assert told is None if words is None else words in told
+    told = factor.in_common([(Setup(p), factor.Factor(value, False)) for p, value in values.items()])
+    assert told is None if words is None else words in told.sentence
 
 
 def test_a_factor_is_no_chance():

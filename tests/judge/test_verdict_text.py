@@ -3,22 +3,26 @@
 import pytest
 from allranks.exercises import get, names
 from allranks.judge.card import card
+from allranks.judge.causes import Code, cause, clause
+from allranks.judge.exercise import FaultKind
 from allranks.judge.verdict import Case, Verdict, already_said
+from allranks.ranks.wire import FailureKind
 
 WAITS = "deadlock: a cycle, {}; rank 0 waits in send to rank 1 (line 5)."
 
 
-WAIT, WRONG, NOTHING = ("deadlock",), ("values",), ("returned",)
+WAIT = cause(Code.FAILURE, failed=FailureKind.DEADLOCK)
+WRONG, NOTHING = (cause(Code.RESULT, seen=kind) for kind in (FaultKind.VALUES, FaultKind.RETURNED))
 
 
 def test_a_cause_is_told_once_whatever_the_ranks():
-    codes = [WAIT, WAIT, WRONG, WAIT, WRONG]
-    cases = [Case(name, False, "why", "", code) for name, code in zip("abcde", codes, strict=True)]
+    causes = [WAIT, WAIT, WRONG, WAIT, WRONG]
+    cases = [Case(name, False, "why", "", code) for name, code in zip("abcde", causes, strict=True)]
     top = "as at the top"
     assert already_said(WAIT, cases) == [top, top, "", top, 'as for "c"']
-    assert already_said(("another",), cases) == ["", 'as for "a"', "", 'as for "a"', 'as for "c"']
-    assert already_said((), [Case("a", False, "why"), Case("b", False, "why")]) == ["", ""]
-    assert already_said((), []) == []
+    assert already_said(NOTHING, cases) == ["", 'as for "a"', "", 'as for "a"', 'as for "c"']
+    assert already_said(None, [Case("a", False, "why"), Case("b", False, "why")]) == ["", ""]
+    assert already_said(None, []) == []
 
 
 def test_a_group_that_says_nothing_new_says_so():
@@ -29,7 +33,7 @@ def test_a_group_that_says_nothing_new_says_so():
         Case("size: 3 ranks", False, "It returned nothing.", "size", NOTHING),
         Case("dtype: int64", False, "It returned nothing.", "dtype", NOTHING),
     )
-    verdict = Verdict("ring", False, 0.2, cases, f"2 ranks: {cases[0].reason}", code=WAIT)
+    verdict = Verdict("ring", False, 0.2, cases, f"2 ranks: {cases[0].reason}", finding=WAIT)
     text = verdict.text()
     assert text.splitlines()[4:] == [
         "  ✗ sum 0/2, as above",
@@ -44,24 +48,20 @@ def test_a_group_that_says_nothing_new_says_so():
 
 def test_the_words_of_a_last_check_are_whole():
     """They were cut at the first bracket or comma, or in the middle of a sentence."""
-    from allranks.exercises import get, names
-    from allranks.judge.exercise import FaultKind
-    from allranks.judge.mistake import in_brief
-    from allranks.ranks.wire import FailureKind
-
     for name in names():
         for rule in get(name).rules:
-            assert in_brief(("rule", rule.name, ""), cause=True).endswith(rule.name)
+            assert cause(Code.RULE, rule=rule.name, kind="").brief(told=True).endswith(rule.name)
         for mistake in get(name).mistakes:
-            for told in (mistake.cause, f"probably {mistake.cause}"):
-                words = in_brief(("result", told, "values"), cause=True)
-                assert told.startswith(words), "the beginning of the cause"
-                assert words == told or told[len(words) :].startswith((":", ";", " (", ", which ", "."))
+            own = cause(Code.OWN, seen=FaultKind.VALUES, **clause(mistake.cause)._asdict())
+            for told in (own, cause(Code.EITHER, sure=False, first=own, second=own, seen=FaultKind.VALUES)):
+                words = told.brief(told=True)
+                assert told.sentence.startswith(words), "the beginning of the cause"
+                assert words == told.sentence or told.sentence[len(words) :].startswith(
+                    (":", ";", " (", ", which ", ".")
+                )
                 assert words.count("(") == words.count(")")
-    kinds = [("result", None, kind) for kind in FaultKind] + [
-        ("failure", kind, None, None, None, None) for kind in FailureKind
-    ]
-    said = {code: in_brief(code, cause=False) for code in kinds}
+    kinds = [cause(Code.RESULT, seen=kind) for kind in FaultKind] + [cause(Code.FAILURE, failed=k) for k in FailureKind]
+    said = {one: one.brief(told=False) for one in kinds}
     assert all(" " in words or words == "deadlock" for words in said.values()), said
 
 

@@ -201,6 +201,12 @@ def _rank_zero_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(*_best(args), setup)
 
 
+_TIES = (
+    Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
+    Mistake("ties go to the lowest rank, then the lowest index: this is the last index of that rank", _last_index),
+)
+
+
 def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
     first = drawn["first"]
     cause = f"of equal maxima rank {first}'s comes first, then those of the ranks behind it, round the ring: here rank 0's came first"
@@ -209,7 +215,7 @@ def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
         oracle=lambda setup, args: _tuples(*_best(args, first), setup),
         groups=(*exercise.groups, Group(YOUR_VARIANT, 4, _case("ties", Setup(8, 2), Setup(5, 3)))),
         # what the others know of ties is true of rank 0 only
-        mistakes=(Mistake(cause, _rank_zero_first), *(m for m in exercise.mistakes if not m.cause.startswith("ties"))),
+        mistakes=(Mistake(cause, _rank_zero_first), *(m for m in exercise.mistakes if m not in _TIES)),
     )
 
 
@@ -275,8 +281,7 @@ EXERCISE = Exercise(
         Mistake("each rank's own maximum: compare over all ranks", _own),
         Mistake("the index counts through all ranks' tensors: it must be the flat index on its rank", _local_index),
         *lost_digits("the value", "the index", _of_passed),
-        Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
-        Mistake("ties go to the lowest rank, then the lowest index: this is the last index of that rank", _last_index),
+        *_TIES,
         Mistake(
             "each rank's own rank and index with the global maximum: take those of the rank that holds it", _own_place
         ),

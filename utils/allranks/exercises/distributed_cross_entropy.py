@@ -209,6 +209,7 @@ EXERCISE = Exercise(
             Mistake(
                 "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0",
                 _oracle_from(_without_mask(column, less_maximum=less_maximum)),
+                everywhere=True,
             )
             for column in (_clamped, _modulo)
             for less_maximum in (True, False)

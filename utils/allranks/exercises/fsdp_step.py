@@ -13,7 +13,7 @@ from allranks.judge.cases import Args, Blocks, Expected, Oracle, Setup, View, dr
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.judge.in_rank.driver import MOST_WHOLE
+from allranks.judge.in_rank.arguments import MOST_WHOLE
 from allranks.ranks.wire.wait import outermost
 from allranks.theory.trace import Event
 

@@ -341,6 +341,7 @@ EXERCISE = Exercise(
         Mistake(
             "every rank's values were added at this rank's own indices: they belong where their sender's indices say",
             _misplaced(lambda chosen, sender, rank: chosen[rank]),
+            everywhere=True,
         ),
         Mistake(
             "values and indices are in different orders: each value must stay with its index, so sort both or none",

@@ -298,6 +298,7 @@ EXERCISE = Exercise(
             Mistake(
                 "every rank subtracted a one for the target: only the rank that holds its column must, where target - r*w is from 0 to w-1",
                 _oracle_from(made),
+                everywhere=True,
             )
             for column in (_clamped, _modulo)
             for made in (
@@ -310,6 +311,7 @@ EXERCISE = Exercise(
             Mistake(
                 "every rank added a logit for the target to the loss: only the rank that holds its column must, the others add 0",
                 _oracle_from(_all_logits(column, shifted, False)),
+                everywhere=True,
             )
             for column in (_clamped, _modulo)
             for shifted in (True, False)

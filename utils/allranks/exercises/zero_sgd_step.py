@@ -287,6 +287,7 @@ EXERCISE = Exercise(
         Mistake(
             "every rank took its step from the first shard's numbers: cut parameters and gradients at the same place",
             _first_shards_data,
+            everywhere=True,
         ),
         *(
             Mistake(

@@ -11,8 +11,24 @@ import torch
 
 from allranks.judge import provenance
 from allranks.judge.drawing import Draws
+from allranks.judge.in_rank.arguments import (  # noqa: F401  # exercises make arguments and cases
+    GUARD,
+    Add,
+    Arg,
+    Args,
+    Backward,
+    Blocks,
+    Function,
+    Multiply,
+    Parameter,
+    Tied,
+    Upstream,
+    View,
+    Work,
+    plain,
+    views,
+)
 
-GUARD = 77  # fills the storage around a view; it must still be there afterwards
 DTYPES = {
     name: getattr(torch, name)
     for name in ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "complex64", "bool")
@@ -144,177 +160,6 @@ def _count(number: int, unit: str) -> str:
     first, _, rest = unit.partition(" ")  # the plural of "token a rank" is "tokens a rank"
     plural = "" if number == 1 else "es" if first.endswith("ch") else "s"
     return f"{number} {first}{plural}{' ' if rest else ''}{rest}"
-
-
-@dataclass(frozen=True)
-class View:
-    """A tensor argument: a window on a larger storage, so that writes beside it can be seen too."""
-
-    base: torch.Tensor
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    offset: int
-
-    def tensor(self, base: torch.Tensor | None = None) -> torch.Tensor:
-        """The tensor, on this storage or on `base`, another one of the same length."""
-        return torch.as_strided(self.base if base is None else base, self.size, self.stride, self.offset)
-
-    @staticmethod
-    def of(values: torch.Tensor, layout: str = "contiguous") -> View:
-        """A copy of the values in this layout, with guard elements around them."""
-        size = tuple(values.shape)
-        stride, offset, extra = list(values.contiguous().stride()), 0, 0
-        if layout == "offset":
-            offset, extra = 3, 5
-        elif layout == "strided" or (layout == "transposed" and values.dim() < 2):
-            stride, offset, extra = [2 * s for s in stride], 1, 2
-        elif layout == "transposed":
-            stride = list(torch.empty(size[::-1]).stride())[::-1]
-        elif layout not in ("contiguous", "three dimensions"):
-            raise ValueError(
-                f"layout is {layout!r}; it must be contiguous, offset, strided, transposed or three dimensions"
-            )
-        last = sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if values.numel() else -1
-        base = torch.full((offset + last + 1 + extra,), GUARD, dtype=values.dtype)
-        view = View(base, size, tuple(stride), offset)
-        view.tensor().copy_(values)
-        return view
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter argument: its data, and its gradient (None: frozen, so that it doesn't require grad).
-
-    With `absent` the parameter requires grad, but its `.grad` is None before the call; `grad` is then its gradient all the same:
-    zeros, or what `Backward` will put there. `name` is the argument's, where it is no item of a list.
-    """
-
-    data: View
-    grad: View | None
-    absent: bool = False
-    name: str = ""
-
-    @staticmethod
-    def without_gradient(name: str, values: torch.Tensor, layout: str = "contiguous") -> Parameter:
-        """A parameter with these values and no gradient yet."""
-        return Parameter(View.of(values, layout), View.of(torch.zeros_like(values)), True, name)
-
-
-@dataclass(frozen=True)
-class Tied:
-    """The parameter at index `place` of the same list a second time: the same object, as two layers may share one."""
-
-    place: int
-
-
-@dataclass(frozen=True)
-class Backward:
-    """A function argument `backward(ready)`. For each parameter of argument 0, in this `order`, it takes `seconds` of virtual
-    time, puts the gradient into `.grad` and calls `ready(index)`. No rank has a gradient before that: the router hands them out."""
-
-    order: tuple[int, ...]
-    seconds: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """A function argument `compute(block, whole)`: the passes of a model's blocks, forward from the first to the last, then back.
-
-    Each takes `seconds` of virtual time. `gradients` are those of each block's output: backward returns whole * gradient, forward
-    None. No rank has a gradient before its turn: the router hands them out.
-    """
-
-    gradients: tuple[View, ...]
-    seconds: float
-
-    @property
-    def order(self) -> list[int]:
-        """The blocks in the order of their turns."""
-        count = len(self.gradients)
-        return [*range(count), *reversed(range(count))]
-
-
-@dataclass(frozen=True)
-class Upstream:
-    """No argument, but last in the list of them: after the call, what the function returned is differentiated, with this gradient.
-
-    With `seconds` the router hands the gradient out, after so much virtual time: no rank has it during the call, and the trace
-    tells what came before it and what after.
-    """
-
-    gradient: View
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class Multiply:
-    """A function argument `multiply(rows)`, which returns `rows @ weight` and takes `row_s` seconds of virtual time for each row.
-
-    The router counts the rows, `rows` of them in a call; it charges the time, whatever a rank says.
-    """
-
-    weight: torch.Tensor
-    rows: int
-    row_s: float
-
-
-@dataclass(frozen=True)
-class Add:
-    """A function argument `add(into, part)`, which adds `part` to `into` in place and takes `element_s` seconds of virtual time
-    for each element; all that this rank must add has `elements`. The router charges the time, whatever a rank says."""
-
-    elements: int
-    element_s: float
-
-
-@dataclass(frozen=True)
-class Work:
-    """A function argument `work()`, which computes one of `pieces` pieces in `seconds` of virtual time; the router charges it."""
-
-    pieces: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Function:
-    """A function argument, made inside the rank: x * scale + shift, elementwise."""
-
-    scale: float
-    shift: float
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.scale + self.shift
-
-
-Arg = Any  # View | Parameter | Tied | Function | Backward | Blocks | Upstream | Multiply | Add | Work | wire.Memory | int | float | list of these
-Args = tuple[Arg, ...]
-
-
-def plain(arg: Arg) -> Arg:
-    """The argument as the student's function sees it, for the oracle: views become contiguous tensors."""
-    match arg:
-        case View():
-            return arg.tensor().clone()
-        case Parameter():
-            return (plain(arg.data), None if arg.grad is None else plain(arg.grad))
-        case Upstream():
-            return plain(arg.gradient)
-        case list() | tuple():
-            return type(arg)(plain(a) for a in arg)
-    return arg
-
-
-def views(arg: Arg, path: tuple = ()) -> list[tuple[tuple, View]]:
-    """Every tensor inside an argument, with the path that leads to it."""
-    match arg:
-        case View():
-            return [(path, arg)]
-        case Parameter():
-            found = [((*path, "data"), arg.data)]
-            return found if arg.grad is None else [*found, ((*path, "grad"), arg.grad)]
-        case list() | tuple():
-            return [pair for i, item in enumerate(arg) for pair in views(item, (*path, i))]
-    return []
 
 
 class Text(str):

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from allranks.judge.cases import GUARD, AllOrNothing, Args, Expected, Parameter, Text, Texts, View, views
-from allranks.judge.exercise import FaultKind, Result, ResultFault
+from allranks.judge import computed
+from allranks.judge.cases import GUARD, AllOrNothing, Args, Expected, Parameter, Setup, Text, Texts, View, views
+from allranks.judge.exercise import FaultKind, Result, ResultFault, Run
 from allranks.ranks.wire.values import dtype_name
 
 _KNOWN_TYPES = (
@@ -29,18 +30,57 @@ _KNOWN_TYPES = (
 
 @dataclass(frozen=True)
 class Difference:
-    """How a value differs from the expected one. `items` names the item of a tuple, the outermost tuple's first."""
+    """How a value differs from the expected one. `items` are the names or numbers of its items, the outermost tuple's first."""
 
     kind: FaultKind
     detail: str
     wrong: tuple[int, ...] = ()  # flat indices of wrong elements
-    items: tuple[str, ...] = ()
+    items: tuple[str | int, ...] = ()
     dtype_found: torch.dtype | None = None
     dtype_expected: torch.dtype | None = None
 
     def sentence(self, thing: str) -> str:
         """ "item 1 of what rank 0 returned is not the right number", without a full stop."""
-        return f"{' of '.join([*reversed(self.items), thing])} {self.detail}"
+        parts = [f"item {item}" if isinstance(item, int) else item for item in reversed(self.items)]
+        return f"{' of '.join([*parts, thing])} {self.detail}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A case of a group, its run (None: it was not run), and how the results of that differ from what they must be."""
+
+    group: str
+    name: str
+    setup: Setup
+    run: Run | None = None
+    faults: tuple[ResultFault, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether the results are right, and came without files."""
+        run = self.run
+        return run is not None and run.failure is None and not self.faults and not run.outcome.files
+
+
+def compared(group: str, name: str, run: Run) -> Comparison:
+    """The case with the faults of its run: a run that failed has none, it has its failure."""
+    judged = run.failure is None and not run.outcome.files
+    return Comparison(group, name, run.setup, run, tuple(result_faults(run)) if judged else ())
+
+
+def result_faults(run: Run) -> list[ResultFault]:
+    """The faults of the first call that has any, at most one for each rank. Wrong weights are told before what came of them."""
+    if computed_with := computed.faults(run):
+        return computed_with
+    for call, (args, expected, results) in enumerate(zip(run.args, run.expected, run.results, strict=True)):
+        found = faults(run.exercise.name, args, expected, results, call, run.exercise.arguments)
+        if found:
+            return found
+    for call, results in enumerate(run.later):
+        found = changed_later(run.exercise.name, run.args[call], run.expected[call], results, call)
+        if found:
+            return found
+    return []
 
 
 def faults(
@@ -112,29 +152,29 @@ def _rank_fault(
 
 
 def _as_fault(found: Difference, rank: int, call: int, thing: str) -> ResultFault:
-    part = next((name for name in found.items if not name.startswith("item ")), "")
+    part = next((name for name in found.items if isinstance(name, str)), "")
     return ResultFault(
         found.kind, rank, call, found.sentence(thing), found.wrong, found.dtype_found, found.dtype_expected, part
     )
 
 
-def name_of(path: tuple, given: Args, arguments: Sequence[str] = ()) -> str:
+def name_of(path: tuple, given: Args, arguments: Sequence[str] = (), the: str = "the ") -> str:
     """A tensor argument in words: "the gradient of x", "parameter 2", "error", "anchor[0]", "the tensor".
 
-    `arguments` are the names of the function's arguments, if they are known.
+    `arguments` are the names of the function's arguments, if they are known. `the` is the article, where one is needed.
     """
     name = arguments[path[0]] if path[0] < len(arguments) else ""
     if path[-1] in ("grad", "data"):
         owner = given[path[0]]
         if isinstance(owner, Parameter) and owner.name:
-            return f"the gradient of {owner.name}" if path[-1] == "grad" else owner.name
+            return f"{the}gradient of {owner.name}" if path[-1] == "grad" else owner.name
         lists = sum(isinstance(a, list) and any(isinstance(item, Parameter) for item in a) for a in given)
         one = f"{name}[{path[-2]}]" if name and lists > 1 else f"parameter {path[-2]}"
         return f"{one}'s gradient" if path[-1] == "grad" else one
     if len(path) > 1:
         return name + "".join(f"[{place}]" for place in path[1:]) if name else f"tensor {path[-1]} of the list"
     if sum(isinstance(a, View) for a in given) == 1:
-        return "the tensor"
+        return f"{the}tensor"
     return name or f"tensor argument {path[0] + 1}"
 
 
@@ -203,7 +243,7 @@ def _items_difference(got: Any, wanted: tuple | list, atol: Any) -> Difference |
             names = _names(wanted)
             if found.kind is FaultKind.VALUES and not found.items and isinstance(wanted, tuple):
                 found = replace(found, detail=found.detail + _items_right(got, wanted, atol))
-            return replace(found, items=(names[i] if names else f"item {i}", *found.items))
+            return replace(found, items=(names[i] if names else i, *found.items))
     return None
 
 

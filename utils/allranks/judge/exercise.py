@@ -60,12 +60,14 @@ class Rule:
 class Mistake:
     """A typical mistake, known by its results: `oracle` computes what it would leave on every rank.
 
-    `holds(run)` says whether the run's log allows it: a cause that the log contradicts must not be said.
+    `holds(run)` says whether the run's log allows it: a cause that the log contradicts must not be said. One that shows `everywhere`
+    was not made if a rank is right.
     """
 
     cause: str
     oracle: Oracle
     holds: Callable[[Run], bool] = lambda run: True
+    everywhere: bool = False
 
 
 YOUR_VARIANT = "your variant"  # what names of groups and rules begin with that are there for a variant
@@ -130,6 +132,12 @@ class Exercise:
         found = re.match(rf"{re.escape(self.name)}\(([\w, ]*)\)", head)
         return tuple(found[1].split(", ")) if found else ()
 
+    @functools.cached_property
+    def numbered(self) -> tuple[tuple[int, Mistake], ...]:
+        """The mistakes, each with the number of its cause: those said in the same words are one cause with several oracles."""
+        first: dict[str, int] = {}
+        return tuple((first.setdefault(mistake.cause, i), mistake) for i, mistake in enumerate(self.mistakes))
+
     def schedule(self, setup: Setup) -> Schedule | None:
         """How the messages of a right answer may go, as a schedule; None where the course has none that does all of the work."""
         if not self.comparable:
@@ -148,6 +156,11 @@ class Exercise:
             return None
         each = [sum(view.tensor().nbytes for _, view in views(own[0])) for own in args]
         return sum(each) if self.collective in ("all_gather", "all_to_all") else max(each)
+
+    @property
+    def counts_each_rank(self) -> bool:
+        """Whether the size of a case is that of one rank, such as tokens a rank."""
+        return self.unit.split()[1:] == ["a", "rank"]
 
     def label(self, setup: Setup) -> str:
         """The case in words, as the student reads it."""

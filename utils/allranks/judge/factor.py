@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from allranks.judge.cases import Setup, plain, views
+from allranks.judge.causes import Cause, Code, cause
 from allranks.judge.compare import difference, name_of
 from allranks.judge.exercise import FaultKind, ResultFault, Run
 
@@ -128,21 +129,22 @@ def _constant(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float | Non
     return value if same and value and abs(value - 1) > 10 * _EXACT else None
 
 
-def in_words(found: Sequence[tuple[Setup, Factor]]) -> str | None:
+def in_common(found: Sequence[tuple[Setup, Factor]]) -> Cause | None:
     """What the factors of these cases have in common: a name that holds for different p, else None."""
     if len({setup.ranks for setup, _ in found}) < 2 or len({one[1:] for _, one in found}) != 1:
         return None
+    first = found[0][1]
     for name, meaning, of in _NAMED:
         if all(_is(one.value, of(setup)) for setup, one in found):
-            return f"{_about(found[0][1])} {name} times the right one on every rank: {meaning}"
-    if all(_is(one.value, found[0][1].value) for _, one in found):
-        return f"{_about(found[0][1])} {found[0][1].value:.4g} times the right one on every rank"
+            return cause(Code.FACTOR_NAMED, thing=_about(first), value=name, meaning=meaning)
+    if all(_is(one.value, first.value) for _, one in found):
+        return cause(Code.FACTOR, thing=_about(first), value=f"{first.value:.4g}")
     return None
 
 
-def of_one(setup: Setup, found: Factor) -> str:
+def of_one(setup: Setup, found: Factor) -> Cause:
     """The factor of one case, without a name that it could have by chance."""
-    return f"{_about(found)} {found.value:.4g} times the right one on every rank (for p = {setup.ranks})"
+    return cause(Code.FACTOR_OF_ONE, thing=_about(found), value=f"{found.value:.4g}", p=setup.ranks)
 
 
 def _about(found: Factor) -> str:

@@ -1,4 +1,7 @@
-"""From a student's function to a verdict."""
+"""From a student's function to a verdict: Source, Run, Comparison, Cause, Score, Card, each made of the one before.
+
+`run` runs a case, `compare` says how its results differ, `diagnose` why, `score` what it is worth; the verdict draws the card.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,24 @@ import functools
 import gc
 import importlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from allranks.base.errors import CourseError
-from allranks.judge import speed
-from allranks.judge.exercise import Exercise
-from allranks.judge.running import CaseRunner, one_torch_thread, run_cases
-from allranks.judge.scoring import on_machine, score
+from allranks.base.progress import counted
+from allranks.judge import computed, diagnose, provenance, reasons, speed
+from allranks.judge.causes import Code, cause
+from allranks.judge.compare import compared, result_faults
+from allranks.judge.diagnose import Diagnosis, Finding
+from allranks.judge.exercise import Exercise, Run
+from allranks.judge.fault import code_of, fault_of
+from allranks.judge.run import ENDS_THE_CHECK, OVER_A_LIMIT, CaseRunner, one_torch_thread
+from allranks.judge.score import Score, score
 from allranks.judge.source import Source, from_text
-from allranks.judge.verdict import Verdict
+from allranks.judge.verdict import Reason, Verdict
 from allranks.ranks.wire import Ranks
 from allranks.theory.topology import Topology
+from allranks.theory.trace import Trace
 
 MAX_RANKS = 13  # of the largest case; ranks are started when a case needs them
 
@@ -60,11 +70,99 @@ def judge(
     try:
         with one_torch_thread(), _collecting_its_own_garbage():
             runner = CaseRunner(exercise, answer, ranks, secret=secret, wall_s=wall_s, nccl=rules == "nccl")
-            verdict = score(runner, run_cases(runner))
-            return verdict if machine is None else on_machine(runner, verdict, machine)
+            found = diagnose.diagnose(runner, _cases(runner))
+            verdict = _verdict(runner, found, score(exercise, found))
+            return (
+                verdict if machine is None else _timed(verdict, runner, diagnose.on_machine(runner, machine), machine)
+            )
     finally:
         if pool is None:
             ranks.close()
+
+
+def _cases(runner: CaseRunner) -> list[Finding]:
+    """Every case of the exercise, run and compared; after a failure that all would have, or too late, a case is not run."""
+    found: list[Finding] = []
+    not_run: Reason | None = None  # why the cases that are left are not run
+    setups = [(g.name, s.drawn(runner.secret)) for g in runner.exercise.groups for s in g.setups]
+    for group, setup in counted(setups, len(setups), "cases"):
+        name = f"{group}: {runner.exercise.label(setup)}"
+        if not_run is None and runner.left_s <= 0:
+            not_run = reasons.plain(cause(Code.NOT_RUN))
+        lacking = runner.lacks(setup)
+        if lacking is not None:
+            runner.skipped.append(f"{name}: {lacking}")
+        elif not_run is not None:
+            found.append(Finding(group, name, setup, reason=not_run))
+        else:
+            run = diagnose.opened(runner, runner.run(setup))
+            found.append(diagnose.first_look(runner, compared(group, name, run)))
+            reason = found[-1].reason
+            if reason is not None and run.failure is not None:
+                if run.failure.kind in ENDS_THE_CHECK:
+                    not_run = reason
+                elif run.failure.kind in OVER_A_LIMIT:
+                    not_run = reasons.plain(cause(Code.NOT_RUN_BECAUSE, because=reason.sentence))
+    return found
+
+
+def _verdict(runner: CaseRunner, found: Diagnosis, score: Score) -> Verdict:
+    """What the student is told: the points, the first reason, and the messages of the run that shows it."""
+    exercise, reason, failed = runner.exercise, found.headline, found.failed
+    if score.passed:
+        reason = failed = None
+    trace, label = _trace(runner, failed or found.demo)
+    deadlock = failed.outcome.deadlock if failed is not None else None
+    told = {} if reason is None else {n: getattr(reason, n) for n in _TOLD} | {"reason": reason.sentence}
+    slow = {one.breach.reason.finding for one in found.rules if one.breach and isinstance(one.rule, speed.FastRule)}
+    # of a slow run the reason says it all
+    timed = None if reason is not None and reason.finding in slow else speed.of(failed or found.demo)
+    return Verdict(
+        exercise=exercise.name,
+        passed=score.passed,
+        score=score.points,
+        cases=score.cases,
+        trace=trace,
+        svg=None if deadlock is None else deadlock.svg(),
+        shown=label,
+        rules="nccl" if runner.nccl else None,
+        skipped=tuple(runner.skipped),
+        expected=exercise.schedule(failed.setup) if failed is not None and trace is not None else None,
+        fault=fault_of(reason.blame, failed, trace, runner.answer) if reason is not None else None,
+        speed=() if timed is None else timed.sentences,
+        variant=exercise.variant,
+        won=exercise.won or exercise.promise,
+        **told,
+    )
+
+
+_TOLD = ("finding", "seen", "question", "cause", "more", "rows", "shared")
+
+
+def _trace(runner: CaseRunner, shown: Run | None) -> tuple[Trace | None, str]:
+    """The student's own messages and the case that they are from: the one that shows the cause, else the demo case."""
+    if shown is None:
+        return None, ""
+    values = replace(shown.setup, values="small", dtype="float32")
+    trace, code = provenance.trace_with_chunks(shown), code_of(runner.answer)
+    trace = trace.with_events(computed.with_blocks(trace.events, shown))
+    if code is not None:
+        trace = replace(trace, meta=trace.meta | {"code": code})
+    if speed.machine_of(shown.setup) is not None:
+        trace = shown.outcome.critical_path.marked(trace, shown.where)
+    return trace, runner.exercise.label(values)
+
+
+def _timed(verdict: Verdict, runner: CaseRunner, run: Run, machine: speed.Machine) -> Verdict:
+    """The verdict with the time and the critical path of a run on this machine; a wrong result there tells nothing."""
+    if run.failure is not None or result_faults(run):
+        why = "its time is told when its results are right there"
+        return replace(verdict, speed=(f"On {machine.name} with {run.ranks} ranks the answer fails: {why}.",))
+    timed, (trace, label) = speed.of(run), _trace(runner, run)
+    sentences = timed.sentences if timed is not None else ()
+    if not verdict.passed:
+        return replace(verdict, speed=sentences)
+    return replace(verdict, speed=sentences, trace=trace, shown=label, expected=runner.exercise.schedule(run.setup))
 
 
 @contextlib.contextmanager

@@ -17,10 +17,11 @@ import torch
 
 from allranks.base.errors import name_ranks
 from allranks.judge import provenance
-from allranks.judge.cases import Args, Expected, Parameter, Upstream, View, plain, views
+from allranks.judge.cases import Args, Expected, plain, views
 from allranks.judge.compare import name_of
 from allranks.judge.evidence import received_before, received_by
 from allranks.judge.exercise import About, FaultKind, Result, ResultFault, Run, in_place_of
+from allranks.judge.in_rank.arguments import zeroed
 
 _MOST = 64  # elements looked at
 _MOST_RANKS = 8
@@ -66,12 +67,8 @@ def explain(run: Run, faults: Sequence[ResultFault]) -> str | None:
     told = [_of_rank(run, fault, table) for fault in faults[:_SHOWN]]
     if told[0] is None:
         return None
-    rest = [_short(words) for words in told[1:] if words is not None]
+    rest = [words[1] for words in told[1:] if words is not None]
     return in_place_of(told[0][0], "; ".join([told[0][0], *dict.fromkeys(rest)]))
-
-
-def _short(words: tuple[str, str]) -> str:
-    return words[1]
 
 
 def _of_rank(run: Run, fault: ResultFault, table: dict[float, Source]) -> tuple[str, str] | None:
@@ -155,10 +152,9 @@ def _moved(
             last += 1
         else:
             break
-    where = _place(run, fault, output, first, last)
+    where, several = _place(run, fault, output, first, last)
     must = _named(run, fault, right, last - first + 1)
     is_unchanged = output.before is not None and torch.equal(output.found, output.before)
-    several = where.startswith("elements ")
     verb = "hold" if several else "holds"
     if is_unchanged:
         holds = "is unchanged"
@@ -182,18 +178,20 @@ def _step(a: Source | None, b: Source | None) -> bool:
     return (a.rank, a.path, a.index + 1) == (b.rank, b.path, b.index)
 
 
-def _place(run: Run, fault: ResultFault, output: _Output, first: int, last: int) -> str:
-    """The wrong part of the output in words."""
+def _place(run: Run, fault: ResultFault, output: _Output, first: int, last: int) -> tuple[str, bool]:
+    """The wrong part of the output in words, and whether the words are a plural."""
     size = output.wanted.numel()
     n = run.setup.size
     if first == 0 and last == size - 1:
-        return output.name
+        return output.name, False
     rows = output.wanted.dim() == 2 and output.wanted.shape[1] > 1
     if rows and first % output.wanted.shape[1] == 0:
-        return f"row {first // output.wanted.shape[1]} of {output.name}"
+        return f"row {first // output.wanted.shape[1]} of {output.name}", False
     if n and size == n * run.ranks and first % n == 0 and first // n == last // n:
-        return f"place {first // n} of {output.name}"
-    return f"element {first} of {output.name}" if first == last else f"elements {first} to {last} of {output.name}"
+        return f"place {first // n} of {output.name}", False
+    if first == last:
+        return f"element {first} of {output.name}", False
+    return f"elements {first} to {last} of {output.name}", True
 
 
 def _named(run: Run, fault: ResultFault, source: Source | None, count: int) -> str:
@@ -210,7 +208,7 @@ def _named(run: Run, fault: ResultFault, source: Source | None, count: int) -> s
     named = len({path[0] for path in floating}) > 1 and bool(run.exercise.arguments)
     if len(source.path) > 1 and not named:
         return f"chunk {source.path[-1]} of rank {source.rank}"
-    what = name_of(source.path, given, run.exercise.arguments).removeprefix("the ") if named else "tensor"
+    what = name_of(source.path, given, run.exercise.arguments, the="") if named else "tensor"
     if len(shape) == 2 and shape[1] > 1 and len(floating) == 1 and source.index % shape[1] == 0 and count <= shape[1]:
         return f"row {source.index // shape[1]} of {whose} tensor"
     total = view.tensor().numel()
@@ -371,7 +369,7 @@ def _shares(run: Run, fault: ResultFault, output: _Output) -> list[torch.Tensor]
     given = run.args[fault.call]
     parts = []
     for rank in range(run.ranks):
-        alone = [args if r == rank else tuple(_zeroed(a) for a in args) for r, args in enumerate(given)]
+        alone = [args if r == rank else zeroed(args) for r, args in enumerate(given)]
         try:
             expected = run.exercise.oracle(run.setup, alone)[fault.rank]
         except (RuntimeError, IndexError, ValueError):
@@ -392,21 +390,6 @@ def _same_output(alone: Expected, expected: Expected, wanted: torch.Tensor) -> t
     if expected.returns is wanted:
         return alone.returns if isinstance(alone.returns, torch.Tensor) else None
     return next((alone.changed[path] for path, value in expected.changed.items() if value is wanted), None)
-
-
-def _zeroed(arg: Any) -> Any:
-    """The argument with zeros in its floating tensors."""
-    match arg:
-        case View() if arg.base.dtype.is_floating_point:
-            return View(torch.zeros_like(arg.base), arg.size, arg.stride, arg.offset)
-        case Parameter():
-            grad = None if arg.grad is None else _zeroed(arg.grad)
-            return Parameter(_zeroed(arg.data), grad, arg.absent, arg.name)
-        case Upstream():
-            return Upstream(_zeroed(arg.gradient), arg.seconds)
-        case list() | tuple():
-            return type(arg)(_zeroed(a) for a in arg)
-    return arg
 
 
 def _counts(value: float, basis: Sequence[float], near: float) -> tuple[int, ...] | None:

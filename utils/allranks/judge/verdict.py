@@ -5,13 +5,16 @@ from __future__ import annotations
 import html
 from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.base.notebook import in_notebook
 from allranks.base.variants import Variant
 from allranks.judge.card import card, last_checks, variant_of
 from allranks.theory.schedules import Schedule
 from allranks.theory.trace import Trace
+
+if TYPE_CHECKING:  # a gradebook reads points without torch
+    from allranks.judge.causes import Cause
 
 
 @dataclass(frozen=True)
@@ -33,27 +36,27 @@ class Blame:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a case failed: a sentence for people, and a code that is equal for equal causes, whatever the ranks and sizes.
+    """Why a case failed: a sentence for people, and the `finding`, the cause that programs compare.
 
     `seen` and `cause` are the sentence's two halves, if it has them: what was seen, and why. `question` leads from one to the other.
-    `more` are sentences on what was seen. `rows` are the messages that found no partner. `blame` is the operation that it is about. `shared` is the sentence on what all
-    failing cases have in common, if there is one.
+    `more` are sentences on what was seen. `rows` are the messages that found no partner. `blame` is the operation that it is about. `shared` is what all failing
+    cases have in common, if there is something.
     """
 
     sentence: str
-    code: tuple[Hashable, ...]
+    finding: Cause
     seen: str = ""
     question: str = ""
     cause: str = ""
     rows: tuple[tuple[str, ...], ...] = ()
     blame: Blame | None = field(default=None, compare=False)
-    shared: str = ""
+    shared: Cause | None = None
     more: str = ""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One named case: passed, or the reason why not. `group` is the property that it shows, `code` is the reason's.
+    """One named case: passed, or the reason why not. `group` is the property that it shows, `finding` is the reason's.
 
     A rule that could not be judged is neither passed nor failed: `judged` is False, and it earns nothing.
     """
@@ -62,7 +65,7 @@ class Case:
     passed: bool
     reason: str = ""
     group: str = ""
-    code: tuple[Hashable, ...] = ()
+    finding: Cause | None = None
     judged: bool = True
 
     @property
@@ -71,17 +74,19 @@ class Case:
         return self.name.removeprefix(f"{self.group}: ")
 
 
-def already_said(top: tuple[Hashable, ...], cases: Sequence[Case]) -> list[str]:
+def already_said(top: Cause | None, cases: Sequence[Case]) -> list[str]:
     """For each failed case where its reason was said before, such as "as at the top", or "" if it is new.
 
-    `top` is the code of the reason above all cases; a case without a code says something new.
+    A case without a finding says something new.
     """
-    said: dict[tuple[Hashable, ...], str] = {top: "as at the top"} if top else {}
+    said: dict[Cause, str] = {} if top is None else {top: "as at the top"}
     found = []
     for case in cases:
-        found.append(said.get(case.code, ""))
-        if case.code:
-            said.setdefault(case.code, f'as for "{case.short_name}"')
+        if case.finding is None:
+            found.append("")
+            continue
+        found.append(said.get(case.finding, ""))
+        said.setdefault(case.finding, f'as for "{case.short_name}"')
     return found
 
 
@@ -89,7 +94,7 @@ def already_said(top: tuple[Hashable, ...], cases: Sequence[Case]) -> list[str]:
 class Verdict:
     """What `check` returns. `score` is between 0 and 1; `reason` is the cause of the first failure, or "" when passed.
 
-    `code` is that reason's. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
+    `finding` is that reason's, and `code` what a class overview counts it by. `trace` has the messages of one case of the student's own run: `Player(verdict.trace)` plays
     them; `shown` names that case. `svg` is the picture of a deadlock's cycle of waits, if there is one. A notebook shows
     a verdict as a card: first what was `seen` and a `question`, and the `cause` on request; `rows` are the messages that found
     no partner; `fault` has the line at fault and its message, as plain data, and `expected` is how the messages may go. `history` are the reader's last checks of this exercise, (time, words), this one last. `rules` is "nccl" for a verdict under NCCL's rules; `skipped` says which cases NCCL can't have, and why. `speed` says, sentence by sentence, how long the run of
@@ -111,7 +116,7 @@ class Verdict:
     trace: Trace | None = field(default=None, compare=False)
     svg: str | None = field(default=None, compare=False)
     shown: str = ""
-    code: tuple[Hashable, ...] = ()
+    finding: Cause | None = None
     rules: str | None = None
     skipped: tuple[str, ...] = ()
     seen: str = ""
@@ -121,7 +126,7 @@ class Verdict:
     fault: dict[str, Any] | None = field(default=None, compare=False)
     expected: Schedule | None = field(default=None, compare=False)
     history: tuple[tuple[str, str], ...] = field(default=(), compare=False)
-    shared: str = ""
+    shared: Cause | None = None
     speed: tuple[str, ...] = field(default=(), compare=False)
     variant: Variant | None = None
     more: str = ""
@@ -170,15 +175,21 @@ class Verdict:
     @property
     def mistake(self) -> str:
         """The mistake in a few words that are equal for equal mistakes, such as "sends before it receives"; "" if it passed."""
-        from allranks.judge.mistake import in_short  # imports torch, which a grader's gradebook does not need
+        return "" if self._named is None else self._named.short
 
-        return "" if self.passed else in_short(self.code, self.shared)
+    @property
+    def _named(self) -> Cause | None:
+        """What a class overview counts: what all failing cases have in common says more than the cause of one of them."""
+        return self.shared or self.finding
+
+    @property
+    def code(self) -> tuple[Hashable, ...]:
+        """The cause as programs compare and count it, whatever its words; () if the answer passed."""
+        return () if self.finding is None else self.finding.key
 
     def brief(self, cause: bool = True) -> str:
         """The verdict in a few words, such as "deadlock". Without `cause`, only what was seen, as above the folded cause."""
-        from allranks.judge.mistake import in_brief  # imports torch, which a grader's gradebook does not need
-
-        return "passed" if self.passed else in_brief(self.code, cause)
+        return "passed" if self.passed else "not yet" if self.finding is None else self.finding.brief(told=cause)
 
     def text(self) -> str:
         """The verdict for a terminal."""
@@ -208,7 +219,7 @@ class Verdict:
     def already_said(self) -> dict[Case, str]:
         """For each failed case where its reason was said before, or ""; in the order in which cases are shown."""
         failed = [case for cases in self.groups.values() for case in cases if not case.passed]
-        return dict(zip(failed, already_said(self.code, failed), strict=True))
+        return dict(zip(failed, already_said(self.finding, failed), strict=True))
 
     def __repr__(self) -> str:
         return self.text()
@@ -229,10 +240,11 @@ class Verdict:
             "rows": [list(row) for row in self.rows],
             "judged": [case.judged for case in self.cases],
             "groups": [case.group or case.name for case in self.cases],
-            "already_said": already_said(self.code, failed),
+            "already_said": already_said(self.finding, failed),
             "skipped": list(self.skipped),
             "fault": self.fault,
             "mistake": self.mistake,
+            "code": [getattr(part, "name", str(part)) for part in self._named.key] if self._named else [],
             "speed": list(self.speed),
             "won": self.won,
         }

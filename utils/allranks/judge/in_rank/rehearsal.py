@@ -11,6 +11,7 @@ import socket
 import torch
 
 from allranks.judge.in_rank import driver
+from allranks.judge.in_rank.arguments import View, describe
 from allranks.ranks.wire import values
 from allranks.ranks.wire.codec import Body, Channel
 from allranks.ranks.wire.frames import FrameKind
@@ -42,7 +43,7 @@ def rehearse() -> None:
     router, rank = Channel(ours, blocking=True), Rank(theirs, guarded=False)
     program = Program(driver.wrapped(_ANSWER, "answer"), driver.WRAPPER, "<rehearsal>")
     tensor = torch.zeros(_NELEMENTS)
-    argument = ["view", tensor, [_NELEMENTS], [1], 0]
+    argument = describe(View.of(tensor))
     case = {"environ": {}, "args": [argument], "call": 0, "last": True}
     job = {
         "ranks": 2,

@@ -81,6 +81,7 @@ def _of_fault(router: Router, fault: WireFault, lines: Lines, limits: dict) -> F
         op=op.name if op is not None else None,
         called=op.called if op is not None else None,
         between=_between(fault),
+        empty_end=len({bool(op.numel) for op in fault.ops}) == 2,
     )
 
 

@@ -60,8 +60,45 @@ def desync(job: Job) -> tuple[Cause, ...]:
         cause = _differs(group) or _absent(group, groups, records, stands) or _stuck(group, records)
         if cause:
             found.append(cause)
+    found += _messages(records)
     found += _no_file(job, groups)
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
+
+
+def _messages(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """The messages that wait because the other side never sends or receives them, counted pair by pair from the first call on."""
+    sent: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
+    got: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
+    for rank, record in records.items():
+        for call in record.calls:
+            if call.op == "send" and call.peer is not None:
+                sent[call.group, rank, call.peer].append(call)
+            elif call.op == "recv" and call.peer is not None:
+                got[call.group, call.peer, rank].append(call)
+    found = []
+    for key in sorted({*sent, *got}, key=str):
+        _, source, target = key
+        if not {source, target} <= set(records) or any(records[r].facts.get("first_record") for r in (source, target)):
+            continue  # the recorder dropped its first calls: the counts do not begin together
+        sends, receives = sent[key], got[key]
+        longer = sends if len(sends) > len(receives) else receives
+        lonely = [c for c in longer[min(len(sends), len(receives)) :] if c.state != "completed"]
+        if lonely:
+            found.append((0, _lonely(lonely[0], longer.index(lonely[0]) + 1, source, target)))
+    return found
+
+
+def _lonely(call: Call, number: int, source: int, target: int) -> Cause:
+    """The words for a message of which only one side exists."""
+    batch = call.label.partition(" of batch ")[2]
+    part = f", in its batch {batch}" if batch else ""
+    if call.op == "recv":
+        words = f"Rank {target} waits for a message from rank {source} that rank {source} never sends."
+        evidence = f"receive {number} of rank {target} from rank {source}{part}{_at(call)} has no send: rank {source} made {number - 1} to it"
+    else:
+        words = f"Rank {source} sends a message to rank {target} that rank {target} never receives."
+        evidence = f"send {number} of rank {source} to rank {target}{part}{_at(call)} has no receive: rank {target} made {number - 1} from it"
+    return Cause(words, evidence, None, 0.95, "missing_message", None)
 
 
 def _groups(job: Job, records: dict[int, RankRecord]) -> dict[str, _Group]:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
+from pathlib import PurePath
 from typing import Any
 
 from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.jobs.causes import Seen, causes
 from allranks.jobs.desync import desync
-from allranks.jobs.job import Cause, Job
+from allranks.jobs.job import Cause, Job, RankRecord
 from allranks.jobs.leading import leading
 from allranks.jobs.matching import Matching, match
 from allranks.jobs.phrases import ms, percent, size, wrapped
@@ -48,14 +49,11 @@ class Explanation:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on what the files do not say; one that several files share stands once."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[RankRecord]] = {}
         for record in self.job.records:
             for note in record.notes:
-                found.setdefault(note, []).append(record.rank)
-        words = [
-            f"rank {', '.join(map(str, ranks))}: {note}" if len(self.job.records) > 1 else note
-            for note, ranks in found.items()
-        ]
+                found.setdefault(note, []).append(record)
+        words = [f"{_whose(of)}: {note}" if len(self.job.records) > 1 else note for note, of in found.items()]
         missing, world = self.job.missing, self.job.world_size
         if missing:
             words.append(f"{len(missing)} of the {world} ranks left no file here: {_ranks(missing)}")
@@ -85,7 +83,8 @@ class Explanation:
         for number, cause in enumerate(self.causes, 1):
             parts += _cause(number, cause)
         if self.ranks:
-            parts += ["", "Where the time goes", *_table(_RANKS, [_rank_row(t) for t in self.ranks])]
+            rows = [_rank_row(t, r.file) for t, r in zip(self.ranks, self._timed(), strict=True)]
+            parts += ["", "Where the time goes", *_table(_RANKS, rows)]
         if self.collectives:
             parts += ["", "The collectives", *_table(_CALLS, [_call_row(c) for c in self.collectives[:ROWS]])]
             if len(self.collectives) > ROWS:
@@ -100,7 +99,10 @@ class Explanation:
 
     def _head(self) -> str:
         records = self.job.records
-        facts = [{k: v for k, v in r.facts.items() if k in ("backend", "device", "nccl_version")} for r in records]
+        facts = [
+            {k: v for k, v in r.facts.items() if v is not None and k in ("backend", "device", "nccl_version")}
+            for r in records
+        ]
         same = facts[0] if facts and all(f == facts[0] for f in facts) else {}
         words = [f"NCCL {v}" if k == "nccl_version" else str(v) for k, v in same.items()]
         world = f" of {self.job.world_size}" if self.job.world_size else ""
@@ -160,14 +162,21 @@ def _cause(number: int, cause: Cause) -> list[str]:
     return lines + wrapped(cause.evidence, "     ", "     ")
 
 
+def _whose(records: Sequence[RankRecord]) -> str:
+    """The ranks of these records by number, or their files where no number is known."""
+    if any(r.rank_from == "unknown" for r in records):
+        return ", ".join(PurePath(r.file).name for r in records)
+    return f"rank {', '.join(str(r.rank) for r in records)}"
+
+
 _RANKS = ("rank", "span", "compute", "communication", "exposed", "idle", "overlap")
 _CALLS = ("collective", "group", "calls", "bytes", "time", "waiting", "moving", "one call", "algbw", "busbw", "link")
 
 
-def _rank_row(t: RankTimes) -> tuple[str, ...]:
+def _rank_row(t: RankTimes, file: str) -> tuple[str, ...]:
     times = (t.span_us, t.compute_us, t.communication_us, t.exposed_us, t.idle_us)
     overlap = "-" if t.overlap is None else f"{100 * t.overlap:.1f} %"
-    return ("?" if t.rank is None else str(t.rank), *map(ms, times), overlap)
+    return (PurePath(file).name[:40] if t.rank is None else str(t.rank), *map(ms, times), overlap)
 
 
 def _call_row(c: Collective) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]
     told = decide(measured)
     span_us = sum(_span(r) for r in job.records) / len(job.records)
     kind = Kind(told.cause)
+    if kind is Kind.HEALTHY and measured.figures[Kind.NO_OVERLAP].value >= LIMITS[Kind.NO_OVERLAP].at:
+        return list(found)  # much is exposed, and no figure says why
     if kind is Kind.HEALTHY:
         # ranks that wait for each other a little each add up; they count by the time that they really wait
         most = max((c.saves_s or 0.0 for c in found if c.kind != "imbalance"), default=0.0)

@@ -9,9 +9,10 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
+from allranks.jobs.analysis import TIMED as WITH_TIMES
 from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.jobs.causes import Seen, causes
-from allranks.jobs.desync import desync
+from allranks.jobs.desync import by_logs, desync
 from allranks.jobs.job import Cause, Job, RankRecord
 from allranks.jobs.leading import leading
 from allranks.jobs.matching import Matching, match
@@ -20,7 +21,7 @@ from allranks.jobs.reading import read
 
 __all__ = ["Explanation", "explain"]
 
-TIMED = ("kineto", "trace", "nccl inspector")
+TIMED = (*WITH_TIMES, "nccl inspector", "nccl profiler")
 ROWS = 10  # of the collectives, in the text
 
 
@@ -59,6 +60,11 @@ class Explanation:
             words.append(f"{len(missing)} of the {world} ranks left no file here: {_ranks(missing)}")
         return (*words, *self.job.notes, *self.matching.notes)
 
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What NCCL's logs and nvidia-smi tell of the machine and of NCCL's choices, in sentences, each once."""
+        return tuple(dict.fromkeys(words for record in self.job.records for words in record.facts.get("said", ())))
+
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
         return {
@@ -72,6 +78,7 @@ class Explanation:
             "causes": [asdict(c) for c in self.causes],
             "skipped": list(self.skipped),
             "notes": list(self.notes),
+            "said": list(self.said),
         }
 
     def _timed(self) -> list[Any]:
@@ -90,6 +97,7 @@ class Explanation:
             if len(self.collectives) > ROWS:
                 parts.append(f"  and {len(self.collectives) - ROWS} rows more, of less time (--json has them)")
         for title, sentences in (
+            ("What the logs say", self.said),
             ("What the files do not say", self.notes),
             ("Skipped", [f"{s['file']}: {s['why']}" for s in self.skipped]),
         ):
@@ -144,11 +152,12 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     times = tuple(t for t in map(rank_times, timed.records) if t is not None)
     rows = tuple(collectives(timed if timed.records else job, matching))
     stopped = desync(job)
-    found = causes(Seen(timed, matching, times, rows)) if timed.records or not stopped else []
+    logged = by_logs(job)
+    found = causes(Seen(timed, matching, times, rows)) if timed.records or not (stopped or logged) else []
     found = found if stopped else leading(timed, matching, found)
     if stopped:
         found = [c for c in found if c.kind not in ("healthy", "missing_rank")]
-    return Explanation(job, matching, times, rows, (*stopped, *found))
+    return Explanation(job, matching, times, rows, (*stopped, *logged, *found))
 
 
 def _ranks(ranks: Sequence[int]) -> str:

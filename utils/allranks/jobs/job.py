@@ -174,8 +174,9 @@ class Job:
 
     @property
     def world_size(self) -> int | None:
-        """The number of ranks that the files name, or None if none names it."""
-        return max((r.world_size for r in self.records if r.world_size is not None), default=None)
+        """The number of ranks that the files name, or None if none names it; a watchdog's texts name at least the highest rank."""
+        logged = [r.rank + 1 for r in self.records if r.source == "watchdog"]
+        return max([*logged, *(r.world_size for r in self.records if r.world_size is not None)], default=None)
 
     @property
     def missing(self) -> tuple[int, ...]:

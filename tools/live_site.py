@@ -37,7 +37,7 @@ JS = ROOT / "utils" / "js"
 PACKAGE = ROOT / "utils"
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 # files beside the modules that these read
-DATA = ("base/theme.css", "theory/race/leaderboard.json", "jobs/static/planted_jobs.json.gz")
+DATA = ("base/theme.css", "theory/race/leaderboard.json", "exercises/planted/static/planted_jobs.json.gz")
 # rooms that need torch, matplotlib or a notebook; what imports them does so inside functions that no page calls
 LEFT_OUT = (
     "allranks.show.plots",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from allranks import profiles
 from allranks.cli import main
-from allranks.jobs.planted_job import as_job
+from allranks.exercises.planted.job import as_job
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -78,11 +78,51 @@ def test_kernels_of_the_last_step_and_without_a_launch_do_not_count(tmp_path):
     assert any("leave out 2 of 4 kernels" in note for note in found.notes)
 
 
-def test_fractions_are_rounded_inwards_as_in_hta(tmp_path):
+def test_nothing_is_rounded(tmp_path):
     profile = Profile().compute(0.5, 10.25).compute(20.5, 20.75).compute(30.5, 40.0)
     times = rank_times(record(profile, tmp_path / "a.json"))
-    # the second lasts less than a microsecond and ends, rounded, before its start: HTA counts it as minus one
-    assert (times.span_us, times.compute_us, times.idle_us) == (39, 9 - 1 + 9, 39 - 17)
+    assert (times.span_us, times.compute_us, times.idle_us) == (39.5, 9.75 + 0.25 + 9.5, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*, unsigned long)", "all_reduce"),
+        ("void vllm::cross_device_reduce_1stage<__half, 8>(vllm::RankData*)", "all_reduce"),
+        ("_ZN4vllm26cross_device_reduce_2stageIfLi8EEEvPNS_8RankDataE", "all_reduce"),
+        ("void quickreduce::allreduce_prototype_twoshot<quickreduce::AllReduceTwoshot<__half>, __half>(__half*)", "all_reduce"),
+        ("void deep_ep::internode_ll::dispatch<true, 3, 7168>(void*)", "all_to_all"),
+        ("userbuffers_fp16_sum_inplace_gpu_mc_rs_oop<8>(int)", "reduce_scatter"),
+        ("void barrier_on_stream_kernel_threadgroup<(threadgroup_t)1>(int, int)", "barrier"),
+        ("void mscclpp::collective::allreducePacket<float>(float*)", "all_reduce"),
+    ],
+)  # fmt: skip
+def test_other_libraries_kernels_communicate(tmp_path, kernel, op):
+    found = record(Profile().compute(0, 10).compute(20, 50, name=kernel), tmp_path / "a.json")
+    times = rank_times(found)
+    assert (times.compute_us, times.communication_us, times.exposed_us) == (10, 30, 30)
+    assert [c.op for c in found.calls] == [op]
+
+
+def test_a_kernel_that_computes_and_sends_counts_as_both_and_says_so(tmp_path):
+    name = "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1, __nv_bfloat16, 8>(x)"
+    found = record(Profile().compute(0, 10).compute(20, 50, name=name), tmp_path / "a.json")
+    times = rank_times(found)
+    assert (times.compute_us, times.communication_us, times.exposed_us) == (40, 30, 0)
+    assert any("both compute and send (flashinfer::trtllm_allreduce_fusion::" in note for note in found.notes)
+
+
+def test_a_copy_to_another_gpu_communicates_and_one_on_the_gpu_does_not(tmp_path):
+    profile = Profile().compute(0, 10)
+    profile.add("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 10, 5, stream=7, correlation=90)
+    profile.add("gpu_memcpy", "Memcpy DtoD (Device -> Device)", 20, 5, stream=7, correlation=91)
+    times = rank_times(record(profile, tmp_path / "a.json"))
+    assert (times.communication_us, times.memory_us) == (5, 5)
+
+
+def test_a_triton_kernel_named_after_a_collective_only_computes(tmp_path):
+    found = record(Profile().compute(0, 10, name="triton_red_fused_all_reduce_add_0"), tmp_path / "a.json")
+    assert found.compute == ((0, 10),) and not found.communication
 
 
 def test_times_that_are_no_times_are_left_out(tmp_path):

@@ -130,7 +130,7 @@ def test_the_race_scores_as_the_command_does(tool, ask, tmp_path):
 
 def test_samples_and_files_are_explained_as_by_the_command(answers, ask):
     from allranks import profiles
-    from allranks.jobs.planted_job import as_job
+    from allranks.exercises.planted.job import as_job
 
     for name in answers.OFFERED["samples"]:
         said = ask("explain", sample=name)

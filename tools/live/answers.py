@@ -24,10 +24,11 @@ from typing import Any
 from allranks.base.errors import CourseError
 from allranks.cli import main as command_line
 from allranks.cli._shared import CommandError, Size, as_sentence
-from allranks.jobs import RECORDED, explain, recorded
+from allranks.exercises.planted import RECORDED, recorded
+from allranks.exercises.planted.job import as_job
+from allranks.jobs import explain
 from allranks.jobs.lanes import lanes
 from allranks.jobs.phrases import ms
-from allranks.jobs.planted_job import as_job
 from allranks.show.player.page import in_words, prepared
 from allranks.theory.race import TASKS, RaceError, Task, board, judge, task
 from allranks.theory.race.entry import packed, returned, unpacked

@@ -22,6 +22,7 @@ def priced(
     sharp: bool = False,
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
+    from allranks.theory.cost import bus_factor
     from allranks.theory.cost.nccl_machines import machine
     from allranks.theory.cost.nccl_price import nccl_price
 
@@ -40,6 +41,8 @@ def priced(
         **_ring(collective, ranks, nbytes, price),
         "lower_bound_seconds": _bound_s(collective, ranks, nodes, nbytes, where, nvls, sharp),
         "seconds": price.seconds,
+        "algbw_gb_per_s": nbytes / price.seconds / 1e9,
+        "busbw_gb_per_s": nbytes * float(bus_factor(collective, ranks)) / price.seconds / 1e9,
         "low_seconds": price.low_s,
         "high_seconds": price.high_s,
         "kind": price.kind,
@@ -116,6 +119,7 @@ def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
             f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, on {where}, as NCCL 2.30.7 would",
             f"  chosen       {chosen}",
             f"  time         {seconds_in_words(found['seconds'])}, of which beyond the tuner's own: {', '.join(parts)}",
+            f"  busbw        {found['busbw_gb_per_s']:.4g} GB/s (algbw {found['algbw_gb_per_s']:.4g}), as nccl-tests counts them",
             f"  band         {low} to {high}: half of {found['points']} published measurements "
             f"({found['kind']}) lie so far from their predictions",
         ]

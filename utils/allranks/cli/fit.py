@@ -12,6 +12,7 @@ from allranks.cli._shared import CommandError, size_in_words
 
 if TYPE_CHECKING:
     from allranks.theory.cost import FittedSweep, OwnCluster
+    from allranks.theory.cost.normal import Normal
 
 
 @click.command(name="fit")
@@ -24,16 +25,23 @@ if TYPE_CHECKING:
     "--nodes", type=click.IntRange(min=1), help="On how many nodes, where the output does not tell. Default: 1."
 )
 @click.option("--nics-per-node", type=click.IntRange(min=1), help="Network cards of a node. Default: one a rank.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the topology file and the notes.")
-def command(files, out, name, collective, ranks, nodes, nics_per_node, as_json) -> None:
+@click.option("--machine", help="NCCL's model to compare with, where the devices' names do not tell: dgx-h100, ...")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object: the topology file, the notes, and what is normal."
+)
+def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, as_json) -> None:
     """Fits overhead, alpha, bandwidth and efficiency to what nccl-tests or `allranks bench` printed, one or more FILES.
 
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
     `topology.preset`. The exit status is 2 if nothing could be fitted.
 
+    Each run is set beside what others published for the same machine and what NCCL's tuner foretells: where it falls off, the usual
+    reasons, and the test that would tell.
+
     Example: all_reduce_perf -b 8 -e 8G -f 2 -g 8 > all_reduce.txt; allranks fit all_reduce.txt -o mine.json
     """
     from allranks.theory.cost import OwnCluster, fit_measured, read_measured_file
+    from allranks.theory.cost.normal import normal
 
     measured = [
         sweep for file in files for sweep in read_measured_file(file, collective=collective, ranks=ranks, nodes=nodes)
@@ -43,10 +51,13 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, as_json) 
     written = cluster.to_dict()
     if out:
         _write(out, json.dumps(written, indent=1) + "\n")
+    compared = [normal(sweep, machine) for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1]
     if as_json:
-        click.echo(json.dumps({"topology": written, "notes": notes}))
+        click.echo(json.dumps({"topology": written, "notes": notes, "normal": [one.to_dict() for one in compared]}))
         return
     click.echo("\n".join(_report(cluster)))
+    for one, sweep in zip(compared, (s for s in measured if s.collective != "barrier" and s.ranks > 1), strict=True):
+        click.echo("\n".join(["", *_normal(one, sweep.setting)]))
     for note in notes:
         click.echo(f"note: {note}", err=True)
     if out:
@@ -82,9 +93,62 @@ def _report(cluster: OwnCluster) -> list[str]:
                 text.rjust(w) if i else text.ljust(w) for i, (text, w) in enumerate(zip(cells, widths, strict=True))
             )
         )
+        if s.setting:
+            lines.append(f"    with {s.setting}")
+    if any(s.efficiency[0][0] > 64 << 10 for s in cluster.sweeps):
+        lines.append(
+            "Where no size up to 64 KiB was measured, the latency is a guess: what the line through the others leaves."
+        )
     together = {(s.collective, s.nodes > 1) for s in cluster.sweeps}
     if len(together) == len(cluster.sweeps):
         lines.append("Overhead and alpha of a collective can be told apart only where two world sizes were measured.")
+    return lines
+
+
+ROWS = 12  # of the comparison
+
+
+def _normal(one: Normal, setting: str) -> list[str]:
+    """Whether the busbw is normal, for a terminal."""
+    where = f"{one.ranks} ranks on {one.nodes} node{'s' if one.nodes > 1 else ''}" + (
+        f" of {one.gpu}" if one.gpu else ""
+    )
+    lines = [f"Is it normal? {one.collective}, {where}" + (f", {setting}" if setting else "")]
+    if not one.gpu:
+        lines.append("  The file does not name a GPU that is known here: say --machine, such as dgx-h100.")
+    rows = one.rows[-1 :: -max(1, len(one.rows) // ROWS)][::-1]
+    head = ("size", "you GB/s", "published", "NCCL's model", "your share")
+    lines.append("  " + "".join(cell.rjust(13) for cell in head))
+    for nbytes, own, others, model in rows:
+        reference = others or model
+        cells = (size_in_words(nbytes), f"{own:.4g}", *("-" if x is None else f"{x:.4g}" for x in (others, model)))
+        lines.append("  " + "".join(c.rjust(13) for c in (*cells, f"{own / reference:.0%}" if reference else "-")))
+    if one.sites:
+        faster = "" if one.below is None else f"; {one.below} of them are faster at the largest size"
+        at = "" if one.percentile is None else f" (percentile {100 * one.percentile:.0f})"
+        lines.append(f"  Published by {len(one.sites)}: {', '.join(one.sites)}{faster}{at}.")
+        if one.percentile is None:
+            lines.append("  With fewer than five sites there is no percentile.")
+    elif one.gpu:
+        lines.append("  Nobody's measurement of such a machine is known here; the model is NCCL's tuner.")
+    for what, busbw in one.roofs:
+        lines.append(
+            f"  Roof, where {what}: {busbw:.0f} GB/s."
+            if what.startswith("the switch")
+            else f"  Roof of {what}: {busbw:.0f} GB/s."
+        )
+    if one.of_reference is not None:
+        verdict = "normal" if one.of_reference >= 0.85 else "low"
+        lines.append(
+            f"  {one.top:.4g} GB/s at {size_in_words(one.rows[-1][0])} is {one.of_reference:.0%} of the reference: {verdict}."
+        )
+    if one.falls_off is not None:
+        lines.append(f"  It leaves the reference at {size_in_words(one.falls_off)}, and stays below from there on.")
+    for shape in one.shapes:
+        lines += [
+            f"  {shape.looks[:1].upper()}{shape.looks[1:]}. Usual: {shape.usual}.",
+            f"    What would tell: {shape.test}",
+        ]
     return lines
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from allranks.jobs.planted import PlantedJob, Trap, variant
-from allranks.jobs.planted_measure import (
+from allranks.exercises.planted import PlantedJob, Trap, variant
+from allranks.exercises.planted.readings import READINGS, Tell
+from allranks.jobs.root_cause import (
     LIMITS,
     NOBODY,
     SMALL_NBYTES,
@@ -25,7 +26,6 @@ from allranks.jobs.planted_measure import (
     pairs,
     waits_for,
 )
-from allranks.jobs.planted_readings import READINGS, Tell
 from allranks.judge import compare
 from allranks.judge.cases import Args, Expected, Oracle, Setup
 from allranks.judge.drawing import Draws

@@ -18,6 +18,7 @@ from allranks.theory.cost.terms import CostError
 
 __all__ = ["Collective", "RankTimes", "collectives", "device_link_gb_per_s", "length", "rank_times", "shared"]
 
+TIMED = ("kineto", "trace", "nsight", "jax")
 MANY_SIZES = 24  # a group whose calls have more sizes than this gets one row for each operation
 # 7 links, each 48 of its 64 GB/s usable: "Understanding RCCL Bandwidth and xGMI Performance on AMD Instinct MI300X", rocm.blogs.amd.com
 XGMI_GB_PER_S = {"MI300X": 7 * 48.0}
@@ -85,20 +86,19 @@ def rank_times(record: RankRecord) -> RankTimes | None:
     >>> found.exposed_us, found.idle_us, round(found.overlap, 3)
     (2.0, 4.0, 0.333)
     """
-    if record.span is None or record.source not in ("kineto", "trace"):
+    if record.span is None or record.source not in TIMED or record.facts.get("unread"):
         return None
     both = shared(record.compute, record.communication)
     talk = length(record.communication)
     busy = length(merged((*record.compute, *record.communication, *record.memory)))
-    rounding = record.facts.get("rounding", {})
     span = record.span[1] - record.span[0]
     return RankTimes(
         None if record.rank_from == "unknown" else record.rank,
         span,
-        length(record.compute) - rounding.get("compute_us", 0.0),
+        length(record.compute),
         talk,
         talk - both,
-        span - busy + rounding.get("busy_us", 0.0),
+        span - busy,
         both / talk if talk else None,
         length(record.memory),
         len([s for s in record.steps if s[1] < record.span[1]]),

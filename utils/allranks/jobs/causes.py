@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from allranks.base.errors import capital
 from allranks.jobs.analysis import Collective, RankTimes, length, shared
 from allranks.jobs.job import Call, Cause, Job, merged
 from allranks.jobs.matching import ALL_WAIT, Matching
@@ -57,6 +58,11 @@ def causes(seen: Seen) -> list[Cause]:
     if seen.span_us <= 0:
         words = "What the files have in common does not differ between the ranks, and they have no times that would say more."
         return [Cause("The files do not say what costs the time.", words, None, 0.5, "no_times")]
+    unread = sorted({kind for r in seen.job.records for kind in r.facts.get("unread", ())})
+    if unread:
+        return [_unread(unread)]
+    if seen.rows and not any(t.communication_us for t in seen.times) and all(r.time_us is None for r in seen.rows):
+        return [_untimed(seen), *_absent(seen)]
     if not seen.rows and not any(t.communication_us for t in seen.times):
         words, sure = "no file has a collective or a message", 1.0
         if any("in the middle" in note or "damaged" in note for r in seen.job.records for note in r.notes):
@@ -78,7 +84,24 @@ def causes(seen: Seen) -> list[Cause]:
         return (ROOTS.index(cause.kind) if root else len(ROOTS)), -weight
 
     worth.sort(key=place)
-    return worth if any(c.saves_s for c in worth) or not seen.rows else [_healthy(seen), *worth]
+    return worth if any(c.saves_s for c in worth) or not seen.rows else [_no_cause(seen), *worth]
+
+
+def _unread(kinds: Sequence[str]) -> Cause:
+    words = f"its events are {', '.join(kinds)}; read are kernel, gpu_memcpy and gpu_memset"
+    return Cause(
+        "The device's events are of a kind that is not read, so that nothing can be told of its time.", words, None, 1.0, "unread_device"
+    )  # fmt: skip
+
+
+def _untimed(seen: Seen) -> Cause:
+    """The calls are in the files, and how long they took is not."""
+    counted: dict[str, int] = defaultdict(int)
+    for row in seen.rows:
+        counted[row.op] += row.calls
+    words = ", ".join(f"{n:,} {many(op)}" for op, n in sorted(counted.items(), key=lambda item: -item[1]))
+    evidence = f"they have {words}, and no event of a GPU: record with the activities CPU and CUDA"
+    return Cause("The files do not say how long the calls take, nor what they cost.", evidence, None, 0.9, "no_times")
 
 
 # these bring about the signs of the others, so that they are told first unless they cost little beside them
@@ -153,13 +176,14 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
     rank = max(late, key=lambda r: late[r])
     unknown = [r for r in seen.job.missing if r not in ranks]
     if len(unknown) > len(ranks):
-        yield _later_of_few(late, often, len(seen.matching.matches), len(unknown))
+        yield _later_of_few(seen.job, late, often, len(seen.matching.matches), len(unknown))
         return
+    called = seen.job.called
     among = f" of the {len(ranks)} ranks whose files are here" if unknown else ""
     if gain[rank] < max(WORTH * seen.span_us, 0.5 * others):
         mean = sum(waited.values()) / len(waited)
         if mean > 4 * WORTH * seen.span_us:
-            words = ", ".join(f"rank {r} {ms(waited[r])}" for r in sorted(waited)[:8])
+            words = ", ".join(f"{called(r)} {ms(waited[r])}" for r in sorted(waited)[:8])
             yield Cause(
                 f"The ranks wait for each other, and no one{among} is to blame.",
                 f"In collectives they waited for the last to come, and did not compute meanwhile: {words} of {ms(seen.span_us)}.",
@@ -170,19 +194,19 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
     typical = median(calls[r] for r in calls if r != rank)
     shorter = f"; its own calls are shorter ({ms(calls[rank])} in the median, {ms(typical)} on the others)"
     evidence = (
-        f"Rank {rank} comes last in {often[rank]:,} of {counted:,} collectives, and waits for {ms(waited[rank])} in all, the others "
+        f"{capital(called(rank))} comes last in {often[rank]:,} of {counted:,} collectives, and waits for {ms(waited[rank])} in all, the others "
         f"for {ms(others)} in the median{shorter if calls[rank] < 0.95 * typical else ''}: nobody is left for whom it could wait. "
         f"{_why_late(seen, rank)}"
     )
     sure = (0.95 - 0.4 * waited[rank] / others) * (0.7 if unknown else 1.0)
-    cause = f"Rank {rank} is the straggler{among}: the others wait for it."
-    yield Cause(cause, evidence.strip(), gain[rank] / 1e6, round(sure, 2), "straggler", rank)
+    cause = f"{capital(called(rank))} is the straggler{among}: the others wait for it."
+    yield Cause(cause, evidence.strip(), gain[rank] / 1e6, round(sure, 2), "straggler", seen.job.numbered(rank))
 
 
-def _later_of_few(late: dict[int, float], often: dict[int, int], counted: int, unknown: int) -> Cause:
+def _later_of_few(job: Job, late: dict[int, float], often: dict[int, int], counted: int, unknown: int) -> Cause:
     """With files of less than half of the ranks, nobody can be called the straggler."""
     words = ", ".join(
-        f"rank {r} {often[r]:,} times, {ms(late[r])} in all" for r in sorted(late, key=lambda r: -late[r])[:4]
+        f"{job.called(r)} {often[r]:,} times, {ms(late[r])} in all" for r in sorted(late, key=lambda r: -late[r])[:4]
     )
     return Cause(
         "The ranks do not come at the same time, and wait for each other.",
@@ -348,10 +372,10 @@ def _slow_rank(seen: Seen) -> Iterable[Cause]:
         return
     ratio, slow_gb, time_us = speeds[ranked[0]]
     yield Cause(
-        f"The link of rank {ranked[0]} is slow: a wrong interface?",
+        f"The link of {seen.job.called(ranked[0])} is slow: a wrong interface?",
         f"Large calls with it move {gigabytes(slow_gb)} after all ranks had come, those without it {gigabytes(slow_gb * ratio)}; for every "
         "other rank the two are closer together.",
-        time_us * (1 - 1 / ratio) / 1e6, 0.85, "wrong_interface", ranked[0],
+        time_us * (1 - 1 / ratio) / 1e6, 0.85, "wrong_interface", seen.job.numbered(ranked[0]),
     )  # fmt: skip
 
 
@@ -394,10 +418,10 @@ def _skewed(seen: Seen) -> Iterable[Cause]:
         factor = loads[rank] / mean
         cost = sum(m.moving_us for m in moved if rank in m.calls) * (1 - 1 / factor)
         yield Cause(
-            f"The all_to_alls are skewed: rank {rank} has the most to send or receive, and all wait for it.",
+            f"The all_to_alls are skewed: {seen.job.called(rank)} has the most to send or receive, and all wait for it.",
             f"In {len(moved):,} all_to_alls it moves {factor:.2f} times the mean of the ranks; evenly spread, the same bytes would take "
             f"{ms(cost)} less, and the work on them would be even too.",
-            cost / 1e6, 0.85 if all(m.complete for m in moved) else 0.65, "skewed_all_to_all", rank,
+            cost / 1e6, 0.85 if all(m.complete for m in moved) else 0.65, "skewed_all_to_all", seen.job.numbered(rank),
         )  # fmt: skip
         return
     split = [
@@ -468,6 +492,8 @@ def _idle(seen: Seen) -> Iterable[Cause]:
     if not seen.times:
         return
     on_gpu = all(r.facts.get("on_gpu") for r in seen.job.records)
+    if not on_gpu and any(r.facts.get("backend") not in (None, "gloo", "mpi") for r in seen.job.records):
+        return  # the host's operators do not say what the GPU does
     least = min(t.idle_us / t.span_us for t in seen.times if t.span_us)
     if least < (0.25 if on_gpu else 0.5):
         return
@@ -503,8 +529,26 @@ def _absent(seen: Seen) -> Iterable[Cause]:
     )  # fmt: skip
 
 
-def _healthy(seen: Seen) -> Cause:
+MUCH_EXPOSED = 0.2  # of the time; lab 11's limit of a job without overlap
+
+
+def _no_cause(seen: Seen) -> Cause:
+    """That no cause was found: all is well only where communication costs little."""
+    if not seen.times:
+        words = "they say when the calls ran, and not what the GPUs computed meanwhile: a profile of torch's or of Nsight Systems has both"
+        return Cause("The files do not show whether the communication is hidden.", words, None, 0.7, "no_times")
     exposed = seen.mean("exposed_us") / seen.span_us
+    if exposed >= MUCH_EXPOSED:
+        return Cause(
+            f"{percent(exposed)} of the time is communication that compute does not hide, and these files do not show why.",
+            f"{ms(seen.mean('exposed_us'))} of {ms(seen.span_us)} are exposed; "
+            + (
+                "for whom or for what this rank waits, the files of the other ranks would say"
+                if seen.alone
+                else "nobody comes late for long, and no call is slow beside others like it: fewer bytes, or more compute beside them"
+            ),
+            None, 0.7, "exposed",
+        )  # fmt: skip
     return Cause(
         "Nothing stands out: this job's communication costs little that could be gained.",
         f"{percent(exposed)} of the time is communication that compute does not hide; nobody comes late for long, and no cause of this "

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from allranks.base.errors import capital, name_ranks
 from allranks.jobs.job import Call, Cause, Job, RankRecord
 
-RECORDERS = ("flight recorder",)
+RECORDERS = ("flight recorder", "watchdog")
 # collectives whose inputs (outputs) must have one size on all ranks
 SAME_IN = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 SAME_OUT = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
+NO_GROUP = "of this log"
 NO_FILE = "it was killed, or it was already in destroy_process_group, or its machine is gone"
 
 
@@ -28,15 +29,18 @@ class _Group:
     name: str
     members: tuple[int, ...]
     calls: dict[int, dict[int, Call]] = field(default_factory=lambda: defaultdict(dict))
+    enqueued: dict[int, int] = field(default_factory=dict)  # the last call that a watchdog says was made
 
     def last(self, rank: int) -> int:
-        return max(self.calls.get(rank, {0: None}))
+        return max(*self.calls.get(rank, {0: None}), self.enqueued.get(rank, 0), 0)
 
     def words(self) -> str:
         """The group as a reader knows it."""
         number, _, described = self.name.partition(" ")
         if described == "default_pg":
             return "the group of all ranks"
+        if self.name == NO_GROUP:
+            return "a group that the logs do not name"
         return f"group {described or number} of {name_ranks(self.members)}"
 
 
@@ -60,8 +64,119 @@ def desync(job: Job) -> tuple[Cause, ...]:
         cause = _differs(group) or _absent(group, groups, records, stands) or _stuck(group, records)
         if cause:
             found.append(cause)
+    found += _messages(records)
+    found += _failed(records)
+    if not found:
+        found += _alone(records, groups)
     found += _no_file(job, groups)
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
+
+
+def by_logs(job: Job) -> tuple[Cause, ...]:
+    """What NCCL's own log shows to be slow; and, of a log that shows nothing wrong, that it does not.
+
+    >>> by_logs(Job(()))
+    ()
+    """
+    told = [r for r in job.records if r.facts.get("said")]
+    if not told:
+        return ()
+    slow = next((r for r in told if r.facts.get("sockets")), None)
+    if slow is not None:
+        why = "no InfiniBand device was found" if slow.facts.get("missing_ib") else "NCCL chose no other network"
+        evidence = f"{why}, and connections go by {', '.join(slow.facts['sockets'])}: on a cluster with InfiniBand, RoCE or EFA, look at NCCL_IB_HCA, the drivers and NCCL_NET"
+        return (
+            Cause(
+                "Messages between machines go through sockets: a wrong interface?",
+                evidence,
+                None,
+                0.6,
+                "wrong_interface",
+            ),
+        )
+    if any(r.calls or r.source not in ("nccl log", "nvidia-smi topo") for r in job.records):
+        return ()
+    return (
+        Cause(
+            "The logs say what was chosen, and nothing of it is wrong by itself.",
+            "; ".join(told[0].facts["said"][:2]),
+            None,
+            0.5,
+            "no_times",
+        ),
+    )
+
+
+def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """Ranks whose log has an error of their own, which others then wait for."""
+    failed = {rank: str(r.facts["error"]) for rank, r in records.items() if r.facts.get("error")}
+    if not failed:
+        return []
+    waits = [rank for rank, r in records.items() if r.facts.get("timed_out") and rank not in failed]
+    words = f"{capital(name_ranks(sorted(failed)))} failed" + (
+        f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
+    )
+    evidence = "; ".join(f"rank {rank}: {error}" for rank, error in sorted(failed.items())[:3])
+    return [
+        (
+            -1,
+            Cause(
+                words, evidence, None, 0.9 if waits else 0.7, "failed_rank", min(failed) if len(failed) == 1 else None
+            ),
+        )
+    ]
+
+
+def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
+    """Where nothing differs between the logs that are here: what the watchdog gave up on."""
+    stuck = {rank: r.calls[0] for rank, r in records.items() if r.source == "watchdog" and r.calls}
+    if not stuck:
+        return []
+    rank, call = min(stuck.items())
+    waited = records[rank].facts.get("waited_s")
+    words = (
+        f"{capital(name_ranks(sorted(stuck)))} waited in call {call.seq}, {_said(call)}, until the watchdog gave up."
+    )
+    evidence = (f"after {waited:,.0f} s; " if waited else "") + (
+        "the logs of the other ranks would say who did not come: the rank whose last call has a lower number, or is another one"
+    )
+    return [(4, Cause(words, evidence, None, 0.6, "hang", None))]
+
+
+def _messages(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """The messages that wait because the other side never sends or receives them, counted pair by pair from the first call on."""
+    sent: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
+    got: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
+    for rank, record in records.items():
+        for call in record.calls:
+            if call.op == "send" and call.peer is not None:
+                sent[call.group, rank, call.peer].append(call)
+            elif call.op == "recv" and call.peer is not None:
+                got[call.group, call.peer, rank].append(call)
+    found = []
+    for key in sorted({*sent, *got}, key=str):
+        _, source, target = key
+        if not {source, target} <= set(records) or any(records[r].facts.get("first_record") for r in (source, target)):
+            continue  # the recorder dropped its first calls: the counts do not begin together
+        sends, receives = sent[key], got[key]
+        longer = sends if len(sends) > len(receives) else receives
+        lonely = [c for c in longer[min(len(sends), len(receives)) :] if c.state != "completed"]
+        if lonely:
+            found.append((0, _lonely(lonely[0], longer.index(lonely[0]) + 1, source, target)))
+    return found
+
+
+def _lonely(call: Call, number: int, source: int, target: int) -> Cause:
+    """The words for a message of which only one side exists."""
+    batch = call.label.partition(" of batch ")[2]
+    part = f", in its batch {batch}" if batch else ""
+    if call.op == "recv":
+        words = f"Rank {target} waits for a message from rank {source} that rank {source} never sends."
+        evidence = f"receive {number} of rank {target} from rank {source}{part}{_at(call)} has no send: rank {source} made {number - 1} to it"
+    else:
+        words = f"Rank {source} sends a message to rank {target} that rank {target} never receives."
+        evidence = f"send {number} of rank {source} to rank {target}{part}{_at(call)} has no receive: rank {target} made {number - 1} from it"
+    return Cause(words, evidence, None, 0.95, "missing_message", None)
 
 
 def _groups(job: Job, records: dict[int, RankRecord]) -> dict[str, _Group]:
@@ -73,9 +188,11 @@ def _groups(job: Job, records: dict[int, RankRecord]) -> dict[str, _Group]:
                 continue
             group = groups.setdefault(call.group, _Group(call.group, ()))
             group.calls[rank].setdefault(call.seq, call)
+        for name, number in record.facts.get("enqueued", {}).items():
+            groups.setdefault(name, _Group(name, ())).enqueued[rank] = number
     for name, group in groups.items():
-        everyone = range(job.world_size or 0) if name.endswith("default_pg") else ()
-        group.members = tuple(sorted({*known.get(name, ()), *everyone, *group.calls}))
+        everyone = range(job.world_size or 0) if name.endswith("default_pg") or name == NO_GROUP else ()
+        group.members = tuple(sorted({*known.get(name, ()), *everyone, *group.calls, *group.enqueued}))
     return groups
 
 
@@ -228,6 +345,8 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     # where all other members wait in one call, the member without a file is the one that did not come
     awaited = {r for g in waits for r in set(gone) & set(g.members) if _all_wait(g, gone)}
     words = f"There is no dump of {name_ranks(gone)}."
+    if any(r.source == "watchdog" for r in job.records):
+        words = f"No watchdog's text is of {name_ranks(gone)}."
     if len(gone) > 1 and len(awaited) == 1:
         words = f"There is no dump of {name_ranks(gone)}, and the other ranks wait for rank {min(awaited)}."
         gone = sorted(awaited)

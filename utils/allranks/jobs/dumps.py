@@ -43,8 +43,11 @@ DTYPES = {
 }
 # parts of the names of files that are not the user's program
 NOT_YOURS = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/lib/python3",
     *(f"/torch/{part}" for part in ("distributed/", "nn/", "autograd/", "optim/", "utils/", "multiprocessing/", "_")),
-    *("-packages/torch/", "/allranks/engines/", "/allranks/world/", "-packages/ipyparallel/", "<frozen", "<string>"),
+    *("/allranks/engines/", "/allranks/world/", "/allranks/ranks/", "<frozen", "<string>"),
 )
 
 
@@ -157,6 +160,7 @@ def record(name: str, dump: Any, whole: bool, rank: int | None = None) -> RankRe
     groups = _groups(dump, entries)
     own, rank_from, notes = _whose(name, entries) if rank is None else (rank, "the file", [])
     backend = entries[0]["profiling_name"].split(":")[0] if entries else None
+    entries = _whole_batches(entries)
     calls = tuple(_call(own, entry, groups) for entry in entries)
     notes += _notes(entries, backend, whole)
     default = groups.get("0 default_pg")
@@ -171,7 +175,7 @@ def record(name: str, dump: Any, whole: bool, rank: int | None = None) -> RankRe
         facts={
             "backend": backend,
             "recorder": str(dump.get("version", "")),
-            "nccl_version": str(dump.get("comm_lib_version") or "") or None,
+            "nccl_version": str(dump.get("comm_lib_version") or dump.get("nccl_version") or "") or None,
             "first_record": _int(entries[0].get("record_id")) if entries else None,
             "timed_out": any(_timed_out(e) for e in entries),
             "status": _status(dump.get("pg_status")),
@@ -179,6 +183,28 @@ def record(name: str, dump: Any, whole: bool, rank: int | None = None) -> RankRe
         notes=tuple(notes),
         rank_from=rank_from,
     )
+
+
+def _whole_batches(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls without the entries that only close a batch of messages; its messages get the batch's state.
+
+    torch records each send and receive of a batch when it is made and never again, so that they stay "scheduled"; the entry
+    "coalesced" that follows them has the state of all (pytorch/pytorch#137969).
+    """
+    found: list[dict[str, Any]] = []
+    open_batch: dict[Any, list[dict[str, Any]]] = {}
+    for entry in entries:
+        key = (str(entry.get("process_group")), _int(entry.get("p2p_seq_id")))
+        op, _ = _op(entry["profiling_name"])
+        if entry["profiling_name"].endswith(":coalesced") and open_batch.get(key):
+            for message in open_batch.pop(key):
+                message |= {"state": entry.get("state"), "retired": entry.get("retired"), "batch": key[1]}
+            continue
+        if op in ("send", "recv"):
+            entry = dict(entry)
+            open_batch.setdefault(key, []).append(entry)
+        found.append(entry)
+    return found
 
 
 def _is_world(call: Call) -> bool:
@@ -309,7 +335,7 @@ def _call(rank: int, entry: dict[str, Any], groups: dict[str, tuple[int, ...]]) 
         state=_state(entry),
         where=_where(entry.get("frames")),
         peer=ranks[peer] if ranks and peer is not None and peer < len(ranks) else peer,
-        label=entry["profiling_name"][:80],
+        label=entry["profiling_name"][:80] + (f" of batch {entry['batch']}" if entry.get("batch") is not None else ""),
     )
 
 

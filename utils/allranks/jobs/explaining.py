@@ -6,12 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
+from pathlib import PurePath
 from typing import Any
 
+from allranks.jobs.analysis import TIMED as WITH_TIMES
 from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.jobs.causes import Seen, causes
-from allranks.jobs.desync import desync
-from allranks.jobs.job import Cause, Job
+from allranks.jobs.desync import by_logs, desync
+from allranks.jobs.job import Cause, Job, RankRecord
 from allranks.jobs.leading import leading
 from allranks.jobs.matching import Matching, match
 from allranks.jobs.phrases import ms, percent, size, wrapped
@@ -19,7 +21,7 @@ from allranks.jobs.reading import read
 
 __all__ = ["Explanation", "explain"]
 
-TIMED = ("kineto", "trace", "nccl inspector")
+TIMED = (*WITH_TIMES, "nccl inspector", "nccl profiler")
 ROWS = 10  # of the collectives, in the text
 
 
@@ -48,18 +50,20 @@ class Explanation:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on what the files do not say; one that several files share stands once."""
-        found: dict[str, list[int]] = {}
+        found: dict[str, list[RankRecord]] = {}
         for record in self.job.records:
             for note in record.notes:
-                found.setdefault(note, []).append(record.rank)
-        words = [
-            f"rank {', '.join(map(str, ranks))}: {note}" if len(self.job.records) > 1 else note
-            for note, ranks in found.items()
-        ]
+                found.setdefault(note, []).append(record)
+        words = [f"{_whose(of)}: {note}" if len(self.job.records) > 1 else note for note, of in found.items()]
         missing, world = self.job.missing, self.job.world_size
         if missing:
             words.append(f"{len(missing)} of the {world} ranks left no file here: {_ranks(missing)}")
         return (*words, *self.job.notes, *self.matching.notes)
+
+    @property
+    def said(self) -> tuple[str, ...]:
+        """What NCCL's logs and nvidia-smi tell of the machine and of NCCL's choices, in sentences, each once."""
+        return tuple(dict.fromkeys(words for record in self.job.records for words in record.facts.get("said", ())))
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -74,6 +78,7 @@ class Explanation:
             "causes": [asdict(c) for c in self.causes],
             "skipped": list(self.skipped),
             "notes": list(self.notes),
+            "said": list(self.said),
         }
 
     def _timed(self) -> list[Any]:
@@ -85,12 +90,14 @@ class Explanation:
         for number, cause in enumerate(self.causes, 1):
             parts += _cause(number, cause)
         if self.ranks:
-            parts += ["", "Where the time goes", *_table(_RANKS, [_rank_row(t) for t in self.ranks])]
+            rows = [_rank_row(t, r.file) for t, r in zip(self.ranks, self._timed(), strict=True)]
+            parts += ["", "Where the time goes", *_table(_RANKS, rows)]
         if self.collectives:
             parts += ["", "The collectives", *_table(_CALLS, [_call_row(c) for c in self.collectives[:ROWS]])]
             if len(self.collectives) > ROWS:
                 parts.append(f"  and {len(self.collectives) - ROWS} rows more, of less time (--json has them)")
         for title, sentences in (
+            ("What the logs say", self.said),
             ("What the files do not say", self.notes),
             ("Skipped", [f"{s['file']}: {s['why']}" for s in self.skipped]),
         ):
@@ -100,7 +107,10 @@ class Explanation:
 
     def _head(self) -> str:
         records = self.job.records
-        facts = [{k: v for k, v in r.facts.items() if k in ("backend", "device", "nccl_version")} for r in records]
+        facts = [
+            {k: v for k, v in r.facts.items() if v is not None and k in ("backend", "device", "nccl_version")}
+            for r in records
+        ]
         same = facts[0] if facts and all(f == facts[0] for f in facts) else {}
         words = [f"NCCL {v}" if k == "nccl_version" else str(v) for k, v in same.items()]
         world = f" of {self.job.world_size}" if self.job.world_size else ""
@@ -142,11 +152,12 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     times = tuple(t for t in map(rank_times, timed.records) if t is not None)
     rows = tuple(collectives(timed if timed.records else job, matching))
     stopped = desync(job)
-    found = causes(Seen(timed, matching, times, rows)) if timed.records or not stopped else []
+    logged = by_logs(job)
+    found = causes(Seen(timed, matching, times, rows)) if timed.records or not (stopped or logged) else []
     found = found if stopped else leading(timed, matching, found)
     if stopped:
         found = [c for c in found if c.kind not in ("healthy", "missing_rank")]
-    return Explanation(job, matching, times, rows, (*stopped, *found))
+    return Explanation(job, matching, times, rows, (*stopped, *logged, *found))
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -160,14 +171,21 @@ def _cause(number: int, cause: Cause) -> list[str]:
     return lines + wrapped(cause.evidence, "     ", "     ")
 
 
+def _whose(records: Sequence[RankRecord]) -> str:
+    """The ranks of these records by number, or their files where no number is known."""
+    if any(r.rank_from == "unknown" for r in records):
+        return ", ".join(PurePath(r.file).name for r in records)
+    return f"rank {', '.join(str(r.rank) for r in records)}"
+
+
 _RANKS = ("rank", "span", "compute", "communication", "exposed", "idle", "overlap")
 _CALLS = ("collective", "group", "calls", "bytes", "time", "waiting", "moving", "one call", "algbw", "busbw", "link")
 
 
-def _rank_row(t: RankTimes) -> tuple[str, ...]:
+def _rank_row(t: RankTimes, file: str) -> tuple[str, ...]:
     times = (t.span_us, t.compute_us, t.communication_us, t.exposed_us, t.idle_us)
     overlap = "-" if t.overlap is None else f"{100 * t.overlap:.1f} %"
-    return ("?" if t.rank is None else str(t.rank), *map(ms, times), overlap)
+    return (PurePath(file).name[:40] if t.rank is None else str(t.rank), *map(ms, times), overlap)
 
 
 def _call_row(c: Collective) -> tuple[str, ...]:

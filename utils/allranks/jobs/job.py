@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 from typing import Any
 
 from allranks.base.errors import CourseError
@@ -173,14 +174,29 @@ class Job:
 
     @property
     def world_size(self) -> int | None:
-        """The number of ranks that the files name, or None if none names it."""
-        return max((r.world_size for r in self.records if r.world_size is not None), default=None)
+        """The number of ranks that the files name, or None if none names it; a watchdog's texts name at least the highest rank."""
+        logged = [r.rank + 1 for r in self.records if r.source == "watchdog"]
+        return max([*logged, *(r.world_size for r in self.records if r.world_size is not None)], default=None)
 
     @property
     def missing(self) -> tuple[int, ...]:
         """The ranks of the world of which no file speaks."""
         here = {r.rank for r in self.records if r.rank_from != "unknown"}
         return tuple(rank for rank in range(self.world_size or 0) if rank not in here)
+
+    def called(self, rank: int) -> str:
+        """What a sentence calls a rank: its number, or its file where no file says the number.
+
+        >>> profiles.Job((profiles.RankRecord(0, "/tmp/a.json", "kineto", rank_from="unknown"),)).called(0)
+        'the rank of a.json'
+        """
+        file = next((r.file for r in self.records if r.rank == rank and r.rank_from == "unknown"), None)
+        return f"rank {rank}" if file is None else f"the rank of {PurePath(file).name}"
+
+    def numbered(self, rank: int | None) -> int | None:
+        """The rank, or None where its number is only the file's place in the list."""
+        known = all(r.rank_from != "unknown" for r in self.records if r.rank == rank)
+        return rank if known else None
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -1,7 +1,7 @@
 """PyTorch profiler traces: what one file says of one rank.
 
-The kernels' classes, which of them are counted, and the rounding to whole microseconds are those of HolisticTraceAnalysis 0.5.0
-(get_temporal_breakdown, get_comm_comp_overlap), so that the figures can be compared with what people have.
+The kernels' classes and which of them are counted are those of HolisticTraceAnalysis 0.5.0 (get_temporal_breakdown,
+get_comm_comp_overlap), with two differences: no time is rounded, and `kernels` knows more libraries that communicate than NCCL.
 """
 
 from __future__ import annotations
@@ -15,16 +15,27 @@ from typing import Any
 
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Call, Interval, ProfileError, RankRecord, is_time, merged
+from allranks.jobs.kernels import is_peer_copy, sends
 from allranks.jobs.kineto_calls import Calls
-from allranks.jobs.names import group_name, is_communication, rank_list
+from allranks.jobs.names import group_name, rank_list, short_name
+from allranks.jobs.phrases import ms
 from allranks.jobs.scan import EventFile
 
 __all__ = ["FORMAT", "read"]
 
-COMPUTE, COMMUNICATION, MEMORY = range(3)
+COMPUTE, COMMUNICATION, MEMORY, BOTH = range(4)
 _ON_GPU = ("kernel", "concurrent_kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
 _BY_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_ ]?(\d+)", re.I)
+# of the host, or of torch's own bookkeeping: they say nothing of what a device does
+_NOT_DEVICE = frozenset(
+    (
+        "python_function", "cpu_instant_event", "overhead", "trace", "fwdbwd", "ac2g", "async_cpu_to_gpu", "gpu_user_annotation",
+        "cuda_sync", "cuda_event", "collective_comm", "glow_runtime", "cuda_profiler_range", "python", "python_func", "__metadata",
+    )
+)  # fmt: skip
+_HOST = ("cpu_op", "user_annotation", "operator")
 _BY_LETTER = re.compile(r"(?:^|[-_.])r(\d+)(?=[-_.])", re.I)
+_BY_AXIS = re.compile(r"(?:^|[-_.])(TP|PP|DP|EP|CP)[-_]?(\d+)(?=[-_.])", re.I)  # SGLang: 1727-TP-2.trace.json.gz
 
 
 def _looks(path: Path, head: bytes) -> bool:
@@ -46,7 +57,7 @@ def read(path: Path) -> list[RankRecord]:
     for event in file:
         events.take(event)
     if not events.taken:
-        raise ProfileError(file.fault or "it holds no event with a time")
+        raise ProfileError(file.fault or events.foreign())
     record = events.record(path, file.header)
     notes = []
     if file.fault:
@@ -80,8 +91,9 @@ class _Events:
     """Collects what the analysis needs from the events of one file."""
 
     def __init__(self) -> None:
-        self.taken = self.no_times = 0
-        self.fractions = False
+        self.taken = self.no_times = self.others = 0
+        self.unread: dict[str, int] = {}  # categories of events that nothing here reads
+        self.both: dict[str, float] = {}  # kernels that compute and send, and their microseconds
         self.kernels = _Kernels()
         self.calls = Calls()
         # (correlation, start, thread) of what starts kernels
@@ -89,20 +101,19 @@ class _Events:
         self.work_start, self.work_end, self.work_thread = array("d"), array("d"), array("q")
         self.steps: list[tuple[str, float, float, bool]] = []
         self.host: list[float] = [math.inf, -math.inf]
-        self.rounding = {"compute_us": 0.0, "busy_us": 0.0}
         self._threads: dict[Any, int] = {}
 
     def take(self, event: dict[str, Any]) -> None:
         """Files one event."""
         if event.get("ph", "X") != "X":
+            self.others += event.get("ph") in ("B", "b", "E", "e")
             return
         category, name = event.get("cat"), event.get("name")
         if not isinstance(category, str) or not isinstance(name, str) or category == "Trace":
+            self.others += "dur" in event and category != "Trace"
             return
         start, length = event.get("ts"), event.get("dur")
-        if type(start) is float:
-            self.fractions = True
-        elif type(start) is not int:
+        if type(start) is not float and type(start) is not int:
             start = _number(start)
         if type(length) is not int and type(length) is not float:
             length = _number(length)
@@ -130,7 +141,7 @@ class _Events:
                 self.launcher.append(self._thread(event))
         elif name.startswith("ProfilerStep"):
             self.steps.append((name, start, end, category.startswith("gpu")))
-        elif category in ("cpu_op", "user_annotation", "operator"):
+        elif category in _HOST:
             if start < self.host[0]:
                 self.host[0] = start
             if end > self.host[1]:
@@ -142,6 +153,16 @@ class _Events:
                 self.work_thread.append(thread)
             else:
                 self.calls.host(name, start, end, thread, args)
+        elif category not in _NOT_DEVICE:
+            self.unread[category] = self.unread.get(category, 0) + 1
+
+    def foreign(self) -> str:
+        """Why no event was taken."""
+        if self.no_times:
+            return f"its {self.no_times:,} events have no time that can be read"
+        if self.others:
+            return f"its {self.others:,} events are not those of torch's profiler: they have no category, or begin and end apart"
+        return "it holds no event with a time"
 
     def _thread(self, event: dict[str, Any]) -> int:
         key = event.get("tid")
@@ -157,10 +178,13 @@ class _Events:
         correlation = args.get("correlation")
         if type(correlation) is not int:
             correlation = -1
+        known = sends(name) if "mem" not in category else None
         if "mem" in category:
-            kind = MEMORY
-        elif is_communication(name) or "Collective name" in args:
-            kind = COMMUNICATION
+            kind = COMMUNICATION if is_peer_copy(name) else MEMORY
+        elif known is not None or "Collective name" in args:
+            kind = BOTH if known is not None and known.computes else COMMUNICATION
+            if kind == BOTH:
+                self.both[name] = self.both.get(name, 0.0) + end - start
             stream = f"{args.get('device', event.get('pid'))}/{args.get('stream', event.get('tid'))}"
             self.calls.kernel(name, start, end, correlation, stream, args)
         else:
@@ -174,7 +198,7 @@ class _Events:
         return max(start for _, start, _, _ in self.steps)
 
     def _intervals(self, cut: float | None) -> tuple[list[tuple[Interval, ...]], int]:
-        """The merged intervals of each class, and how many kernels were left out; `self.rounding` is set."""
+        """The merged intervals of compute, communication and memory, and how many kernels were left out."""
         launched = None
         if cut is not None:
             launched = {c for c, at in zip(self.launch_of, self.launched, strict=True) if at < cut}
@@ -183,12 +207,11 @@ class _Events:
         for start, end, correlation, kind in zip(k.start, k.end, k.correlation, k.kind, strict=True):
             if launched is not None and correlation not in launched:
                 left_out += 1
-                continue
-            if self.fractions:
-                start, end = math.ceil(start), math.floor(end)
-            kept[kind].append((start, end))
-        everything = [interval for intervals in kept for interval in intervals]
-        self.rounding = {"compute_us": _lost(kept[COMPUTE]), "busy_us": _lost(everything)}
+            elif kind == BOTH:
+                kept[COMPUTE].append((start, end))
+                kept[COMMUNICATION].append((start, end))
+            else:
+                kept[kind].append((start, end))
         return [merged(intervals) for intervals in kept], left_out
 
     def record(self, path: Path, header: dict[str, Any]) -> RankRecord:
@@ -214,6 +237,15 @@ class _Events:
         else:
             calls = self.calls.of_host(rank, groups, notes)
             classes = self._host_intervals(calls)
+        if self.both:
+            names = ", ".join(sorted(short_name(name) for name in self.both)[:3])
+            notes.append(
+                f"{ms(sum(self.both.values()))} of kernels both compute and send ({names}): they count as compute and as "
+                "communication, so that what they send is not exposed"
+            )
+        if self.unread:
+            what = ", ".join(f"{count:,} of {name}" for name, count in sorted(self.unread.items())[:4])
+            notes.append(f"events of a kind that is not read count as neither compute nor communication: {what}")
         if self.no_times:
             notes.append(f"{self.no_times:,} events have no time, or a negative one, and were left out")
         if rank_from == "unknown":
@@ -223,7 +255,7 @@ class _Events:
             classes[COMPUTE], classes[COMMUNICATION], classes[MEMORY], self._span(classes, on_gpu),
             tuple(sorted({(n, s, e) for n, s, e, gpu in self.steps if not gpu}, key=lambda step: step[1])),
             {name: ranks for name, ranks in groups.items() if ranks},
-            _facts(header, info, on_gpu) | {"rounding": self.rounding}, tuple(notes), rank_from,
+            _facts(header, info, on_gpu, self.unread), tuple(notes), rank_from,
         )  # fmt: skip
 
     def _launches(self) -> dict[int, tuple[float, int]]:
@@ -250,18 +282,6 @@ class _Events:
         return (self.host[0], self.host[1]) if self.host[0] < self.host[1] else None
 
 
-def _lost(intervals: list[Interval]) -> float:
-    """What rounding takes from the length of the union beyond nothing: HTA counts a rounded kernel that ends before its start."""
-    total, first, last = 0.0, None, -math.inf
-    for start, end in sorted(intervals):
-        if first is None or start > last:
-            total += last - first if first is not None else 0.0
-            first, last = start, end
-        last = max(last, end)
-    total += last - first if first is not None else 0.0
-    return sum(end - start for start, end in merged(intervals)) - total
-
-
 def _number(value: Any) -> float | None:
     """A time that is written as text, or None."""
     try:
@@ -280,6 +300,9 @@ def _rank_of(path: Path, info: dict[str, Any]) -> tuple[int, str]:
     if rank is not None:
         return rank, "the file"
     found = _BY_NAME.findall(path.name) or _BY_LETTER.findall(path.name)
+    axes = _BY_AXIS.findall(path.name)
+    if not found and len({axis.upper() for axis, _ in axes}) == 1:
+        found = [axes[-1][1]]  # the only axis along which the ranks lie
     return (int(found[-1]), "the file's name") if found else (0, "unknown")
 
 
@@ -297,8 +320,8 @@ def _groups_of(info: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _facts(header: dict[str, Any], info: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
-    """The job's facts that the header states."""
+def _facts(header: dict[str, Any], info: dict[str, Any], on_gpu: bool, unread: dict[str, int]) -> dict[str, Any]:
+    """The job's facts that the header states; `unread` only where a device's events are all of an unknown kind."""
     found = {
         "backend": info.get("backend"),
         "host": header.get("host_name"),
@@ -310,4 +333,5 @@ def _facts(header: dict[str, Any], info: dict[str, Any], on_gpu: bool) -> dict[s
         found["devices"] = len(devices)
     found["nccl_version"] = info.get("nccl_version")
     found["on_gpu"] = on_gpu
+    found["unread"] = sorted(unread) if unread and not on_gpu else None
     return {name: value for name, value in found.items() if value is not None}

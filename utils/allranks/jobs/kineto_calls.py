@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from allranks.jobs.job import MAX_RANKS, Call
-from allranks.jobs.names import UNKNOWN, bytes_of, dtype_bytes, elements, group_name, operation, rank_list
+from allranks.jobs.kernels import sends
+from allranks.jobs.names import (
+    UNKNOWN,
+    bytes_of,
+    dtype_bytes,
+    elements,
+    group_name,
+    operation,
+    rank_list,
+    short_name,
+)
 
 __all__ = ["Calls"]
 
@@ -90,8 +100,9 @@ class Calls:
 
     @property
     def worker_threads(self) -> set[int]:
-        """The threads that only carry out calls."""
-        return {a.thread for a in self.annotations} - {o.thread for o in self.operators}
+        """The threads that only carry out calls: gloo's, which no operator or record of a call is on. NCCL has none."""
+        carried = {a.thread for a in self.annotations if a.name.startswith(("gloo:", "mpi:", "ucc:"))}
+        return carried - {host.thread for host in (*self.operators, *self.params)}
 
     def of_kernels(
         self,
@@ -111,8 +122,9 @@ class Calls:
                 said += [_from_host(host) for host in hosts if host is not None]
             elif (param := by_id.get(args.get("External id"))) is not None:
                 said.append(_from_host(param))
-            said.append(_Said(op=operation(name)))
-            found.append(_call(rank, _first(said), groups, start, end, stream, name.split("(")[0]))
+            known = sends(name)
+            said.append(_Said(op=known.op if known is not None else operation(name)))
+            found.append(_call(rank, _first(said), groups, start, end, stream, short_name(name)))
         found = _numbered(found)
         self._note(found, notes)
         if self.annotations and any(a.name.startswith("gloo:") for a in self.annotations):
@@ -129,9 +141,18 @@ class Calls:
                 start, label = (note.start, note.name) if note else (host.start, host.name) if host else (None, "")
                 found.append(_call(rank, said, groups, start, note.end if note else None, None, label))
         else:
+            # the record of a call encloses its annotation, and the operator encloses the record
+            inner, outer = _Enclosed(self.annotations), _Enclosing(self.operators)
             for param in self.params:
-                if not str(param.args.get("Collective name", "")).lower().startswith(_NOT_CALLS):
-                    found.append(_call(rank, _from_host(param), groups, None, None, None, ""))
+                if str(param.args.get("Collective name", "")).lower().startswith(_NOT_CALLS):
+                    continue
+                around = [inner.of(param), outer.at(param.start, param.thread)]
+                said = _first([_from_host(host) for host in (param, *around) if host is not None])
+                found.append(_call(rank, said, groups, None, None, None, ""))
+            if not self.params:
+                for host in self.operators or self.annotations:
+                    if (said := _from_host(host)).op != UNKNOWN:
+                        found.append(_call(rank, said, groups, None, None, None, ""))
             if found:
                 notes.append("the file has no GPU events, so that it does not say how long the calls took")
         found = _numbered(found)
@@ -166,6 +187,23 @@ class _Enclosing:
         place = bisect_right(self.starts.get(thread, []), moment)
         for event in reversed(events[max(0, place - 8) : place]):
             if event.end >= moment:
+                return event
+        return None
+
+
+class _Enclosed:
+    """Finds the first annotation inside an event of the same thread."""
+
+    def __init__(self, events: Iterable[_Host]) -> None:
+        self.events = sorted(events, key=lambda e: (e.thread, e.start))
+        self.keys = [(e.thread, e.start) for e in self.events]
+
+    def of(self, outer: _Host) -> _Host | None:
+        """The annotation, or None."""
+        place = bisect_left(self.keys, (outer.thread, outer.start))
+        if place < len(self.events):
+            event = self.events[place]
+            if event.thread == outer.thread and event.end <= outer.end:
                 return event
         return None
 

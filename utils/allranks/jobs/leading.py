@@ -2,7 +2,7 @@
 
 A rank that gets too many tokens is late too; a slow interface leaves more communication exposed. Where the files of all ranks
 of many collectives are here, the causes are asked in the order in which one brings about the next: skewed all-to-all, slow
-interface, straggler, small calls, no overlap. The limits are those of lab 11.
+interface, straggler, small calls, no overlap. `root_cause` has the figures and the limits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from allranks.jobs.job import Call, Cause, Job, RankRecord
 from allranks.jobs.matching import Clock, Matching
 from allranks.jobs.phrases import percent
-from allranks.jobs.planted_measure import LIMITS, NOBODY, Kind, Measured, decide, measure, pairs
+from allranks.jobs.root_cause import LIMITS, NOBODY, Kind, Measured, decide, measure, pairs
 
 __all__ = ["leading"]
 
@@ -35,6 +35,8 @@ def leading(job: Job, matching: Matching, found: Sequence[Cause]) -> list[Cause]
     told = decide(measured)
     span_us = sum(_span(r) for r in job.records) / len(job.records)
     kind = Kind(told.cause)
+    if kind is Kind.HEALTHY and measured.figures[Kind.NO_OVERLAP].value >= LIMITS[Kind.NO_OVERLAP].at:
+        return list(found)  # much is exposed, and no figure says why
     if kind is Kind.HEALTHY:
         # ranks that wait for each other a little each add up; they count by the time that they really wait
         most = max((c.saves_s or 0.0 for c in found if c.kind != "imbalance"), default=0.0)
@@ -61,7 +63,7 @@ def _span(record: RankRecord) -> float:
 
 
 def _plain(job: Job, matching: Matching) -> dict[str, Any] | None:
-    """The job as lab 11 has it, on one clock; None if a file does not say enough for that."""
+    """The job as `root_cause` has it, on one clock; None if a file does not say enough for that."""
     # a profile has no numbers of calls: those of the matching count
     numbers = {id(call): one.seq for one in matching.matches for call in one.calls.values()}
     files = []

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["UNKNOWN", "bytes_of", "dtype_bytes", "elements", "group_name", "is_communication", "operation", "rank_list"]
+__all__ = ["UNKNOWN", "bytes_of", "dtype_bytes", "elements", "group_name", "operation", "rank_list", "short_name"]
 
 UNKNOWN = "unknown"
-# what `^nccl.*Kernel` is to HolisticTraceAnalysis, with AMD's and Microsoft's libraries
-_KERNEL = re.compile(r"^(?:void )?(?:nccl|rccl|msccl)\w*[Kk]ernel|^ncclDev|^ncclSymk")
 # the first that fits, in a name without "_", "-" and capital letters
 _OPERATIONS = (
     ("reducescatter", "reduce_scatter"),
@@ -34,15 +32,6 @@ _SIZES = {
 }  # fmt: skip
 
 
-def is_communication(kernel: str) -> bool:
-    """Whether a GPU kernel of this name is one of NCCL's or RCCL's.
-
-    >>> is_communication("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)"), is_communication("void gemm_kernel")
-    (True, False)
-    """
-    return _KERNEL.match(kernel) is not None
-
-
 def operation(name: str) -> str:
     """torch's spelling of what a collective, an annotation or a kernel is called; "unknown" where the name doesn't tell.
 
@@ -53,6 +42,16 @@ def operation(name: str) -> str:
     """
     plain = re.sub(r"[^a-z]", "", name.split("(")[0].lower())
     return next((op for part, op in _OPERATIONS if part in plain), UNKNOWN)
+
+
+def short_name(kernel: str) -> str:
+    """A kernel's name without its arguments, for sentences.
+
+    >>> short_name("void ns::two_shot_kernel<float, 8>(float*)")
+    'ns::two_shot_kernel'
+    """
+    plain = kernel.replace("(anonymous namespace)::", "").removeprefix("void ")
+    return re.split(r"[<(]", plain, maxsplit=1)[0][:60]
 
 
 def dtype_bytes(dtype: str | None) -> int | None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from allranks.jobs import dumps, kineto, nccl_files, traces
+from allranks.jobs import devices, dumps, kineto, logs, nccl_files, traces
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
@@ -19,7 +19,14 @@ from allranks.jobs.scan import head_of
 __all__ = ["FORMATS", "read", "read_file"]
 
 # the first that recognises a file reads it
-FORMATS: tuple[Format, ...] = (traces.FORMAT, dumps.FORMAT, nccl_files.FORMAT, kineto.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    traces.FORMAT,
+    dumps.FORMAT,
+    nccl_files.FORMAT,
+    *devices.FORMATS,
+    kineto.FORMAT,
+    logs.FORMAT,
+)
 PARALLEL_FROM = 20 << 20  # bytes in all; below, starting processes costs more than they save
 Found = tuple[list[RankRecord], str]
 
@@ -67,6 +74,8 @@ def read_file(path: Path) -> Found:
         return [], f"it can not be opened: {error.strerror or error}"
     except MemoryError:
         return [], "it does not fit in memory"
+    if head.startswith(b"NSYS") or path.suffix == ".nsys-rep":
+        return [], "it is a report of Nsight Systems: export it with nsys export -t sqlite"
     return [], f"its format is not known; {', '.join(form.name for form in FORMATS)} are"
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["EventFile", "head_of"]
+__all__ = ["EventFile", "head_of", "lines_of"]
 
 CHUNK = 1 << 20
 LOOKAHEAD = 16 << 20  # an event that is still not whole after so many characters is damaged
@@ -72,6 +72,25 @@ def head_of(path: Path, size: int = 1 << 16) -> bytes:
         while len(found) < size and (more := source.read()):
             found += more
     return found[:size]
+
+
+def lines_of(path: Path, most: int = 1 << 16) -> Iterator[str]:
+    """The lines of a text, unpacked if it is gzip; a line of more than `most` letters is given in parts.
+
+    >>> list(lines_of(Path("/dev/null")))
+    []
+    """
+    with path.open("rb") as file:
+        source, rest = _Bytes(file), b""
+        while more := source.read():
+            *lines, rest = (rest + more).split(b"\n")
+            for line in lines:
+                yield line[:most].decode("utf-8", "replace") + "\n"
+            if len(rest) > most:
+                yield rest[:most].decode("utf-8", "replace")
+                rest = b""
+        if rest:
+            yield rest.decode("utf-8", "replace")
 
 
 class EventFile:

@@ -33,7 +33,8 @@ _SOURCE = "fitted by `allranks fit`"
 @dataclass(frozen=True)
 class FittedSweep:
     """One collective on one world size, fitted. `efficiency` has (bytes, share) by size; `held_out` are the relative errors
-    of a fit on every other size at the sizes between (empty below 5 sizes).
+    of a fit on every other size at the sizes between (empty below 5 sizes). `setting` tells runs of one collective apart that
+    must not be mixed: NCCL's variables, or "run 2".
 
     >>> sweep = cost.fit_sweep("broadcast", 2, [(2**k, 1e-5 + 2**k / 1e9) for k in range(10, 28)])
     >>> round(1e6 * sweep.latency_s, 1), round(sweep.bytes_per_s / 1e9, 2), max(sweep.held_out) < 0.05
@@ -48,6 +49,7 @@ class FittedSweep:
     bytes_per_s: float
     efficiency: tuple[tuple[int, float], ...]
     held_out: tuple[float, ...] = ()
+    setting: str = ""
 
     @property
     def latency_s(self) -> float:
@@ -155,6 +157,7 @@ class OwnCluster:
                     "collective": s.collective, "ranks": s.ranks, "nodes": s.nodes, "overhead_s": s.overhead_s,
                     "alpha_s": s.alpha_s, "bytes_per_s": s.bytes_per_s,
                     "efficiency": [[nbytes, share] for nbytes, share in s.efficiency], "held_out": list(s.held_out),
+                    **({"setting": s.setting} if s.setting else {}),
                 }
                 for s in self.sweeps
             ],
@@ -179,7 +182,7 @@ class OwnCluster:
                 f"{ranks} ranks are {'several nodes' if several else 'one node'} of {self.topology.name}, and {collective} was "
                 f"measured on {'one node' if several else 'several nodes'} only; measure there too, and give both files to `allranks fit`"
             )
-        sweep = min(alike, key=lambda s: abs(math.log(s.ranks / ranks)))
+        sweep = min(alike, key=lambda s: (abs(math.log(s.ranks / ranks)), -s.bytes_per_s))  # of two settings the faster
         beyond = []
         if sweep.ranks != ranks:
             beyond.append(f"{ranks} ranks, where {sweep.ranks} were measured")
@@ -192,7 +195,9 @@ class OwnCluster:
 def fit_sweep(
     collective: str, ranks: int, points: Iterable[tuple[int, float]], nodes: int = 1, held_out: bool = True
 ) -> FittedSweep:
-    """Fits (bytes, seconds) of a collective; several times of one size count as their median. Raises CostError below 3 sizes.
+    """Fits (bytes, seconds) of a collective; several times of one size count as their median. Raises CostError below 2 sizes.
+
+    Where no small size was measured, the latency is what the line through the others leaves at the smallest one.
 
     >>> sweep = cost.fit_sweep("all_gather", 4, [(2**k, 1e-5 + 2**k / 1e9) for k in range(10, 28)], nodes=2)
     >>> sweep.measured(2**20), sweep.measured(2**30)
@@ -209,11 +214,13 @@ def fit_sweep(
         if nbytes > 0 and 0 < seconds < math.inf:
             by_size[int(nbytes)].append(seconds)
     times = [(nbytes, median(by_size[nbytes])) for nbytes in sorted(by_size)]
-    if len(times) < 3:
-        raise CostError(f"a fit of {collective} needs at least 3 sizes; here are {len(times)}")
+    if len(times) < 2:
+        raise CostError(f"a fit of {collective} needs at least 2 sizes; here is {len(times)}")
     factor = float(bus_factor(collective, ranks))
     bandwidth = max(nbytes * factor / seconds for nbytes, seconds in times)
-    latency = median([seconds for nbytes, seconds in times if nbytes <= SMALL_NBYTES] or [times[0][1]])
+    smallest, first = times[0]
+    rest = max(first - smallest * factor / bandwidth, 1e-9)
+    latency = median([seconds for nbytes, seconds in times if nbytes <= SMALL_NBYTES] or [rest])
     share = tuple((nbytes, (latency + nbytes * factor / bandwidth) / seconds) for nbytes, seconds in times)
     errors: tuple[float, ...] = ()
     if held_out and len(times) >= 5:
@@ -247,13 +254,47 @@ def fit_measured(measured: Iterable[Measured], nodes: int | None = None) -> tupl
         notes += [f"{sweep.collective}: {note}" for note in sweep.notes]
     fitted = []
     for (collective, ranks, on), sweeps in groups.items():
-        if len(sweeps) > 1:
-            notes.append(f"{collective} on {ranks} ranks was run {len(sweeps)} times; a size counts with its median")
         if collective == "barrier":
             notes.append("barrier moves no bytes; left out")
             continue
-        fitted.append(fit_sweep(collective, ranks, [p for s in sweeps for p in s.points], on))
+        apart = _settings(sweeps)
+        what = f"{collective} on {ranks} ranks"
+        for setting, same in apart.items():
+            if len(same) > 1:
+                notes.append(f"{what} was run {len(same)} times; a size counts with its median")
+            one = fit_sweep(collective, ranks, [p for s in same for p in s.points], on)
+            fitted.append(replace(one, setting=setting if len(apart) > 1 else ""))
+        if len(apart) > 1:
+            speeds = sorted(fitted[-len(apart) :], key=lambda f: -f.bytes_per_s)
+            words = "; ".join(f"{f.setting}: {f.bytes_per_s / 1e9:.4g} GB/s" for f in speeds)
+            notes.append(
+                f"{what} was run with {len(apart)} settings, which are fitted apart ({words}); predictions take the faster"
+            )
     return fitted, list(dict.fromkeys(notes))
+
+
+ALIKE = 1.25  # runs whose times differ more, in the median over common sizes, were not run alike
+
+
+def _settings(sweeps: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """The runs that may be taken together, by their setting: equal variables of NCCL, and times that do not contradict each other."""
+    found: list[list[Measured]] = []
+    for sweep in sweeps:
+        for same in found:
+            if same[0].setting == sweep.setting and all(_alike(sweep, other) for other in same):
+                same.append(sweep)
+                break
+        else:
+            found.append([sweep])
+    names = [same[0].setting or "no NCCL variable" for same in found]
+    again = [name if names.count(name) == 1 else f"{name}, run {i}" for i, name in enumerate(names, 1)]
+    return {name.removeprefix("no NCCL variable, "): same for name, same in zip(again, found, strict=True)}
+
+
+def _alike(one: Measured, other: Measured) -> bool:
+    here, there = dict(one.points), dict(other.points)
+    ratios = [here[n] / there[n] for n in here.keys() & there.keys()]
+    return not ratios or 1 / ALIKE <= median(ratios) <= ALIKE
 
 
 def _messages(collective: str, ranks: int) -> float:
@@ -275,9 +316,9 @@ def _between(points: Sequence[tuple[int, float]], nbytes: float) -> float:
 def _split_latency(sweeps: Sequence[FittedSweep]) -> list[FittedSweep]:
     """Tells overhead and alpha apart where a collective was measured on several world sizes of one kind."""
     found = []
-    groups: dict[tuple[str, bool], list[FittedSweep]] = defaultdict(list)
+    groups: dict[tuple[str, bool, str], list[FittedSweep]] = defaultdict(list)
     for sweep in sweeps:
-        groups[sweep.collective, sweep.nodes > 1].append(sweep)
+        groups[sweep.collective, sweep.nodes > 1, sweep.setting].append(sweep)
     for same in groups.values():
         counts = [_messages(s.collective, s.ranks) for s in same]
         mean_count, mean_latency = sum(counts) / len(same), sum(s.latency_s for s in same) / len(same)
@@ -310,7 +351,7 @@ def _sweep_of(path: Path | str, number: int, item: Any) -> FittedSweep:
         found = FittedSweep(
             check_collective(item["collective"]), int(item["ranks"]), int(item["nodes"]), float(item["overhead_s"]),
             float(item["alpha_s"]), float(item["bytes_per_s"]), efficiency,
-            tuple(float(error) for error in item.get("held_out", ())),
+            tuple(float(error) for error in item.get("held_out", ())), str(item.get("setting", "")),
         )  # fmt: skip
     except KeyError as error:
         raise CostError(f"{where} has no {error}") from None

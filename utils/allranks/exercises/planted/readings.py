@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from statistics import median
 from typing import Any
 
-from allranks.jobs.planted_job import PlantedJob
-from allranks.jobs.planted_measure import (
+from allranks.exercises.planted.job import PlantedJob
+from allranks.jobs.root_cause import (
     LIMITS,
     NOBODY,
     Diagnosis,

@@ -1,7 +1,7 @@
-"""What the traces of a planted job show: the figures of lab 11's contract, and the first cause that they give.
+"""The root of a job's trouble: the figures of the whole calls, and the first cause that they give, in the order of causation.
 
-A job is plain data, as lab 11 describes it: {"world_size", "files"}, a file of each rank that wrote one. The figures are
-exact only if all files have one clock.
+A job is plain data: {"world_size", "files"}, a file of each rank that wrote one, with its calls and its compute. The figures are
+exact only if all files have one clock. Lab 11 teaches the same figures, and its exercise takes the limits from here.
 """
 
 from __future__ import annotations

@@ -6,12 +6,15 @@ import pickle
 from copy import deepcopy
 
 import pytest
+from allranks.exercises import planted
 from allranks.exercises.diagnose_job import _JOBS, EXERCISE
-from allranks.jobs import planted
+from allranks.exercises.planted import recorded, recordings, variant
+from allranks.exercises.planted.job import as_job
+from allranks.exercises.planted.plans import Trap
+from allranks.exercises.planted.readings import READINGS
+from allranks.exercises.planted.shape import NEAR, SHAPES
 from allranks.jobs.explaining import explain
-from allranks.jobs.planted import recorded, recordings, variant
-from allranks.jobs.planted_job import as_job
-from allranks.jobs.planted_measure import (
+from allranks.jobs.root_cause import (
     LIMITS,
     NEAR_OVERLAP,
     NOBODY,
@@ -22,9 +25,6 @@ from allranks.jobs.planted_measure import (
     measure,
     pairs,
 )
-from allranks.jobs.planted_plans import Trap
-from allranks.jobs.planted_readings import READINGS
-from allranks.jobs.planted_shape import NEAR, SHAPES
 from allranks.judge.cases import Setup
 from allranks.judge.in_rank.arguments import describe
 
@@ -162,9 +162,9 @@ def test_the_limits_are_those_that_the_lab_says():
         assert words in text
         number = float(words.split("at least ")[1].split()[0])
         assert LIMITS[kind].at == (number / 100 if "%" in words else number)
-    from allranks.jobs import planted_measure
+    from allranks.jobs import root_cause
 
-    assert f"{planted_measure.SMALL_NBYTES:,} bytes" in text and f"{planted_measure.LARGE_NBYTES:,} bytes" in text
+    assert f"{root_cause.SMALL_NBYTES:,} bytes" in text and f"{root_cause.LARGE_NBYTES:,} bytes" in text
 
 
 @pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name.lower())

@@ -19,12 +19,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from allranks.exercises.planted.job import PlantedJob
+from allranks.exercises.planted.plans import Trap, plan_of
+from allranks.exercises.planted.shape import SHAPES, shaped
+from allranks.exercises.planted.steps import Draw, Plan, simulate
 from allranks.jobs.job import ProfileError
-from allranks.jobs.planted_job import PlantedJob
-from allranks.jobs.planted_measure import NOBODY, Kind, decide, how_often_last, is_clear, measure
-from allranks.jobs.planted_plans import Trap, plan_of
-from allranks.jobs.planted_shape import SHAPES, shaped
-from allranks.jobs.planted_steps import Draw, Plan, simulate
+from allranks.jobs.root_cause import NOBODY, Kind, decide, how_often_last, is_clear, measure
 
 __all__ = ["RECORDED", "PlantedJob", "Trap", "recorded", "recordings", "variant"]
 

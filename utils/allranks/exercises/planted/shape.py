@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from allranks.jobs.planted_job import PlantedJob
-from allranks.jobs.planted_measure import (
+from allranks.exercises.planted.job import PlantedJob
+from allranks.exercises.planted.plans import Trap
+from allranks.exercises.planted.readings import READINGS
+from allranks.exercises.planted.steps import Draw
+from allranks.jobs.root_cause import (
     LIMITS,
     NEAR_OVERLAP,
     Kind,
@@ -17,9 +20,6 @@ from allranks.jobs.planted_measure import (
     measure,
     union,
 )
-from allranks.jobs.planted_plans import Trap
-from allranks.jobs.planted_readings import READINGS
-from allranks.jobs.planted_steps import Draw
 
 __all__ = ["SHAPES", "Shape", "shaped"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.jobs.job import Call, Job, RankRecord, merged
-from allranks.jobs.planted_measure import Diagnosis, Measured, accepts
+from allranks.jobs.root_cause import Diagnosis, Measured, accepts
 
 __all__ = ["PlantedJob", "as_job"]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 
-from allranks.jobs.planted_measure import SMALL_NBYTES, Kind
-from allranks.jobs.planted_steps import Break, Collective, Compute, Draw, Op, Plan, Wait
+from allranks.exercises.planted.steps import Break, Collective, Compute, Draw, Op, Plan, Wait
+from allranks.jobs.root_cause import SMALL_NBYTES, Kind
 
 __all__ = ["Trap", "plan_of"]
 

@@ -1,0 +1,356 @@
+"""What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, errors of ranks, and `nvidia-smi topo -m`.
+
+The logs of many ranks may be interleaved in one file, with a launcher's label before each line. Seen: the watchdog of torch 1.10 to
+2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc, init.cc, net.cc, graph/), nvidia-smi of drivers 450 to 590.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from allranks.jobs.formats import Format
+from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
+from allranks.jobs.names import operation
+from allranks.jobs.scan import lines_of
+
+__all__ = ["FORMAT", "LOG", "TOPOLOGY", "WATCHDOG", "read_lines"]
+
+WATCHDOG, LOG, TOPOLOGY = "watchdog", "nccl log", "nvidia-smi topo"
+MOST_LINE = 4000  # letters of a line that are looked at
+_WORK = re.compile(
+    r"Watchdog caught collective operation timeout: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?: ran for (\d+) milliseconds)?"
+)
+_RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
+_PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?)?")
+_STATUS = re.compile(r"last enqueued(?: NCCL)? work: (-?\d+), last completed(?: NCCL)? work: (-?\d+)")
+_ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
+_EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
+_EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
+_SYMPTOMS = (
+    "DistBackendError",
+    "DistStoreError",
+    "DistNetworkError",
+    "ChildFailedError",
+    "SignalException",
+    "ProcessRaisedException",
+)
+_COMM = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
+_VIA = re.compile(r"Channel \d+(?:/\d+)?\s*: \d+\[\w+\] -> \d+\[\w+\] (?:\[(?:send|receive)\] )?via ([\w/]+)")
+_RING = re.compile(r"NCCL INFO Channel (\d+)/0*(\d+)\s*:\s+((?:\d+\s+)*\d+)\s*$")
+_CHOSEN = re.compile(r"(\w+): (\d+) Bytes -> Algo (\S+) proto (\S+)(?: .*channel\S*=\{?(\d+)\.\.(\d+))?")
+_ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS tree", "PAT")
+_PROTOCOLS = ("LL", "LL128", "simple")
+
+
+def _looks(path: Path, head: bytes) -> bool:
+    start = head.lstrip()
+    if start[:1] in (b"{", b"\x80") or b"\0" in head:
+        return False
+    return any(
+        word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
+    ) or _is_topology(head) or _text_with_watchdog(path)  # fmt: skip
+
+
+def _text_with_watchdog(path: Path) -> bool:
+    """Whether a text speaks of a watchdog or of NCCL further on: a log begins with anything."""
+    if path.suffix.lower() not in (".log", ".txt", ".out", ".err", ".stderr", ".stdout"):
+        return False
+    return any("Watchdog caught" in line or "NCCL INFO" in line or "NCCL WARN" in line for line in lines_of(path))
+
+
+@dataclass
+class _Rank:
+    """What the log says of one rank."""
+
+    calls: list[Call] = field(default_factory=list)
+    enqueued: dict[str, int] = field(default_factory=dict)
+    waited_s: float | None = None
+    error: str = ""
+    world: int | None = None
+
+
+class _Log:
+    """Collects what the lines say."""
+
+    def __init__(self) -> None:
+        self.ranks: dict[int, _Rank] = defaultdict(_Rank)
+        self.version = ""
+        self.networks: Counter[str] = Counter()
+        self.interfaces: list[str] = []
+        self.missing_ib = False
+        self.vias: Counter[str] = Counter()
+        self.channels: dict[int, str] = {}
+        self.chosen: Counter[tuple[str, str, str]] = Counter()
+        self.settings: dict[str, str] = {}
+        self.warnings: Counter[str] = Counter()
+        self.nvls: str = ""
+        self.hosts: set[str] = set()
+        self.last_failed: int | None = None
+        self.lines = 0
+
+    def take(self, line: str) -> None:
+        """Files one line."""
+        self.lines += 1
+        line = line[:MOST_LINE]
+        if "NCCL" in line:
+            if "Watchdog caught" in line and (work := _WORK.search(line)):
+                self._timeout(line, work[1], work[2])
+            elif "NCCL INFO" in line:
+                self._info(line)
+            elif "NCCL WARN" in line:
+                self.warnings[line.partition("NCCL WARN ")[2].strip()[:200]] += 1
+            elif found := re.search(r"NCCL version ([\w.+]+)", line):
+                self.version = found[1]
+        if "last enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
+            self.ranks[rank].enqueued[_group_of(line)] = int(status[1])
+        self._failures(line)
+
+    def _timeout(self, line: str, work: str, ran_ms: str | None) -> None:
+        rank = _rank_of(line)
+        if rank is None:
+            return
+        said = dict(part.split("=", 1) for part in re.split(r",\s*(?=\w+(?:\(ms\))?=)", work) if "=" in part)
+        numbers = {name: int(v) for name, v in said.items() if v.strip().isdigit()}
+        op = operation(said.get("OpType", ""))
+        shape = re.findall(r"\d+", said.get("TensorShape", ""))
+        elements = 1
+        for size in shape:
+            elements *= int(size)
+        into = numbers.get("NumelIn", elements if shape else None)
+        out = numbers.get("NumelOut", into if op in ("all_reduce", "broadcast") else None)
+        mine = self.ranks[rank]
+        seq = numbers.get("SeqNum")
+        group = _group_of(line)
+        if not any(c.seq == seq and c.group == group for c in mine.calls):
+            mine.calls.append(
+                Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started", label=said.get("OpType", "")[:40])
+            )  # fmt: skip
+        if ran_ms:
+            mine.waited_s = int(ran_ms) / 1000
+        if op == "all_gather" and into and out and out % into == 0:
+            mine.world = out // into
+
+    def _failures(self, line: str) -> None:
+        if (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
+            self.last_failed = int(exited[1])
+        if (code := _EXITCODE.search(line)) and self.last_failed is not None:
+            if int(code[1]) < 0 and not self.ranks[self.last_failed].error:
+                self.ranks[self.last_failed].error = f"it was ended by signal {-int(code[1])}" + (
+                    " (SIGKILL, as the out-of-memory killer sends it)" if code[1] == "-9" else ""
+                )
+            self.last_failed = None
+        if ("Error" in line or "Exception" in line) and (rank := _rank_of(line)) is not None:
+            found = _ERROR.search(line.rstrip())
+            if found and not found[1].endswith(_SYMPTOMS) and "Watchdog" not in line and not self.ranks[rank].error:
+                if re.match(r"^\W*(?:[Rr]ank ?\d+)?\W*" + re.escape(found[1]), line):
+                    self.ranks[rank].error = f"{found[1]}: {(found[2] or '').strip()[:160]}".rstrip(": ")
+
+    def _info(self, line: str) -> None:
+        told = line.partition("NCCL INFO ")[2].strip()
+        if host := re.match(r"(?:.*\s)?(\S+?):\d+:\d+ \[", line):
+            self.hosts.add(host[1])
+        if comm := _COMM.search(told):
+            rank, size = int(comm[1]), int(comm[2])
+            if rank < size <= MAX_RANKS:
+                self.ranks[rank].world = max(size, self.ranks[rank].world or 0)
+        if told.startswith("Using network "):
+            self.networks[told.removeprefix("Using network ").strip()[:40]] += 1
+        elif told.startswith(("NET/IB : No device", "NET/IB: No device")):
+            self.missing_ib = True
+        elif (found := re.match(r"NET/(\w+) ?: Using (.*)", told)) is not None:
+            names = re.findall(r"\[\d+\]([\w.-]+)", found[2])
+            self.interfaces = list(dict.fromkeys([*self.interfaces, *(f"{n}" for n in names)]))[:16]
+        elif via := _VIA.search(told):
+            self.vias[re.sub(r"/\d+(?=/|$)", "", via[1])] += 1
+        elif ring := _RING.search(line):
+            self.channels[int(ring[1])] = " ".join(ring[3].split())
+        elif chosen := _CHOSEN.search(told):
+            self.chosen[chosen[1], _named(chosen[3], _ALGORITHMS), _named(chosen[4], _PROTOCOLS)] += 1
+        elif (found := re.match(r"(NCCL_\w+) set by environment to (.+?)\.?$", told)) is not None:
+            self.settings[found[1]] = found[2][:80]
+        elif "NVLS multicast support is" in told:
+            self.nvls = "NVLS is not available" if "not available" in told else "NVLS is available"
+        elif found := re.search(r"NCCL version ([\w.+]+)", told):
+            self.version = found[1]
+
+    def said(self) -> list[str]:
+        """What NCCL told of its choices, in sentences."""
+        words = [f"NCCL {self.version}"] if self.version else []
+        if self.networks:
+            network = ", ".join(self.networks)
+            by = f" over {', '.join(self.interfaces)}" if self.interfaces else ""
+            words.append(f"network: {network}{by}" + ("; no InfiniBand device was found" if self.missing_ib else ""))
+        if self.channels:
+            words.append(
+                f"{max(self.channels) + 1} channels; the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
+            )
+        if self.vias:
+            words.append("connections: " + ", ".join(f"{count} by {via}" for via, count in self.vias.most_common(6)))
+        if self.nvls:
+            words.append(self.nvls)
+        for (op, algorithm, protocol), count in self.chosen.most_common(6):
+            words.append(f"{op} was done by {algorithm} with {protocol}, {count:,} times")
+        if self.settings:
+            words.append(
+                "set by the environment: " + ", ".join(f"{n}={v}" for n, v in sorted(self.settings.items())[:12])
+            )
+        words += [f"NCCL warns{f' {n} times' if n > 1 else ''}: {w}" for w, n in self.warnings.most_common(8)]
+        return words
+
+    def records(self, name: str) -> list[RankRecord]:
+        """A record for each rank that the log names."""
+        said = self.said()
+        slow = (
+            bool(self.networks)
+            and all("Socket" in n for n in self.networks)
+            and (len(self.hosts) > 1 or any("NET/" in v for v in self.vias))
+        )
+        facts: dict[str, Any] = {
+            "said": tuple(said),
+            "sockets": self.interfaces or ["sockets"] if slow else None,
+            "missing_ib": self.missing_ib,
+        }
+        facts = {k: v for k, v in facts.items() if v}
+        if self.version:
+            facts["nccl_version"] = self.version.split("+")[0]
+        world = max((r.world for r in self.ranks.values() if r.world), default=None)
+        if not self.ranks:
+            if not said:
+                raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
+            return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
+        world = world if world and world > max(self.ranks) else None
+        found = []
+        for rank, told in sorted(self.ranks.items()):
+            mine = {
+                "backend": "nccl",
+                "timed_out": bool(told.calls),
+                "enqueued": told.enqueued,
+                "waited_s": told.waited_s,
+                "error": told.error,
+                **(facts if not found else {}),
+            }
+            calls = tuple(told.calls)
+            source = WATCHDOG if calls or told.error or told.enqueued else LOG
+            found.append(
+                RankRecord(
+                    rank, name, source, world_size=world, calls=calls, facts={k: v for k, v in mine.items() if v}
+                )
+            )
+        return found
+
+
+def _rank_of(line: str) -> int | None:
+    found = _RANK.search(line)
+    number = int(found[1]) if found and len(found[1]) < 8 else None
+    return number if number is not None and number < MAX_RANKS else None
+
+
+def _group_of(line: str) -> str:
+    """The process group as a flight recorder names it; of older texts, which name none, one name for all."""
+    found = _PG.search(line)
+    if found is None:
+        return "of this log"
+    number = found[2] or found[1]
+    return f"{number} {found[3]}" if found[3] and found[3] != "undefined" else number
+
+
+def _named(number: str, names: tuple[str, ...]) -> str:
+    return names[int(number)] if number.isdigit() and int(number) < len(names) else number
+
+
+def read_lines(name: str, lines: Iterable[str]) -> list[RankRecord]:
+    """The records of a log. Raises ProfileError where it says nothing.
+
+    >>> line = "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, "
+    >>> [record] = read_lines("a.log", [line + "NumelOut=4, Timeout(ms)=600000) ran for 600010 milliseconds before timing out."])
+    >>> record.rank, record.calls[0].op, record.calls[0].seq, record.facts["waited_s"]
+    (1, 'all_reduce', 7, 600.01)
+    """
+    log = _Log()
+    for line in lines:
+        log.take(line)
+    return log.records(name)
+
+
+# ------------------------------------------------------------------------------------------------------------- nvidia-smi topo -m
+
+
+def _is_topology(head: bytes) -> bool:
+    return (
+        bool(
+            re.search(
+                rb"^\W*(?:\x1b\[\w+)?\s*GPU0\s+.*\n(?:.*\n)?.*GPU\d+\s+(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX)\b", head, re.M
+            )
+        )
+        and b"GPU0" in head
+    )
+
+
+FAR = ("SYS", "NODE", "PHB")  # GPUDirect RDMA over these passes through a CPU
+
+
+def _topology(name: str, lines: Iterator[str]) -> list[RankRecord]:
+    """What links the GPUs of a machine, in sentences."""
+    heads: list[str] = []
+    table: dict[str, dict[str, str]] = {}
+    for raw in lines:
+        cells = re.sub(r"\x1b\[[\d;]*m", "", raw).split()
+        if not heads and cells[:1] == ["GPU0"]:
+            heads = [c for c in cells if re.fullmatch(r"(?:GPU|NIC|mlx|rocep|ibp|bnxt|efa)\w*", c)]
+        elif heads and cells and re.fullmatch(r"(?:GPU|NIC|mlx)\w*", cells[0]) and len(cells) > len(heads):
+            table[cells[0]] = dict(zip(heads, cells[1 : len(heads) + 1], strict=True))
+    gpus = [n for n in table if n.startswith("GPU")]
+    if not gpus:
+        raise ProfileError("it looks like nvidia-smi topo -m, and no line of it is whole")
+    links = Counter(table[a][b] for i, a in enumerate(gpus) for b in gpus[i + 1 :] if b in table[a])
+    said = [f"{len(gpus)} GPUs; pairs: " + ", ".join(f"{n} by {_link(kind)}" for kind, n in links.most_common())]
+    apart = [
+        f"{a}-{b}" for i, a in enumerate(gpus) for b in gpus[i + 1 :] if not table[a].get(b, "NV").startswith("NV")
+    ]
+    if apart and len(apart) < sum(links.values()):
+        said.append(
+            f"without NVLink between them: {', '.join(apart[:8])}{', ...' if len(apart) > 8 else ''}: rings avoid these, or are as slow"
+        )
+    cards = [h for h in heads if not h.startswith("GPU")]
+    if cards:
+        nearest = {g: min((table[g][c] for c in cards if c in table[g]), key=_distance, default="") for g in gpus}
+        far = [g for g, kind in nearest.items() if kind in FAR]
+        said.append(
+            f"{len(cards)} network cards; nearest to a GPU by "
+            + ", ".join(f"{n} by {k}" for k, n in Counter(nearest.values()).items())
+        )
+        if far:
+            said.append(
+                f"{', '.join(far)}: the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
+            )
+    return [RankRecord(0, name, TOPOLOGY, facts={"said": tuple(said)}, rank_from="unknown")]
+
+
+def _link(kind: str) -> str:
+    names = {
+        "SYS": "SYS, across CPU sockets",
+        "NODE": "NODE, across PCIe host bridges",
+        "PHB": "PHB, through a CPU",
+        "PIX": "PIX, one PCIe switch",
+    }
+    return f"{kind[2:]} NVLinks" if kind.startswith("NV") and kind[2:].isdigit() else names.get(kind, kind)
+
+
+def _distance(kind: str) -> int:
+    order = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
+    return order.index(kind) if kind in order else 9
+
+
+def _read(path: Path) -> list[RankRecord]:
+    start = "".join(line for line, _ in zip(lines_of(path), range(40), strict=False))
+    if _is_topology(start.encode("utf-8", "replace")) and "NCCL INFO" not in start:
+        return _topology(str(path), lines_of(path))
+    return read_lines(str(path), lines_of(path))
+
+
+FORMAT = Format("logs of torch and NCCL and nvidia-smi topo -m", _looks, _read)

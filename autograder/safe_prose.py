@@ -1,10 +1,11 @@
 """Makes the text cells of a submission harmless before formgrader or a feedback page shows them.
 
 Markdown may hold HTML, and HTML may hold scripts. In formgrader, a script would run in the browser of a person who can
-change every grade. The files themselves do not change.
+change every grade; a link that such a person clicks leads to a page that a student chose; a picture from elsewhere tells
+its server who reads what, and when. The files themselves do not change.
 
-`SafeProse` cleans the Markdown, and `markdown2html` the links in the HTML: the conversion decodes backslashes and
-entities, so that a link may become dangerous only then.
+`SafeProse` cleans the Markdown, and `markdown2html` the addresses in the HTML: the conversion decodes backslashes and
+entities, so that an address may become dangerous only then.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import html
 import re
 
+from bs4 import BeautifulSoup
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat import NotebookNode
@@ -20,18 +22,59 @@ from autograder.formulas import PICTURE, formula
 from autograder.showing import cut, in_time
 
 _RUNS = re.compile(r"(javascript|vbscript|data)(\s*(?::|&colon;|&#0*58;?|&#x0*3a;?))", re.IGNORECASE)
-_ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
-_UNSEEN = re.compile(r"[\x00-\x20]")  # a browser ignores these characters in an address
-_ELSEWHERE = re.compile(r"(?!https?:|mailto:)[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+# what may stay of a tag; all other attributes could load or run something, or lay a tag over the page
+_HARMLESS = {"alt", "title", "class", "align", "colspan", "rowspan", "start", "id", "name"}
+_FORMULA = re.compile(r"height:\d{1,3}\.\d\dem;vertical-align:-?\d{1,3}\.\d\dem|text-align:center;margin:\.6em 0")
+_LOADS = (
+    "img",
+    "iframe",
+    "object",
+    "embed",
+    "video",
+    "audio",
+    "source",
+    "link",
+    "script",
+    "style",
+    "meta",
+    "base",
+    "form",
+)
 
 
 def markdown2html(source: str) -> str:
-    """The HTML of a Markdown text. Links lead only to web pages and mail addresses; all others are replaced by "#".
+    """The HTML of a Markdown text. A link is its text and its address, not to be clicked; a picture is its name and address.
 
-    Formulas are pictures in the page.
+    Nothing in it loads or leads anywhere. Only links within the page stay, and formulas, which are pictures in the page.
     """
-    shown = in_time(lambda: MarkdownWithMath(_Renderer(escape=False)).render(source), lambda: _plain(source))
-    return _ADDRESS.sub(_led_nowhere, shown)
+    return in_time(
+        lambda: without_addresses(MarkdownWithMath(_Renderer(escape=False)).render(source)), lambda: _plain(source)
+    )
+
+
+def without_addresses(shown: str) -> str:
+    """The HTML without what a browser follows, loads or runs.
+
+    >>> without_addresses('<p>See <a href="https://a.org">this</a></p>')
+    '<p>See this (https://a.org)</p>'
+    """
+    soup = BeautifulSoup(shown, "html.parser")
+    for tag in soup.find_all(True):
+        address = str(tag.get("href") or tag.get("src") or "").strip()
+        for name in set(tag.attrs) - _HARMLESS:
+            if name != "style" or not _FORMULA.fullmatch(str(tag[name])):
+                del tag[name]
+        if tag.name == "a" and address.startswith("#"):
+            tag["href"] = address
+        elif tag.name == "a":
+            if address and address != tag.get_text():
+                tag.append(f" ({address})")
+            tag.unwrap()
+        elif tag.name == "img" and address.startswith(PICTURE):  # a browser runs no script in a picture
+            tag["src"] = address
+        elif tag.name in _LOADS:
+            tag.replace_with(f"[{' '.join(filter(None, ('picture', str(tag.get('alt') or ''), address)))}]")
+    return str(soup)
 
 
 def _plain(source: str) -> str:
@@ -62,12 +105,6 @@ class _Renderer(IPythonRenderer):
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """The image's HTML."""
         return super(IPythonRenderer, self).image(text, url, title)
-
-
-def _led_nowhere(found: re.Match) -> str:
-    if found[1] == "src" and found[2].startswith(PICTURE):  # a browser runs no script in a picture
-        return found[0]
-    return f'{found[1]}="#"' if _ELSEWHERE.match(_UNSEEN.sub("", html.unescape(found[2]))) else found[0]
 
 
 class SafeProse(SanitizeHTML):

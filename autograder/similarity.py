@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import keyword
+import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -26,6 +27,10 @@ TOKENS = 12  # in one fingerprint: shorter matches are not seen
 WINDOW = 6  # of so many fingerprints one is kept: a match of TOKENS + WINDOW - 1 tokens is always seen
 MOST_SHARE = 0.2  # fingerprints that more of the class have, and more than three students, are common knowledge
 LEAST_SHARED = 6  # fingerprints: fewer say nothing
+MAX_CELL_CHARACTERS = 100_000  # a longer cell is not compared: it would take minutes, and no answer is so long
+MAX_CHARACTERS = 400_000  # of one submission
+# what does not parse, word by word: a comment, a text, a number, a name, any other sign
+_WORD = re.compile(r"""#.*|("[^"\n]*"?|'[^'\n]*'?)|(\d[\w.]*)|([^\W\d]\w*)|(\S)""")
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 
 
@@ -35,7 +40,7 @@ class NothingToCompare(CourseError):
 
 @dataclass(frozen=True)
 class Pair:
-    """Two students, and how many rare fingerprints they share of those that the shorter answer has."""
+    """Two students, and how many fingerprints they share of those of the shorter answer, without the released ones."""
 
     students: tuple[str, str]
     shared: int
@@ -48,79 +53,115 @@ class Pair:
 
 
 def tokens(code: str) -> list[str]:
-    """The code's tokens: names are N, numbers 0, texts S; keywords, attributes and operators stay. What does not parse ends the list.
+    """The code's tokens: names are N, numbers 0, texts S; keywords, attributes and operators stay.
+
+    What does not parse is read word by word, so that no scratch line hides what comes after it.
 
     >>> tokens("total = dist.get_rank() + 1  # a comment")
     ['N', '=', 'N', '.', 'get_rank', '(', ')', '+', '0']
+    >>> tokens("total = (dist.get_rank(")
+    ['N', '=', '(', 'N', '.', 'get_rank', '(']
     """
     found: list[str] = []
+    for kind, word in _words(code):
+        if kind == tokenize.NAME:
+            is_attribute = bool(found) and found[-1] == "."
+            found.append(word if keyword.iskeyword(word) or is_attribute else "N")
+        elif kind in (tokenize.NUMBER, tokenize.STRING):
+            found.append("0" if kind == tokenize.NUMBER else "S")
+        elif word:
+            found.append(word)
+    return found
+
+
+def _words(code: str) -> list[tuple[int, str]]:
+    """The code's words with their kinds, as Python's tokenizer names them."""
     try:
-        for token in tokenize.generate_tokens(io.StringIO(code).readline):
-            if token.type in _LAYOUT:
-                continue
-            if token.type == tokenize.NAME:
-                is_attribute = bool(found) and found[-1] == "."
-                found.append(token.string if keyword.iskeyword(token.string) or is_attribute else "N")
-            elif token.type in (tokenize.NUMBER, tokenize.STRING):
-                found.append("0" if token.type == tokenize.NUMBER else "S")
-            else:
-                found.append(token.string)
-    except (tokenize.TokenError, SyntaxError):
-        pass
-    return [word for word in found if word]
+        read = list(tokenize.generate_tokens(io.StringIO(code).readline))
+        return [(token.type, token.string) for token in read if token.type not in _LAYOUT]
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        kinds = tokenize.STRING, tokenize.NUMBER, tokenize.NAME, tokenize.OP
+        found = (word for word in _WORD.finditer(code) if word.lastindex)
+        return [(kinds[word.lastindex - 1], word[0]) for word in found]
 
 
-def fingerprints(code: str) -> set[int]:
-    """The winnowed hashes of the code's tokens; equal code has equal ones, wherever it stands."""
-    words = tokens(code)
-    grams = [" ".join(words[i : i + TOKENS]) for i in range(len(words) - TOKENS + 1)]
-    hashes = [int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "big") for gram in grams]
-    if len(hashes) <= WINDOW:
-        return set(hashes[:1]) if not hashes else {min(hashes)}
-    return {min(hashes[i : i + WINDOW]) for i in range(len(hashes) - WINDOW + 1)}
+def fingerprints(*cells: str) -> set[int]:
+    """The winnowed hashes of the cells' tokens; equal code has equal ones, wherever it stands."""
+    found: set[int] = set()
+    for hashes in map(_hashes, cells):
+        if hashes and len(hashes) <= WINDOW:
+            found.add(min(hashes))
+        found |= {min(hashes[i : i + WINDOW]) for i in range(len(hashes) - WINDOW + 1)}
+    return found
 
 
-def pairs(answers: Mapping[str, str], released: Iterable[str], least: float = 0.5) -> list[Pair]:
-    """The pairs of students who share at least this part of the shorter answer's rare fingerprints, the most alike first."""
+def pairs(answers: Mapping[str, Sequence[str]], released: Iterable[str], least: float = 0.5) -> list[Pair]:
+    """The pairs of students who share at least this part of the shorter answer's fingerprints, the most alike first.
+
+    `answers` has each student's cells. Of the fingerprints that are not common knowledge they share as large a part.
+    """
     known = set().union(*(every_fingerprint(text) for text in released))
-    of = {student: fingerprints(code) - known for student, code in answers.items()}
+    of = {student: fingerprints(*cells) - known for student, cells in answers.items()}
     holders = Counter(print_ for prints in of.values() for print_ in prints)
     most = max(3, MOST_SHARE * len(of))
     rare = {student: {p for p in prints if holders[p] <= most} for student, prints in of.items()}
     found = []
     for one, other in combinations(sorted(rare), 2):
-        shared, size = len(rare[one] & rare[other]), min(len(of[one]), len(of[other]))
-        if shared >= LEAST_SHARED and shared >= least * size:
+        seldom = len(rare[one] & rare[other])
+        if seldom < max(LEAST_SHARED, least * min(len(rare[one]), len(rare[other]))):
+            continue
+        shared, size = len(of[one] & of[other]), min(len(of[one]), len(of[other]))
+        if shared >= least * size:
             found.append(Pair((one, other), shared, size))
     return sorted(found, key=lambda pair: (-pair.share, -pair.shared))
 
 
 def every_fingerprint(code: str) -> set[int]:
     """All hashes of the code, not only those that winnowing keeps: what is released must not be seen in any window."""
+    return set(_hashes(code))
+
+
+def _hashes(code: str) -> list[int]:
+    """The hash of each run of `TOKENS` tokens."""
     words = tokens(code)
     grams = (" ".join(words[i : i + TOKENS]) for i in range(len(words) - TOKENS + 1))
-    return {int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "big") for gram in grams}
+    return [int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "big") for gram in grams]
 
 
 def compare(course: Path, lab: str, least: float = 0.5) -> tuple[list[Pair], list[str]]:
-    """The pairs of a lab's submissions, and sentences on those that could not be read. Raises NothingToCompare."""
-    answers, told = {}, []
+    """The pairs of a lab's submissions, and sentences on what could not be read or compared. Raises NothingToCompare."""
+    answers: dict[str, list[str]] = {}
+    told = []
     for folder in sorted((course / "autograder" / "submitted").glob(f"*/{lab}")):
+        student = folder.parent.name
         try:
             check_files(folder)
             notebooks = [read_notebook(path) for path in sorted(folder.glob("*.ipynb"))]
         except Refused as reason:
-            told.append(f"{folder.parent.name}: {reason}")
+            told.append(f"{student}: {reason}")
             continue
-        answers[folder.parent.name] = "\n".join(_code(notebook) for notebook in notebooks)
+        answers[student], left_out = _within_reason([cell for notebook in notebooks for cell in _cells(notebook)])
+        if left_out:
+            told.append(f"{student}: {left_out} characters of code are more than an answer has, and were not compared.")
     if len(answers) < 2:
         raise NothingToCompare(f"Fewer than two submissions of {lab} can be read: there is nothing to compare.")
-    released = [_code(nbformat.read(path, as_version=4)) for path in sorted((course / "labs" / lab).glob("*.ipynb"))]
+    notebooks = [nbformat.read(path, as_version=4) for path in sorted((course / "labs" / lab).glob("*.ipynb"))]
+    released = [cell for notebook in notebooks for cell in _cells(notebook)]
     alike = pairs(answers, released, least)
     return [pair for pair in alike if partner(course, lab, pair.students[0]) != pair.students[1]], told
 
 
-def _code(notebook: nbformat.NotebookNode) -> str:
+def _within_reason(cells: list[str]) -> tuple[list[str], int]:
+    """The cells that are compared, and how many characters are not."""
+    kept, room = [], MAX_CHARACTERS
+    for cell in sorted(cells, key=len):
+        if len(cell) <= min(MAX_CELL_CHARACTERS, room):
+            kept.append(cell)
+            room -= len(cell)
+    return kept, sum(map(len, cells)) - sum(map(len, kept))
+
+
+def _cells(notebook: nbformat.NotebookNode) -> list[str]:
     """The code cells, without magics, which are no Python."""
     cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    return "\n\n".join("\n".join(line for line in cell.splitlines() if line[:1] not in "%!") for cell in cells)
+    return ["\n".join(line for line in cell.splitlines() if line[:1] not in ("%", "!")) for cell in cells]

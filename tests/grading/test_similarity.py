@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import re
 
+import nbformat
+import pytest
 from classes import hand_in
 from grading_course import ROOT, make_course
 
@@ -14,11 +16,11 @@ RIGHT = ROOT / "tests" / "exercises" / "right"
 RELEASED = "def ring_all_reduce(tensor):\n    '''Sums.'''\n    raise NotImplementedError()\n"
 
 
-def answers() -> dict[str, str]:
+def answers() -> dict[str, list[str]]:
     """Right answers in different styles, each by a student of its own."""
     found = {}
     for path in sorted(RIGHT.glob("ring_*/*.py")):
-        found[f"{path.parent.name}-{path.stem}"] = path.read_text(encoding="utf-8")
+        found[f"{path.parent.name}-{path.stem}"] = [path.read_text(encoding="utf-8")]
     return found
 
 
@@ -34,9 +36,33 @@ def renamed(code: str) -> str:
 def test_a_copy_with_other_names_is_found():
     others = answers()
     victim = next(name for name in others if name.startswith("ring_all_reduce"))
-    found = pairs({**others, "thief": renamed(others[victim])}, [RELEASED])
+    found = pairs({**others, "thief": [renamed(others[victim][0])]}, [RELEASED])
     assert found and found[0].students == tuple(sorted((victim, "thief")))
     assert found[0].share > 0.8
+
+
+@pytest.mark.parametrize("scratch", ["x = '''", "(((", "if x:\n  y\n z", "'", "\0", "def f(:", "$ ?", '"""'])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_scratch_cell_that_does_not_parse_hides_nothing(scratch, place):
+    """Nor does one in the answer's own cell: what does not parse is read word by word."""
+    others = answers()
+    victim = next(name for name in others if name.startswith("ring_all_reduce"))
+    cells = [*others[victim]]
+    cells.insert(place, scratch)
+    (first, *_) = pairs({**others, "thief": cells}, [RELEASED])
+    assert first.students == tuple(sorted((victim, "thief"))) and first.share == 1.0
+    torn = [f"{scratch}\n{others[victim][0]}"]
+    assert any("thief" in pair.students for pair in pairs({**others, "thief": torn}, [RELEASED]))
+
+
+def test_a_copy_is_shown_as_a_copy_though_parts_of_it_are_common():
+    """What most of the class wrote too makes no copy less of one."""
+    rng = random.Random(3)
+    common = "\n".join(f"x.{rng.choice('abcdefgh')}{n}(y) + z[{n}]" for n in range(60))
+    own = {f"s{n}": "\n".join(f"q.{rng.choice('abcdefgh')}{n}_{k}(y) - z" for k in range(40)) for n in range(12)}
+    handed_in = {name: [common, text] for name, text in own.items()}
+    (found,) = pairs({**handed_in, "thief": handed_in["s0"]}, [])
+    assert found.students == ("s0", "thief") and found.share == 1.0
 
 
 def test_what_was_released_counts_for_nothing():
@@ -44,8 +70,8 @@ def test_what_was_released_counts_for_nothing():
     words = [f"x.{rng.choice('abcdefgh')}{n}(y, {n}) + z[{n}]" for n in range(60)]
     released = "\n".join(words)
     one, other = released + "\nq.first(1) * q.second(2)\n", released + "\nq.third(3) - q.fourth(4)\n"
-    assert pairs({"ada": one, "bo": other}, []) != []
-    assert pairs({"ada": one, "bo": other}, [released]) == []
+    assert pairs({"ada": [one], "bo": [other]}, []) != []
+    assert pairs({"ada": [one], "bo": [other]}, [released]) == []
 
 
 def test_what_many_wrote_counts_for_nothing():
@@ -61,14 +87,16 @@ def test_names_numbers_and_comments_do_not_count():
 
 
 def test_a_labs_submissions_are_compared(tmp_path):
-    import pytest
-
     course = make_course(tmp_path / "course", record=False)
     with pytest.raises(NothingToCompare):
         compare(course.root, "lab03_all_reduce")
     hand_in(course, {"ada": {"ring_all_reduce": "half_duplex"}, "bo": {"ring_all_reduce": "half_duplex"}})
     hand_in(course, {"cy": {"ring_all_reduce": "through_rank_zero", "distributed_mean": "sum"}})
     course.submission("eve").write_bytes(b"junk")
+    notebook = nbformat.read(course.submission("bo"), as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("a = b(c, 1) + d\n" * 100_000))
+    nbformat.write(notebook, course.submission("bo"))
     found, told = compare(course.root, "lab03_all_reduce")
     assert found[0].students == ("ada", "bo") and found[0].share == 1.0
-    assert [line.partition(":")[0] for line in told] == ["eve"]
+    assert [line.partition(":")[0] for line in told] == ["bo", "eve"]
+    assert "1599999 characters of code" in told[0]

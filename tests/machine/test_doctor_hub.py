@@ -7,8 +7,11 @@ import json
 import os
 import pwd
 import re
+import socket
 import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,8 @@ def test_a_machine_as_it_should_be_passes(site, home):
         hub.state(site),
         hub.exchange(site),
         hub.limits(site, [Server("ana", 6 << 30, 2.0, 2048)]),
+        hub.names(replace(site, public_url="https://hub.example.org"), lambda host: "192.0.2.1"),
+        hub.sockets(site, [("ana", 41001)], lambda ports: []),
         hub.gpus(site, [], lambda: None),
     ]
     assert [(check.name, check.status) for check in checks] == [(check.name, "pass") for check in checks]
@@ -149,6 +154,42 @@ def test_a_hub_that_does_not_answer_and_ports_of_others(site):
     bare = Site(site.checkout, url="http://0.0.0.0:80")
     assert hub.encryption(bare).status == "fail" and "nginx" in hub.encryption(bare).fix
     assert hub.encryption(Site(site.checkout, url="https://0.0.0.0:443")).status == "pass"
+
+
+def test_names_that_browsers_find(site):
+    """One name for all gives accounts away; the name of each must be there; below localhost browsers know all."""
+
+    def known(*names: str):
+        return lambda host: host in names or (_ for _ in ()).throw(OSError("no such name"))
+
+    public = replace(site, public_url="https://hub.example.org")
+    assert hub.names(replace(public, names="one")).status == "fail"
+    missing = hub.names(public, known("hub.example.org"))
+    assert missing.status == "fail" and "allranks-doctor.hub.example.org" in missing.found
+    three = replace(public, names="three")
+    assert hub.names(three, known("people.hub.example.org")).status == "fail"
+    assert hub.names(three, known("people.hub.example.org", "grader.hub.example.org")).status == "warn"
+    assert hub.names(site, known()).status == "pass"
+
+
+def test_a_port_that_takes_a_strangers_connection_is_named(site):
+    """Tried by another account: one that greets, one that waits for a word, one that hangs up."""
+    greets, waits, hangs_up = (socket.create_server(("127.0.0.1", 0)) for _ in range(3))
+    ports = [s.getsockname()[1] for s in (greets, waits, hangs_up)]
+
+    with greets, waits, hangs_up:
+        for answer in (lambda: greets.accept()[0].sendall(b"hello"), lambda: hangs_up.accept()[0].close()):
+            threading.Thread(target=answer, daemon=True).start()
+        check = hub.sockets(site, [("ana", port) for port in ports], knock=knock_here)
+    assert check.status == "warn"
+    assert {int(port) for port in re.findall(r"ana: (\d+)", check.found)} == set(ports[:2])
+
+
+def knock_here(ports) -> list[int]:
+    """The doctor's own program, as this account: nobody may not read this Python."""
+    command = [sys.executable, "-I", "-c", hub._KNOCK, *map(str, sorted(ports))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [int(line) for line in done.stdout.split()]
 
 
 def test_who_listens_is_named():

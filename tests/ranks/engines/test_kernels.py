@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -35,8 +36,13 @@ def start(monkeypatch, tmp_path):
     monkeypatch.setattr(KernelProvisionerFactory.instance(), "default_provisioner_name", kernels.NAME)
     managers = []
 
-    def begin(shared: str | None, command: list[str] | None = None) -> tuple[KernelManager, Callable[[str], str]]:
+    def begin(
+        shared: str | None, command: list[str] | None = None, directory: Path | None = None
+    ) -> tuple[KernelManager, Callable[[str], str]]:
         manager = KernelManager(kernel_name="python3")
+        if directory:
+            manager.transport, manager.connection_file = "ipc", str(directory / "kernel.json")
+            manager.ip = str(directory / "kernel-ipc")
         managers.append(manager)
         manager.kernel_spec.argv = command or manager.kernel_spec.argv
         env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_FORKSERVER"}
@@ -221,6 +227,29 @@ def test_a_user_who_named_another_way_keeps_it(monkeypatch):
     monkeypatch.delenv(kernels.NAME_ENV)
     kernels.name_to_jupyter()
     assert os.environ[kernels.NAME_ENV] == "allranks-warm"
+
+
+# what a fork of the kernel's prints goes through the socket that is beside the kernel's others
+FORK = """
+import os
+pid = os.fork()
+if pid == 0:
+    print("from a fork", flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_a_kernel_on_unix_sockets_has_no_port_at_all(forkserver, start, short_path, forked):
+    """Any account of the machine could connect to one, and send what the kernel would keep in memory."""
+    manager, there = start(str(forkserver.path) if forked else None, directory=short_path)
+    assert there(FORK) == "from a fork"
+    kernel = kernel_of(manager)
+    assert kernel.ppid() == (forkserver.pid if forked else os.getpid())
+    assert [c.laddr for c in kernel.net_connections("inet") if c.status == psutil.CONN_LISTEN] == []
+    names = {path.name.rpartition("-")[2] for path in short_path.iterdir() if path.is_socket()}
+    assert names == {"1", "2", "2p", "3", "4", "5"}
 
 
 def test_what_a_cell_leaves_in_the_background_goes_on_when_a_rank_ends(forkserver, start):

@@ -30,7 +30,7 @@ print("listens")
 CONTROLLER = """
 from ipyparallel import util
 from allranks.ranks.engines import controller
-with mock.patch.object(controller, "IPController"):
+with mock.patch.object(controller, "Controller"):
     controller.run({"argv": []}, [])
 held = [port for _ in range(5) for port in util.select_random_ports(4)]
 """

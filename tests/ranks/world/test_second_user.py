@@ -17,6 +17,7 @@ import pytest
 import zmq  # noqa: F401 - likewise
 from allranks import World
 from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.world.cluster import Engines
 
 pytestmark = [
     pytest.mark.live,
@@ -168,13 +169,29 @@ def listening(processes: list[psutil.Process]) -> list:
 
 
 def test_everything_listens_on_loopback_only(world):
+    """Only gloo listens at all, where its ranks have no network of their own: all else has Unix sockets in the run directory."""
     addresses = listening(ours(world))
-    assert len(addresses) > 10  # the controller's ports
     assert {a.ip for a in addresses} <= {"127.0.0.1", "::1"}
+    others = [p for p in ours(world) if p.pid not in world.pids]
+    assert len(others) >= 2 and listening(others) == [], "the fork server and the controller"
+    assert len([p for p in Path(os.environ["ALLRANKS_RUN_DIR"]).rglob("zmq:*") if p.is_socket()]) > 10
 
 
-def test_no_port_answers_without_the_keys(world):
-    ports = sorted({a.port for a in listening(ours(world))})
+@pytest.fixture
+def listens_on_ports(world, short_path):
+    """The process of a controller as it is for engines on other machines, which find it by TCP."""
+    engines = Engines(placement=None, launcher="warm")
+    engines.directory = short_path
+    before = {p.pid for p in ours(world)}
+    engines._start_controller(True, missed_beats=20, engines="warm", n=2, controller_ip="*")
+    engines._cluster.connect_client_sync().close()  # now it listens
+    yield [p for p in ours(world) if p.pid not in before]
+    engines._cluster.stop_controller_sync()
+
+
+def test_no_port_answers_without_the_keys(listens_on_ports):
+    ports = sorted({a.port for a in listening(listens_on_ports)})
+    assert len(ports) > 10
     assert as_nobody(UNKEYED, {"ports": ports}) == []
 
 

@@ -12,6 +12,7 @@ import os
 import pwd
 import shlex
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -46,6 +47,8 @@ class Site:
     exchange: Path = Path("/var/lib/allranks/exchange")
     state: Path = Path("/var/lib/allranks/hub")
     leases: Path = Path("/var/lib/allranks/leases")
+    names: str = "wildcard"
+    public_url: str = ""
 
     @classmethod
     def of(cls, settings: Mapping[str, str], checkout: Path | None = None) -> Site:
@@ -59,6 +62,8 @@ class Site:
             "exchange": "ALLRANKS_HUB_EXCHANGE",
             "state": "ALLRANKS_HUB_STATE",
             "leases": "ALLRANKS_LEASES",
+            "names": "ALLRANKS_HUB_NAMES",
+            "public_url": "ALLRANKS_HUB_PUBLIC_URL",
         }
         site = cls(checkout or Path(__file__).resolve().parents[4])
         for field, name in names.items():
@@ -238,6 +243,81 @@ def encryption(site: Site) -> Check:
             "Leave ALLRANKS_HUB_URL at 127.0.0.1 and put nginx or Caddy before it; docs/jupyterhub.md, step 3",
         )
     return passed("encryption", "TLS" if parts.scheme == "https" else "on loopback only")
+
+
+def names(site: Site, resolve: Callable[[str], object] | None = None) -> Check:
+    """Whether each person's pages have a name of their own in browsers, which the machine that asks can find."""
+    resolve = resolve or socket.gethostbyname
+    fix = "docs/jupyterhub.md, step 3: ALLRANKS_HUB_PUBLIC_URL and a wildcard name"
+    if site.names == "one":
+        return failed("names", "who opens another person's page gives that person the own account", fix)
+    host = urlsplit(site.public_url or "http://hub.localhost").hostname or ""
+    below = ["allranks-doctor"] if site.names == "wildcard" else ["people", "grader"]
+    for name in below if host != "localhost" and not host.endswith(".localhost") else ():  # browsers know those
+        try:
+            resolve(f"{name}.{host}")
+        except OSError:
+            return failed("names", f"there is no {name}.{host}, so browsers find no server", fix)
+    if site.names == "three":
+        return warned("names", "students' pages share one name: they can act for each other's visitors", fix)
+    return passed("names", f"each person's pages have a name below {host}")
+
+
+def sockets(
+    site: Site,
+    there: Iterable[tuple[str, int]] | None = None,
+    knock: Callable[[Iterable[int]], list[int]] | None = None,
+) -> Check:
+    """Whether another account gets into the TCP ports of people's servers and kernels: each is tried as `nobody`.
+
+    `there` are people's ports, as (user, port); `knock` gives the ports that did not hang up.
+    """
+    people = {port: user for user, port in (_ports_of_people() if there is None else there)}
+    if not people:
+        return passed("sockets", "no server runs; ask again when somebody has logged in")
+    open_ones = (knock or _knock_as_nobody)(sorted(people))
+    if open_ones:
+        found = ", ".join(f"{people[port]}: {port}" for port in open_ones)
+        return warned(
+            "sockets",
+            f"other accounts can connect to {found}, and send what fills the memory of the process there",
+            "Restart these servers, which may be older than the course; a port that is no server's is a program of its person.",
+        )
+    return passed("sockets", f"{len(people)} ports of people's servers hang up on other accounts")
+
+
+def _ports_of_people() -> list[tuple[str, int]]:
+    uids = {pwd.getpwnam(server.user).pw_uid: server.user for server in _servers()}
+    found = []
+    for one in psutil.net_connections("tcp"):
+        if one.status == psutil.CONN_LISTEN and one.pid is not None:
+            with contextlib.suppress(psutil.Error):
+                uid = psutil.Process(one.pid).uids().real
+                if uid in uids:
+                    found.append((uids[uid], one.laddr.port))
+    return sorted(set(found))
+
+
+# prints each port that does not hang up within five seconds
+_KNOCK = """
+import socket, sys
+for port in map(int, sys.argv[1:]):
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as s:
+            s.settimeout(5)
+            if s.recv(1):
+                print(port)
+    except TimeoutError:
+        print(port)
+    except OSError:
+        pass
+"""
+
+
+def _knock_as_nobody(ports: Iterable[int]) -> list[int]:
+    command = ["setpriv", "--reuid=nobody", "--clear-groups", sys.executable, "-I", "-c", _KNOCK, *map(str, ports)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600, cwd="/")
+    return [int(line) for line in done.stdout.split()]
 
 
 def ports(site: Site, runs: bool | None = None, taken: Callable[[int], str | None] | None = None) -> Check:
@@ -492,7 +572,7 @@ def _name(uid: int) -> str:
 
 
 CHECKS: tuple[Callable[[Site], Check], ...] = (
-    root, accounts, grader, programs, answers, hub, encryption, ports, proxy, state, exchange, limits,
+    root, accounts, grader, programs, answers, hub, encryption, names, ports, proxy, state, exchange, limits, sockets,
     graders_sandbox, gpus,
 )  # fmt: skip
 

@@ -1,10 +1,13 @@
-"""Runs ipyparallel's controller with two changes: it registers engines faster, and it holds the ports that it chose.
+"""Runs ipyparallel's controller with two changes: it registers engines faster, and it listens on Unix sockets.
 
-A held port can't be taken by another controller that starts at the same time.
+Any account of the machine can connect to a TCP port. It gets nowhere without the keys, but libzmq keeps what it sends before it
+asks for them: a message of a gigabyte takes a gigabyte. A Unix socket in a closed folder refuses the connection. A controller of
+engines on other machines needs ports; it holds those that it chose, so that another one that starts can't take them.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
 import socket
@@ -36,6 +39,15 @@ def hold_ports(n: int) -> list[int]:
     return [holder.getsockname()[1] for holder in held]
 
 
+class Controller(IPController):  # type: ignore[misc]  # ipyparallel has no types
+    """ipyparallel's controller, with the names of Unix sockets that its engines and clients look for: PATH:NUMBER."""
+
+    def construct_url(self, kind: str, channel: str, index: int | None = None) -> str:
+        """The address of a channel."""
+        url: str = super().construct_url(kind, channel, index)
+        return ":".join(url.rsplit("-", 1)) if url.startswith("ipc://") else url
+
+
 class EagerHeartMonitor(heartmonitor.HeartMonitor):  # type: ignore[misc]  # ipyparallel has no types
     """Beats every 25 ms until all engines are known: a registration waits for the next beat. Then beats as configured."""
 
@@ -61,8 +73,10 @@ def run(args: dict[str, Any], fds: list[int]) -> None:
     multiprocessing.set_start_method("fork", force=True)
     sys.argv = ["ipcontroller", *args["argv"]]
     heartmonitor.HeartMonitor = EagerHeartMonitor
-    util.select_random_ports = hold_ports
-    app = IPController.instance()
+    numbers = itertools.count(1)
+    on_files = any(argument.endswith("transport=ipc") for argument in args["argv"])
+    util.select_random_ports = (lambda n: [next(numbers) for _ in range(n)]) if on_files else hold_ports
+    app = Controller.instance()
     # ipyparallel sleeps 0.25 s to give scheduler processes time to bind; our schedulers are threads
     with mock.patch.object(time, "sleep"):
         app.initialize(args["argv"])

@@ -1,7 +1,7 @@
 """Starts notebook kernels as forks of the fork server: they start at once, and torch is already imported.
 
-`name_to_jupyter` tells Jupyter to start kernels in this way. Two kinds of kernels start as usual: those that are not
-the ipykernel of this environment, and those for which no fork server can be reached.
+`name_to_jupyter` tells Jupyter to start kernels in this way. Kernels that are not the ipykernel of this environment start as
+usual. Where no fork server can be reached, ipykernel is launched, with the same sockets as a fork (`kernel_pipe`).
 https://jupyter-client.readthedocs.io/en/stable/provisioning.html
 """
 
@@ -27,6 +27,8 @@ from allranks.ranks.engines.forkserver import Child, ForkServer, ForkServerError
 from allranks.ranks.engines.unread import leave_modules_unread
 
 NAME = "allranks-warm"  # as in pyproject.toml
+# runs ipykernel without its open port; the notebook's folder is not searched while it imports, as in ipykernel_launcher
+CLOSED = "import sys; sys.path[:] = filter(None, sys.path); from allranks.ranks.engines import kernel_pipe; kernel_pipe.run()"
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
@@ -91,14 +93,17 @@ class WarmProvisioner(LocalProvisioner):
         """Starts the kernel; returns its connection."""
         env = kwargs.get("env") or dict(os.environ)
         shared = env.get("ALLRANKS_FORKSERVER")
-        if not shared or not _is_our_ipykernel(cmd):
+        if not _is_our_ipykernel(cmd):
             return await super().launch_kernel(cmd, **kwargs)
+        launched = [cmd[0], "-c", CLOSED, *cmd[3:]]
+        if not shared:
+            return await super().launch_kernel(launched, **kwargs)
         cwd = kwargs.get("cwd") or Path.cwd()
         try:
             child = await asyncio.to_thread(_fork, shared, cmd[3:], env, str(cwd))
         except (OSError, ForkServerError) as error:
             self.log.warning("The kernel is not forked from the fork server but launched: %s", error)
-            return await super().launch_kernel(cmd, **kwargs)
+            return await super().launch_kernel(launched, **kwargs)
         self.process = _Process(child)
         self.pid = self.pgid = child.pid  # the kernel leads its own session
         self.cwd = cwd
@@ -162,7 +167,10 @@ def kernel(args: dict[str, Any], fds: list[int]) -> None:
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
 
+    from allranks.ranks.engines import kernel_pipe
+
     IPythonKernel.language_info = LANGUAGE_INFO
+    kernel_pipe.close_to_others()
 
     adopt_orphans()  # else the fork server kills what a cell runs in the background
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # the name in `top`; the command line stays the fork server's

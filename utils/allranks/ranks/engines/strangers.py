@@ -1,4 +1,4 @@
-"""Who is at the other end of a rank's connections: gloo and NCCL's rendezvous know no key, so another account could take a
+"""Who is at the other end of a connection on this machine: gloo and NCCL's rendezvous know no key, so another account could take a
 rank's place. Linux's table of TCP connections tells the account of *both* ends to everybody.
 """
 
@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +56,28 @@ def strangers(pids: Iterable[int], known: frozenset[int] = frozenset()) -> froze
         if one.inode in ours and other is not None and other.inode and other.uid != os.getuid():
             found.add(other.uid)
     return frozenset(found)
+
+
+def other_end(connection: socket.socket) -> int | None:
+    """The account (uid) of the process at the other end of a TCP connection; None if it is on another machine, or has closed it.
+
+    Example:
+        >>> here, there = socket.create_server(("127.0.0.1", 0)), socket.socket()
+        >>> there.connect(here.getsockname())
+        >>> other_end(here.accept()[0]) == os.getuid()
+        True
+    """
+    near, far = (_written(*end[:2]) for end in (connection.getsockname(), connection.getpeername()))
+    found = [one.uid for one in connections() if (one.local, one.remote) == (far, near) and one.inode]
+    return found[0] if found else None
+
+
+def _written(address: str, port: int) -> str:
+    """An address as the kernel's tables write it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    packed = socket.inet_pton(family, address.partition("%")[0])
+    words = [int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4)]
+    return _plain("".join(f"{word:08X}" for word in words) + f":{port:04X}")
 
 
 def sockets(pid: int) -> frozenset[int]:

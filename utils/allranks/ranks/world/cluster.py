@@ -198,6 +198,8 @@ class Engines:
         arguments.append(KEEP_NOTHING)
         if warm:
             arguments.append("--IPController.use_threads=True")
+            if "controller_ip" not in options:  # no engine is on another machine
+                arguments += ["--IPController.transport=ipc", f"--IPController.ip={self.directory / 'zmq'}"]
         self._cluster = ipp.Cluster(
             controller="warm" if warm else CurveControllerLauncher,
             profile_dir=str(self.directory),

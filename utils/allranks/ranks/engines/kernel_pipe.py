@@ -1,0 +1,71 @@
+"""Runs ipykernel with its last open port closed: that for what a cell's own subprocesses print.
+
+A kernel with `transport=ipc` still listens on one TCP port (`IOPubThread(pipe=True)`, ipykernel 7.4), without a key. Any account of
+the machine can connect there, and the kernel keeps in memory whatever it sends. Here that socket lies beside the kernel's others.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import zmq
+from ipykernel.iostream import IOPubThread
+from zmq.eventloop.zmqstream import ZMQStream
+
+_LINGER_MS = 3000  # as in ipykernel: how long a subprocess that ends waits until its output is read
+
+
+def _address(thread: IOPubThread) -> str | None:
+    """The address beside that of the kernel's iopub socket; None if that is no Unix socket."""
+    at = thread.socket.getsockopt(zmq.LAST_ENDPOINT) if hasattr(thread.socket, "getsockopt") else b""
+    address = at.rstrip(b"\0").decode()
+    return f"{address}p" if address.startswith("ipc://") else None
+
+
+def close_to_others() -> None:
+    """From now on a new kernel of this process listens for its subprocesses on a Unix socket, if it uses these otherwise.
+
+    Example:
+        >>> from allranks.ranks.engines import kernel_pipe
+        >>> kernel_pipe.close_to_others()
+    """
+    setup_in: Any = IOPubThread._setup_pipe_in
+    setup_out: Any = IOPubThread._setup_pipe_out
+    if getattr(setup_in, "closed", False):
+        return
+
+    def pipe_in(self: Any) -> None:
+        self._pipe_address = _address(self)
+        if self._pipe_address is None:
+            setup_in(self)
+            return
+        self._pipe_uuid = os.urandom(16)
+        socket = self.socket.context.socket(zmq.PULL)
+        socket.linger = 0
+        socket.bind(self._pipe_address)
+        self._pipe_in = ZMQStream(socket, self.io_loop)
+        self._pipe_in.on_recv(self._handle_pipe_msg)
+
+    def pipe_out(self: Any) -> Any:
+        if self._pipe_address is None:
+            return setup_out(self)
+        context = zmq.Context()  # a fork can't use its parent's
+        socket = context.socket(zmq.PUSH)
+        socket.linger = _LINGER_MS
+        socket.connect(self._pipe_address)
+        return context, socket
+
+    pipe_in.closed = True  # type: ignore[attr-defined]
+    IOPubThread._setup_pipe_in = pipe_in
+    IOPubThread._setup_pipe_out = pipe_out
+
+
+def run() -> None:
+    """Runs ipykernel with this program's arguments (`-f CONNECTION_FILE`) until it is told to stop."""
+    from ipykernel.kernelapp import launch_new_instance
+
+    close_to_others()
+    sys.argv[0] = "ipykernel_launcher"
+    launch_new_instance()

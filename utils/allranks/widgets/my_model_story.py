@@ -139,6 +139,23 @@ def step_of(values: dict[str, Any], **changed: Any) -> TrainingStep:
     return training_step(plan_of(values | changed))
 
 
+def sentence(found: TrainingStep) -> str:
+    """Whether a step fits, what it needs and takes: the sentence that the browser says too (js/src/explore/verdict.js).
+
+    >>> sentence(step_of(START))
+    "134 GB of H100's 80 GB: 54 GB too much. This step can't run."
+    """
+    limit = found.gpu.nbytes
+    held = f"{_gigabytes(found.nbytes)} of {found.gpu.name}'s {_gigabytes(limit)}"
+    if not found.fits:
+        return f"{held}: {_gigabytes(found.nbytes - limit)} too much. This step can't run."
+    exposed = _seconds(found.lost_s) if found.lost_s > 0 else "none"
+    return (
+        f"{held}: {_gigabytes(limit - found.nbytes)} to spare. A step takes {_seconds(found.seconds)}, "
+        f"{exposed} of it exposed: {100 * found.mfu:.0f} % MFU."
+    )
+
+
 def needs(chapter: str) -> str:
     """What my model needs at the beginning of a chapter of the core, in two or three sentences. Raises KeyError for others.
 
@@ -278,3 +295,21 @@ _NEEDS: dict[str, Callable[[], str]] = {
 
 def _gb(nbytes: float) -> str:
     return f"{nbytes / 1e9:.0f} GB"
+
+
+def _gigabytes(nbytes: float) -> str:
+    return f"{_digits(nbytes / 1e9)} GB"
+
+
+def _seconds(seconds: float) -> str:
+    """Of a step, in which a hundredth counts: 1.13 s, 72 s, 447 ms."""
+    if seconds >= 9.995:
+        return f"{_digits(seconds)} s"
+    if seconds >= 0.9995:
+        return f"{seconds:.2f} s"
+    return f"{_digits(1e3 * seconds)} ms" if seconds >= 999.5e-6 else f"{_digits(1e6 * seconds)} µs"
+
+
+def _digits(value: float) -> str:
+    """With two or three digits that count."""
+    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"

@@ -6,8 +6,8 @@ import html
 import io
 from collections.abc import Iterable
 
+from allranks.base.theme import style
 from allranks.cli.grade import KINDS, printable
-from allranks.theme import style
 
 from autograder.classroom import SHOWN_CASES, Cause, Mark, Overview, Part, Row, counts, variants_of, waits
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.folder import directory_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 
 import nbformat
-from allranks.checking.card import card, cases_of, short, told_of, variant_of
-from allranks.checking.verdict import points_of
+from allranks.judge.card import card, cases_of, short, told_of, variant_of
+from allranks.judge.verdict import points_of
 from nbformat import NotebookNode
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-from allranks.theme import style
+from allranks.base.theme import style
 from nbconvert.exporters import HTMLExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import nbformat
-from allranks.course import variants
+from allranks.base import variants
 
 from autograder.gradescope import HERE, PackError, package_files
 from autograder.trusted import exercises_in

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from allranks.course import variants
-from allranks.errors import CourseError
+from allranks.base import variants
+from allranks.base.errors import CourseError
 from nbformat import NotebookNode
 
 from autograder.feedback import as_text, points_for

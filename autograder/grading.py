@@ -28,7 +28,7 @@ from pathlib import Path
 import nbformat
 import nbgrader.api
 from allranks.cli.grade import not_graded
-from allranks.engines.forkserver import die_with_parent
+from allranks.ranks.engines.forkserver import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import determine_grade

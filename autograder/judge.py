@@ -30,8 +30,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from allranks.engines.forkserver import die_with_parent, preload
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
+from allranks.ranks.engines.forkserver import die_with_parent, preload
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30
@@ -267,9 +267,9 @@ def serve(sandbox_kind: str, core: str | None = None) -> None:
 def judge(request: dict, ranks: _SubmissionRanks) -> dict:
     """The verdict on one exercise of a submission, as plain data."""
     from allranks import exercises
-    from allranks.checking import judging, variants
-    from allranks.checking.mistake import UNREADABLE
-    from allranks.checking.source import SourceError, read_source
+    from allranks.judge import judging, variants
+    from allranks.judge.mistake import UNREADABLE
+    from allranks.judge.source import SourceError, read_source
 
     from autograder.suspect import oddities
 
@@ -307,8 +307,8 @@ class _SubmissionRanks:
 
     def to(self, request: dict):
         """A pool for this submission, and a set to which the pool adds the wire's names of its failures."""
-        from allranks.checking.judging import MAX_RANKS
-        from allranks.wire import Ranks
+        from allranks.judge.judging import MAX_RANKS
+        from allranks.ranks.wire import Ranks
 
         class Watched(Ranks):
             ends: set[str]
@@ -336,8 +336,8 @@ def _picture(verdict) -> str | None:
     """A picture of a wrong answer, as SVG: the cycle of waits, or the messages of one case. It shows no input."""
     if verdict.svg or verdict.passed or verdict.trace is None or not 0 < len(verdict.trace) <= MAX_DRAWN_EVENTS:
         return verdict.svg
-    from allranks.player.animation import animate
-    from allranks.player.still import still
+    from allranks.show.player.animation import animate
+    from allranks.show.player.still import still
 
     try:
         picture = still([animate(verdict.trace)])
@@ -363,7 +363,7 @@ def _spawner(kind: str):
 
     try:
         sandbox = Sandbox()
-        preload("torch.distributed", "allranks.checking.judging", "autograder.suspect")  # while the sandbox warms
+        preload("torch.distributed", "allranks.judge.judging", "autograder.suspect")  # while the sandbox warms
         sandbox.wait_warm()
     except SandboxError as error:
         raise JudgeError(

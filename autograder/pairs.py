@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from allranks.theme import style
+from allranks.base.theme import style
 from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.classroom import Part, overview_of

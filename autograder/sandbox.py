@@ -4,7 +4,7 @@
         child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])
         child.poll(), child.wait(timeout=1), child.kill()
 
-It has the interface of `allranks.engines.forkserver.ForkServer`, so that the wire can fork its ranks here. The first
+It has the interface of `allranks.ranks.engines.forkserver.ForkServer`, so that the wire can fork its ranks here. The first
 process in the sandbox (`sandbox_forkserver.py`) imports torch once; every rank is a fork of it, with its own
 namespaces. Process ids are those inside the sandbox; they mean nothing outside.
 """
@@ -24,9 +24,9 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from allranks.engines import forkserver
-from allranks.engines.alone import SHOWN as IN_A_RANK
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
+from allranks.ranks.engines import forkserver
+from allranks.ranks.engines.alone import SHOWN as IN_A_RANK
 
 from autograder import seccomp
 

@@ -16,8 +16,8 @@ import resource
 import socket
 import sys
 
-from allranks.engines.forkserver import Client, ForkLoop
-from allranks.engines.forkserver.process import use_large_pages
+from allranks.ranks.engines.forkserver import Client, ForkLoop
+from allranks.ranks.engines.forkserver.process import use_large_pages
 
 WARM = (
     "numpy",
@@ -27,8 +27,8 @@ WARM = (
     "torch.nn.functional",
     "cloudpickle",
     "encodings.ascii",
-    "allranks.checking.in_rank.rehearsal",
-    "allranks.wire.rank",
+    "allranks.judge.in_rank.rehearsal",
+    "allranks.ranks.wire.rank",
 )
 SCRATCH_BYTES = 64 << 20
 
@@ -185,7 +185,7 @@ def read_processor() -> None:
 
 def rehearse() -> None:
     """Does here, once, what else only a rank's first run does."""
-    from allranks.checking.in_rank import rehearsal
+    from allranks.judge.in_rank import rehearsal
 
     rehearsal.rehearse()
 

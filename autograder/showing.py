@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import nbformat
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 

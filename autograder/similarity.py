@@ -17,7 +17,7 @@ from itertools import combinations
 from pathlib import Path
 
 import nbformat
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
 
 from autograder.intake import Refused, check_files, read_notebook
 from autograder.pairs import partner

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from allranks.checking.source import Source
+from allranks.judge.source import Source
 
 EXPECTED = frozenset(
     "__future__ torch math cmath typing collections itertools functools operator dataclasses enum numbers numpy bisect "

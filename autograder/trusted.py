@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
-from allranks.course import variants
+from allranks.base import variants
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory

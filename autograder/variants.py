@@ -1,6 +1,6 @@
 """Variants of a lab, for a course: switched on and off, and what the other commands must know of them.
 
-`allranks course variants LAB` is the command. What is drawn is in `allranks.checking.variants`; here are the course's secret and files.
+`allranks course variants LAB` is the command. What is drawn is in `allranks.judge.variants`; here are the course's secret and files.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import nbformat
 from allranks import exercises
-from allranks.checking.exercise import YOUR_VARIANT
-from allranks.checking.variants import of_student
-from allranks.course import variants
-from allranks.errors import CourseError
+from allranks.base import variants
+from allranks.base.errors import CourseError
+from allranks.judge.exercise import YOUR_VARIANT
+from allranks.judge.variants import of_student
 
 from autograder.classroom import NoClass, overview_of
 from autograder.folder import config_of, directory_of

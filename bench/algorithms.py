@@ -15,8 +15,8 @@ OURS = ("ring", "rabenseifner", "recursive doubling", "double binary tree", "tre
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """In each round every algorithm runs every size; a time is the median call of the slowest rank."""
     from allranks import World
-    from allranks.bench.sweeps import Call, measure
-    from allranks.schedules import find
+    from allranks.machine.bench.sweeps import Call, measure
+    from allranks.theory.schedules import find
 
     with World(ranks=RANKS) as world:
         backend = world.backend

@@ -15,10 +15,10 @@ EXERCISES = ("ring_shift", "ring_all_reduce", "distributed_softmax", "moe_dispat
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Right answers, for they run every case; the first of each exercise."""
-    from allranks.checking.judging import judge
-    from allranks.checking.source import read_source
-    from allranks.engines.forkserver import ForkServer
     from allranks.exercises import get
+    from allranks.judge.judging import judge
+    from allranks.judge.source import read_source
+    from allranks.ranks.engines.forkserver import ForkServer
 
     ForkServer.ensure().wait_warm()
     variants: dict[str, Callable[[], float]] = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from allranks import my_model
-from allranks.widgets import explorables
+from allranks.show.widgets import explorables
 
 from bench.common import Result, median
 

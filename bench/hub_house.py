@@ -26,7 +26,7 @@ MACHINE = Path("/var/lib/allranks/machine/socket")
 CHAPTER = "1_first_hours/04_all_reduce.ipynb"
 LAB = "lab03_all_reduce"
 LOGINS_S = 120.0 / 30  # thirty people log in within two minutes
-FIRST_CELL = "import torch\nfrom allranks import World, check\nfrom allranks.player import Player"
+FIRST_CELL = "import torch\nfrom allranks import World, check\nfrom allranks.show.player import Player"
 START = "world = World(ranks=4)"
 WORK = "%%ranks\nx = torch.ones(1 << 18)\ndist.all_reduce(x)\nx.sum().item()"
 
@@ -113,7 +113,7 @@ def by_process(name: str, ranks: list[int]) -> list[tuple[str, float]]:
             kind = "server"
         elif process.name() == "ipykernel":
             kind = "kernel"
-        elif "allranks.engines.forkserver" in " ".join(process.parent().cmdline()):
+        elif "allranks.ranks.engines.forkserver" in " ".join(process.parent().cmdline()):
             shared_parent = "forkserver.machine" in " ".join(process.parent().cmdline())
             kind = "fork server" if shared_parent else "controller's processes"
         else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.common import Result, alternate, compared
 
 if TYPE_CHECKING:
-    from allranks.engines.forkserver import ForkServer
+    from allranks.ranks.engines.forkserver import ForkServer
 
 CODE = """
 import sys, time
@@ -33,7 +33,7 @@ print(time.perf_counter() - began, all(warm))
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Measures in turns; each world is new."""
-    from allranks.engines.forkserver import LATER, QUIET_S, ForkServer
+    from allranks.ranks.engines.forkserver import LATER, QUIET_S, ForkServer
 
     plain, lasting = ForkServer.start(), ForkServer.start(lasting=True)
     for forkserver in (plain, lasting):

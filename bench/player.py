@@ -18,7 +18,7 @@ SHAPES = {
     "ring beside tree, 8 ranks": "Player(ring_all_reduce(8), tree_all_reduce(8), nbytes=8 << 20)",
     "ring, 64 ranks x 64 chunks": "Player(ring_all_reduce(64))",
 }
-IMPORTS = "from allranks.player import Player\nfrom allranks.schedules import ring_all_reduce, tree_all_reduce"
+IMPORTS = "from allranks.show.player import Player\nfrom allranks.schedules import ring_all_reduce, tree_all_reduce"
 SECONDS = 3.0
 _FIRST_FRAME = """async (index) => {
   const notebook = window.jupyterapp.shell.currentWidget.content;

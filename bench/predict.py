@@ -15,7 +15,7 @@ ALGORITHMS = (None, "ring", "recursive doubling")  # None is the backend's own
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Each round passes through all sizes of all algorithms on both worlds; the best time of a size is its time."""
     from allranks import World
-    from allranks.bench import Call, sizes, sweep
+    from allranks.machine.bench import Call, sizes, sweep
 
     found = {}
     for ranks in (RANKS, OTHER_RANKS):

@@ -266,7 +266,7 @@ c.JupyterHub.services = [
 # Who uses which GPU, and who waits: a page in the hub's menu. Its process may ask the hub who a visitor is, and nothing else; of
 # root's rights it keeps the one to listen on its port.
 if GPU_PAGE:
-    program = [sys.executable, "-I", "-m", "allranks.gpu_page.server"]
+    program = [sys.executable, "-I", "-m", "allranks.machine.gpu_page.server"]
     if os.geteuid() == 0:
         page = account(GPU_PAGE, "as which the page of GPUs runs (ALLRANKS_HUB_GPU_PAGE)")
         port_only = "-all,+net_bind_service"
@@ -328,5 +328,5 @@ if SHARE:
         f"{k}={v}" for k, v in {"LANG": "C.UTF-8", **SETTINGS}.items() if k in ("LANG", "LC_ALL", "LD_LIBRARY_PATH")
     ]
     environment = [f"PATH={BIN}:/usr/local/bin:/usr/bin:/bin", *kept]
-    program = [sys.executable, "-I", "-m", "allranks.engines.forkserver.machine", str(MACHINE), who]
+    program = [sys.executable, "-I", "-m", "allranks.ranks.engines.forkserver.machine", str(MACHINE), who]
     c.JupyterHub.services.append({"name": "shared-memory", "command": ["env", "-i", *environment, *program]})

@@ -87,7 +87,7 @@ def own_rights(role: str) -> None:
 
     Also gives it a session keyring of its own: the local spawner leaves everybody the hub's, with all keys in it.
     """
-    from allranks.engines.forkserver.process import leave_keyring
+    from allranks.ranks.engines.forkserver.process import leave_keyring
 
     with contextlib.suppress(OSError):
         leave_keyring()
@@ -140,8 +140,8 @@ def _answers(path: Path) -> bool:
 
 def warm_engines() -> None:
     """Starts the fork server that all notebooks of this server share, if forking is safe here."""
-    from allranks.engines.forkserver import ForkServerError, forking_is_safe
-    from allranks.engines.kernels import warm_for_jupyter
+    from allranks.ranks.engines.forkserver import ForkServerError, forking_is_safe
+    from allranks.ranks.engines.kernels import warm_for_jupyter
 
     if forking_is_safe():
         try:
@@ -157,7 +157,7 @@ def run_in_a_shared_process() -> bool:
     """
     if os.environ.pop("ALLRANKS_IN_A_FORK", None) or "JUPYTERHUB_API_TOKEN" not in os.environ:
         return False
-    from allranks.engines.forkserver import machine
+    from allranks.ranks.engines.forkserver import machine
 
     read, write = os.pipe()  # the fork ends when nobody holds `write` any more
     what = {"argv": [str(Path(__file__).resolve()), *sys.argv[1:]], "title": "jupyterhub-singleuser (All Ranks)"}

@@ -56,14 +56,14 @@ def private_run_dir():
 
 _kept = contextlib.ExitStack()
 _pools: list = []
-JUDGED = ("exercises", "checking")  # folders of tests that judge answers
+JUDGED = ("exercises", "judge")  # folders of tests that judge answers
 
 
 @pytest.fixture(scope="module")
 def pool(private_run_dir) -> object:
     """Ranks on the wire: one set for all files of a worker that judge answers and follow each other. It forks those anew that a test broke."""
-    from allranks.checking.judging import MAX_RANKS
-    from allranks.wire import Ranks
+    from allranks.judge.judging import MAX_RANKS
+    from allranks.ranks.wire import Ranks
 
     if not _pools:
         _pools.append(_kept.enter_context(Ranks(MAX_RANKS)))

@@ -188,17 +188,12 @@ class Graph:
             yield from self.exercises(words)
 
     def _mirrored(self, path: Path) -> Iterator[str]:
-        """The tests lie as the package does: tests/ROOM/test_X.py is for ROOM/X.py, and less nearly for all of ROOM."""
-        room = path.parts[1].removeprefix("test_").removesuffix(".py")
+        """The tests lie as the package does: tests/PLACE/test_X.py is for PLACE/X.py or PLACE/X/, and less nearly for all of PLACE."""
+        place = "/".join([PACKAGE, *path.parts[1:-1]])
+        name = path.stem.removeprefix("test_")
+        yield from (file for file in (f"{place}/{name}.py", f"{place}/{name}/__init__.py") if file in self._known)
         if len(path.parts) > 2:
-            yield from (
-                name for name in (f"{PACKAGE}/{room}/{path.name.removeprefix('test_')}",) if name in self._known
-            )
-            yield f"{PACKAGE}/{room}"
-        else:
-            yield from (
-                name for name in (f"{PACKAGE}/{room}.py", f"{PACKAGE}/{room}/__init__.py") if name in self._known
-            )
+            yield place
 
     def _mentioned(self, name: str, strings: frozenset[str]) -> Iterator[str]:
         """The files that strings name: whole or as the end of a path; modules by their dotted name; in a test also commands."""

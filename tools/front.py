@@ -10,7 +10,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from allranks.course import map as course_map
+from allranks.base import chapters as course_map
 
 HERE = Path(__file__).resolve().parent / "front"
 # the shorter courses of docs/teaching.md, by the words with which their sections begin; the first one is drawn on the map
@@ -44,11 +44,11 @@ def courses(root: Path) -> dict[str, list[str]]:
 def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], live: bool = False) -> str:
     """The HTML; `labs` and `documents` are (title, address) of the other pages. `live`: whether the live pages are there."""
     from allranks import Player, schedules
+    from allranks.course.map import words
+    from allranks.course.map.drawing import Manner
+    from allranks.course.map.page import STYLE, key, pictures
     from allranks.course.state import state
-    from allranks.course_map import words
-    from allranks.course_map.drawing import Manner
-    from allranks.course_map.page import STYLE, key, pictures
-    from allranks.pictures.palette import page_style
+    from allranks.show.pictures.palette import page_style
 
     course = state(None)  # of a visitor without a past; the script puts in what this browser knows
     manner = Manner(lambda chapter: chapter.path.with_suffix(".html").as_posix())

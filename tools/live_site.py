@@ -36,15 +36,15 @@ JS = ROOT / "utils" / "js"
 PACKAGE = ROOT / "utils"
 PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 # files beside the modules that these read
-DATA = ("theme.css", "race/leaderboard.json", "profiles/static/planted_jobs.json.gz")
+DATA = ("base/theme.css", "theory/race/leaderboard.json", "jobs/static/planted_jobs.json.gz")
 # rooms that need torch, matplotlib or a notebook; what imports them does so inside functions that no page calls
 LEFT_OUT = (
-    "allranks.plots",
-    "allranks.widgets",
-    "allranks.world",
-    "allranks.engines",
-    "allranks.wire",
-    "allranks.bench",
+    "allranks.show.plots",
+    "allranks.show.widgets",
+    "allranks.ranks.world",
+    "allranks.ranks.engines",
+    "allranks.ranks.wire",
+    "allranks.machine.bench",
 )
 POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -170,9 +170,9 @@ def _buttons(words: str) -> str:
 
 
 def _schedule() -> dict[str, Any]:
-    from allranks.player.page import prepared
-    from allranks.player.still import still
-    from allranks.schedules import ring_all_reduce
+    from allranks.show.player.page import prepared
+    from allranks.show.player.still import still
+    from allranks.theory.schedules import ring_all_reduce
 
     there = examples()
     first = asked(
@@ -201,7 +201,7 @@ def _schedule() -> dict[str, Any]:
 
 
 def _race() -> dict[str, Any]:
-    from allranks.race import TASKS, board, page
+    from allranks.theory.race import TASKS, board, page
 
     entries = board.load()
     folder = board.COURSE.parent
@@ -260,7 +260,7 @@ SUGGESTED = {
 
 def _choices(flag: str, option: Any) -> list[str]:
     """What a field offers; empty where the reader writes."""
-    from allranks.cost.plan import MODELS
+    from allranks.theory.cost.plan import MODELS
 
     known = {"--model": list(MODELS), "--collective": answers().OFFERED["collectives"]}
     if "PRESET" in str(option.metavar):
@@ -359,8 +359,8 @@ def build(output: Path) -> list[Path]:
         service_worker = (made / "sw.js").read_text(encoding="utf-8")
         (made / "sw.js").unlink()  # it lies beside the pages, as it serves these
         (made / "course.zip").write_bytes(course())
-        shutil.copy(PACKAGE / "allranks" / "player" / "static" / "player.js", made / "player.js")
-        sheet = (PACKAGE / "allranks" / "theme.css").read_text(encoding="utf-8")
+        shutil.copy(PACKAGE / "allranks" / "show" / "player" / "static" / "player.js", made / "player.js")
+        sheet = (PACKAGE / "allranks" / "base" / "theme.css").read_text(encoding="utf-8")
         (made / "live.css").write_text(sheet + (HERE / "live.css").read_text(encoding="utf-8"), encoding="utf-8")
         digest = hashlib.sha256(b"".join(p.name.encode() + p.read_bytes() for p in sorted(made.iterdir()))).hexdigest()
         build_folder = f"build-{digest[:12]}/"

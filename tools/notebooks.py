@@ -18,7 +18,7 @@ Write only those of nbgrader's metadata that are not defaults:
 
 A line `{{NAME.md}}` of a prose cell stands for the text of that file beside the labs (solutions/NAME.md), so that what all labs
 say has one home. `{{picture}}` stands for the chapter's picture and `{{moves}}` for the table of the nine moves, both
-drawn by `allranks.pictures` and put into the text, so that a notebook shows them before a cell has run. `{{side_trips}}` stands for
+drawn by `allranks.show.pictures` and put into the text, so that a notebook shows them before a cell has run. `{{side_trips}}` stands for
 what hangs on a chapter of the core, from the course's map.
 
 A cell may have tags (`# %% tags=["raises-exception"] name="short"`):
@@ -37,7 +37,7 @@ from pathlib import Path
 
 import jupytext
 import nbformat
-from allranks.engines.kernels import LANGUAGE_INFO
+from allranks.ranks.engines.kernels import LANGUAGE_INFO
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,7 +108,7 @@ def _with_shared(source: str, place: str) -> str:
 
 
 def _drawn(what: str, place: str) -> str:
-    from allranks.pictures import hero, moves
+    from allranks.show.pictures import hero, moves
 
     chapter = Path(place.partition(",")[0]).stem
     if what == "moves":
@@ -117,12 +117,12 @@ def _drawn(what: str, place: str) -> str:
         return _side_trips(chapter, place)
     if what == "picture" and chapter in hero.CHAPTERS:
         return hero.cell(chapter)
-    raise NotebookError(f"{place}: there is no {{{{{what}}}}}; draw it in utils/allranks/pictures/hero.py.")
+    raise NotebookError(f"{place}: there is no {{{{{what}}}}}; draw it in utils/allranks/show/pictures/hero.py.")
 
 
 def _side_trips(stem: str, place: str) -> str:
     """The side trips of a chapter of the core, with the question that each answers."""
-    from allranks.course import map as course_map
+    from allranks.base import chapters as course_map
 
     chapter = course_map.find(stem)
     trips = course_map.side_trips(chapter)

@@ -16,11 +16,11 @@ FOLDER = Path("docs", "pictures")
 def build() -> dict[Path, str]:
     """The text of each picture by its path in the repository."""
     from allranks import schedules
+    from allranks.base.theme import DARK, LIGHT
+    from allranks.course.map.page import picture
     from allranks.course.state import state
-    from allranks.course_map.page import picture
-    from allranks.pictures import NAMES, pictogram
-    from allranks.pictures.motion import motion
-    from allranks.theme import DARK, LIGHT
+    from allranks.show.pictures import NAMES, pictogram
+    from allranks.show.pictures.motion import motion
 
     texts = {}
     for name in NAMES:

@@ -1,6 +1,6 @@
 """Records the eight jobs of lab 11 on live gloo ranks, each with a fault planted in it, and measures their noise.
 
-    python tools/record_jobs.py                # writes utils/allranks/profiles/static/planted_jobs.json.gz
+    python tools/record_jobs.py                # writes utils/allranks/jobs/static/planted_jobs.json.gz
     python tools/record_jobs.py --only healthy --out /tmp/healthy.json.gz
 
 Six ranks, in rows of three and columns of two, make the calls of a training step. Compute is a wait, as if a GPU worked
@@ -25,9 +25,9 @@ from typing import Any
 
 import torch
 from allranks import World
-from allranks.profiles.planted import RECORDINGS
-from allranks.profiles.planted_measure import RECORDED_LIMITS, Kind, decide, is_clear, measure
-from allranks.world import RanksError, WorldError
+from allranks.jobs.planted import RECORDINGS
+from allranks.jobs.planted_measure import RECORDED_LIMITS, Kind, decide, is_clear, measure
+from allranks.ranks.world import RanksError, WorldError
 
 ROWS, COLUMNS = ((0, 1, 2), (3, 4, 5)), ((0, 3), (1, 4), (2, 5))
 BLAMED = {

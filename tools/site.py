@@ -25,7 +25,7 @@ from pathlib import Path
 from types import ModuleType
 
 import nbformat
-from allranks.course import map as course_map
+from allranks.base import chapters as course_map
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,8 +109,8 @@ def fingerprint(notebook: Path, root: Path) -> str:
 @functools.cache
 def warm() -> None:
     """Starts a fork server, if possible, from which all later kernels are forked."""
-    from allranks.engines.forkserver import ForkServerError
-    from allranks.engines.kernels import warm_for_jupyter
+    from allranks.ranks.engines.forkserver import ForkServerError
+    from allranks.ranks.engines.kernels import warm_for_jupyter
 
     with contextlib.suppress(ForkServerError):
         warm_for_jupyter()
@@ -311,7 +311,7 @@ def front_page(root: Path, source: Path, live: bool) -> str:
 
 def race_page() -> str:
     """The race's tasks and leaderboard, a page by itself."""
-    from allranks.race import board, page
+    from allranks.theory.race import board, page
 
     return page.page(board.load())
 

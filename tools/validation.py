@@ -18,17 +18,17 @@ from pathlib import Path
 from statistics import median, quantiles
 
 import validation_steps as steps
-from allranks.cost import bus_factor
-from allranks.cost.nccl_price import SMALL_NBYTES, NcclPrice, kind_of, nccl_price
-from allranks.simulator import simulate
-from allranks.simulator.channels import USUAL
-from allranks.topology import PRESETS
+from allranks.theory.cost import bus_factor
+from allranks.theory.cost.nccl_price import SMALL_NBYTES, NcclPrice, kind_of, nccl_price
+from allranks.theory.simulator import simulate
+from allranks.theory.simulator.channels import USUAL
+from allranks.theory.topology import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "nccl_tests.csv"
 PAGE = ROOT / "docs" / "validation.md"
 FIGURE = ROOT / "docs" / "measured" / "validation.svg"
-BANDS = ROOT / "utils" / "allranks" / "cost" / "nccl_bands.py"
+BANDS = ROOT / "utils" / "allranks" / "theory" / "cost" / "nccl_bands.py"
 NEAR = (0.8, 1.25)
 # the hardware's name in the measurements, and the machine in NCCL's tables
 MACHINE = {

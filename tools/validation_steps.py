@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
-from allranks.cost.plan import Model, Plan
-from allranks.cost.step import TrainingStep, training_step
-from allranks.topology import preset
+from allranks.theory.cost.plan import Model, Plan
+from allranks.theory.cost.step import TrainingStep, training_step
+from allranks.theory.topology import preset
 
 ROOT = Path(__file__).resolve().parent.parent
 MEASURED = ROOT / "docs" / "measured" / "step_times.csv"
 FIGURE = ROOT / "docs" / "measured" / "validation_steps.svg"
-BAND = ROOT / "utils" / "allranks" / "cost" / "step_bands.py"
+BAND = ROOT / "utils" / "allranks" / "theory" / "cost" / "step_bands.py"
 MACHINE = {"A100-80GB": "dgx-a100", "H100-80GB": "dgx-h100", "H100-96GB(500W)": "dgx-h100"}
 # layers, hidden, heads, words; where the row's note does not say them: arXiv:2205.05198, table 3, and arXiv:2407.21783, table 3
 SHAPES = {

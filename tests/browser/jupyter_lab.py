@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import nbformat
-from allranks.engines import kernels, ports
-from allranks.engines.forkserver import ForkServer
+from allranks.ranks.engines import kernels, ports
+from allranks.ranks.engines.forkserver import ForkServer
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",

@@ -8,7 +8,7 @@ from jupyter_lab import _OPENED, ask, running_lab
 pytestmark = pytest.mark.browser
 
 CELLS = (
-    "import time\nfrom allranks import World, check, predict\nfrom allranks.player import Player\n"
+    "import time\nfrom allranks import World, check, predict\nfrom allranks.show.player import Player\n"
     "from allranks.schedules import ring_all_reduce\nPlayer(ring_all_reduce(4), nbytes=4096, speed=4)",
     "guess = predict('How many GB?', low=1, high=1000, unit='GB', log=True, title='GB', name='gigabytes')\nguess",
     "guess.reveal(27.125, 'Sums are made on the way.')",

@@ -38,7 +38,7 @@ def test_the_first_chapter_runs_to_its_end_and_its_player_plays(lab, new_page):
 TOUR = (
     "from allranks import World\n\nworld = World(ranks=4)\nworld",
     "%%ranks\nx = torch.full((2,), float(rank), device=device)\ndist.all_reduce(x)\nprint(x)",
-    "from allranks.player import Player\nfrom allranks.schedules import ring_all_reduce\n\nPlayer(ring_all_reduce(ranks=4))",
+    "from allranks.show.player import Player\nfrom allranks.schedules import ring_all_reduce\n\nPlayer(ring_all_reduce(ranks=4))",
 )
 
 

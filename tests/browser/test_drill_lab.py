@@ -66,7 +66,7 @@ WRAPPED = {
 @pytest.mark.parametrize("kind", WRAPPED)
 def test_a_long_option_wraps_beside_its_button(lab, new_page, kind):
     page = new_page(viewport={"width": 520, "height": 700})
-    lab.open(page, lab.write(f"from allranks.widgets import *\nLONG = {LONG!r}\n{WRAPPED[kind]}\nguess"))
+    lab.open(page, lab.write(f"from allranks.show.widgets import *\nLONG = {LONG!r}\n{WRAPPED[kind]}\nguess"))
     lab.run_all(page)
     labels, buttons = page.locator(".ar-options .widget-radio-box label"), page.locator(".ar-options input[type=radio]")
     page.locator(".ar-options [role=radiogroup]").wait_for()

@@ -7,8 +7,8 @@ import re
 
 import pytest
 from allranks import cost, explore, my_model, plan, plots, workload
-from allranks.cost.step import training_step
-from allranks.cost.workload import Cluster
+from allranks.theory.cost.step import training_step
+from allranks.theory.cost.workload import Cluster
 from jupyter_lab import heard
 
 pytestmark = pytest.mark.browser

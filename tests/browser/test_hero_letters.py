@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from allranks.pictures import hero
+from allranks.show.pictures import hero
 
 pytestmark = pytest.mark.browser
 _LETTERS = """() => {

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from allranks import profiles
 from allranks.cli import main
-from allranks.profiles.planted_job import as_job
+from allranks.jobs.planted_job import as_job
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests" / "profiles"))
+sys.path.append(str(ROOT / "tests" / "jobs"))
 from kineto_files import Profile  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -227,7 +227,7 @@ def test_a_dropped_file_is_explained(offline, tmp_path):
 
 def test_the_race_gives_the_score_of_the_command(offline, tmp_path):
     page = offline("race")
-    entry = ROOT / "utils" / "allranks" / "race" / "entries" / "overlapped_nodes.py"
+    entry = ROOT / "utils" / "allranks" / "theory" / "race" / "entries" / "overlapped_nodes.py"
     wanted = CliRunner().invoke(main, ["race", "two-nodes", str(entry)], catch_exceptions=False).output.rstrip("\n")
     page.get_by_label("Start from").select_option("entries/overlapped_nodes.py")
     assert "0.820047" in run(page)

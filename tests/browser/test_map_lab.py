@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-from allranks.course import record
+from allranks.base import record
 from allranks.course.contents import contents
-from allranks.engines import ports
+from allranks.ranks.engines import ports
 
 pytestmark = pytest.mark.live
 

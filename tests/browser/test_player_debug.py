@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from allranks.checking.verdict import BESIDE, PLAY, Case, Verdict
-from allranks.player import Player
-from allranks.schedules import ring_all_reduce
-from allranks.trace import Trace
+from allranks.judge.verdict import BESIDE, PLAY, Case, Verdict
+from allranks.show.player import Player
+from allranks.theory.schedules import ring_all_reduce
+from allranks.theory.trace import Trace
 from test_player_picture import in_timeline
 
 pytestmark = pytest.mark.browser

@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.browser
 
 CELL = """
-from allranks.player import Player
+from allranks.show.player import Player
 from allranks.schedules import ring_all_reduce
 Player(ring_all_reduce(3))
 """
@@ -37,8 +37,8 @@ def test_an_exported_page_plays_offline(new_page, tmp_path):
 
 
 def test_where_scripts_are_taken_out_the_picture_and_its_words_stay(new_page, tmp_path):
-    from allranks.player import Player
-    from allranks.schedules import ring_all_reduce
+    from allranks.show.player import Player
+    from allranks.theory.schedules import ring_all_reduce
 
     (tmp_path / "bare.html").write_text(Player(ring_all_reduce(3)).page())
     page = new_page(java_script_enabled=False)

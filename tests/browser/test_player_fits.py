@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from allranks.player import Player
-from allranks.schedules import ALGORITHMS, ring_all_reduce, tree_all_reduce
-from allranks.trace import Trace
+from allranks.show.player import Player
+from allranks.theory.schedules import ALGORITHMS, ring_all_reduce, tree_all_reduce
+from allranks.theory.trace import Trace
 from test_player_picture import in_timeline, meter, to_step
 
 pytestmark = pytest.mark.browser

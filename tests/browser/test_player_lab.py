@@ -8,7 +8,7 @@ from jupyter_lab import ask, heard
 pytestmark = pytest.mark.browser
 
 RING = """
-from allranks.player import Player
+from allranks.show.player import Player
 from allranks.schedules import ring_all_reduce
 player = Player(ring_all_reduce(4), nbytes=4096, speed=4)
 player

@@ -6,8 +6,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from allranks.player import Player
-from allranks.schedules import (
+from allranks.show.player import Player
+from allranks.theory.schedules import (
     ALGORITHMS,
     Schedule,
     flat_all_reduce,
@@ -15,7 +15,7 @@ from allranks.schedules import (
     ring_all_reduce,
     tree_all_reduce,
 )
-from allranks.trace import Event, Trace
+from allranks.theory.trace import Event, Trace
 
 pytestmark = pytest.mark.browser
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from allranks.player import Player
-from allranks.schedules import ring_all_reduce
-from allranks.simulator import simulate
-from allranks.topology import uniform
-from allranks.trace import Event, Trace
+from allranks.show.player import Player
+from allranks.theory.schedules import ring_all_reduce
+from allranks.theory.simulator import simulate
+from allranks.theory.topology import uniform
+from allranks.theory.trace import Event, Trace
 from test_player_picture import cells, done, in_timeline, meter
 
 pytestmark = pytest.mark.browser

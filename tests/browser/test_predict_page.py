@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from allranks.player.offline import live_page
-from allranks.widgets.prediction import Prediction, Predictions, predict
+from allranks.show.player.offline import live_page
+from allranks.show.widgets.prediction import Prediction, Predictions, predict
 
 pytestmark = pytest.mark.browser
 

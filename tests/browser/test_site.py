@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
-from allranks.course import map as course_map
-from allranks.course.map import find
+from allranks.base import chapters as course_map
+from allranks.base.chapters import find
 
 pytest.importorskip("myst_nb", reason="the extra `site` is not installed: pip install -c constraints.txt -e '.[site]'")
 pytestmark = [

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from allranks.course.map import chapters, find
+from allranks.base.chapters import chapters, find
 
 pytestmark = [pytest.mark.browser, pytest.mark.live, pytest.mark.timeout(900)]
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from allranks.bench import Call, Row, Sweep
-from allranks.bench import sizes as sizes_from
 from allranks.cli import main
 from allranks.cli.bench import report
+from allranks.machine.bench import Call, Row, Sweep
+from allranks.machine.bench import sizes as sizes_from
 from click.testing import CliRunner
 
 

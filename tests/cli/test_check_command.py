@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from allranks.engines.forkserver import idle
+from allranks.ranks.engines.forkserver import idle
 from waiting import until
 
 pytestmark = pytest.mark.live
@@ -73,7 +73,7 @@ def servers(run_dir: object) -> list[psutil.Process]:
         found = {}
         for process in psutil.process_iter(["cmdline", "ppid"]):
             line = process.info["cmdline"] or []
-            if "allranks.engines.forkserver.idle_server" in line and any(str(run_dir) in part for part in line):
+            if "allranks.ranks.engines.forkserver.idle_server" in line and any(str(run_dir) in part for part in line):
                 found[process.pid] = process
         top = [process for process in found.values() if process.info["ppid"] not in found]
         if len(top) <= 1 or time.monotonic() > deadline:

@@ -7,7 +7,7 @@ from pathlib import Path
 from allranks.cli import main
 from click.testing import CliRunner
 
-sys.path.append(str(Path(__file__).parents[1] / "profiles"))
+sys.path.append(str(Path(__file__).parents[1] / "jobs"))
 from kineto_files import Profile
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from allranks.cli.lab import private_kernels, taught_course
-from allranks.engines import ports
+from allranks.ranks.engines import ports
 from jupyter_client import BlockingKernelClient
 
 pytestmark = pytest.mark.live
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CELL = """
 import os
 from allranks import World
-from allranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver import ForkServer
 with World(ranks=2) as world:
     print(world.run(lambda: 7), ForkServer.ensure().pid, ForkServer.ensure().process, os.getppid())
 """

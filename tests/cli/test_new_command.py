@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from allranks import exercises
-from allranks.checking.judging import judge
-from allranks.checking.source import read_source
+from allranks.judge.judging import judge
+from allranks.judge.source import read_source
 
 ALLRANKS = str(Path(sys.executable).parent / "allranks")
 OFFERED = "ring_example"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from allranks.cli import main
-from allranks.cost.ranking import ranked_plans
+from allranks.theory.cost.ranking import ranked_plans
 from click.testing import CliRunner
 
 

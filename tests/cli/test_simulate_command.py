@@ -4,7 +4,7 @@ import json
 
 import pytest
 from allranks.cli import main
-from allranks.trace import Trace
+from allranks.theory.trace import Trace
 from click.testing import CliRunner
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from allranks.base import course_files as files
 from allranks.cli import main
-from allranks.course import files, teaching
+from allranks.course import teaching
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

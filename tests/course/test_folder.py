@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from allranks.base import course_files as files
 from allranks.cli import lab, main
-from allranks.course import files, folder
+from allranks.course import folder
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from allranks.course import files, kept
+from allranks.base import course_files as files
+from allranks.base import kept
 
 
 def test_all_parts_of_a_course_share_one_file(tmp_path):

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from allranks.cost.plan import Plan
-from allranks.course.map import after, chapters, core, find, parts, side_trips
+from allranks.base.chapters import after, chapters, core, find, parts, side_trips
+from allranks.theory.cost.plan import Plan
 
 
 def test_numbers_and_titles_are_unique_and_in_the_order_of_the_story():
@@ -60,6 +60,8 @@ def test_an_unknown_chapter_is_refused():
 
 
 def test_the_map_needs_no_torch():
-    code = "import sys; sys.modules['torch'] = None; from allranks.course.map import chapters; print(len(chapters()))"
+    code = (
+        "import sys; sys.modules['torch'] = None; from allranks.base.chapters import chapters; print(len(chapters()))"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.stdout.strip() == str(len(chapters())), ran.stderr

@@ -152,7 +152,7 @@ def test_nothing_of_it_is_of_this_checkout(installed, home):
 @contextlib.contextmanager
 def lab(*command: object, env: dict[str, str], log: Path):
     """Runs `COMMAND lab` until it has told its address: the process, the path that it opens, and a function that asks its server."""
-    from allranks.engines import ports
+    from allranks.ranks.engines import ports
 
     [held] = ports.hold(1, "127.0.0.1")
     port = held.getsockname()[1]

@@ -10,11 +10,11 @@ from collections import defaultdict
 
 import known
 import pytest
-from allranks.checking.judging import MAX_RANKS, judge
-from allranks.checking.scoring import MOST_WITHOUT
-from allranks.checking.source import from_text, read_source
 from allranks.exercises import get, names
-from allranks.wire import Ranks
+from allranks.judge.judging import MAX_RANKS, judge
+from allranks.judge.scoring import MOST_WITHOUT
+from allranks.judge.source import from_text, read_source
+from allranks.ranks.wire import Ranks
 from known import Answer
 
 RIGHT, WRONG = known.answers("right"), known.answers("wrong")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from allranks.checking import computed, provenance
-from allranks.checking.running import CaseRunner
-from allranks.checking.source import read_source
 from allranks.exercises import get, names
-from allranks.player.animation import animate
-from allranks.player.page import prepared
+from allranks.judge import computed, provenance
+from allranks.judge.running import CaseRunner
+from allranks.judge.source import read_source
+from allranks.show.player.animation import animate
+from allranks.show.player.page import prepared
 
 RIGHT = Path(__file__).parent / "right"
 COMPARED = [name for name in names() if get(name).schedule(get(name).demo_setup) is not None]

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from allranks.checking.cases import Setup
-from allranks.checking.common import MANY_RANKS, SIZES, many_ranks
-from allranks.checking.judging import judge_text
-from allranks.checking.scoring import _credit
 from allranks.exercises import get, names
+from allranks.judge.cases import Setup
+from allranks.judge.common import MANY_RANKS, SIZES, many_ranks
+from allranks.judge.judging import judge_text
+from allranks.judge.scoring import _credit
 
 BITS = '''
 import torch

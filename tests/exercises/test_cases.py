@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from allranks.checking.cases import Setup, views
 from allranks.exercises import get, names
+from allranks.judge.cases import Setup, views
 
 
 def _sizes(setup: Setup, exercise: str, call: int) -> list:

@@ -18,14 +18,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks import check, pipelines
-from allranks.checking import running
-from allranks.checking.cases import Setup, plain, vectors
-from allranks.checking.drawing import Draws
-from allranks.checking.judging import MAX_RANKS, judge, judge_text
-from allranks.checking.source import from_text
-from allranks.checking.verdict import Case, Verdict
 from allranks.exercises import ExerciseError, get, names
-from allranks.wire import Program, Ranks
+from allranks.judge import running
+from allranks.judge.cases import Setup, plain, vectors
+from allranks.judge.drawing import Draws
+from allranks.judge.judging import MAX_RANKS, judge, judge_text
+from allranks.judge.source import from_text
+from allranks.judge.verdict import Case, Verdict
+from allranks.ranks.wire import Program, Ranks
 
 ROOT = Path(__file__).parents[2]
 RIGHT = ROOT / "tests/exercises/right/ring_all_reduce/isend_recv.py"
@@ -112,7 +112,7 @@ def test_the_trace_is_the_students_own_run_with_chunks_and_contributions():
     verdict = judge_text(get("ring_all_reduce"), RIGHT.read_text(), "isend_recv.py")
     trace = verdict.trace
     assert (trace.ranks, trace.chunks, trace.steps) == (4, 4, 6)
-    from allranks.schedules import ring_all_reduce as schedule
+    from allranks.theory.schedules import ring_all_reduce as schedule
 
     def moves(trace):
         return {(m.step, m.src, m.dst, m.chunks, m.reduce, m.contrib) for m in trace.messages()}
@@ -309,7 +309,7 @@ HOSTILE = {
     "eats memory": "hoard = [bytearray(1 << 28) for _ in range(64)]",
     "kills itself": "import os\n    os.kill(os.getpid(), 9)",
     "returns nonsense": "return {'tensors': object()}",
-    "changes the messenger": "import allranks.checking.in_rank.driver as d\n    d._state = lambda handle: 5",
+    "changes the messenger": "import allranks.judge.in_rank.driver as d\n    d._state = lambda handle: 5",
     "patches the group": "import torch.distributed as dist\n    dist.get_world_size = lambda *a: 1",
     "sleeps": "import time\n    time.sleep(3600)",
 }
@@ -422,7 +422,7 @@ def test_what_wrong_answers_return_is_not_kept(monkeypatch):
 
 def test_what_torch_imports_for_functional_collectives_is_no_time_of_the_answer(monkeypatch):
     """They import torch's compiler at their first call, for longer than an answer may compute."""
-    monkeypatch.setattr("allranks.checking.running.CPU_S", 0.5)
+    monkeypatch.setattr("allranks.judge.running.CPU_S", 0.5)
     path = ROOT / "tests/exercises/right/distributed_mean/functional.py"
     verdict = judge_text(get("distributed_mean"), path.read_text(encoding="utf-8"))
     assert verdict.passed, verdict.text()
@@ -490,7 +490,7 @@ IN_PIPELINE = "def pipeline_order(rank, stages, micro_batches):\n    {}\n"
         ),
         (IN_PIPELINE.format("import allranks\n    allranks.pipelines"), "in line 3, which is not there"),
         (IN_PIPELINE.format("import allranks.schedules.ring"), "in line 2, which is not there"),
-        (IN_PIPELINE.format("from allranks.checking.judging import judge"), "in line 2, which is not there"),
+        (IN_PIPELINE.format("from allranks.judge.judging import judge"), "in line 2, which is not there"),
         (IN_PIPELINE.format("import sys\n    sys.modules['allranks.pipelines']"), "KeyError: 'allranks.pipelines'"),
     ],
 )
@@ -507,7 +507,7 @@ def test_the_courses_own_package_is_not_there_when_an_answer_is_checked(answer, 
             pool.run(
                 Program("def f():\n    from allranks import pipelines\n    return pipelines.__name__", "f"), 2
             ).results
-            == ["allranks.pipelines"] * 2
+            == ["allranks.theory.pipelines"] * 2
         )
 
 

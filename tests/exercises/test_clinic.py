@@ -8,11 +8,11 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from allranks.checking.judging import judge_text
 from allranks.exercises import get
 from allranks.exercises.diagnosis import DIGESTS, EVERY, noticing, truth
-from allranks.wire import FailureKind, Outcome, Program
-from allranks.wire.wait import Doing
+from allranks.judge.judging import judge_text
+from allranks.ranks.wire import FailureKind, Outcome, Program
+from allranks.ranks.wire.wait import Doing
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = nbformat.read(ROOT / "labs/lab10_debugging/debugging.ipynb", as_version=4)

@@ -5,9 +5,9 @@ import textwrap
 from types import ModuleType
 
 import pytest
-from allranks.checking.judging import MAX_RANKS, judge_text
 from allranks.exercises import get
-from allranks.wire import Ranks
+from allranks.judge.judging import MAX_RANKS, judge_text
+from allranks.ranks.wire import Ranks
 
 HEAD = """
 import gc, sys, threading, traceback
@@ -47,8 +47,8 @@ SEARCHES = {
     "traceback": "assert not below(raised())",
     "generator": "g = started(); next(g); assert not below(g.gi_frame)",
     "threads": "assert threading.enumerate() == [threading.main_thread()]",
-    "modules": "assert not [n for n in sys.modules if n.startswith(('allranks.exercises', 'allranks.checking.judging'))]",
-    "package": "assert not hasattr(sys.modules['allranks.checking'], 'judging') and not hasattr(sys.modules['allranks'], 'exercises')",
+    "modules": "assert not [n for n in sys.modules if n.startswith(('allranks.exercises', 'allranks.judge.judging'))]",
+    "package": "assert not hasattr(sys.modules['allranks.judge'], 'judging') and not hasattr(sys.modules['allranks'], 'exercises')",
 }
 REFUSED = {
     "gc.get_objects()": "gc.get_objects()",
@@ -58,7 +58,7 @@ REFUSED = {
     "sys._current_frames()": "sys._current_frames()",
     "sys._current_exceptions()": "sys._current_exceptions()",
 }
-FINDERS = "sys.meta_path[:] = [f for f in sys.meta_path if type(f).__module__ != 'allranks.engines.alone']"
+FINDERS = "sys.meta_path[:] = [f for f in sys.meta_path if type(f).__module__ != 'allranks.ranks.engines.alone']"
 FILES = {
     "import": f"{FINDERS}; import allranks.exercises",
     "file": "import allranks.wire as w; open(w.__file__.replace('wire', 'exercises')).read()",
@@ -113,8 +113,8 @@ def test_the_files_of_hidden_modules_are_refused(pool, way):
 
 def test_the_driver_may_search_but_finds_only_what_the_rank_made(pool):
     body = (
-        "from allranks.engines.alone import objects_made_here\n"
-        "assert not [o for o in objects_made_here() if type(o).__module__.startswith(('allranks.checking.', 'allranks.exercises'))]"
+        "from allranks.ranks.engines.alone import objects_made_here\n"
+        "assert not [o for o in objects_made_here() if type(o).__module__.startswith(('allranks.judge.', 'allranks.exercises'))]"
     )
     assert verdict(pool, body).passed
 

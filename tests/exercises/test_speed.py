@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from allranks.checking import speed
-from allranks.checking.judging import judge
-from allranks.checking.source import read_source
 from allranks.cli.check import command
 from allranks.exercises import check, get
-from allranks.topology import TopologyError, preset
-from allranks.wire import Ranks
+from allranks.judge import speed
+from allranks.judge.judging import judge
+from allranks.judge.source import read_source
+from allranks.ranks.wire import Ranks
+from allranks.theory.topology import TopologyError, preset
 from click.testing import CliRunner
 
 HERE = Path(__file__).parent

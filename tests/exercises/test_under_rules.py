@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from allranks.checking import judging
-from allranks.checking.cases import DTYPES, Setup
-from allranks.checking.exercise import Exercise
-from allranks.checking.judging import judge, judge_text
-from allranks.checking.source import read_source
 from allranks.cli.check import command
 from allranks.exercises import check, get, names
-from allranks.nccl_rules import Rule
-from allranks.wire import Ranks
-from allranks.wire.failures import DeadlockCause
+from allranks.judge import judging
+from allranks.judge.cases import DTYPES, Setup
+from allranks.judge.exercise import Exercise
+from allranks.judge.judging import judge, judge_text
+from allranks.judge.source import read_source
+from allranks.ranks.nccl_rules import Rule
+from allranks.ranks.wire import Ranks
+from allranks.ranks.wire.failures import DeadlockCause
 from click.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

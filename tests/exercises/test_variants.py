@@ -12,11 +12,11 @@ from pathlib import Path
 import allranks.exercises as exercises
 import pytest
 from allranks import VariantError, as_student, check
-from allranks.checking.judging import judge
-from allranks.checking.source import from_text, read_source
-from allranks.checking.variants import of_student, with_variant
-from allranks.course import variants
+from allranks.base import variants
 from allranks.exercises import get, names
+from allranks.judge.judging import judge
+from allranks.judge.source import from_text, read_source
+from allranks.judge.variants import of_student, with_variant
 
 HERE = Path(__file__).parent
 WITH = sorted(name for name in names() if get(name).variants is not None)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from allranks.engines.devices import Inventory
-from allranks.verify import ALL_STEPS, Record, choose
-from allranks.verify.run import _fork_server, _run_directory, with_course
-from allranks.verify.worker import Worker
+from allranks.machine.verify import ALL_STEPS, Record, choose
+from allranks.machine.verify.run import _fork_server, _run_directory, with_course
+from allranks.machine.verify.worker import Worker
+from allranks.ranks.engines.devices import Inventory
 
 GPUS = Inventory.of_this_machine().gpus
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.live,
     pytest.mark.timeout(400),
-    pytest.mark.skipif(not GPUS, reason="No NVIDIA GPU is visible; tests/verify runs the same steps on the CPU."),
+    pytest.mark.skipif(
+        not GPUS, reason="No NVIDIA GPU is visible; tests/machine/verify runs the same steps on the CPU."
+    ),
 ]
 
 

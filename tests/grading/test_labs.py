@@ -14,8 +14,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from allranks.checking.source import read_source
 from allranks.exercises import names
+from allranks.judge.source import read_source
 from grading_course import cell_of, is_answer
 from nbformat import NotebookNode
 

@@ -199,7 +199,7 @@ def test_pip_installs_the_packed_package(tmp_path):
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation", "--target"]
     done = subprocess.run([*command, tmp_path / "there", archive], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "there" / "allranks" / "theme.css").is_file()
+    assert (tmp_path / "there" / "allranks" / "base" / "theme.css").is_file()
 
 
 def test_check_tells_the_points(tmp_path):

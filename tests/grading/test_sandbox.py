@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from allranks.wire import Program, Ranks
+from allranks.ranks.wire import Program, Ranks
 
 from autograder import sandbox as sandbox_module
 from autograder import seccomp
@@ -78,16 +78,16 @@ def said(sandbox: Sandbox, body: str) -> list[str]:
 def test_can_not_ask_an_oracle(sandbox):
     """Of the package a rank sees what carries messages and calls the answer; no file that knows a right one, and no schedule."""
     body = """
-import allranks, allranks.checking.in_rank.driver, importlib, pathlib
+import allranks, allranks.judge.in_rank.driver, importlib, pathlib
 package = pathlib.Path(allranks.__file__).parent
 say(*sorted(p.name for p in package.iterdir()))
-say(*sorted(str(p.relative_to(package)) for p in (package / "checking").rglob("*.py")))
-for room in (".", "checking", "checking/in_rank", "wire"):
+say(*sorted(str(p.relative_to(package)) for p in (package / "judge").rglob("*.py")))
+for room in (".", "judge", "judge/in_rank", "ranks/wire"):
     try:
         (package / room / "mine.py").write_text("x = 1")
     except OSError as error:
         say(type(error).__name__)
-for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "schedules.ring", "pipelines.orders"):
+for name in ("exercises.diagnosis", "judge.compare", "judge.judging", "theory.schedules.ring", "schedules.ring", "theory.pipelines.orders"):
     try:
         importlib.import_module(f"allranks.{name}")
         say("imported")
@@ -95,10 +95,10 @@ for name in ("exercises.diagnosis", "checking.compare", "checking.judging", "sch
         say("ModuleNotFoundError")
 """
     package, seen, *refused = said(sandbox, body)
-    assert package.split() == ["__init__.py", "checking", "engines", "errors.py", "memory", "notebook", "wire"]
+    assert package.split() == ["__init__.py", "base", "judge", "ranks"]
     shown = ("__init__.py", "in_rank/__init__.py", "in_rank/driver.py", "in_rank/rehearsal.py")
-    assert seen.split() == [f"checking/{name}" for name in shown]
-    assert refused == ["OSError"] * 4 + ["ModuleNotFoundError"] * 5
+    assert seen.split() == [f"judge/{name}" for name in shown]
+    assert refused == ["OSError"] * 4 + ["ModuleNotFoundError"] * 6
 
 
 def test_a_first_run_imports_nothing(sandbox):
@@ -112,12 +112,12 @@ def test_a_first_run_imports_nothing(sandbox):
     forked = said(sandbox, "import sys; say(*sorted(sys.modules))")[0].split()
     with Ranks(2, spawner=sandbox) as ranks:
         used = ranks.run(names, 2).results[0]
-    own = {"__allranks__", "cProfile", "profile", "pstats", "allranks.wire"}
+    own = {"__allranks__", "cProfile", "profile", "pstats", "allranks.ranks.wire"}
     assert {name for name in set(used) - set(forked) if not name.startswith("_")} <= own
 
 
 def test_refuses_to_start_where_what_a_rank_needs_has_moved(monkeypatch):
-    monkeypatch.setattr(sandbox_module, "SHOWN", ("errors", "moved_away"))
+    monkeypatch.setattr(sandbox_module, "SHOWN", ("base.errors", "moved_away"))
     with pytest.raises(SandboxError, match="moved_away"):
         sandbox_module.command()
 

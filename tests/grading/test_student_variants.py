@@ -11,9 +11,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from allranks.checking.variants import of_student
-from allranks.course import variants
+from allranks.base import variants
 from allranks.exercises import get
+from allranks.judge.variants import of_student
 from classes import allranks
 from grading_course import LAB, NOTEBOOK, ROOT, Course, make_course
 

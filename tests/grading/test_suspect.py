@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from allranks.checking.source import from_text
+from allranks.judge.source import from_text
 
 from autograder.suspect import MAX_CHARACTERS, oddities
 

@@ -7,9 +7,9 @@ from collections import Counter
 from itertools import zip_longest
 
 import pytest
-from allranks.checking.judging import judge
-from allranks.checking.source import read_source
 from allranks.exercises import get
+from allranks.judge.judging import judge
+from allranks.judge.source import read_source
 from classes import WRONG, Answers, allranks, hand_in
 from grading_course import LAB, NOTEBOOK, ROOT, Course, make_course
 from test_other_systems import Container

@@ -7,14 +7,14 @@ import pytest
 
 pytestmark = pytest.mark.core
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("utils/allranks/checking", "utils/allranks/wire", "utils/allranks/exercises", "autograder")
+FOLDERS = ("utils/allranks/judge", "utils/allranks/ranks/wire", "utils/allranks/exercises", "autograder")
 SENTENCES = {"message", "sentence", "reason", "words", "detail", "advice", "error_text"}
 SEARCHES = {
     *("startswith", "endswith", "find", "rfind", "index", "count", "split", "partition", "rpartition", "replace"),
     *("removeprefix", "removesuffix", "lower", "casefold"),
 }
 # (file, function): exceptions of Python or torch, of which nothing but the text tells what happened
-ALLOWED = {("checking/causes.py", "_failure_sentence"), ("checking/causes.py", "_index_behind")}
+ALLOWED = {("judge/causes.py", "_failure_sentence"), ("judge/causes.py", "_index_behind")}
 
 
 def is_sentence(node: ast.AST) -> bool:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from allranks.theme import DARK, LIGHT
+from allranks.base.theme import DARK, LIGHT
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = sorted(

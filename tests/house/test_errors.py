@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 import pytest
+from allranks.base.errors import CourseError
 from allranks.cli import _Commands
-from allranks.errors import CourseError
 from click.testing import CliRunner
 
 pytestmark = pytest.mark.core
@@ -51,7 +51,7 @@ def test_an_error_of_another_kind_is_found(tmp_path):
 
 
 def test_a_notebook_shows_one_sentence():
-    from allranks.schedules import ScheduleError, ring_all_reduce
+    from allranks.theory.schedules import ScheduleError, ring_all_reduce
 
     with pytest.raises(ScheduleError) as caught:
         ring_all_reduce(0)

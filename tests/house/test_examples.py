@@ -1,4 +1,4 @@
-"""The examples in docstrings of floors 1 to 3 and of profiles and race give the output that they show, also those of names that are not public."""
+"""The examples in docstrings of base, theory, jobs and plots give the output that they show, also those of names that are not public."""
 
 import doctest
 import importlib
@@ -7,7 +7,7 @@ import pkgutil
 import allranks
 import pytest
 
-ROOMS = ("errors", "trace", "schedules", "topology", "cost", "simulator", "plots", "profiles", "race")
+ROOMS = ("base", "theory", "jobs", "show.plots")
 
 
 def modules():
@@ -15,8 +15,8 @@ def modules():
     for room in ROOMS:
         module = importlib.import_module(f"allranks.{room}")
         yield module.__name__
-        for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
-            yield f"{module.__name__}.{found.name}"
+        for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
+            yield found.name
 
 
 @pytest.mark.parametrize("name", list(modules()))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from allranks.course import map as course_map
+from allranks.base import chapters as course_map
 
 ROOT = Path(__file__).resolve().parents[2]
 

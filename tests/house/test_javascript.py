@@ -16,7 +16,7 @@ import pytest
 
 UTILS = Path(__file__).resolve().parents[2] / "utils"
 JS = UTILS / "js"
-BUNDLES = sorted((UTILS / "allranks").glob("*/static/*.js"), key=lambda path: path.stem)
+BUNDLES = sorted((UTILS / "allranks").glob("*/*/static/*.js"), key=lambda path: path.stem)
 OLDEST_NODE = 20
 
 
@@ -24,7 +24,11 @@ def hash_of_sources(name: str) -> str:
     """SHA-256 over name, NUL, content, NUL of build.js, the theme and all in src/common and src/NAME; the same in build.js."""
     digest = hashlib.sha256()
     sources = [path for part in ("common", name) for path in (JS / "src" / part).iterdir()]
-    for name in ["build.js", "../allranks/theme.css", *sorted(path.relative_to(JS).as_posix() for path in sources)]:
+    for name in [
+        "build.js",
+        "../allranks/base/theme.css",
+        *sorted(path.relative_to(JS).as_posix() for path in sources),
+    ]:
         digest.update(f"{name}\0".encode() + (JS / name).read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -8,45 +8,23 @@ from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import allranks
 import pytest
 
 pytestmark = pytest.mark.core
 PACKAGE = Path(__file__).resolve().parents[2] / "utils" / "allranks"
 # On one floor a room may import those named before it, never the other way.
 FLOORS = {
-    1: ("errors", "notebook", "course", "extras", "theme", "progress", "trace"),
-    2: ("schedules", "topology", "engines", "memory"),
-    3: (
-        "cost",
-        "simulator",
-        "player",
-        "plots",
-        "pictures",
-        "course_map",
-        "pipelines",
-        "nccl_rules",
-        "board",
-        "gpu_page",
-    ),
-    4: ("wire", "world", "bench", "profiles", "race", "widgets"),
-    5: ("checking", "magics", "doctor"),
-    6: ("exercises", "verify"),
-    7: ("cli",),
+    1: ("base",),
+    2: ("theory",),
+    3: ("ranks", "show", "jobs"),
+    4: ("judge", "machine"),
+    5: ("exercises", "course"),
+    6: ("cli",),
 }
 PLACE_OF = {room: (floor, place) for floor, rooms in FLOORS.items() for place, room in enumerate(rooms)}
-FRONT_DOOR = (8, 0)  # allranks/__init__.py opens onto every room; no room may go through it to one above
-WITHOUT_TORCH = (
-    "errors",
-    "trace",
-    "topology",
-    "schedules",
-    "cost",
-    "simulator",
-    "pictures",
-    "pipelines",
-    "profiles",
-    "race",
-)
+FRONT_DOOR = (7, 0)  # allranks/__init__.py opens onto every room; no room may go through it to one above
+WITHOUT_TORCH = ("base", "theory", "jobs", "show.pictures")
 
 
 def rooms(package: Path) -> dict[str, list[Path]]:
@@ -59,6 +37,24 @@ def rooms(package: Path) -> dict[str, list[Path]]:
     return found
 
 
+def dynamic(node: ast.AST) -> str:
+    """The module of ours that `import_module` or `__import__` names, as far as its text is known; "" for any other code."""
+    match node:
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[called, *_]) if "import" in name:
+            match called:
+                case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+                    return text.rstrip(".") if text.startswith("allranks") else ""
+    return ""
+
+
+def real_name(module: str) -> str:
+    """A public module's place: `allranks.schedules` lies in a room."""
+    top, inner, rest = [*module.split(".", 2), "", ""][:3]
+    return (
+        ".".join(part for part in (allranks._MODULES.get(inner, f"{top}.{inner}"), rest) if part) if inner else module
+    )
+
+
 def imported_rooms(path: Path, package: Path, there: Collection[str]) -> set[str]:
     """Those of the rooms `there` that a file imports, also inside functions; "" stands for a name of the package itself."""
     here = ("allranks", *path.relative_to(package).with_suffix("").parts)
@@ -69,11 +65,14 @@ def imported_rooms(path: Path, package: Path, there: Collection[str]) -> set[str
         elif isinstance(node, ast.ImportFrom):
             base = list(here[: len(here) - node.level]) if node.level else []
             modules = [(base + (node.module.split(".") if node.module else []), [a.name for a in node.names])]
+        elif named := dynamic(node):
+            modules = [(named.split("."), [])]
         else:
             continue
         for module, names in modules:
             if module[0] != "allranks":
                 continue
+            module = real_name(".".join(module)).split(".")
             if len(module) > 1:
                 found.add(module[1])
             else:
@@ -128,7 +127,9 @@ def imported_modules(name: str, known: dict[str, Path]) -> set[str]:
             above = own.split(".")[: len(own.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             found |= {f"{base}.{a.name}" if f"{base}.{a.name}" in known else base for a in node.names}
-    return (found & set(known)) - {name}
+        elif named := dynamic(node):
+            found.add(named)
+    return (set(map(real_name, found)) & set(known)) - {name}
 
 
 def circle(package: Path) -> list[str]:
@@ -155,13 +156,17 @@ def test_contributors_see_the_same_floors():
     assert rows == [(str(floor), room) for floor in sorted(FLOORS, reverse=True) for room in FLOORS[floor]]
 
 
-def test_a_circle_of_files_is_found(tmp_path):
-    (tmp_path / "wire").mkdir()
-    (tmp_path / "wire" / "__init__.py").write_text("", encoding="utf-8")
-    (tmp_path / "wire" / "router.py").write_text("from allranks.wire.source import line\n", encoding="utf-8")
-    text = "def line():\n    from . import router\n"
-    (tmp_path / "wire" / "source.py").write_text(text, encoding="utf-8")
-    assert set(circle(tmp_path)) == {"allranks.wire.router", "allranks.wire.source"}
+@pytest.mark.parametrize(
+    "text",
+    ["def line():\n    from . import router\n", "import importlib\nimportlib.import_module('allranks.wire.router')\n"],
+)
+def test_a_circle_of_files_is_found(tmp_path, text):
+    folder = tmp_path / "ranks" / "wire"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("", encoding="utf-8")
+    (folder / "router.py").write_text("from allranks.ranks.wire.source import line\n", encoding="utf-8")
+    (folder / "source.py").write_text(text, encoding="utf-8")
+    assert set(circle(tmp_path)) == {"allranks.ranks.wire.router", "allranks.ranks.wire.source"}
 
 
 def test_the_package_never_imports_the_autograder():
@@ -175,17 +180,22 @@ def test_the_package_never_imports_the_autograder():
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("from allranks.wire import run\n", "trace.py (floor 1) imports wire (floor 4)."),
-        ("def f():\n    import allranks.wire.router\n", "trace.py (floor 1) imports wire (floor 4)."),
-        ("from . import wire\n", "trace.py (floor 1) imports wire (floor 4)."),
-        ("from allranks import World\n", "trace.py (floor 1) imports allranks (floor 8)."),
-        ("from .wire import run\n", "trace.py (floor 1) imports wire (floor 4)."),
+        ("from allranks.ranks.wire import run\n", "theory/trace.py (floor 2) imports ranks (floor 3)."),
+        ("from allranks.wire import run\n", "theory/trace.py (floor 2) imports ranks (floor 3)."),
+        ("def f():\n    import allranks.ranks.wire.router\n", "theory/trace.py (floor 2) imports ranks (floor 3)."),
+        ("from .. import ranks\n", "theory/trace.py (floor 2) imports ranks (floor 3)."),
+        ("from allranks import World\n", "theory/trace.py (floor 2) imports allranks (floor 7)."),
+        ("from ..ranks.wire import run\n", "theory/trace.py (floor 2) imports ranks (floor 3)."),
+        ("importlib.import_module('allranks.ranks.wire')\n", "theory/trace.py (floor 2) imports ranks (floor 3)."),
+        ("import_module(f'allranks.jobs.{name}')\n", "theory/trace.py (floor 2) imports jobs (floor 3)."),
     ],
 )
 def test_an_upward_arrow_is_found(tmp_path, text, fault):
-    (tmp_path / "trace.py").write_text(text, encoding="utf-8")
-    (tmp_path / "wire").mkdir()
-    (tmp_path / "wire" / "__init__.py").write_text("from allranks import trace\n", encoding="utf-8")
+    (tmp_path / "theory").mkdir()
+    (tmp_path / "theory" / "trace.py").write_text(text, encoding="utf-8")
+    for room in ("ranks", "jobs"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").write_text("from allranks.theory import trace\n", encoding="utf-8")
     assert upward(tmp_path) == [fault]
 
 
@@ -194,9 +204,13 @@ def test_a_room_without_a_floor_is_found(tmp_path):
     assert upward(tmp_path) == ["attic is on no floor; name its floor in tests/house/test_layers.py."]
 
 
-@pytest.mark.parametrize("room", [room for room in WITHOUT_TORCH if room in rooms(PACKAGE)])
+@pytest.mark.parametrize("room", WITHOUT_TORCH)
 def test_imports_without_torch(room):
-    code = f"import sys; sys.modules['torch'] = None; import allranks.{room}"
+    here = f"allranks.{room}"
+    inside = [
+        name for name in modules(PACKAGE) if (name == here or name.startswith(f"{here}.")) and ".entries." not in name
+    ]
+    code = f"import sys; sys.modules['torch'] = None\nfor name in {inside}: __import__(name)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
 

@@ -30,10 +30,10 @@ def test_an_unknown_name_is_an_attribute_error():
 def test_what_asks_the_warm_server_imports_little():
     """The second `allranks check` of a shell should cost little more than Python and click."""
     code = (
-        "import sys, allranks.cli.check, allranks.exercises, allranks.engines.forkserver.idle\n"
+        "import sys, allranks.cli.check, allranks.exercises, allranks.ranks.engines.forkserver.idle\n"
         "assert allranks.exercises.exists('ring_shift')\n"
-        "heavy = {'torch', 'numpy', 'rich', 'urllib.request', 'allranks.board', 'allranks.checking'}\n"
-        "heavy |= {f'allranks.engines.forkserver.{name}' for name in ('loop', 'server', 'idle_server')}\n"
+        "heavy = {'torch', 'numpy', 'rich', 'urllib.request', 'allranks.base.board', 'allranks.judge'}\n"
+        "heavy |= {f'allranks.ranks.engines.forkserver.{name}' for name in ('loop', 'server', 'idle_server')}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -43,16 +43,29 @@ def test_what_asks_the_warm_server_imports_little():
 def test_importing_the_package_loads_neither_torch_nor_ipython():
     code = "import sys, allranks; print([m for m in sys.modules if m in ('torch', 'IPython') or m.startswith('allranks.')])"
     assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "['allranks.notebook']\n"
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+        == "['allranks.base', 'allranks.base.notebook']\n"
     )
+
+
+def test_a_public_module_is_one_module_by_both_names():
+    code = (
+        "from allranks.schedules import ring_all_reduce\n"
+        "import allranks.schedules.ring, allranks.theory.schedules.ring, allranks\n"
+        "assert allranks.schedules.ring is allranks.theory.schedules.ring\n"
+        "assert allranks.schedules.__spec__.name == 'allranks.theory.schedules'\n"
+        "from allranks.cost import nccl_price\n"
+        "try: import allranks.cost.nccl_price\n"
+        "except ModuleNotFoundError as error: print(error)\n"
+        "assert callable(allranks.cost.nccl_price)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "allranks.cost.nccl_price is a function; its module is allranks.theory.cost.nccl_price\n"
 
 
 def foreign(tree: ast.AST) -> list[str]:
     """The names of the package that a notebook takes and that are not public."""
-    public_modules = {getattr(allranks, name).__name__: getattr(allranks, name) for name in allranks._MODULES}
-    public_modules["allranks.player"] = importlib.import_module(
-        "allranks.player"
-    )  # `from allranks.player import Player` is promised
+    public_modules = {f"allranks.{name}": importlib.import_module(at) for name, at in allranks._BY_PATH.items()}
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -71,5 +84,5 @@ def test_a_notebook_takes_public_names_only(script):
 
 
 def test_a_name_that_is_not_public_is_found():
-    text = "from allranks.schedules.trees import two_trees\nimport allranks.engines.rank\nfrom allranks import Player"
-    assert foreign(ast.parse(text)) == ["allranks.schedules.trees.two_trees", "allranks.engines.rank"]
+    text = "from allranks.schedules.trees import two_trees\nimport allranks.ranks.engines.rank\nfrom allranks import Player"
+    assert foreign(ast.parse(text)) == ["allranks.schedules.trees.two_trees", "allranks.ranks.engines.rank"]

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from allranks.engines import libraries
+from allranks.ranks.engines import libraries
 
 FILE = Path(__file__).resolve().parents[2] / "tools" / "setup.py"
 spec = importlib.util.spec_from_file_location("allranks_setup", FILE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from allranks.course.map import after, chapters, core, find, link, side_trips
+from allranks.base.chapters import after, chapters, core, find, link, side_trips
 
 ROOT = Path(__file__).resolve().parents[2]
 NEXT = re.compile(r"^\*\*Next question:\*\* ((?:.+\n?)+)", flags=re.M)
@@ -20,8 +20,8 @@ OLD_NUMBERS = {
     "tests/house/test_front_page.py",
     "tests/house/test_story.py",
     "tests/hub/test_singleuser.py",
-    "utils/allranks/course/chapters.toml",
-    "utils/allranks/course/map.py",
+    "utils/allranks/base/chapters.toml",
+    "utils/allranks/base/chapters.py",
 }
 
 

@@ -15,7 +15,7 @@ import selection
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ("make test", "make test-all", "make test-servers", "make test-nightly")
 # what a run of the core proves, and the folder of the tests that prove it
-MAIN_JOB = ("world", "exercises", "grading", "notebooks", "browser", "course")
+MAIN_JOB = ("ranks/world", "exercises", "grading", "notebooks", "browser", "course")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,11 @@ def test_each_test_belongs_to_one_command(request):
 
 def test_the_core_proves_the_main_job(graph):
     marked = [name for name in graph.files if name.startswith("tests/") and name.endswith(".py")]
-    core = {Path(name).parts[1] for name in marked if "mark.core" in (ROOT / name).read_text(encoding="utf-8")}
+    core = {
+        str(Path(name).parent.relative_to("tests"))
+        for name in marked
+        if "mark.core" in (ROOT / name).read_text(encoding="utf-8")
+    }
     assert set(MAIN_JOB) <= core
 
 
@@ -60,10 +64,10 @@ def test_the_core_proves_the_main_job(graph):
     ("changed", "reached"),
     [
         ("utils/allranks/exercises/ring_all_reduce.py", "tests/exercises/test_check.py"),
-        ("utils/allranks/wire/router.py", "tests/wire/test_point_to_point.py"),
-        ("utils/allranks/schedules/ring.py", "tests/test_schedules.py"),
-        ("utils/allranks/profiles/kineto.py", "tests/profiles/test_kineto.py"),
-        ("utils/allranks/profiles/kineto.py", "tests/cli/test_explain_command.py"),
+        ("utils/allranks/ranks/wire/router.py", "tests/ranks/wire/test_point_to_point.py"),
+        ("utils/allranks/theory/schedules/ring.py", "tests/theory/test_schedules.py"),
+        ("utils/allranks/jobs/kineto.py", "tests/jobs/test_kineto.py"),
+        ("utils/allranks/jobs/kineto.py", "tests/cli/test_explain_command.py"),
         ("utils/allranks/cli/explain.py", "tests/cli/test_explain_command.py"),
         ("utils/js/src/player/player.js", "tests/browser/test_player_picture.py"),
         ("autograder/sandbox.py", "tests/grading/test_sandbox.py"),
@@ -85,9 +89,9 @@ def test_a_change_at_the_edge_leaves_most_tests_alone(graph):
 @pytest.mark.parametrize(
     ("text", "module", "package", "imports"),
     [
-        ("from allranks.wire import run\n", "allranks.world.x", False, ("allranks.wire", ("run",))),
-        ("def f():\n    from . import a\n", "allranks.world.x", False, ("allranks.world", ("a",))),
-        ("from .core import b\n", "allranks.schedules", True, ("allranks.schedules.core", ("b",))),
+        ("from allranks.ranks.wire import run\n", "allranks.ranks.world.x", False, ("allranks.ranks.wire", ("run",))),
+        ("def f():\n    from . import a\n", "allranks.ranks.world.x", False, ("allranks.ranks.world", ("a",))),
+        ("from .core import b\n", "allranks.theory.schedules", True, ("allranks.theory.schedules.core", ("b",))),
         ("import bench.common\n", "test_x", False, ("bench.common", ())),
     ],
 )

@@ -75,7 +75,9 @@ def processes_of(name: str) -> list[psutil.Process]:
 
 def ranks_of(name: str) -> set[int]:
     """The pids of ranks and controllers that the user's fork servers have forked. A fork keeps the command line; a kernel is named."""
-    forks = [p for p in processes_of(name) if "allranks.engines.forkserver" in p.cmdline() and p.name() != "ipykernel"]
+    forks = [
+        p for p in processes_of(name) if "allranks.ranks.engines.forkserver" in p.cmdline() and p.name() != "ipykernel"
+    ]
     warm = {p.pid: p.ppid() for p in forks}
     return {pid for pid, parent in warm.items() if parent in warm}
 

@@ -15,7 +15,7 @@ import nbformat
 import psutil
 import pytest
 import requests
-from allranks.engines import rundir
+from allranks.base import rundir
 from jupyterhub.app import JupyterHub
 from jupyterhub.auth import Authenticator, LocalAuthenticator, PAMAuthenticator
 from jupyterhub.proxy import ConfigurableHTTPProxy
@@ -140,7 +140,7 @@ def test_servers_start_as_their_users(ana, ben, ida):
 
 def test_servers_share_the_memory_of_one_process_of_roots(ana, ben):
     """Each server and each fork server is a fork, keeps little for itself, and has nothing of root's."""
-    (machine,) = (p for p in psutil.process_iter() if "allranks.engines.forkserver.machine" in p.cmdline())
+    (machine,) = (p for p in psutil.process_iter() if "allranks.ranks.engines.forkserver.machine" in p.cmdline())
     assert machine.uids().real == 0 and "JUPYTERHUB_API_TOKEN" not in machine.environ()
     gids = [grp.getgrnam(name).gr_gid for name in ("allranks-instructors", "allranks-students")]
     who = [f"u{pwd.getpwnam(GRADER).pw_uid}", *(f"g{gid}" for gid in gids)]
@@ -150,7 +150,7 @@ def test_servers_share_the_memory_of_one_process_of_roots(ana, ben):
     for name in ("ana", "ben"):
         forks = [p for p in processes_of(name) if p.ppid() == machine.pid]
         titles = sorted(" ".join(p.cmdline())[:40] for p in forks)
-        assert titles == ["jupyterhub-singleuser (All Ranks)", "python -m allranks.engines.forkserver /t"]
+        assert titles == ["jupyterhub-singleuser (All Ranks)", "python -m allranks.ranks.engines.forkserver /t"]
         for process in forks:
             kept = process.memory_full_info().uss
             shared = process.memory_info().rss - kept
@@ -214,8 +214,8 @@ def test_a_monitor_reads_the_hubs_figures_and_nothing_else(ana):
 # takes a lease of so many pretend GPUs, and says so
 HOLD = """
 import sys, time
-from allranks.engines.devices import Inventory
-from allranks.engines.leases import Ledger
+from allranks.ranks.engines.devices import Inventory
+from allranks.ranks.engines.leases import Ledger
 with Ledger(Inventory.of_this_machine().gpus).acquire(int(sys.argv[1])):
     print("have", flush=True)
     time.sleep(600)
@@ -295,7 +295,7 @@ def test_the_page_of_gpus_in_a_browser(a_lease_and_a_queue):
 
 def test_the_page_of_gpus_has_no_rights(hub, ana):
     """Its process is nobody's, holds no secret but a token that opens nothing, and nobody else can listen in its place."""
-    (page,) = (p for p in psutil.process_iter() if "allranks.gpu_page.server" in p.cmdline())
+    (page,) = (p for p in psutil.process_iter() if "allranks.machine.gpu_page.server" in p.cmdline())
     status = dict(line.split(":\t", 1) for line in Path(f"/proc/{page.pid}/status").read_text().splitlines())
     assert {*status["Uid"].split()} == {str(pwd.getpwnam("nobody").pw_uid)} and status["Groups"].strip() == ""
     port_only = f"{1 << 10:016x}"  # CAP_NET_BIND_SERVICE

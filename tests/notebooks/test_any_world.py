@@ -6,7 +6,7 @@ import re
 
 import nbformat
 import pytest
-from allranks.course.map import find
+from allranks.base.chapters import find
 from test_chapters import CHAPTERS, ROOT
 
 # the chapter on NCCL shows what NCCL refuses

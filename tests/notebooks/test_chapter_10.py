@@ -83,7 +83,7 @@ def test_the_chain_moves_what_the_schedule_says():
     import torch
     import torch.distributed as dist
     from allranks import schedules
-    from allranks.wire import run
+    from allranks.ranks.wire import run
 
     namespace = {"torch": torch, "dist": dist}
     exec(source("chain_broadcast").split("\n\n\nworld.run")[0], namespace)

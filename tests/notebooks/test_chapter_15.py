@@ -82,7 +82,7 @@ def test_all_to_all(ranks, solved):
 
 def test_the_answer_is_right_and_the_exchange_moves_what_the_schedule_says(tmp_path):
     from allranks import check, schedules
-    from allranks.wire import run
+    from allranks.ranks.wire import run
 
     file = tmp_path / "chapter.py"
     imports = "import torch\nimport torch.distributed as dist\n"

@@ -114,7 +114,7 @@ def test_the_doubling_moves_what_the_schedule_says():
     """The chapter's loop and the package's schedule are one algorithm in two forms."""
     import torch
     import torch.distributed as dist
-    from allranks.wire import run
+    from allranks.ranks.wire import run
 
     namespace = {"torch": torch, "dist": dist, "math": math}
     exec(source("doubling_code"), namespace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks.errors import name_ranks
+from allranks.base.errors import name_ranks
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]

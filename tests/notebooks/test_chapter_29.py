@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks.cost import workload
-from allranks.cost.plan import plan
-from allranks.cost.step import training_step
-from allranks.cost.workload import Cluster
+from allranks.theory.cost import workload
+from allranks.theory.cost.plan import plan
+from allranks.theory.cost.step import training_step
+from allranks.theory.cost.workload import Cluster
 from test_chapters import WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from allranks.cost import workload
+from allranks.theory.cost import workload
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks.simulator import simulate
-from allranks.topology import preset, round_robin
+from allranks.theory.simulator import simulate
+from allranks.theory.topology import preset, round_robin
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch.distributed as dist
-from allranks.cost.nccl_tables import HOP_US, PROTOCOLS
+from allranks.theory.cost.nccl_tables import HOP_US, PROTOCOLS
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]

@@ -15,9 +15,9 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from allranks.course.map import chapters, find
-from allranks.engines import kernels
-from allranks.engines.forkserver import ForkServer
+from allranks.base.chapters import chapters, find
+from allranks.ranks.engines import kernels
+from allranks.ranks.engines.forkserver import ForkServer
 from jupyter_client.provisioning import KernelProvisionerFactory
 from nbclient import NotebookClient
 
@@ -272,7 +272,7 @@ def solved_ring() -> str:
 def test_the_answer_is_right_and_moves_what_the_schedule_says(tmp_path):
     """The package's ring and the chapter's are one algorithm in two forms."""
     from allranks import check, schedules
-    from allranks.wire import run
+    from allranks.ranks.wire import run
 
     file = tmp_path / "ring.py"
     file.write_text(f"import torch\nimport torch.distributed as dist\n\n\n{solved_ring()}\n")

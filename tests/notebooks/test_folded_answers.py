@@ -9,8 +9,8 @@ import test_chapter_12
 import test_chapter_13
 import test_chapter_14
 import test_chapter_17
-from allranks.checking.judging import judge_text
 from allranks.exercises import get
+from allranks.judge.judging import judge_text
 from test_chapters import CHAPTERS, read
 
 PRELUDE = "import torch\nimport torch.distributed as dist\nfrom torch.nn import functional as F\n\n\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from allranks import my_model
-from allranks.course import map as course_map
-from allranks.widgets import my_model_story as story
+from allranks.base import chapters as course_map
+from allranks.show.widgets import my_model_story as story
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = {story.name_of(chapter): ROOT / chapter.path for chapter in course_map.core()}

@@ -58,7 +58,7 @@ def test_every_example_does_what_its_title_says(tool, ask):
 
 def test_the_figures_are_those_of_the_simulator(tool, ask):
     from allranks import schedules, topology
-    from allranks.simulator import run_schedule
+    from allranks.theory.simulator import run_schedule
 
     said = ask("schedule", source=programs(tool)["a_ring"], **FORM)
     wanted = run_schedule(schedules.ring_all_reduce(4), 1 << 20, topology.preset("dgx-h100"))
@@ -130,7 +130,7 @@ def test_the_race_scores_as_the_command_does(tool, ask, tmp_path):
 
 def test_samples_and_files_are_explained_as_by_the_command(answers, ask):
     from allranks import profiles
-    from allranks.profiles.planted_job import as_job
+    from allranks.jobs.planted_job import as_job
 
     for name in answers.OFFERED["samples"]:
         said = ask("explain", sample=name)

@@ -21,23 +21,23 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from allranks.base.errors import CourseError
 from allranks.cli import main as command_line
 from allranks.cli._shared import CommandError, Size, as_sentence
-from allranks.errors import CourseError
-from allranks.player.page import in_words, prepared
-from allranks.profiles import RECORDED, explain, recorded
-from allranks.profiles.lanes import lanes
-from allranks.profiles.phrases import ms
-from allranks.profiles.planted_job import as_job
-from allranks.race import TASKS, RaceError, Task, board, judge, task
-from allranks.race.entry import packed, returned, unpacked
-from allranks.race.page import section
-from allranks.race.scoring import MAX_PIECES
-from allranks.schedules import COLLECTIVES, Schedule
-from allranks.schedules.proof import fault_of
-from allranks.simulator import run_schedule
-from allranks.topology import PRESETS, node_fabric, preset
-from allranks.trace import Trace
+from allranks.jobs import RECORDED, explain, recorded
+from allranks.jobs.lanes import lanes
+from allranks.jobs.phrases import ms
+from allranks.jobs.planted_job import as_job
+from allranks.show.player.page import in_words, prepared
+from allranks.theory.race import TASKS, RaceError, Task, board, judge, task
+from allranks.theory.race.entry import packed, returned, unpacked
+from allranks.theory.race.page import section
+from allranks.theory.race.scoring import MAX_PIECES
+from allranks.theory.schedules import COLLECTIVES, Schedule
+from allranks.theory.schedules.proof import fault_of
+from allranks.theory.simulator import run_schedule
+from allranks.theory.topology import PRESETS, node_fabric, preset
+from allranks.theory.trace import Trace
 
 FILE = "my_entry.py"
 MOST_PLAYED = 4000  # messages; a player of more is slow, and nobody could follow it
@@ -72,7 +72,7 @@ def _wrong(sentence: str, **more: Any) -> Data:
 
 
 def _played(sources: Sequence[Schedule | Trace], nbytes: int | None = None) -> Data:
-    """The player's traits: those that `allranks.player.page` gives a page without a kernel."""
+    """The player's traits: those that `allranks.show.player.page` gives a page without a kernel."""
     animations, axis = prepared(sources, nbytes)
     return {
         "state": {"speed": 1.0, "arrangement": "auto", "axis": axis, "quiz": False, "titles": [], "step": 0}

@@ -10,11 +10,11 @@ import { build, transform, version } from "esbuild";
 const folder = fileURLToPath(new URL(".", import.meta.url));
 
 /** @type {Record<string, string>} the room of a widget that is not in widgets/ */
-const ROOMS = { follow: "notebook", player: "player" };
+const ROOMS = { follow: "base/notebook", player: "show/player" };
 
 /** @param {string} name of a widget's folder */
 function placeOf(name) {
-  const room = ROOMS[name] ?? "widgets";
+  const room = ROOMS[name] ?? "show/widgets";
   return fileURLToPath(new URL(`../allranks/${room}/static/${name}.js`, import.meta.url));
 }
 
@@ -29,7 +29,7 @@ function hashOfSources(name) {
     readdirSync(`${folder}src/${part}`).map((file) => `src/${part}/${file}`),
   );
   const hash = createHash("sha256");
-  for (const file of ["build.js", "../allranks/theme.css", ...sources.sort()])
+  for (const file of ["build.js", "../allranks/base/theme.css", ...sources.sort()])
     hash.update(`${file}\0${readFileSync(folder + file, "utf8")}\0`);
   return hash.digest("hex");
 }

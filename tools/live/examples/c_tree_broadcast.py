@@ -1,5 +1,5 @@
 # broadcast in a binomial tree
-from allranks.schedules import Move, Schedule
+from allranks.theory.schedules import Move, Schedule
 
 
 def schedule(task):

@@ -1,5 +1,5 @@
 # ring all-gather
-from allranks.schedules import Move, Schedule
+from allranks.theory.schedules import Move, Schedule
 
 
 def schedule(task):

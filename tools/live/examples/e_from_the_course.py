@@ -1,5 +1,5 @@
 # Rabenseifner, from the course
-from allranks.schedules import rabenseifner_all_reduce
+from allranks.theory.schedules import rabenseifner_all_reduce
 
 
 def schedule(task):

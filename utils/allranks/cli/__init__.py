@@ -10,9 +10,9 @@ import pkgutil
 
 import click
 
+from allranks.base.errors import CourseError
 from allranks.cli._examples import epilog
 from allranks.cli._shared import CommandError, as_sentence
-from allranks.errors import CourseError
 
 
 class _Commands(click.Group):

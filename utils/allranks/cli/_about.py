@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 def about() -> str:
     """The versions, one a line."""
-    from allranks.engines.devices import DeviceError, Inventory, place
+    from allranks.ranks.engines.devices import DeviceError, Inventory, place
 
     have = Inventory.of_this_machine()
     try:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli._shared import CommandError
 
 if TYPE_CHECKING:
-    from allranks.cost.nccl_machines import NcclMachine
-    from allranks.cost.nccl_price import NcclPrice
+    from allranks.theory.cost.nccl_machines import NcclMachine
+    from allranks.theory.cost.nccl_price import NcclPrice
 
 
 def priced(
@@ -22,8 +22,8 @@ def priced(
     sharp: bool = False,
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
-    from allranks.cost.nccl_machines import machine
-    from allranks.cost.nccl_price import nccl_price
+    from allranks.theory.cost.nccl_machines import machine
+    from allranks.theory.cost.nccl_price import nccl_price
 
     where = machine(topology or "dgx-h100")
     nodes = _nodes(nodes, ranks, where.gpus_per_node)
@@ -74,7 +74,7 @@ def _choice(price: NcclPrice) -> dict[str, Any]:
 
 def _ring(collective: str, ranks: int, nbytes: int, price: NcclPrice) -> dict[str, Any]:
     """Steps and bytes that a rank sends, where NCCL's algorithm has a fixed number of these."""
-    from allranks.cost import terms
+    from allranks.theory.cost import terms
 
     if price.option is None or price.option.algorithm != "ring" or collective in ("broadcast", "reduce"):
         return {"steps": None, "bytes_per_rank": None}
@@ -86,7 +86,7 @@ def _bound_s(
     collective: str, ranks: int, nodes: int, nbytes: int, where: NcclMachine, nvls: bool, sharp: bool
 ) -> float:
     """What must move, over all links at once; where switches add, an all_reduce sends each byte once."""
-    from allranks.cost import bus_factor
+    from allranks.theory.cost import bus_factor
 
     here = where.graphs(ranks // nodes, nodes)
     switch = here.nvls if nvls else None

@@ -10,11 +10,11 @@ from allranks.cli._shared import CommandError
 
 def has(name: str | None, collective: str) -> bool:
     """Whether the name means a file in which this collective was measured. Raises TopologyError or CostError."""
-    from allranks.topology import is_file_name
+    from allranks.theory.topology import is_file_name
 
     if name is None or not is_file_name(name):
         return False
-    from allranks.cost import OwnCluster
+    from allranks.theory.cost import OwnCluster
 
     wanted = collective.lower().replace("-", "_")
     return any(sweep.collective == wanted for sweep in OwnCluster.load(name).sweeps)
@@ -22,7 +22,7 @@ def has(name: str | None, collective: str) -> bool:
 
 def priced(collective: str, nbytes: int, name: str | None, nodes: int | None, ranks: int | None) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError, CostError or TopologyError."""
-    from allranks.cost import OwnCluster, algbw_gb_per_s, busbw_gb_per_s
+    from allranks.theory.cost import OwnCluster, algbw_gb_per_s, busbw_gb_per_s
 
     if name is None:
         raise CommandError("--algorithm measured needs --topology FILE, a file that `allranks fit` wrote.")

@@ -2,8 +2,8 @@
 
 import importlib
 
-from allranks.checking import judging, source
 from allranks.exercises import names
+from allranks.judge import judging, source
 
 __all__ = ["judging", "source"]
 

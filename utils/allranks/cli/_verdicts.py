@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.errors import CourseError
+from allranks.base.errors import CourseError
 
 if TYPE_CHECKING:
-    from allranks.checking.source import Source
-    from allranks.checking.verdict import Verdict
+    from allranks.judge.source import Source
+    from allranks.judge.verdict import Verdict
 
 TARGET = f"{__name__}:in_fork"
 # what the server imports before it forks
@@ -24,7 +24,7 @@ MODULES = (
     "torch.distributed",
     "torch.nn",
     "cloudpickle",
-    "allranks.wire.rank",
+    "allranks.ranks.wire.rank",
     __name__,
     f"{__package__}._preloaded",
 )
@@ -67,9 +67,9 @@ def answer(jobs: list[Job], as_json: bool, many: bool) -> int:
 
 
 def _judged(job: Job) -> tuple[dict[str, Any], int]:
-    from allranks.checking.judging import judge
-    from allranks.checking.source import read_source
     from allranks.exercises import get, theirs
+    from allranks.judge.judging import judge
+    from allranks.judge.source import read_source
 
     source = read_source(job.file, job.name or job.exercise)
     exercise = theirs(get(job.exercise), Path(job.file).absolute().parent, job.student)
@@ -93,7 +93,7 @@ def worth(score: float, passed: bool, points: float | None) -> dict[str, Any]:
     """What `--points` adds to the JSON."""
     if points is None:
         return {}
-    from allranks.checking.verdict import points_of
+    from allranks.judge.verdict import points_of
 
     return {"points": points_of(score, passed, points), "max_points": points}
 

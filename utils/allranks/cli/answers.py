@@ -23,7 +23,7 @@ def command(lab: str, names: bool, port: int, no_browser: bool, course: Path | N
 
     Each mark is written to nbgrader's gradebook at once. Ends with Ctrl-C.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks answers")
     root = find_course(course or Path.cwd())

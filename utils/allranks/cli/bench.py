@@ -13,8 +13,8 @@ import click
 from allranks.cli._shared import CommandError, Size, size_in_words
 
 if TYPE_CHECKING:
-    from allranks.bench import Call, Prediction, Sweep
-    from allranks.world import World
+    from allranks.machine.bench import Call, Prediction, Sweep
+    from allranks.ranks.world import World
 
 _WIDTHS = (12, 12, 9, 6, 5, 11, 9, 9, 7)
 
@@ -47,10 +47,10 @@ def command(
 
     The exit status is 1 if an element is wrong, and 2 if nothing could be measured.
     """
-    from allranks import bench
-    from allranks.errors import CourseError
-    from allranks.extras import require
-    from allranks.world import World
+    from allranks.base.errors import CourseError
+    from allranks.base.extras import require
+    from allranks.machine import bench
+    from allranks.ranks.world import World
 
     try:
         if plot:
@@ -100,7 +100,7 @@ def _swept(world: World, call: Call, sizes: list[int], options: dict[str, int]) 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from allranks.bench import sweep
+    from allranks.machine.bench import sweep
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(file=sys.__stderr__)

@@ -33,7 +33,7 @@ def command(host: str, port: int, names: bool, race: Path | None) -> None:
 
     Learners opt in with join_board(ADDRESS) in a notebook. The board keeps all in memory, and ends with Ctrl-C.
     """
-    from allranks.board.server import Standing, serve
+    from allranks.course.board.server import Standing, serve
     from allranks.exercises import names as exercises
 
     standings = None if race is None else _standings(race, names)
@@ -54,8 +54,8 @@ def _standings(path: Path, names: bool) -> Callable[[], list[tuple[str, list[tup
 
     Raises CommandError if there is no leaderboard to begin with.
     """
-    from allranks.race import RaceError
-    from allranks.race.board import load
+    from allranks.theory.race import RaceError
+    from allranks.theory.race.board import load
 
     known: list[tuple[str, list[tuple[str, str]]]] = []
     seen: tuple[int, int] | None = None

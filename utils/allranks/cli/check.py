@@ -14,8 +14,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from allranks.base.errors import CourseError
 from allranks.cli._verdicts import LATER, MODULES, TARGET, Job, answer, worth
-from allranks.errors import CourseError
 
 LOOK_S = 0.1  # how often --watch looks at the file
 
@@ -91,7 +91,7 @@ def _refuse(sentence: str, exercise: str, as_json: bool, points: float | None, c
 
 def _verdicts(jobs: list[Job], as_json: bool, many: bool) -> int:
     """Prints the verdicts, from the warm server or else from this process; returns the exit code."""
-    from allranks.engines.forkserver.idle import ask
+    from allranks.ranks.engines.forkserver.idle import ask
 
     streams = (sys.stdout, sys.stderr)
     for stream in streams:
@@ -158,7 +158,7 @@ def _written(file: str) -> list[str]:
 
 
 def _texts(file: str) -> list[str]:
-    from allranks.checking.source import SourceError, plain_texts
+    from allranks.judge.source import SourceError, plain_texts
 
     try:
         return plain_texts(file)

@@ -21,7 +21,7 @@ def command(lab: str, course: Path | None, page: Path | None, as_json: bool) -> 
 
     It reads what `allranks grade` recorded, and changes nothing. The exit status is 2 if there is nothing to show.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks class")
     root = find_course(course or Path.cwd())

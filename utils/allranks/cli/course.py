@@ -48,8 +48,8 @@ def variants(lab: str, off: bool, students: tuple[str, ...], course: Path | None
     It writes variants.json beside the lab's notebooks, in solutions/ and labs/: hand the lab out after that. `check` shows each student
     the variant, and `allranks grade` marks it.
     """
-    from allranks.course import variants as files
-    from allranks.extras import require
+    from allranks.base import variants as files
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks course variants")
     root = find_course(course or Path.cwd())

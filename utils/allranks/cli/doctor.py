@@ -19,8 +19,8 @@ MARKS = {
 @click.option("--hub", is_flag=True, help="Look at this machine's JupyterHub instead (docs/jupyterhub.md), as root.")
 def command(as_json: bool, hub: bool) -> None:
     """Look for what is wrong with this machine and print how to fix it; exit code 1 if a check fails."""
-    from allranks import doctor
-    from allranks.doctor import hub as hubs
+    from allranks.machine import doctor
+    from allranks.machine.doctor import hub as hubs
 
     checks = hubs.examine() if hub else doctor.examine()
     if as_json:

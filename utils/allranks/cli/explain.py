@@ -16,7 +16,7 @@ def command(paths: tuple[str, ...], as_json: bool) -> None:
     PATH is a file or a folder: torch's profiles (.json, .json.gz), flight-recorder dumps, traces of this course. The format is
     found by looking into the file. Exit status: 0 explained, 2 no file says anything of a job.
     """
-    from allranks.profiles import explain
+    from allranks.jobs import explain
 
     found = explain(paths)
     click.echo(json.dumps(found.to_dict()) if as_json else found.text())

@@ -28,7 +28,7 @@ def command(lab: str, system: str, output: Path | None, roster: Path | None, as_
 
     `nbgrader export` writes all labs with nbgrader's own columns, and the exercises behind them.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks export")
     root = find_course(course or Path.cwd())

@@ -20,7 +20,7 @@ def command(lab: str, student: str, hours: float, course: Path | None) -> None:
 
     Work that is graded already keeps its penalty until it is graded again with --force.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks extend")
     root = find_course(course or Path.cwd())

@@ -11,7 +11,7 @@ import click
 from allranks.cli._shared import CommandError, size_in_words
 
 if TYPE_CHECKING:
-    from allranks.cost import FittedSweep, OwnCluster
+    from allranks.theory.cost import FittedSweep, OwnCluster
 
 
 @click.command(name="fit")
@@ -33,7 +33,7 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, as_json) 
 
     Example: all_reduce_perf -b 8 -e 8G -f 2 -g 8 > all_reduce.txt; allranks fit all_reduce.txt -o mine.json
     """
-    from allranks.cost import OwnCluster, fit_measured, read_measured_file
+    from allranks.theory.cost import OwnCluster, fit_measured, read_measured_file
 
     measured = [
         sweep for file in files for sweep in read_measured_file(file, collective=collective, ranks=ranks, nodes=nodes)
@@ -90,7 +90,7 @@ def _report(cluster: OwnCluster) -> list[str]:
 
 def _half(sweep: FittedSweep) -> str:
     """The smallest measured size that reaches half of the bandwidth."""
-    from allranks.cost import bus_factor
+    from allranks.theory.cost import bus_factor
 
     factor = float(bus_factor(sweep.collective, sweep.ranks))
     return size_in_words(next(n for n, _ in sweep.efficiency if n * factor / sweep.seconds(n) >= sweep.bytes_per_s / 2))

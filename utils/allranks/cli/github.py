@@ -18,7 +18,7 @@ def command(lab: str, folder: Path, course: Path | None) -> None:
 
     Make FOLDER a template repository. Each push runs `allranks check` on each exercise, and GitHub's reporter adds the points up.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks github")
     root = find_course(course or Path.cwd())

@@ -68,7 +68,7 @@ def command(
 
 
 def _show(as_json: bool) -> None:
-    from allranks.engines.gpu_state import gpu_state
+    from allranks.ranks.engines.gpu_state import gpu_state
 
     state = gpu_state()
     if as_json:
@@ -112,8 +112,8 @@ def _in_use(gpu: dict[str, Any]) -> str:
 
 def _run(count: int, command: tuple[str, ...]) -> int:
     """Runs a command on GPUs of its own; its exit status."""
-    from allranks.engines.devices import Inventory
-    from allranks.engines.served_leases import ledger_of
+    from allranks.ranks.engines.devices import Inventory
+    from allranks.ranks.engines.served_leases import ledger_of
 
     said: set[int] = set()
 
@@ -148,10 +148,10 @@ def _run(count: int, command: tuple[str, ...]) -> int:
 def _serve(
     minutes: float | None, grace: float | None, allow: tuple[str, ...], end_unleased: bool, port: int | None
 ) -> None:
-    from allranks.engines import gpu_nodes, gpu_socket
-    from allranks.engines.devices import Inventory
-    from allranks.engines.gpu_service import GRACE_S, GpuServeError, GpuService, Rules
-    from allranks.engines.leases import SLICE_S
+    from allranks.ranks.engines import gpu_nodes, gpu_socket
+    from allranks.ranks.engines.devices import Inventory
+    from allranks.ranks.engines.gpu_service import GRACE_S, GpuServeError, GpuService, Rules
+    from allranks.ranks.engines.leases import SLICE_S
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if os.geteuid() != 0:
@@ -171,7 +171,7 @@ def _serve(
     watch = None
     if port is not None:
         try:
-            from allranks.engines.gpu_metrics import Metrics
+            from allranks.ranks.engines.gpu_metrics import Metrics
         except ModuleNotFoundError:
             raise GpuServeError(
                 "--metrics needs prometheus_client, which JupyterHub brings: pip install prometheus_client"

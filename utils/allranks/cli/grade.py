@@ -21,8 +21,8 @@ from typing import Any
 
 import click
 
+from allranks.base.errors import CourseError
 from allranks.course.teaching import grader_of
-from allranks.errors import CourseError
 
 MAX_JOBS = 64
 AHEAD = 2  # submissions read in advance, so that no judge is idle while the gradebook is written
@@ -82,7 +82,7 @@ def command(
     Those that are graded already are left as they are, so a run that was stopped can be started again. The exit status
     is 0 if all are graded, 1 if some could not be, and 2 if nothing could be done.
     """
-    from allranks.extras import MissingExtraError, require
+    from allranks.base.extras import MissingExtraError, require
 
     lab = lab.rstrip("/")  # a shell's completion adds one
     rows: list[dict[str, Any]] = []
@@ -132,7 +132,7 @@ def _settle_pairs(course: Path, lab: str) -> list[str]:
 
 def default_jobs() -> int:
     """How many judges to run: one for each core that this process may use."""
-    from allranks.engines.devices import usable_cores
+    from allranks.ranks.engines.devices import usable_cores
 
     return max(1, min(MAX_JOBS, usable_cores()))
 
@@ -202,8 +202,8 @@ def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
     """
     import ipyparallel as ipp
 
-    from allranks.world.attached import connect
-    from allranks.world.cluster import WorldError
+    from allranks.ranks.world.attached import connect
+    from allranks.ranks.world.cluster import WorldError
 
     try:
         client = connect(ipp, file)

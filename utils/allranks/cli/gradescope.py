@@ -33,7 +33,7 @@ def command(lab: str, output: Path | None, trust_submissions: bool, visibility: 
     It marks with the judge and the sandbox of `allranks grade`, and gives the same points. Where the container allows no user
     namespaces it marks nothing and says so, unless it was packed with --trust-submissions.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks gradescope")
     root = find_course(course or Path.cwd())

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
-from allranks.course import files, folder
-from allranks.course.files import FIRST_CHAPTER
+from allranks.base import course_files as files
+from allranks.base.course_files import FIRST_CHAPTER
+from allranks.course import folder
 
 MAX_SOCKET = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on a Mac
 # Lab's settings for the course, layered below the user's own: players are saved with their notebooks
@@ -104,9 +105,9 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
     In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is. In a course
     folder that `allranks course init` made it opens formgrader.
     """
-    from allranks.engines.forkserver import ForkServerError, forking_is_safe
-    from allranks.engines.kernels import warm_for_jupyter
-    from allranks.extras import require
+    from allranks.base.extras import require
+    from allranks.ranks.engines.forkserver import ForkServerError, forking_is_safe
+    from allranks.ranks.engines.kernels import warm_for_jupyter
 
     require("jupyterlab", "allranks lab")
     taught = taught_course(named or Path.cwd(), formgrader)

@@ -8,11 +8,13 @@ from typing import Any
 
 import click
 
+from allranks.base import course_files as files
+from allranks.base import record
+from allranks.base.chapters import chapters
 from allranks.cli._shared import CommandError
-from allranks.course import files, folder, record
-from allranks.course.map import chapters
+from allranks.course import folder
+from allranks.course.map import words
 from allranks.course.state import Progress, State, state
-from allranks.course_map import words
 
 
 @click.command(name="map")

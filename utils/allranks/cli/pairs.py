@@ -20,7 +20,7 @@ def command(lab: str, course: Path | None, as_json: bool) -> None:
     Pairs are in autograder/pairs.csv (lab, student, partner), or in both notebooks, partner = "NAME", where the configuration allows it.
     `allranks grade` does the same before it grades.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks pairs")
     root = find_course(course or Path.cwd())

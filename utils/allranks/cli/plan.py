@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from allranks.cli._shared import CommandError
-from allranks.cost.rooflines import Recompute
+from allranks.theory.cost.rooflines import Recompute
 
 if TYPE_CHECKING:
-    from allranks.cost.plan import Model
-    from allranks.cost.step import TrainingStep
+    from allranks.theory.cost.plan import Model
+    from allranks.theory.cost.step import TrainingStep
 
 _FIGURES = ("parameters", "layers", "hidden", "sequence", "heads", "vocabulary")
 
@@ -44,7 +44,7 @@ def command(name, machine, ranks, batch, recompute, tensor_overlap, top, as_json
 
     Splits that do not fit into memory are refused. The exit status is 2 if none fits.
     """
-    from allranks.cost import ranking
+    from allranks.theory.cost import ranking
 
     figures = {key: given.pop(key) for key in _FIGURES if key in given}
     split = {key: value for key, value in given.items() if value is not None}
@@ -62,7 +62,7 @@ def command(name, machine, ranks, batch, recompute, tensor_overlap, top, as_json
 
 
 def _model(name: str, figures: dict[str, Any]) -> Model:
-    from allranks.cost.plan import MODELS, custom_model
+    from allranks.theory.cost.plan import MODELS, custom_model
 
     known = {key.lower(): model for key, model in MODELS.items()}
     if name.lower() not in known:
@@ -71,7 +71,7 @@ def _model(name: str, figures: dict[str, Any]) -> Model:
 
 
 def _as_data(step: TrainingStep) -> dict[str, Any]:
-    from allranks.cost.step_bands import STEP_BAND
+    from allranks.theory.cost.step_bands import STEP_BAND
 
     split = step.plan
     low, high, points = STEP_BAND
@@ -91,8 +91,8 @@ def _as_data(step: TrainingStep) -> dict[str, Any]:
 
 
 def _in_words(found: list[TrainingStep], top: int, machine: str) -> str:
-    from allranks.cost.ranking import in_words
-    from allranks.cost.step_bands import STEP_BAND
+    from allranks.theory.cost.ranking import in_words
+    from allranks.theory.cost.step_bands import STEP_BAND
 
     best = found[0]
     count = f"{len(found)} splits fit" if len(found) > 1 else "One split fits"

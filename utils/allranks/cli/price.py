@@ -11,7 +11,7 @@ import click
 from allranks.cli._shared import CommandError, Size
 
 if TYPE_CHECKING:
-    from allranks.cost import workload
+    from allranks.theory.cost import workload
 
 
 def _common_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -147,7 +147,7 @@ def _show(
     alpha_s: float | None,
     as_json: bool,
 ) -> None:
-    from allranks.cost import workload
+    from allranks.theory.cost import workload
 
     cluster = _cluster(ranks, topology, bandwidth, alpha_s, to_all=name == "expert_parallel")
     bandwidth, alpha_s = cluster.bytes_per_s, cluster.alpha_s
@@ -184,9 +184,9 @@ def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, 
 
     `simulate` over every card of a preset says the same seconds, and the bands are its.
     """
-    from allranks.cost.nccl_bands import LINK_BANDS
-    from allranks.cost.nccl_price import kind_of
-    from allranks.topology import PRESETS
+    from allranks.theory.cost.nccl_bands import LINK_BANDS
+    from allranks.theory.cost.nccl_price import kind_of
+    from allranks.theory.topology import PRESETS
 
     machine = PRESETS.get(topology or "")
     if (
@@ -208,8 +208,8 @@ def _cluster(
     ranks: int, topology: str | None, bandwidth: float | None, alpha_s: float | None, to_all: bool
 ) -> workload.Cluster:
     """The links that the ranks share: as said, or those of a machine. Raises CommandError."""
-    from allranks.cost import plan, workload
-    from allranks.topology import preset
+    from allranks.theory.cost import plan, workload
+    from allranks.theory.topology import preset
 
     if topology is None:
         return workload.Cluster(ranks, 200e9 if bandwidth is None else bandwidth, alpha_s or 0.0)

@@ -42,7 +42,7 @@ def command(
     FILE (.py) defines schedule(task), which returns a Schedule. Without FILE it shows the task, and without TASK all of them.
     docs/race.md has the rules. The exit status is 1 if --verify finds an entry that does not hold, and 2 if there is nothing to score.
     """
-    from allranks.race import board as boards
+    from allranks.theory.race import board as boards
 
     if verify:
         if file is not None or by or title or page or (name and board):
@@ -68,7 +68,7 @@ def command(
 
 def _list(entries: list[Any], as_json: bool) -> None:
     """All tasks, each with its fastest schedule."""
-    from allranks.race.tasks import TASKS
+    from allranks.theory.race.tasks import TASKS
 
     best = {e.task: e for e in reversed(entries) if e.file is not None}
     if as_json:
@@ -87,8 +87,8 @@ def _list(entries: list[Any], as_json: bool) -> None:
 
 def _show(name: str, entries: list[Any], as_json: bool) -> None:
     """One task with its bound and its entries."""
-    from allranks.race import task
-    from allranks.race.scoring import in_us
+    from allranks.theory.race import task
+    from allranks.theory.race.scoring import in_us
 
     where = task(name)
     mine = [e for e in entries if e.task == where.name]
@@ -110,9 +110,9 @@ def _show(name: str, entries: list[Any], as_json: bool) -> None:
 
 def _race(name: str, file: Path, board: Path | None, by: str | None, title: str | None, as_json: bool) -> None:
     """Scores a file, and writes it into a leaderboard if there is one."""
-    from allranks.race import board as boards
-    from allranks.race import judge, task
-    from allranks.race.maker import make
+    from allranks.theory.race import board as boards
+    from allranks.theory.race import judge, task
+    from allranks.theory.race.maker import make
 
     where = task(name)
     if board is not None and not file.resolve().is_relative_to(board.resolve().parent):
@@ -136,7 +136,7 @@ def _race(name: str, file: Path, board: Path | None, by: str | None, title: str 
 
 def _verify(board: Path, as_json: bool) -> None:
     """Runs a leaderboard's entries again; exit status 1 if one does not hold."""
-    from allranks.race.board import verify
+    from allranks.theory.race.board import verify
 
     done = []
     for found in verify(board):
@@ -154,7 +154,7 @@ def _verify(board: Path, as_json: bool) -> None:
 
 
 def _write_page(path: Path, entries: list[Any]) -> None:
-    from allranks.race.page import page
+    from allranks.theory.race.page import page
 
     try:
         path.write_text(page(entries), encoding="utf-8")

@@ -37,7 +37,7 @@ def command(lab: str, course: Path | None, students: tuple[str, ...], answer: st
     A student asks by a file regrade.md beside the notebook, handed in again. Points and comments given by hand stay; who had it marked
     again, and when, is recorded. The exit status is 1 if some work could not be marked again; it then keeps the marks that it has.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks regrade")
     root = find_course(course or Path.cwd())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from allranks.base.variants import FILE
 from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
-from allranks.course.variants import FILE
 
 
 @click.command(name="similar")
@@ -27,7 +27,7 @@ def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
 
     Names, numbers and comments don't count. A pair is a reason to look, not a proof.
     """
-    from allranks.extras import require
+    from allranks.base.extras import require
 
     require("nbgrader", "allranks similar")
     root = find_course(course or Path.cwd())

@@ -14,8 +14,8 @@ from allranks.cli import _nccl, _own
 from allranks.cli._shared import CommandError, Size
 
 if TYPE_CHECKING:
-    from allranks.simulator import Simulation
-    from allranks.topology import Topology
+    from allranks.theory.simulator import Simulation
+    from allranks.theory.topology import Topology
 
 
 @click.command(name="simulate")
@@ -71,7 +71,7 @@ def command(
 
     Without --topology and --bandwidth the machine is dgx-h100. The exit status is 2 if nothing can be simulated.
     """
-    from allranks.simulator import simulate
+    from allranks.theory.simulator import simulate
 
     if as_list:
         click.echo(json.dumps(_catalogue()) if as_json else _in_words(_catalogue()))
@@ -155,8 +155,8 @@ def command(
 
 def _default(collective: str, ranks: int, machine: Topology, by_message: object) -> str:
     """The textbook's algorithm; on several nodes, where no single message is asked for, over every card."""
-    from allranks.cost import TEXTBOOK
-    from allranks.simulator import channels
+    from allranks.theory.cost import TEXTBOOK
+    from allranks.theory.simulator import channels
 
     name = collective.lower().replace("-", "_")
     every_card = name in channels.USUAL and machine.nodes(ranks) > 1 and not by_message
@@ -182,7 +182,7 @@ def _flat(options: object) -> tuple[object, ...]:
 
 def _machine(name: str | None, bandwidth: float | None, alpha: float | None) -> Topology:
     """The machine of the options: a preset, or equal links. Raises CommandError."""
-    from allranks.topology import preset, uniform
+    from allranks.theory.topology import preset, uniform
 
     if bandwidth is None:
         if alpha is not None:
@@ -231,9 +231,9 @@ def _parsed(
 
 def _band(found: Simulation) -> dict[str, Any]:
     """Where half of the published measurements of this kind lie, if it is every card of a preset at once; else nothing."""
-    from allranks.cost.nccl_bands import LINK_BANDS
-    from allranks.cost.nccl_price import kind_of
-    from allranks.topology import PRESETS
+    from allranks.theory.cost.nccl_bands import LINK_BANDS
+    from allranks.theory.cost.nccl_price import kind_of
+    from allranks.theory.topology import PRESETS
 
     if found.method != "closed form" or PRESETS.get(found.topology.name) != found.topology or not found.seconds:
         return {}
@@ -277,9 +277,9 @@ def _time(time_s: float) -> str:
 
 def _catalogue() -> dict[str, list[dict[str, Any]]]:
     """Every algorithm with its formula, and every preset with its links."""
-    from allranks.cost import FORMULAS
-    from allranks.cost.nccl_machines import MACHINES
-    from allranks.topology import PRESETS
+    from allranks.theory.cost import FORMULAS
+    from allranks.theory.cost.nccl_machines import MACHINES
+    from allranks.theory.topology import PRESETS
 
     return {
         "algorithms": [
@@ -302,7 +302,7 @@ def _catalogue() -> dict[str, list[dict[str, Any]]]:
 
 def _in_words(catalogue: dict[str, list[dict[str, Any]]]) -> str:
     """The catalogue for a terminal."""
-    from allranks.simulator.channels import ALGORITHMS
+    from allranks.theory.simulator.channels import ALGORITHMS
 
     lines = [f"{a['collective']:<15}{a['algorithm']:<20}{a['formula']}" for a in catalogue["algorithms"]]
     for t in catalogue["topologies"]:

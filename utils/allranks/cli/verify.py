@@ -15,7 +15,7 @@ from allranks.cli.doctor import MARKS
 from allranks.cli.lab import course_directory
 
 if TYPE_CHECKING:
-    from allranks.verify import Outcome
+    from allranks.machine.verify import Outcome
 
 _MARKS = {**MARKS, "skip": click.style("skip", fg="yellow")}
 STOPPED = 130  # as a shell says it of a program that Ctrl-C ended
@@ -41,8 +41,8 @@ def command(gpus, ranks, only, legacy, minutes, max_bytes, out, as_json) -> None
     """
     from dataclasses import replace
 
-    from allranks.verify import choose, verify
-    from allranks.verify.run import record_folder, with_course
+    from allranks.machine.verify import choose, verify
+    from allranks.machine.verify.run import record_folder, with_course
 
     try:
         course = course_directory()

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from allranks.course.map import Chapter, chapters
-from allranks.course.record import name_of
+from allranks.base.chapters import Chapter, chapters
+from allranks.base.record import name_of
 
 
 class Kind(StrEnum):

@@ -17,10 +17,10 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-from allranks.course import files
-from allranks.course import map as course_map
+from allranks.base import chapters as course_map
+from allranks.base import course_files as files
+from allranks.base.errors import CourseError
 from allranks.course.merge import Notebook, merge
-from allranks.errors import CourseError
 
 OWN = Path(".allranks")
 BASE = OWN / "given"

@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from allranks.course import files, record
+from allranks.base import course_files as files
+from allranks.base import record
+from allranks.base.chapters import Chapter, after, chapters, core
+from allranks.base.record import Checked, Did, Record
 from allranks.course.contents import Contents, Item, contents
-from allranks.course.map import Chapter, after, chapters, core
-from allranks.course.record import Checked, Did, Record
 
 ROUND = 5  # minutes: what is left of a chapter is no more exact than that
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allranks.course import files
-from allranks.errors import CourseError
+from allranks.base import course_files as files
+from allranks.base.errors import CourseError
 
 CONFIG = Path("autograder/nbgrader_config.py")
 SECRET = Path("autograder/secret.txt")
@@ -32,7 +32,7 @@ What the grader needs comes from the installed allranks. Your own settings go to
 
 from pathlib import Path
 
-from allranks.course.files import teacher
+from allranks.base.course_files import teacher
 
 c = get_config()  # noqa: F821 - nbgrader defines it
 load_subconfig("nbgrader_config.py", path=str(teacher() / "autograder"))  # noqa: F821

@@ -20,16 +20,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.course import record, variants
-from allranks.course.record import Did
-from allranks.course.variants import VariantError
-from allranks.errors import CourseError
+from allranks.base import record, variants
+from allranks.base.errors import CourseError
+from allranks.base.record import Did
+from allranks.base.variants import VariantError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from allranks.checking.exercise import Exercise
-    from allranks.checking.verdict import Verdict
+    from allranks.judge.exercise import Exercise
+    from allranks.judge.verdict import Verdict
 
 
 class ExerciseError(CourseError):
@@ -95,7 +95,7 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
 
     The exercise is found by the function's name unless `exercise` names it. The function runs in forked ranks, never in
     this process. With `rules="nccl"` it is the verdict under NCCL's rules: would this run on GPUs? `options` are those of
-    `allranks.checking.judging.judge`. In a course that gives each student a variant it is the verdict on that (see `as_student`).
+    `allranks.judge.judging.judge`. In a course that gives each student a variant it is the verdict on that (see `as_student`).
     Raises ExerciseError if there is no such exercise, RulesError if there are no such rules, VariantError if the student is unknown.
 
     The Verdict has `passed`, `score` (0 to 1) and `text()`; a notebook shows it as a card.
@@ -115,14 +115,14 @@ def check(function: Callable, exercise: str | None = None, **options: Any) -> Ve
         what = "A lambda" if name == "<lambda>" else f"An object of type {type(function).__name__}"
         why = f"{what} has no name" if name in ("", "<lambda>") else f"There is no exercise {name!r}"
         raise ExerciseError(f'{why}: name the exercise, check(fn, exercise="ring_all_reduce").')
-    from allranks.checking.judging import judge
+    from allranks.judge.judging import judge
 
     verdict = judge(theirs(get(name)), function, **options)
     if os.environ.get("NBGRADER_VALIDATING") == "1" and not verdict.passed:
         # `nbgrader validate` shows what a graded cell writes here, in place of "Partial credit", and cuts longer lines
         lines = (textwrap.fill(line, _VALIDATE_WIDTH, subsequent_indent="  ") for line in verdict.text().splitlines())
         print("\n".join(lines), file=sys.stderr)
-    from allranks import board
+    from allranks.base import board
 
     board.tell(verdict.exercise, verdict.passed, verdict.mistake)
     properties = {name: all(case.passed for case in cases) for name, cases in verdict.groups.items()}
@@ -149,7 +149,7 @@ def as_student(name: str = "") -> str:
         return "This course has no variants here: everybody has the same exercises."
     if who is None:
         raise VariantError(_UNKNOWN)
-    from allranks.checking.variants import of_student
+    from allranks.judge.variants import of_student
 
     found = [of_student(get(one), key, who) for one in _asked_for(Path.cwd())]
     told = [f"{e.name}: {e.variant.words}" for e in found if e.variant is not None]
@@ -169,7 +169,7 @@ def theirs(exercise: Exercise, folder: Path | None = None, student: str | None =
     who = student or _whose()
     if who is None:
         raise VariantError(_UNKNOWN)
-    from allranks.checking.variants import of_student
+    from allranks.judge.variants import of_student
 
     return of_student(exercise, key, who)
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
-from allranks.wire import LogEntry
-from allranks.wire.values import dtype_name
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire import LogEntry
+from allranks.ranks.wire.values import dtype_name
 
 LENGTH_NBYTES = 8  # a number of rows, sent as int64
 COLUMNS = 3  # of a row in a layout of two dimensions

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Multiply, Oracle, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
-from allranks.trace import Event
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Multiply, Oracle, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.theory.trace import Event
 
 ALPHA, BETA = 1.0, 0.25  # of the wire's clock: seconds a message, seconds a byte
 WIDTH, COLUMNS = 3, 2

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, ResultFault, Rule, Run
-from allranks.schedules import ceil_lg
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, ResultFault, Rule, Run
+from allranks.theory.schedules import ceil_lg
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

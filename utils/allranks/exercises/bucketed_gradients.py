@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from allranks.checking import buckets, rules
-from allranks.checking.buckets import SHAPES, absent_advice
-from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Tied, View, draw
-from allranks.checking.common import MANY_RANKS
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule
+from allranks.judge import buckets, rules
+from allranks.judge.buckets import SHAPES, absent_advice
+from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Tied, View, draw
+from allranks.judge.common import MANY_RANKS
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import Exercise, Group, Mistake, Rule
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Arg, Args, Expected, Oracle, Parameter, Setup, Tied, View, draw, plain
-from allranks.checking.common import MANY_RANKS
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Arg, Args, Expected, Oracle, Parameter, Setup, Tied, View, draw, plain
+from allranks.judge.common import MANY_RANKS
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 Squares = tuple[list[float], float]  # of each rank's sharded gradients, and of the replicated ones
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import many_ranks
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.common import many_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
-from allranks.checking.common import LAYOUTS, SIZES, many_ranks
-from allranks.checking.compare import same
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.common import LAYOUTS, SIZES, many_ranks
+from allranks.judge.compare import same
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 ILLS = ("not healthy", "NaN", "infinity", "not healthy, NaN")
 COUNT_NBYTES = 16  # room for the count of healthy ranks, in any dtype

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from allranks.checking import compare
-from allranks.checking.cases import Args, Expected, Oracle, Setup
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Run
-from allranks.profiles.planted import PlantedJob, Trap, variant
-from allranks.profiles.planted_measure import (
+from allranks.jobs.planted import PlantedJob, Trap, variant
+from allranks.jobs.planted_measure import (
     LIMITS,
     NOBODY,
     SMALL_NBYTES,
@@ -29,7 +25,11 @@ from allranks.profiles.planted_measure import (
     pairs,
     waits_for,
 )
-from allranks.profiles.planted_readings import READINGS, Tell
+from allranks.jobs.planted_readings import READINGS, Tell
+from allranks.judge import compare
+from allranks.judge.cases import Args, Expected, Oracle, Setup
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import Exercise, Group, Mistake, Run
 
 # the order in which the lab's text asks
 _ORDER = (Kind.DESYNC, Kind.MISSING_RANK, *LIMITS, Kind.HEALTHY)

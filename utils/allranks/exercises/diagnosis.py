@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-from allranks.checking.cases import AllOrNothing, Args, Expected, Oracle, Setup
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake
+from allranks.judge.cases import AllOrNothing, Args, Expected, Oracle, Setup
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import Exercise, Group, Mistake
 
 EVERY = -1  # in place of a rank, when every rank does the same wrong thing
 

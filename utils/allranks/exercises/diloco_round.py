@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import MANY_RANKS
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.common import MANY_RANKS
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 State = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # parameters, anchor, momentum
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, different_values, plain, shape_of
-from allranks.checking.common import LAYOUTS, Passed, lost_digits, many_ranks
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, View, different_values, plain, shape_of
+from allranks.judge.common import LAYOUTS, Passed, lost_digits, many_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
 
 
 def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> None:

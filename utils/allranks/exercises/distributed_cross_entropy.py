@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import Exercise, Group, Mistake, Rule, Run
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
-from allranks.checking.common import LAYOUTS, many_ranks, returning
-from allranks.checking.drawing import Draws
-from allranks.checking.evidence import unused, used
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
+from allranks.judge.common import LAYOUTS, many_ranks, returning
+from allranks.judge.drawing import Draws
+from allranks.judge.evidence import unused, used
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
-from allranks.checking.common import LAYOUTS, RING_RANKS, SIZES, Passed, lost_digits, many_ranks
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
+from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, lost_digits, many_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

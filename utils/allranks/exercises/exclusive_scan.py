@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import provenance, rules
-from allranks.checking.cases import DTYPES, Args, Expected, Setup, View, draw, plain, summed, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
-from allranks.schedules import ceil_lg
+from allranks.judge import provenance, rules
+from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, plain, summed, vectors
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.theory.schedules import ceil_lg
 
 Chosen = Callable[[int, int], Sequence[int]]  # (rank, ranks) -> whose tensors are added
 HUGE = {"float32": 2.0**30, "float64": 2.0**60}  # beside it a small number is lost

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.buckets import absent_advice
-from allranks.checking.cases import Args, Expected, Parameter, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.errors import name_ranks
-from allranks.wire import LogEntry
+from allranks.base.errors import name_ranks
+from allranks.judge import rules
+from allranks.judge.buckets import absent_advice
+from allranks.judge.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire import LogEntry
 
 DENSE, EXPERTS = 0, 1  # the places of the two lists of parameters
 SHAPES = (((4,), (2, 3)), ((5,), (3, 2)))  # dense, experts

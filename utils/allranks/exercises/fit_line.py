@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from allranks.checking.cases import Args, Expected, Oracle, Setup
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Mistake
+from allranks.judge.cases import Args, Expected, Oracle, Setup
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import Exercise, Group, Mistake
 
 NOISE = 0.03  # of a measured time, up or down
 SCATTER = (0.15, 0.22)  # the least and the most in some cases, so that no single point is near the line

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import torch
 
-from allranks.checking import computed, rules
-from allranks.checking.cases import Args, Blocks, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import MANY_RANKS
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.checking.in_rank.driver import MOST_WHOLE
-from allranks.trace import Event
-from allranks.wire.wait import outermost
+from allranks.judge import computed, rules
+from allranks.judge.cases import Args, Blocks, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.common import MANY_RANKS
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.in_rank.driver import MOST_WHOLE
+from allranks.ranks.wire.wait import outermost
+from allranks.theory.trace import Event
 
 Life = tuple[float, float, int, Event, int]  # of a whole block: from, to, its number, its all_gather, how many that has
 BLOCK_S = 64.0  # of virtual time; with alpha = 1 a gather among p ranks takes p-1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, vectors
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
 
 
 def _from(left: int, right: int) -> Oracle:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.common import many_ranks, returning
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
+from allranks.judge.common import many_ranks, returning
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
-from allranks.checking.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
-from allranks.checking.compare import same
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Mistake, Rule, Run, Variants
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
+from allranks.judge.compare import same
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Mistake, Rule, Run, Variants
 
 STEP_NBYTES = 16  # a rank, of what tells the steps
 

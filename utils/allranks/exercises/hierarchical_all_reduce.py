@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.common import SIZES, Make, explain_sum, in_place, many_ranks, sum_mistakes, sum_oracle
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import COLLECTIVES, P2P, About, Exercise, Group, Rule, Run
-from allranks.errors import name_ranks
-from allranks.wire.messages import OpKind
+from allranks.base.errors import name_ranks
+from allranks.judge import rules
+from allranks.judge.cases import Args, Setup, summed, vectors
+from allranks.judge.common import SIZES, Make, explain_sum, in_place, many_ranks, sum_mistakes, sum_oracle
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import COLLECTIVES, P2P, About, Exercise, Group, Rule, Run
+from allranks.ranks.wire.messages import OpKind
 
 # bytes that one of m members sends for a buffer of n bytes, as a multiple of n, on a bandwidth-optimal algorithm
 _SHARES = {

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.errors import name_ranks
-from allranks.wire import LogEntry
+from allranks.base.errors import name_ranks
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire import LogEntry
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 FLOP_PER_TOKEN, FLOP_PER_S = 5.79e10, 989e12  # an 8B model with sequences of 8192, and an H100
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})

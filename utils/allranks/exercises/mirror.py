@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks, returning
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks, returning
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

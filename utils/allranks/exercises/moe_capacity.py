@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 WIDTH = 3  # of a token
 _CALLS = 2  # there and back

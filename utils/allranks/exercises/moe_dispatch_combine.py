@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import provenance, rules
-from allranks.checking.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
-from allranks.checking.common import SIZES, many_ranks
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.wire import LogEntry
-from allranks.wire.values import dtype_name
+from allranks.judge import provenance, rules
+from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.common import SIZES, many_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire import LogEntry
+from allranks.ranks.wire.values import dtype_name
 
 WIDTH = 3
 

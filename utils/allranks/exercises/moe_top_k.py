@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from allranks.checking import provenance, rules
-from allranks.checking.cases import Args, Expected, Function, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.wire import LogEntry
+from allranks.judge import provenance, rules
+from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire import LogEntry
 
 WIDTH = 16  # of a token: a second copy of one must cost more than its experts' numbers and weights
 MOST_CALLS = 8  # counts, tokens, experts, weights and results, each in a call of its own, and room for more

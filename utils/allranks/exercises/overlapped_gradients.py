@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allranks.checking import buckets, rules
-from allranks.checking.buckets import SHAPES
-from allranks.checking.cases import Args, Backward, Expected, Parameter, Setup, View, draw
-from allranks.checking.common import MANY_RANKS
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.wire.wait import Doing
+from allranks.judge import buckets, rules
+from allranks.judge.buckets import SHAPES
+from allranks.judge.cases import Args, Backward, Expected, Parameter, Setup, View, draw
+from allranks.judge.common import MANY_RANKS
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire.wait import Doing
 
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allranks import topology
-from allranks.checking import rules, speed
-from allranks.checking.cases import Args, Setup, Work, vectors
-from allranks.checking.common import explain_sum, sum_oracle
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.exercises.ring_all_reduce import MISTAKES
+from allranks.judge import rules, speed
+from allranks.judge.cases import Args, Setup, Work, vectors
+from allranks.judge.common import explain_sum, sum_oracle
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.theory import topology
 
 NODE = topology.preset("dgx-h100")
 MACHINE = speed.Machine("one node of 8 H100s", NODE, 1 << 30)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain, shape_of
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, RING_RANKS, many_ranks
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, View, draw, plain, shape_of
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, RING_RANKS, many_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 
 
 def _sizes(setup: Setup) -> list[int]:

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import (
+from allranks.base.errors import name_ranks
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.common import (
     CIRCUMSTANCES,
     LAYOUTS,
     MOVED_DTYPES,
@@ -20,9 +21,8 @@ from allranks.checking.common import (
     many_ranks,
     with_root,
 )
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
-from allranks.errors import name_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
 ALPHA, BETA = 1.0, 0.25
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 STEEPEST = 20.0  # the largest condition number of a case: no rounding can be mistaken for a mistake
 Matrices = list[torch.Tensor]

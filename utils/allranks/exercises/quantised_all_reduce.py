@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
-from allranks.checking.compare import difference
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.wire import LogEntry
+from allranks.judge import rules
+from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.compare import difference
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire import LogEntry
 
 MOST = 127  # of int8; -128 has no partner
 SCALE_NBYTES = 4

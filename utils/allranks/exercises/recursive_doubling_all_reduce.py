@@ -6,9 +6,9 @@ import itertools
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Setup, summed, vectors
-from allranks.checking.common import (
+from allranks.judge import rules
+from allranks.judge.cases import Setup, summed, vectors
+from allranks.judge.common import (
     CIRCUMSTANCES,
     LAYOUTS,
     SUM_DTYPES,
@@ -19,8 +19,8 @@ from allranks.checking.common import (
     sum_mistakes,
     sum_oracle,
 )
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
-from allranks.schedules import ceil_lg
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.theory.schedules import ceil_lg
 
 
 def _rounds(run: Run) -> str | None:

@@ -7,11 +7,11 @@ from itertools import accumulate
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.common import RING_RANKS, SIZES, many_ranks
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.common import RING_RANKS, SIZES, many_ranks
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, About, Exercise, Group, Mistake, Rule, Run
 
 Plan = tuple[list[int], list[int]]
 

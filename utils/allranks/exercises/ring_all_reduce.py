@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Setup, vectors
-from allranks.checking.common import (
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Setup, vectors
+from allranks.judge.common import (
     CIRCUMSTANCES,
     LAYOUTS,
     RING_RANKS,
@@ -18,7 +18,7 @@ from allranks.checking.common import (
     sum_mistakes,
     sum_oracle,
 )
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
 def _one_pass(step: int) -> Make:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import evidence, provenance, rules
-from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, RING_RANKS, SIZES, SUM_DTYPES, Make, many_ranks, returning
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
+from allranks.judge import evidence, provenance, rules
+from allranks.judge.cases import Args, Expected, Setup, plain, summed, vectors
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, RING_RANKS, SIZES, SUM_DTYPES, Make, many_ranks, returning
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

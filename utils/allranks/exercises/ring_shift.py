@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks import pipelines
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.theory import pipelines
 
 WIDTH = 3  # numbers in a micro-batch
 FIRST_LAST = "GPipe, backward from the second, the first one last"

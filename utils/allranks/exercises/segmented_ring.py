@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allranks import topology
-from allranks.checking import provenance, rules, speed
-from allranks.checking.cases import Add, Args, Setup, plain, vectors
-from allranks.checking.common import explain_sum, sum_oracle
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Rule, Run
 from allranks.exercises.ring_all_reduce import MISTAKES
-from allranks.simulator import lower_bound_seconds
-from allranks.wire import LogEntry
-from allranks.wire.messages import OpKind as Op
+from allranks.judge import provenance, rules, speed
+from allranks.judge.cases import Add, Args, Setup, plain, vectors
+from allranks.judge.common import explain_sum, sum_oracle
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Rule, Run
+from allranks.ranks.wire import LogEntry
+from allranks.ranks.wire.messages import OpKind as Op
+from allranks.theory import topology
+from allranks.theory.simulator import lower_bound_seconds
 
 NODE = topology.preset("dgx-h100")
 MACHINE = speed.Machine("one node of 8 H100s", NODE, 1 << 30)

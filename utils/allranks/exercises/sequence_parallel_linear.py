@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.checking.common import many_ranks, only_the_result
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
-from allranks.wire import LogEntry
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.judge.common import many_ranks, only_the_result
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.ranks.wire import LogEntry
 
 WIDTH = 3
 LATER_S = 64.0  # of virtual time, in which the layers behind this one compute

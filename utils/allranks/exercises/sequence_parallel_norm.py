@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import evidence, provenance, rules
-from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.checking.common import many_ranks, only_the_result
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import evidence, provenance, rules
+from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.judge.common import many_ranks, only_the_result
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 EPS = 1e-5  # of layer norm
 NAMES = ("x", "weight", "bias")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import LAYOUTS, MOVED_DTYPES, in_place, many_ranks
-from allranks.checking.exercise import Exercise, Group, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.common import LAYOUTS, MOVED_DTYPES, in_place, many_ranks
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

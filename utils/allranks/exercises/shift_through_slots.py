@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import puts, rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import LAYOUTS, Make, returning
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Rule, Run
-from allranks.wire import Memory
-from allranks.wire.memory import Access
+from allranks.judge import puts, rules
+from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.common import LAYOUTS, Make, returning
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
+from allranks.ranks.wire import Memory
+from allranks.ranks.wire.memory import Access
 
 GENTLE, WEAK = "program", "weak"
 SLOT, SLOTS = 2, 3  # elements of a slot, and slots, where a case does not say

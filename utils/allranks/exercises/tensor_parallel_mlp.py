@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.checking.common import many_ranks, only_the_result
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.judge.common import many_ranks, only_the_result
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2  # different, so that the log tells the result from the gradient of x
 NAMES = ("x", "a_shard", "b_shard")

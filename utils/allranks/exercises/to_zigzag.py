@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import Args, Expected, Setup, View, draw, plain
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

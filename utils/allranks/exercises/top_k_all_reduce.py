@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.checking import rules
-from allranks.checking.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import COLLECTIVES, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge import rules
+from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import COLLECTIVES, About, Exercise, Group, Mistake, Rule, Run
 
 INDEX_NBYTES = 8
 TOP, REST = 130, 90  # the chosen elements are larger than TOP, all others smaller than REST; bfloat16 holds both

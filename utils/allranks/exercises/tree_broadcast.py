@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from allranks.checking import evidence, rules
-from allranks.checking.cases import Args, Expected, Setup, plain, vectors
-from allranks.checking.common import MOVED_DTYPES, every_root, in_place, rooted_groups
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, YOUR_VARIANT, Exercise, Group, Rule, Run, Variants
-from allranks.schedules import ceil_lg
+from allranks.judge import evidence, rules
+from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.common import MOVED_DTYPES, every_root, in_place, rooted_groups
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, YOUR_VARIANT, Exercise, Group, Rule, Run, Variants
+from allranks.theory.schedules import ceil_lg
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

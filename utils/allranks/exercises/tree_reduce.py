@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.checking import provenance, rules
-from allranks.checking.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.checking.common import SUM_DTYPES, Make, explain_sum, in_place, rooted_groups, sum_mistakes
-from allranks.checking.drawing import Draws
-from allranks.checking.evidence import received_before, received_by
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
-from allranks.schedules import ceil_lg
+from allranks.judge import provenance, rules
+from allranks.judge.cases import Args, Expected, Setup, plain, summed, vectors
+from allranks.judge.common import SUM_DTYPES, Make, explain_sum, in_place, rooted_groups, sum_mistakes
+from allranks.judge.drawing import Draws
+from allranks.judge.evidence import received_before, received_by
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.theory.schedules import ceil_lg
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:

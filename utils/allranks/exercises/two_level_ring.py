@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import torch
 
-from allranks import topology
-from allranks.checking import rules, speed
-from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.common import explain_sum, in_place, sum_mistakes, sum_oracle
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.judge import rules, speed
+from allranks.judge.cases import Args, Setup, summed, vectors
+from allranks.judge.common import explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.theory import topology
 
 FOURS = replace(topology.preset("dgx-h100"), name="nodes of 4 H100s", ranks_per_node=4, nics_per_node=4)
 MACHINE = speed.Machine("nodes of 4 H100s with a card each", FOURS, 1 << 30)

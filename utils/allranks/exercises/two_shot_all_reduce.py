@@ -11,14 +11,14 @@ from dataclasses import replace
 
 import torch
 
-from allranks.checking import puts, rules
-from allranks.checking.cases import Args, Setup, summed, vectors
-from allranks.checking.common import LAYOUTS, SUM_DTYPES, Make, in_place, sum_mistakes, sum_oracle
-from allranks.checking.drawing import Draws
-from allranks.checking.exercise import Exercise, Group, Rule, Run
-from allranks.checking.provenance import bounds
-from allranks.schedules import ceil_lg
-from allranks.wire import Memory
+from allranks.judge import puts, rules
+from allranks.judge.cases import Args, Setup, summed, vectors
+from allranks.judge.common import LAYOUTS, SUM_DTYPES, Make, in_place, sum_mistakes, sum_oracle
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import Exercise, Group, Rule, Run
+from allranks.judge.provenance import bounds
+from allranks.ranks.wire import Memory
+from allranks.theory.schedules import ceil_lg
 
 GENTLE, WEAK = "program", "weak"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from allranks import topology
-from allranks.checking import rules, speed
-from allranks.checking.cases import Setup, vectors
-from allranks.checking.common import explain_sum, sum_oracle
-from allranks.checking.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.exercises.ring_all_reduce import MISTAKES
+from allranks.judge import rules, speed
+from allranks.judge.cases import Setup, vectors
+from allranks.judge.common import explain_sum, sum_oracle
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.theory import topology
 
 PAIRS = replace(topology.preset("dgx-h100"), name="nodes of 2 H100s", ranks_per_node=2, nics_per_node=2)
 MACHINE = speed.Machine("nodes of 2 H100s with a card each", PAIRS, 1 << 30)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from allranks import pipelines
-from allranks.checking import orders
-from allranks.checking.cases import Setup
-from allranks.checking.common import many_ranks
-from allranks.checking.exercise import Exercise, Group, Rule, Run
+from allranks.judge import orders
+from allranks.judge.cases import Setup
+from allranks.judge.common import many_ranks
+from allranks.judge.exercise import Exercise, Group, Rule, Run
+from allranks.theory import pipelines
 
 
 def _longer(run: Run, line: pipelines.Timeline) -> str | None:

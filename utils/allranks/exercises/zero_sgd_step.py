@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from allranks.checking import provenance, rules
-from allranks.checking.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
-from allranks.checking.common import MANY_RANKS
-from allranks.checking.drawing import Draws
-from allranks.checking.evidence import unused, used
-from allranks.checking.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.judge import provenance, rules
+from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
+from allranks.judge.common import MANY_RANKS
+from allranks.judge.drawing import Draws
+from allranks.judge.evidence import unused, used
+from allranks.judge.exercise import Exercise, Group, Mistake, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})

@@ -7,7 +7,7 @@ import { compute, fits, gigabytes, labelOf, stepTime, sums, WAYS, wrongWith } fr
 
 /**
  * @typedef {import("./frame.js").Frame} Frame
- * @typedef {object} Axis as allranks.widgets.my_model has it
+ * @typedef {object} Axis as allranks.show.widgets.my_model has it
  * @property {string} key of the value that it sets
  * @property {string} name
  * @property {string} chapter

@@ -1,4 +1,4 @@
-// Answers of the formulas to questions in JSON on the standard input, for tests/widgets/test_explore_formulas.py.
+// Answers of the formulas to questions in JSON on the standard input, for tests/show/widgets/test_explore_formulas.py.
 
 import { readFileSync } from "node:fs";
 import { ALGORITHMS } from "../../src/explore/all_reduce.js";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { answered } from "../../src/predict/types.js";
 import { isRight, plain, saidInWords, shapeOf } from "../../src/predict/words.js";
 
-// the same curves are in tests/widgets/test_prediction.py
+// the same curves are in tests/show/widgets/test_prediction.py
 const CURVES = /** @type {[string, number[]][]} */ ([
   ["it grows", [1, 2, 3, 4, 5]],
   ["it grows, then levels off", [1, 4, 6, 6.2, 6.3]],
@@ -42,7 +42,7 @@ test("0 is an answer, an empty one is none, and a declined one is one", () => {
   assert.deepEqual([{ value: 0 }, {}, { declined: true }, undefined].map(answered), [true, false, true, false]);
 });
 
-// the same answers are in tests/widgets/test_prediction.py
+// the same answers are in tests/show/widgets/test_prediction.py
 const ANSWERS = /** @type {[string | number[] | number[][], string | number | number[], boolean][]} */ ([
   ["`every` rank", "every rank", true],
   ["`every` rank", "rank 0", false],

@@ -1,0 +1,94 @@
+"""What a verdict says, once."""
+
+import pytest
+from allranks.exercises import get, names
+from allranks.judge.card import card
+from allranks.judge.verdict import Case, Verdict, already_said
+
+WAITS = "deadlock: a cycle, {}; rank 0 waits in send to rank 1 (line 5)."
+
+
+WAIT, WRONG, NOTHING = ("deadlock",), ("values",), ("returned",)
+
+
+def test_a_cause_is_told_once_whatever_the_ranks():
+    codes = [WAIT, WAIT, WRONG, WAIT, WRONG]
+    cases = [Case(name, False, "why", "", code) for name, code in zip("abcde", codes, strict=True)]
+    top = "as at the top"
+    assert already_said(WAIT, cases) == [top, top, "", top, 'as for "c"']
+    assert already_said(("another",), cases) == ["", 'as for "a"', "", 'as for "a"', 'as for "c"']
+    assert already_said((), [Case("a", False, "why"), Case("b", False, "why")]) == ["", ""]
+    assert already_said((), []) == []
+
+
+def test_a_group_that_says_nothing_new_says_so():
+    cases = (
+        Case("sum: 2 ranks", False, WAITS.format("0 → 1 → 0"), "sum", WAIT),
+        Case("sum: 3 ranks", False, WAITS.format("0 → 1 → 2 → 0"), "sum", WAIT),
+        Case("size: 1 rank", True, "", "size"),
+        Case("size: 3 ranks", False, "It returned nothing.", "size", NOTHING),
+        Case("dtype: int64", False, "It returned nothing.", "dtype", NOTHING),
+    )
+    verdict = Verdict("ring", False, 0.2, cases, f"2 ranks: {cases[0].reason}", code=WAIT)
+    text = verdict.text()
+    assert text.splitlines()[4:] == [
+        "  ✗ sum 0/2, as above",
+        "  ✗ size 1/2",
+        "      3 ranks: It returned nothing.",
+        "  ✗ dtype, as above",
+    ]
+    shown = verdict.html()
+    assert shown.count("as at the top") == 2
+    assert shown.count("It returned nothing.") == 1 and "as for &quot;3 ranks&quot;" in shown
+
+
+def test_the_words_of_a_last_check_are_whole():
+    """They were cut at the first bracket or comma, or in the middle of a sentence."""
+    from allranks.exercises import get, names
+    from allranks.judge.exercise import FaultKind
+    from allranks.judge.mistake import in_brief
+    from allranks.ranks.wire import FailureKind
+
+    for name in names():
+        for rule in get(name).rules:
+            assert in_brief(("rule", rule.name, ""), cause=True).endswith(rule.name)
+        for mistake in get(name).mistakes:
+            for told in (mistake.cause, f"probably {mistake.cause}"):
+                words = in_brief(("result", told, "values"), cause=True)
+                assert told.startswith(words), "the beginning of the cause"
+                assert words == told or told[len(words) :].startswith((":", ";", " (", ", which ", "."))
+                assert words.count("(") == words.count(")")
+    kinds = [("result", None, kind) for kind in FaultKind] + [
+        ("failure", kind, None, None, None, None) for kind in FailureKind
+    ]
+    said = {code: in_brief(code, cause=False) for code in kinds}
+    assert all(" " in words or words == "deadlock" for words in said.values()), said
+
+
+def a_card(**changes) -> str:
+    cases = [
+        {"name": "sum: 2 ranks", "passed": True, "reason": ""},
+        *({"name": name, "passed": True, "reason": ""} for name in ("few bytes", "few rounds")),
+    ]
+    whole = {"exercise": "ring", "passed": True, "score": 1.0, "cases": cases, "reason": "", "judged": [True] * 3}
+    return card({**whole, "groups": ["sum", "few bytes", "few rounds"], **changes})
+
+
+def test_only_a_passed_verdict_says_what_was_reached():
+    assert "Right: your ring sends the least there is." in a_card(won="sends the least there is")
+    assert "Right:" not in a_card(won="sends the least there is", passed=False, score=0.9)
+    assert "Right:" not in a_card(), "nobody said what"
+
+
+def test_rules_that_were_not_judged_are_not_counted_as_broken():
+    assert "2 of 2 rules kept" in a_card()
+    assert "1 of 1 rule kept; 1 not judged yet" in a_card(passed=False, judged=[True, True, False])
+    assert "Judged once the results are right" in a_card(passed=False, judged=[True, False, False])
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_exercise_says_what_a_right_answer_does(name):
+    """It follows "your ring_shift", so it begins with a verb, and the card ends it."""
+    exercise = get(name)
+    won = exercise.won or exercise.promise
+    assert won.split()[0].endswith("s") and not won.endswith(".")

@@ -1,0 +1,81 @@
+"""How a rank joins a group on a GPU: what it tells torch before and while it makes the group."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from allranks.ranks.engines import rank
+
+
+class Made(Exception):
+    """The group would be made now."""
+
+
+@pytest.fixture
+def joined(monkeypatch):
+    """What `init_process_group` gets from `join`, where the calls that need a driver do nothing."""
+    told = {}
+
+    def init_process_group(backend, **options):
+        told.update(options, backend=backend, asked=os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        raise Made
+
+    monkeypatch.setattr(dist, "init_process_group", init_process_group)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch, "set_default_device", lambda device: None)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
+
+    def join(backend):
+        # join writes the environment itself, so take its changes back
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "environ", os.environ.copy())
+            with pytest.raises(Made):
+                rank.join(0, 1, backend, "file:///nowhere", {}, 1, None)
+        return told
+
+    return join
+
+
+def test_a_rank_on_a_gpu_gives_its_device_so_that_communicators_form_at_once(joined):
+    assert joined("nccl")["device_id"] == torch.device("cuda", 0)
+    assert joined("gloo")["device_id"] is None
+
+
+def test_survivors_of_a_killed_rank_wait_for_the_report_and_are_not_aborted(joined):
+    assert joined("nccl")["asked"] == "0"
+    assert joined("gloo")["asked"] is None
+
+
+def test_a_setting_that_is_there_already_stays(joined, monkeypatch):
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
+    assert joined("nccl")["asked"] == "1"
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(not dist.is_nccl_available(), reason="this torch has no NCCL: it needs the CUDA wheel")
+def test_this_torch_reads_the_settings_that_ranks_get():
+    """A name that torch does not know would do nothing."""
+    library = (Path(torch.__file__).parent / "lib" / "libtorch_cuda.so").read_bytes()
+    assert [name for name in rank.NCCL_SETTINGS if name.encode() + b"\0" not in library] == []
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(
+    not hasattr(dist, "ProcessGroupNCCL2"),
+    reason="this torch has no ProcessGroupNCCL2: it needs the CUDA wheel of 2.15",
+)
+def test_torch_takes_the_device_for_the_class_that_nccl_is():
+    """Without a driver the group can't be made; torch refuses only then, after it has accepted the arguments."""
+    source = (
+        "import torch, torch.distributed as d; from torch.distributed import distributed_c10d as c\n"
+        "torch.accelerator.device_count = lambda: 1\n"
+        "c._create_nccl2_process_group.__globals__['_nccl2_device'] = lambda o: print(o.process_group.bound_device_id) or 1/0\n"
+        "d.init_process_group('nccl', store=d.HashStore(), rank=0, world_size=1, device_id=torch.device('cuda', 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "cuda:0", done.stderr[-1000:]

@@ -1,0 +1,70 @@
+"""A fork from inside a call takes nothing of the caller's variables along, and is otherwise as any other."""
+
+import os
+import threading
+
+import pytest
+import torch.distributed as dist
+from allranks.ranks.wire import Program, Ranks, WireError, forking, launch, run
+
+STACK = """
+import sys, threading
+def f():
+    frame, names = sys._getframe(), []
+    while frame is not None:
+        names.append(frame.f_code.co_filename)
+        assert "secret" not in frame.f_locals
+        frame = frame.f_back
+    main = threading.current_thread() is threading.main_thread() and threading.main_thread().name == "MainThread"
+    return main, threading.active_count(), [name for name in names if "allranks" not in name]
+"""
+
+
+def test_below_the_fork_is_nothing_of_the_caller():
+    secret = "what the judge knows"
+    outcome = run(Program(STACK, "f", "answer.py"), 2, launch="fork")
+    assert outcome.results == [(True, 1, ["answer.py"])] * 2
+    del secret
+
+
+def test_the_thread_that_forks_is_none_of_the_programs():
+    before = threading.active_count()
+    run(dist.get_rank, 2, launch="fork")
+    assert threading.active_count() == before
+    assert threading.current_thread() is threading.main_thread()
+
+
+def test_one_thread_forks_all_and_another_process_gets_its_own():
+    run(dist.get_rank, 2, launch="fork")
+    first = forking._lasting[0]
+    run(dist.get_rank, 2, launch="fork")
+    assert forking._lasting == [first]
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = int(run(dist.get_rank, 3, launch="fork").results != [0, 1, 2] or forking._lasting == [first])
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_what_the_fork_raises_comes_to_the_caller(monkeypatch):
+    def no_memory():
+        raise OSError("no memory for another process")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", no_memory)
+        with pytest.raises(WireError, match="no memory for another process"):
+            run(dist.get_rank, 2, launch="fork")
+    assert run(dist.get_rank, 2, launch="fork").results == [0, 1]
+
+
+def test_ranks_end_with_the_process_not_with_the_thread_that_asked():
+    pools = [Ranks(2, launch="fork")]
+    asking = threading.Thread(target=pools[0].start)
+    asking.start()
+    asking.join()
+    with pools[0]:
+        assert pools[0].run(dist.get_rank, 2).results == [0, 1]
+        assert all(isinstance(m.process, launch.Forked) for m in pools[0]._members)

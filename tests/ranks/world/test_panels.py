@@ -1,0 +1,112 @@
+"""The pictures of a call that does not return: drawn from statuses by hand, and shown by a real kernel."""
+
+from __future__ import annotations
+
+import re
+
+import nbclient
+import nbformat
+import pytest
+from allranks.ranks.world.panels import MOST, Panel, live, report, shared
+from allranks.ranks.world.rank_status import RankStatus
+
+EVERYONE = (0, 1, 2, 3)
+
+
+def waiting(rank: int, **more) -> Panel:
+    found = RankStatus(rank, op="all_reduce", seq=3, group=EVERYONE, line=2, text="dist.all_reduce(x)", **more)
+    return Panel((rank,), found, None, 1.4)
+
+
+def body(page: str) -> str:
+    """What is shown, without the style sheet."""
+    return page.rpartition("</style>")[2]
+
+
+def test_a_panel_for_each_rank_with_arrows_to_those_they_wait_for():
+    page = body(live([Panel((0,), None, "done"), *map(waiting, EVERYONE[1:])], {1: (0,), 2: (0,), 3: (0,)}, 1.4, 3))
+    assert page.count('class="ar-panel"') == 4
+    assert page.count("waiting in <code>all_reduce</code>") == 3
+    assert 'aria-label="rank 1 waits for rank 0; rank 2 waits for rank 0; rank 3 waits for rank 0"' in page
+    assert page.count("width:47%") == 3  # 1.4 of 3 s, for ranks that wait only
+
+
+def test_a_failed_rank_keeps_its_place_and_turns_red():
+    page = body(live([waiting(0), Panel((1,), None, "failed")], {0: (1,)}, 2, 60))
+    assert re.search(r'ar-panel ar-bad"><b[^>]*><span>rank 1</span><span>failed', page)
+
+
+def test_text_of_a_program_is_no_html():
+    status = RankStatus(0, line=1, text="x = '<script>alert(1)</script>'")
+    assert "<script" not in live([Panel((0,), status)], {}, 2, 3)
+    assert "<script" not in report("<script>", "<script>", [Panel((0,), status)], {}, "<script>", None, 1)
+
+
+def test_many_ranks_that_do_the_same_share_a_panel():
+    panels = [Panel((0,), None, "done"), *(waiting(r) for r in range(1, MOST + 1))]
+    assert [p.ranks for p in shared(panels)] == [(0,), tuple(range(1, MOST + 1))]
+    assert shared(panels[:MOST]) == panels[:MOST]
+
+
+def test_the_report_shows_the_missing_call_and_the_line_to_blame():
+    panels = [Panel((0,), None, "done"), *map(waiting, EVERYONE[1:])]
+    page = body(
+        report(
+            "Rank 0 never came.", "It is done.", panels, {1: 3, 2: 3, 3: 3}, "#\nif rank:\n    dist.all_reduce(x)", 2, 3
+        )
+    )
+    assert page.count("ar-missing") == 1
+    assert page.count("ar-waits") == 3
+    assert "<mark>if rank:</mark>" in page
+
+
+HANGS = """%%ranks --deadline 2.5
+if rank != 0:
+    dist.all_reduce(torch.ones(2))"""
+DIFFERS = """%%ranks --deadline 2.5
+if rank == 0:
+    dist.broadcast(torch.ones(4), src=0)
+else:
+    dist.all_reduce(torch.ones(2))"""
+FAILS = """%%ranks
+if rank == 2:
+    1 / 0
+dist.barrier()"""
+ENDS = """%%ranks
+import time
+time.sleep(1.6)
+print("ended")"""
+
+
+@pytest.mark.live
+@pytest.mark.timeout(180)
+def test_a_notebook_shows_where_each_rank_is_and_then_the_report():
+    start = "from allranks import World\nimport torch, torch.distributed as dist\nworld = World(ranks=3)"
+    cells = [nbformat.v4.new_code_cell(text) for text in (start, HANGS, FAILS, ENDS, DIFFERS, "world.stop()")]
+    shown: dict[int, list[str]] = {}
+
+    class Client(nbclient.NotebookClient):
+        def process_message(self, msg, cell, cell_index):
+            if msg["msg_type"] in ("display_data", "update_display_data"):
+                page = msg["content"]["data"].get("text/html", "")
+                shown.setdefault(cell_index, []).append(body(page))
+            return super().process_message(msg, cell, cell_index)
+
+    Client(nbformat.v4.new_notebook(cells=cells), allow_errors=True, kernel_name="python3", timeout=120).execute()
+    *live_pages, last = shown[1]
+    assert any(
+        page.count("waiting in <code>all_reduce</code>") == 2 and "done with the cell" in page for page in live_pages
+    )
+    assert "Rank 0 never came to the all_reduce that ranks 1 and 2 wait in." in last
+    assert "<mark>if rank != 0:</mark>" in last
+    assert "<td>1</td></tr>" in last  # the collective that sets up the group is not the reader's
+    assert "raised ZeroDivisionError in line 3" in shown[2][-1]
+    assert "<mark>    1 / 0</mark>" in shown[2][-1]
+    assert any("computing" in page or "line 3" in page for page in shown[3][:-1])
+    differs = re.sub("<[^>]*>", "", shown[4][-1])
+    assert (
+        "Rank 0 waits in broadcast, and ranks 1 and 2 in all_reduce: calls with one number that do not match."
+        in differs
+    )
+    assert "ar-hang" not in shown[3][-1]
+    assert shown[3][-1].count("ended") == 3

@@ -1,0 +1,219 @@
+"""The recorder's group, in one process: what it wraps, what torch is told about it, and where its events end."""
+
+import contextlib
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+from allranks.ranks.engines.group import PythonGroup, Works
+from allranks.ranks.world import recorder
+from torch.distributed import distributed_c10d as c10d
+
+
+@contextlib.contextmanager
+def default_group(backend):
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield dist.group.WORLD
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_trace_uses_the_group_that_is_there_and_no_second_communicator():
+    with default_group("gloo") as plain:
+        made = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(c10d, "ProcessGroupGloo", lambda *a, **k: made.append(a))
+            with recorder._recorded_default() as (recorded, _):
+                assert dist.group.WORLD is recorded and recorded.inner is plain
+                dist.all_reduce(torch.ones(1))
+        assert made == [] and dist.group.WORLD is plain
+
+
+def test_the_backend_has_its_own_name_in_a_trace():
+    """Programs ask for "nccl" to choose their device."""
+    with default_group("gloo"), recorder._recorded_default():
+        assert dist.get_backend() == "gloo"
+        assert dist.get_backend(dist.new_group([0])) == "gloo"
+
+
+@pytest.mark.parametrize("backend, device", [("gloo", "cpu"), ("cuda:gloo", "cuda")])
+def test_object_collectives_choose_the_device_that_the_recorded_backend_takes(backend, device, monkeypatch):
+    monkeypatch.setattr(dist, "barrier", lambda: None)  # the one on "cuda" would need a GPU
+    with default_group(backend), recorder._recorded_default() as (recorded, queued):
+        assert c10d._get_object_coll_device() == device and set(c10d._device_capability(recorded)) >= {device}
+        assert queued == (device == "cuda")
+
+
+def test_groups_that_a_trace_makes_are_recorded_and_can_be_destroyed():
+    with default_group("gloo") as plain:
+        with recorder._recorded_default():
+            made = dist.new_group([0])
+            assert isinstance(made, recorder.RecordedGroup) and made.inner is not plain
+            assert c10d._resolve_process_group(made.group_name) is made
+        after = dist.new_group([0])
+        assert type(after) is dist.ProcessGroup
+        x = torch.ones(1)
+        dist.all_reduce(x, group=made)  # what a trace made can be used after it
+        dist.destroy_process_group(made)
+        with pytest.raises(ValueError, match="Invalid process group"):
+            dist.destroy_process_group(made)
+
+
+def test_the_name_of_the_default_group_leads_to_the_recorded_one_only_in_a_trace():
+    with default_group("gloo") as plain:
+        with recorder._recorded_default() as (recorded, _):
+            assert c10d._resolve_process_group(recorded.group_name) is recorded
+        assert c10d._resolve_process_group(plain.group_name) is plain
+
+
+def test_what_only_gloo_has_and_the_count_of_collectives_are_there_in_a_trace():
+    with default_group("gloo") as plain, recorder._recorded_default() as (recorded, _):
+        dist.monitored_barrier()
+        dist.all_reduce(torch.ones(1))
+        assert recorded._get_sequence_number_for_group() == plain._get_sequence_number_for_group()
+
+
+class Done(dist._Work):
+    def wait(self, *timeout):
+        return True
+
+
+class Batching(PythonGroup):
+    """A group in Python whose backend runs a batch as one, as NCCL does."""
+
+    backend_name = "batching"
+    supports_coalescing = True
+
+    def __init__(self, rank, size):
+        super().__init__(rank, size)
+        self.did = []
+
+    def _start_coalescing(self, device):
+        self.did.append(f"start {device}")
+
+    def _end_coalescing(self, device):
+        self.did.append(f"end {device}")
+        return Works([Done()])
+
+    def send(self, tensors, dst, tag=0):
+        self.did.append("send")
+        return Done()
+
+    def recv(self, tensors, src, tag=0):
+        self.did.append("recv")
+        return Done()
+
+    def barrier(self, opts=None):
+        return Done()
+
+
+def test_a_batch_is_one_batch_of_a_group_in_python_too_and_has_one_handle(monkeypatch):
+    dist.Backend.register_backend("batching", lambda store, rank, size, timeout: Batching(rank, size), devices=["cpu"])
+    with default_group("batching") as plain:
+
+        def both_ways():
+            part = [dist.P2POp(dist.isend, torch.ones(2), 0), dist.P2POp(dist.irecv, torch.ones(2), 0)]
+            works = dist.batch_isend_irecv(part)
+            for work in works:
+                work.wait()
+            return len(works)
+
+        monkeypatch.setattr(recorder, "describe", dict)
+        with pytest.MonkeyPatch.context() as patch:  # a batch to itself, which torch refuses
+            patch.setattr(c10d, "_check_p2p_op_list", lambda ops: None)
+            patch.setattr(dist.P2POp, "__new__", lambda cls, *a: object.__new__(cls))
+            patch.setattr(dist.P2POp, "__init__", to_itself)
+            handles, (log, _) = recorder.record(both_ways, (), {})
+        assert handles == 1
+        assert plain.did == ["start cpu", "send", "recv", "end cpu"]
+    assert [(r["kind"], r["done"] is not None) for r in log["records"]] == [("send", True), ("recv", True)]
+    assert log["program"] == [("post", 0), ("post", 1), ("wait", 0), ("wait", 1)]
+
+
+def to_itself(self, op, tensor, peer):
+    self.op, self.tensor, self.peer, self.group_peer, self.tag, self.group = op, tensor, peer, peer, 0, None
+
+
+class Events:
+    """A clock of events, as on a GPU: a mark has a time only once its stream has reached it."""
+
+    on_streams = True
+
+    def __init__(self):
+        self.made = []
+
+    def mark(self):
+        self.made.append(f"event {len(self.made)}")
+        return self.made[-1]
+
+
+class Queued(dist._Work):
+    """A handle as NCCL's: its future is done as soon as the work is queued."""
+
+    def wait(self, *timeout):
+        return True
+
+    def get_future(self):
+        future = torch.futures.Future()
+        future.set_result([torch.ones(1)])
+        return future
+
+
+def test_a_future_marks_the_end_on_its_stream_and_is_no_wait():
+    """DDP never calls `wait`; its all_reduces had no end on GPUs."""
+    log = recorder._Log(Events())
+    number = log.post(
+        recorder.Record("collective", "all_reduce", (0,), None, 4, 0, 4, 0, "float32", 1, log.clock.mark())
+    )
+    work = recorder.RecordedWork(Queued(), log, number)
+    assert log.records[0].done is None
+    assert work.get_future().wait()[0].tolist() == [1.0]
+    assert log.records[0].done == "event 1" and log.program == [("post", 0)]
+    work.wait()
+    assert log.records[0].done == "event 1" and log.program == [("post", 0), ("wait", 0)]
+
+
+ON_NCCL = """
+import os, sys
+from unittest import mock
+import torch, torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from allranks.ranks.world import recorder
+
+def options():  # with enable_reconfigure the class is made without a GPU; its end would look for one, so the process just ends
+    made = dist.ProcessGroupNCCL.Options()
+    made.enable_reconfigure = True
+    return made
+
+cuda = torch.device("cuda")
+with mock.patch.object(c10d, "_nccl2_device", lambda opts: None), mock.patch.object(dist, "barrier"):
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1, pg_options=options())
+    theirs = dist.group.WORLD._get_backend(cuda)
+    with recorder._recorded_default() as (recorded, queued):
+        assert recorded.inner._get_backend(cuda) is theirs
+        part = dist.new_group([0], pg_options=options())
+        print(type(theirs).__name__, type(part.inner._get_backend(cuda)).__name__, type(part).__name__)
+        print(dist.get_backend(), dist.get_backend(part), c10d._get_object_coll_device(), queued)
+        print(recorded.supports_coalescing, part.supports_coalescing)
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(
+    not hasattr(dist, "ProcessGroupNCCL2"),
+    reason="this torch has no ProcessGroupNCCL2: it needs the CUDA wheel of 2.15",
+)
+def test_a_trace_on_nccl_wraps_the_class_that_nccl_is():
+    """From torch 2.15 on, "nccl" is ProcessGroupNCCL2; without a driver the legacy class can't even be made."""
+    done = subprocess.run([sys.executable, "-c", ON_NCCL], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == [
+        "ProcessGroupNCCL2 ProcessGroupNCCL2 RecordedGroup",
+        "nccl nccl cuda True",
+        "True True",
+    ]

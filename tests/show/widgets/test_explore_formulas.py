@@ -1,0 +1,223 @@
+"""The formulas of the explorables in JavaScript are those of `allranks.cost`, to 1e-9.
+
+explore_answers.json has what the JavaScript says to the questions below. Without Node.js the package is compared with this
+file; with Node.js a test compares the file with the JavaScript. After a change: `python tests/show/widgets/test_explore_formulas.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from allranks import cost, my_model
+from allranks.show.widgets import explorables, step_figures
+from allranks.show.widgets import my_model_story as story
+from allranks.theory.cost import workload
+from allranks.theory.cost.plan import MODELS, plan
+from allranks.theory.cost.step import TrainingStep, training_step
+from allranks.theory.cost.workload import Cluster, WorkloadError
+
+HERE = Path(__file__).resolve().parent
+ANSWERS = HERE / "explore_answers.json"
+SCRIPT = HERE.parents[2] / "utils" / "js" / "test" / "explore" / "answers.js"
+ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
+
+
+def questions() -> list[dict[str, Any]]:
+    """A grid of inputs for each formula; those of a step are a fixed choice of all splits."""
+    found: list[dict[str, Any]] = []
+    for p, n, link in itertools.product(
+        (2, 3, 4, 5, 8, 24, 32, 100, 1000, 1024), (100, 2e6, 2e9), ((5e-6, 2e-11), (1e-3, 1e-12))
+    ):
+        found.append({"formula": "all_reduce", "p": p, "n": n, "alpha": link[0], "beta": link[1]})
+    for ranks, bucket, backward in itertools.product((1, 2, 32, 1024), (1e6, 25 * 2**20, 1e9, 14e9, 2e10), (0.05, 0.3)):
+        job = {"nbytes": 14e9, "ranks": ranks, "alpha": 5e-6, "bytesPerS": 200e9}
+        found.append({"formula": "buckets", "job": job, "bucket": bucket, "backward": backward})
+    for p, excess, capacity in itertools.product((2, 8, 64, 1024), (0.0, 0.3, 1.0), (0, 1, 2)):
+        hottest = 1 / p + excess * (1 - 1 / p)
+        found.append(
+            {
+                "formula": "skew",
+                "p": p,
+                "n": 8e6,
+                "hottest": hottest,
+                "alpha": 5e-6,
+                "beta": 2e-11,
+                "capacity": capacity,
+            }
+        )
+    return [*found, *splits(), *states()]
+
+
+def splits() -> list[dict[str, Any]]:
+    """Every 37th of all splits over the models and machines, possible or not."""
+    machines, models = step_figures.machines(), step_figures.models()
+    buckets = itertools.cycle((25 << 20, 0, 1 << 30))
+    ways = itertools.product(MODELS, machines, (8, 64, 1024), range(4), (1, 4, 8), (1, 2, 8), (1, 2), (1, 8), (1, 2))
+    found = []
+    for model, machine, ranks, stage, tp, pp, cp, ep, microbatch in list(ways)[::37]:
+        split = {"tp": tp, "pp": pp, "cp": cp, "ep": ep, "zero_stage": stage, "batch": 2048, "microbatch": microbatch}
+        split |= {"dp": ranks / (tp * pp * cp), "bucket": next(buckets)}
+        names = {"model_name": model, "machine_name": machine, "model": models[model], "machine": machines[machine]}
+        found.append({"formula": "step", **names, "split": split, "assumed": step_figures.assumptions()})
+    return found
+
+
+PRESSED = {
+    "ranks": (1, 8, 64, 1024),
+    "bucket": (0, 25 << 20, 250 << 20, 1 << 30),
+    "zero_stage": (0, 1, 2, 3),
+    "tp": (1, 2, 4, 8),
+    "pp": (1, 2, 4, 8),
+    "cp": (1, 2, 4, 8, 16),
+    "ep": (0, 1, 2, 4, 8),
+}
+
+
+def states() -> list[dict[str, Any]]:
+    """What a reader may see in "my model": what the course chooses, one press from there, and any choices on the open axes."""
+    drawn = random.Random(42)
+    found = []
+    for opened in range(1, 8):
+        keys = [axis.key for axis in story.AXES[:opened]]
+        course = story.values_after(opened)
+        chosen = [course, *({**course, "ranks": ranks} for ranks in PRESSED["ranks"] if ranks != course["ranks"])]
+        while len(chosen) < 16:
+            own = {**story.START, **{key: drawn.choice(PRESSED[key]) for key in keys}}
+            if drawn.random() < 0.3:
+                own |= {"microbatch": 4, "sequence": 32768, "machine": "cloud-ethernet"}
+            if _step(own):  # of the others only a sentence says that they are impossible
+                chosen.append(own)
+        data = my_model().data | {"opened": opened}
+        found += [{"formula": "my_model", "data": data, "values": values} for values in chosen]
+    return found
+
+
+def _step(values: dict[str, Any]) -> TrainingStep | None:
+    try:
+        return story.step_of(values)
+    except WorkloadError:
+        return None
+
+
+def expected(question: dict[str, Any]) -> dict[str, Any]:
+    """What the package says."""
+    q = question
+    if q["formula"] == "all_reduce":
+        return {name: explorables.all_reduce_s(name, q["p"], q["n"], q["alpha"], q["beta"]) for name in ALGORITHMS}
+    if q["formula"] == "buckets":
+        job = q["job"]
+        cluster = Cluster(job["ranks"], job["bytesPerS"], job["alpha"])
+        found = workload.ddp(job["nbytes"] / 2, cluster, bucket_nbytes=q["bucket"], backward_s=q["backward"])
+        return {"calls": found.calls, "all": found.seconds, "exposed": found.exposed_s}
+    if q["formula"] == "skew":
+        capacity = q["capacity"] or None
+        seconds = cost.skewed_exchange_s(q["p"], q["n"], q["hottest"], q["alpha"], q["beta"], capacity)
+        return {"seconds": seconds, "dropped": cost.dropped_share(q["p"], q["hottest"], capacity)}
+    split = dict(q["split"])
+    split["bucket_nbytes"] = split.pop("bucket") or None
+    try:
+        if split["dp"] != int(split["dp"]):
+            return {"problem": True}
+        split["dp"] = int(split["dp"])
+        found = training_step(plan(q["model_name"], q["machine_name"], **split))
+    except WorkloadError:
+        return {"problem": True}
+    return {**found.memory, **found.spent}
+
+
+def javascript() -> list[dict[str, Any]]:
+    """The answers of the JavaScript."""
+    command = ["node", str(SCRIPT)]
+    done = subprocess.run(command, input=json.dumps(questions()), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def stored() -> list[dict[str, Any]]:
+    return json.loads(ANSWERS.read_text(encoding="utf-8"))
+
+
+def test_the_package_says_what_the_javascript_says():
+    asked, answers = questions(), stored()
+    assert len(asked) == len(answers), "run this file as a program, which asks again"
+    for question, answer in zip(asked, answers, strict=True):
+        if question["formula"] == "my_model":
+            continue  # below
+        assert answer == pytest.approx(expected(question), rel=1e-9, abs=1e-15), question
+
+
+def seen() -> list[tuple[dict[str, Any], list[str], dict[str, Any]]]:
+    """Of each state of "my model": what is chosen, the open axes, what the page says."""
+    pairs = zip(questions(), stored(), strict=True)
+    return [
+        (q["values"], [axis.key for axis in story.AXES[: q["data"]["opened"]]], answer)
+        for q, answer in pairs
+        if q["formula"] == "my_model"
+    ]
+
+
+def test_the_page_and_the_text_say_the_same_of_my_model():
+    kinds = []
+    for values, _, answer in seen():
+        step = _step(values)
+        assert ("problem" in answer) == (step is None), values
+        if step is None:
+            kinds.append("impossible")
+            continue
+        kinds.append(step.fits)
+        assert answer["sentence"] == my_model(**values).text(), values
+        assert ("MFU" in answer["sentence"]) == step.fits and ("too much" in answer["sentence"]) != step.fits
+    assert min(kinds.count(kind) for kind in (True, False, "impossible")) >= 3
+
+
+def test_what_would_help_is_true_and_what_no_choice_can_do_no_button_does():
+    kinds = set()
+    for values, keys, answer in seen():
+        step = _step(values)
+        if step is None:
+            continue
+        kinds.add(kind := answer["kind"])
+        assert (kind in ("better", "best")) == step.fits, values
+        if kind != "nothing":
+            helped = story.step_of(answer["best"])
+            assert helped.fits and helped.mfu == pytest.approx(answer["mfu"], rel=1e-9)
+            changed = {key for key in values if answer["best"][key] != values[key]}
+            assert changed <= set(keys), "only what the reader can press"
+            assert ("ranks" in changed) == (kind == "other GPUs")
+        # each button says what it would give; none may fit where the hint says that nothing does
+        pressed = {
+            key: [one for way in PRESSED[key] if (one := _step(values | {key: way})) and one.fits] for key in keys
+        }
+        helping = {"nothing": (), "other GPUs": ("ranks", "ep"), "no experts": ("ep",)}.get(kind, keys)
+        assert not any(pressed[key] for key in keys if key not in helping), (values, answer["hint"])
+        # the story's sentence is about the course's choice
+        course = story.values_after(len(keys))
+        told = len(keys) < len(story.AXES) and story.needs(story.AXES[len(keys)].chapter) in answer["hint"]
+        assert not told or values == course, answer["hint"]
+        assert "fits now" not in answer["hint"] or step.fits
+    assert kinds >= {"room", "better", "best", "other GPUs", "nothing"}, kinds
+
+
+def test_most_questions_have_an_answer():
+    steps = [answer for q, answer in zip(questions(), stored(), strict=True) if q["formula"] == "step"]
+    possible = [answer for answer in steps if "problem" not in answer]
+    assert len(possible) > 40 and len(possible) < len(steps)
+    for part in ("tensor", "context", "expert", "waits", "data", "sends"):
+        assert any(answer[part] > 0 for answer in possible), part
+
+
+def test_the_stored_answers_are_those_of_the_javascript():
+    if shutil.which("node") is None:
+        pytest.skip("Node.js is not installed, so the stored answers are not compared with the JavaScript")
+    assert javascript() == stored()
+
+
+if __name__ == "__main__":
+    ANSWERS.write_text(json.dumps(javascript(), indent=None, separators=(",", ":")).replace("},{", "},\n{") + "\n")

@@ -1,8 +1,0 @@
-"""Runs a fork server: python -m allranks.engines.forkserver PATH LIFELINE LISTENING [lasting]."""
-
-import sys
-
-from allranks.engines.forkserver.server import main
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

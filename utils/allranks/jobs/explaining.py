@@ -1,0 +1,194 @@
+"""`explain`: a job's figures, causes and words, as text, as plain data, and in a notebook with its lanes in time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import Any
+
+from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
+from allranks.jobs.causes import Seen, causes
+from allranks.jobs.desync import desync
+from allranks.jobs.job import Cause, Job
+from allranks.jobs.leading import leading
+from allranks.jobs.matching import Matching, match
+from allranks.jobs.phrases import ms, percent, size, wrapped
+from allranks.jobs.reading import read
+
+__all__ = ["Explanation", "explain"]
+
+TIMED = ("kineto", "trace", "nccl inspector")
+ROWS = 10  # of the collectives, in the text
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a job's files show: `ranks`, `collectives`, `causes` (what gains most first), `skipped` files and `notes`.
+
+    Printed, it is a report; `to_dict` gives what `allranks explain --json` prints. docs/explain.md defines each figure.
+
+    >>> from allranks.profiles import Job, RankRecord
+    >>> profiles.explain(profiles.Job((profiles.RankRecord(0, "a.json", "kineto", compute=((0, 9),), span=(0, 10)),))).causes[0].kind
+    'no_communication'
+    """
+
+    job: Job
+    matching: Matching
+    ranks: tuple[RankTimes, ...]
+    collectives: tuple[Collective, ...]
+    causes: tuple[Cause, ...]
+
+    @property
+    def skipped(self) -> tuple[dict[str, str], ...]:
+        """Each file, or part of one, of which nothing is told, with the reason."""
+        return tuple({"file": s.file, "why": s.why} for s in self.job.skipped)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on what the files do not say; one that several files share stands once."""
+        found: dict[str, list[int]] = {}
+        for record in self.job.records:
+            for note in record.notes:
+                found.setdefault(note, []).append(record.rank)
+        words = [
+            f"rank {', '.join(map(str, ranks))}: {note}" if len(self.job.records) > 1 else note
+            for note, ranks in found.items()
+        ]
+        missing, world = self.job.missing, self.job.world_size
+        if missing:
+            words.append(f"{len(missing)} of the {world} ranks left no file here: {_ranks(missing)}")
+        return (*words, *self.job.notes, *self.matching.notes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "world_size": self.job.world_size,
+            "missing": list(self.job.missing),
+            "ranks": [
+                t.to_dict() | {"file": r.file, "rank_from": r.rank_from}
+                for r, t in zip(self._timed(), self.ranks, strict=True)
+            ],
+            "collectives": [c.to_dict() for c in self.collectives],
+            "causes": [asdict(c) for c in self.causes],
+            "skipped": list(self.skipped),
+            "notes": list(self.notes),
+        }
+
+    def _timed(self) -> list[Any]:
+        return [r for r in self.job.records if rank_times(r) is not None]
+
+    def text(self) -> str:
+        """The report."""
+        parts = [self._head(), "", "What costs the time"]
+        for number, cause in enumerate(self.causes, 1):
+            parts += _cause(number, cause)
+        if self.ranks:
+            parts += ["", "Where the time goes", *_table(_RANKS, [_rank_row(t) for t in self.ranks])]
+        if self.collectives:
+            parts += ["", "The collectives", *_table(_CALLS, [_call_row(c) for c in self.collectives[:ROWS]])]
+            if len(self.collectives) > ROWS:
+                parts.append(f"  and {len(self.collectives) - ROWS} rows more, of less time (--json has them)")
+        for title, sentences in (
+            ("What the files do not say", self.notes),
+            ("Skipped", [f"{s['file']}: {s['why']}" for s in self.skipped]),
+        ):
+            if sentences:
+                parts += ["", title, *(line for s in sentences for line in wrapped(f"{s}.", "  - ", "    "))]
+        return "\n".join(parts)
+
+    def _head(self) -> str:
+        records = self.job.records
+        facts = [{k: v for k, v in r.facts.items() if k in ("backend", "device", "nccl_version")} for r in records]
+        same = facts[0] if facts and all(f == facts[0] for f in facts) else {}
+        words = [f"NCCL {v}" if k == "nccl_version" else str(v) for k, v in same.items()]
+        world = f" of {self.job.world_size}" if self.job.world_size else ""
+        which = "rank" if len(records) == 1 else "ranks"
+        numbers = _ranks([r.rank for r in records]) if all(r.rank_from != "unknown" for r in records) else "unknown"
+        return ", ".join([f"{which} {numbers}{world}", *dict.fromkeys(r.source for r in records), *words])
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+    def picture(self) -> Any:
+        """The lanes of the ranks in time, as a chart; None if no event has a time."""
+        from allranks.jobs.lanes import picture
+
+        return picture(self.job, self.matching)
+
+    def _repr_html_(self) -> str:
+        try:
+            chart = self.picture()
+        except ImportError:  # without the extra for notebooks there is no picture
+            chart = None
+        drawn = chart._repr_html_() if chart is not None else ""
+        return f'{drawn}<pre class="ar-explain" style="white-space:pre-wrap;font-family:var(--jp-code-font-family,ui-monospace,monospace)">{escape(self.text())}</pre>'
+
+
+def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Explanation:
+    """Explains a job: what `read` gave, or the paths of its files and folders. Raises ProfileError.
+
+    >>> profiles.explain("/nowhere")
+    Traceback (most recent call last):
+    allranks.jobs.job.ProfileError: there is no file /nowhere
+    """
+    job = job if isinstance(job, Job) else read(job)
+    # a flight recorder's times are those at which a watchdog looked
+    timed = replace(job, records=tuple(r for r in job.records if r.source in TIMED))
+    matching = match(timed)
+    times = tuple(t for t in map(rank_times, timed.records) if t is not None)
+    rows = tuple(collectives(timed if timed.records else job, matching))
+    stopped = desync(job)
+    found = causes(Seen(timed, matching, times, rows)) if timed.records or not stopped else []
+    found = found if stopped else leading(timed, matching, found)
+    if stopped:
+        found = [c for c in found if c.kind not in ("healthy", "missing_rank")]
+    return Explanation(job, matching, times, rows, (*stopped, *found))
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    words = [str(r) for r in ranks[:12]]
+    return ", ".join(words) + (f" and {len(ranks) - 12} more" if len(ranks) > 12 else "")
+
+
+def _cause(number: int, cause: Cause) -> list[str]:
+    gain = "" if not cause.saves_s else f", would gain up to {ms(cause.saves_s * 1e6)}"
+    lines = wrapped(f"{cause.cause} ({percent(cause.sure)} sure{gain})", f"  {number}. ", "     ")
+    return lines + wrapped(cause.evidence, "     ", "     ")
+
+
+_RANKS = ("rank", "span", "compute", "communication", "exposed", "idle", "overlap")
+_CALLS = ("collective", "group", "calls", "bytes", "time", "waiting", "moving", "one call", "algbw", "busbw", "link")
+
+
+def _rank_row(t: RankTimes) -> tuple[str, ...]:
+    times = (t.span_us, t.compute_us, t.communication_us, t.exposed_us, t.idle_us)
+    overlap = "-" if t.overlap is None else f"{100 * t.overlap:.1f} %"
+    return ("?" if t.rank is None else str(t.rank), *map(ms, times), overlap)
+
+
+def _call_row(c: Collective) -> tuple[str, ...]:
+    times = (c.time_us, c.wait_us, c.moving_us, c.call_us)
+    rates = (c.algbw_gb_per_s, c.busbw_gb_per_s, c.link_gb_per_s)
+    group = c.group or (f"{c.ranks} ranks" if c.ranks else "?")
+    return (
+        c.op, group if len(group) < 26 else f"{group[:24]}…", f"{c.calls:,}", "-" if c.op == "barrier" else size(c.nbytes),
+        *("?" if t is None else ms(t) for t in times), *("?" if r is None else f"{r:.3g}" for r in rates),
+    )  # fmt: skip
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows under their heads; the bandwidths are GB/s. The links' are left out where they are unknown, as on the CPU."""
+    known = [i for i, name in enumerate(head) if name != "link" or any(row[i] != "?" for row in rows)]
+    heads = [f"{h} GB/s" if h in ("algbw", "busbw", "link") else h for h in (head[i] for i in known)]
+    rows = [[row[i] for i in known] for row in rows]
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    left = 2 if head is _CALLS else 0
+    return [
+        "  "
+        + "  ".join(c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in (heads, *rows)
+    ]

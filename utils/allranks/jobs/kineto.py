@@ -1,0 +1,313 @@
+"""PyTorch profiler traces: what one file says of one rank.
+
+The kernels' classes, which of them are counted, and the rounding to whole microseconds are those of HolisticTraceAnalysis 0.5.0
+(get_temporal_breakdown, get_comm_comp_overlap), so that the figures can be compared with what people have.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from allranks.jobs.formats import Format
+from allranks.jobs.job import Call, Interval, ProfileError, RankRecord, is_time, merged
+from allranks.jobs.kineto_calls import Calls
+from allranks.jobs.names import group_name, is_communication, rank_list
+from allranks.jobs.scan import EventFile
+
+__all__ = ["FORMAT", "read"]
+
+COMPUTE, COMMUNICATION, MEMORY = range(3)
+_ON_GPU = ("kernel", "concurrent_kernel", "gpu_memcpy", "gpu_memset", "memcpy", "memset")
+_BY_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_ ]?(\d+)", re.I)
+_BY_LETTER = re.compile(r"(?:^|[-_.])r(\d+)(?=[-_.])", re.I)
+
+
+def _looks(path: Path, head: bytes) -> bool:
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start.startswith(b"["):
+        return b'"ph"' in head
+    return start.startswith(b"{") and (b'"traceEvents"' in head or b'"schemaVersion"' in head or b'"ph"' in head)
+
+
+def read(path: Path) -> list[RankRecord]:
+    """The record of the rank whose profile this is. Raises ProfileError if the file holds no event.
+
+    >>> read(Path("/nowhere.json"))
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: '/nowhere.json'
+    """
+    file = EventFile(path)
+    events = _Events()
+    for event in file:
+        events.take(event)
+    if not events.taken:
+        raise ProfileError(file.fault or "it holds no event with a time")
+    record = events.record(path, file.header)
+    notes = []
+    if file.fault:
+        notes.append(f"{file.fault}; what stands before that was read ({events.taken:,} events)")
+    if file.damaged:
+        notes.append(f"{file.damaged} events are not JSON and were left out")
+    return [record.with_notes(*notes)]
+
+
+FORMAT = Format("kineto", _looks, read)
+
+
+class _Kernels:
+    """Starts, ends, correlations and classes of GPU kernels, as flat arrays: a large file has millions."""
+
+    def __init__(self) -> None:
+        self.start, self.end = array("d"), array("d")
+        self.correlation, self.kind = array("q"), array("b")
+
+    def add(self, start: float, end: float, correlation: int, kind: int) -> None:
+        self.start.append(start)
+        self.end.append(end)
+        self.correlation.append(correlation)
+        self.kind.append(kind)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+class _Events:
+    """Collects what the analysis needs from the events of one file."""
+
+    def __init__(self) -> None:
+        self.taken = self.no_times = 0
+        self.fractions = False
+        self.kernels = _Kernels()
+        self.calls = Calls()
+        # (correlation, start, thread) of what starts kernels
+        self.launch_of, self.launched, self.launcher = array("q"), array("d"), array("q")
+        self.work_start, self.work_end, self.work_thread = array("d"), array("d"), array("q")
+        self.steps: list[tuple[str, float, float, bool]] = []
+        self.host: list[float] = [math.inf, -math.inf]
+        self.rounding = {"compute_us": 0.0, "busy_us": 0.0}
+        self._threads: dict[Any, int] = {}
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Files one event."""
+        if event.get("ph", "X") != "X":
+            return
+        category, name = event.get("cat"), event.get("name")
+        if not isinstance(category, str) or not isinstance(name, str) or category == "Trace":
+            return
+        start, length = event.get("ts"), event.get("dur")
+        if type(start) is float:
+            self.fractions = True
+        elif type(start) is not int:
+            start = _number(start)
+        if type(length) is not int and type(length) is not float:
+            length = _number(length)
+        if start is None or length is None or not (length >= 0 and is_time(start, length)):
+            self.no_times += 1
+            return
+        self.taken += 1
+        args = event.get("args")
+        if not isinstance(args, dict):
+            args = {}
+        self._file(category.lower(), name, start, start + length, args, event)
+
+    def _file(
+        self, category: str, name: str, start: float, end: float, args: dict[str, Any], event: dict[str, Any]
+    ) -> None:
+        if category == "python_function":
+            return
+        if category in _ON_GPU:
+            self._kernel(category, name, start, end, args, event)
+        elif category.endswith(("_runtime", "_driver")) or category == "runtime":
+            correlation = args.get("correlation")
+            if type(correlation) is int:
+                self.launch_of.append(correlation)
+                self.launched.append(start)
+                self.launcher.append(self._thread(event))
+        elif name.startswith("ProfilerStep"):
+            self.steps.append((name, start, end, category.startswith("gpu")))
+        elif category in ("cpu_op", "user_annotation", "operator"):
+            if start < self.host[0]:
+                self.host[0] = start
+            if end > self.host[1]:
+                self.host[1] = end
+            thread = self._thread(event)
+            if name.startswith("aten::"):
+                self.work_start.append(start)
+                self.work_end.append(end)
+                self.work_thread.append(thread)
+            else:
+                self.calls.host(name, start, end, thread, args)
+
+    def _thread(self, event: dict[str, Any]) -> int:
+        key = event.get("tid")
+        return (
+            key
+            if type(key) is int and abs(key) < 1 << 62
+            else self._threads.setdefault(str(key), -1 - len(self._threads))
+        )
+
+    def _kernel(
+        self, category: str, name: str, start: float, end: float, args: dict[str, Any], event: dict[str, Any]
+    ) -> None:
+        correlation = args.get("correlation")
+        if type(correlation) is not int:
+            correlation = -1
+        if "mem" in category:
+            kind = MEMORY
+        elif is_communication(name) or "Collective name" in args:
+            kind = COMMUNICATION
+            stream = f"{args.get('device', event.get('pid'))}/{args.get('stream', event.get('tid'))}"
+            self.calls.kernel(name, start, end, correlation, stream, args)
+        else:
+            kind = COMPUTE
+        self.kernels.add(start, end, correlation, kind)
+
+    def _cut(self) -> float | None:
+        """When the last profiler step began, if there are several: its kernels may still run when the profiler stops."""
+        if len({name for name, *_ in self.steps}) < 2:
+            return None
+        return max(start for _, start, _, _ in self.steps)
+
+    def _intervals(self, cut: float | None) -> tuple[list[tuple[Interval, ...]], int]:
+        """The merged intervals of each class, and how many kernels were left out; `self.rounding` is set."""
+        launched = None
+        if cut is not None:
+            launched = {c for c, at in zip(self.launch_of, self.launched, strict=True) if at < cut}
+        kept: list[list[Interval]] = [[], [], []]
+        k, left_out = self.kernels, 0
+        for start, end, correlation, kind in zip(k.start, k.end, k.correlation, k.kind, strict=True):
+            if launched is not None and correlation not in launched:
+                left_out += 1
+                continue
+            if self.fractions:
+                start, end = math.ceil(start), math.floor(end)
+            kept[kind].append((start, end))
+        everything = [interval for intervals in kept for interval in intervals]
+        self.rounding = {"compute_us": _lost(kept[COMPUTE]), "busy_us": _lost(everything)}
+        return [merged(intervals) for intervals in kept], left_out
+
+    def record(self, path: Path, header: dict[str, Any]) -> RankRecord:
+        """What the events say of the rank."""
+        info = header.get("distributedInfo")
+        info = info if isinstance(info, dict) else {}
+        rank, rank_from = _rank_of(path, info)
+        groups = _groups_of(info)
+        on_gpu = len(self.kernels) > 0
+        notes: list[str] = []
+        if on_gpu:
+            launches = self._launches()
+            calls = self.calls.of_kernels(rank, launches, groups, notes)
+            classes, left_out = self._intervals(self._cut())
+            if left_out and any(classes):
+                notes.append(
+                    f"the figures leave out {left_out:,} of {len(self.kernels):,} kernels: those launched in the profiler's "
+                    "last step, which may end after the profile, and those whose launch is not in the file"
+                )
+            elif left_out:
+                classes, left_out = self._intervals(None)
+                notes.append("no launch of a kernel is in the file, so that the figures cover all profiler steps")
+        else:
+            calls = self.calls.of_host(rank, groups, notes)
+            classes = self._host_intervals(calls)
+        if self.no_times:
+            notes.append(f"{self.no_times:,} events have no time, or a negative one, and were left out")
+        if rank_from == "unknown":
+            notes.append("neither the file nor its name says which rank it is")
+        return RankRecord(
+            rank, str(path), "kineto", _whole(info.get("world_size")), calls,
+            classes[COMPUTE], classes[COMMUNICATION], classes[MEMORY], self._span(classes, on_gpu),
+            tuple(sorted({(n, s, e) for n, s, e, gpu in self.steps if not gpu}, key=lambda step: step[1])),
+            {name: ranks for name, ranks in groups.items() if ranks},
+            _facts(header, info, on_gpu) | {"rounding": self.rounding}, tuple(notes), rank_from,
+        )  # fmt: skip
+
+    def _launches(self) -> dict[int, tuple[float, int]]:
+        """Start and thread of the launch of each communication kernel."""
+        wanted = self.calls.correlations()
+        return {
+            c: (at, thread)
+            for c, at, thread in zip(self.launch_of, self.launched, self.launcher, strict=True)
+            if c in wanted
+        }
+
+    def _host_intervals(self, calls: Sequence[Call]) -> list[tuple[Interval, ...]]:
+        """Without a GPU: torch's operators on the threads that do not communicate, and the calls themselves."""
+        busy = self.calls.worker_threads
+        work = zip(self.work_start, self.work_end, self.work_thread, strict=True)
+        compute = merged((start, end) for start, end, thread in work if thread not in busy)
+        talk = merged((c.start_us, c.end_us) for c in calls if c.start_us is not None and c.end_us is not None)
+        return [compute, talk, ()]
+
+    def _span(self, classes: list[tuple[Interval, ...]], on_gpu: bool) -> Interval | None:
+        if on_gpu:
+            starts = [c[0][0] for c in classes if c]
+            return (min(starts), max(c[-1][1] for c in classes if c)) if starts else None
+        return (self.host[0], self.host[1]) if self.host[0] < self.host[1] else None
+
+
+def _lost(intervals: list[Interval]) -> float:
+    """What rounding takes from the length of the union beyond nothing: HTA counts a rounded kernel that ends before its start."""
+    total, first, last = 0.0, None, -math.inf
+    for start, end in sorted(intervals):
+        if first is None or start > last:
+            total += last - first if first is not None else 0.0
+            first, last = start, end
+        last = max(last, end)
+    total += last - first if first is not None else 0.0
+    return sum(end - start for start, end in merged(intervals)) - total
+
+
+def _number(value: Any) -> float | None:
+    """A time that is written as text, or None."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _whole(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None
+
+
+def _rank_of(path: Path, info: dict[str, Any]) -> tuple[int, str]:
+    """The rank and where its number is from; 0 where it is unknown."""
+    rank = _whole(info.get("rank"))
+    if rank is not None:
+        return rank, "the file"
+    found = _BY_NAME.findall(path.name) or _BY_LETTER.findall(path.name)
+    return (int(found[-1]), "the file's name") if found else (0, "unknown")
+
+
+def _groups_of(info: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The ranks of each group that the header names; () where it does not list them."""
+    found: dict[str, tuple[int, ...]] = {}
+    config = info.get("pg_config")
+    for group in config if isinstance(config, list) else []:
+        if isinstance(group, dict) and "pg_name" in group:
+            ranks = rank_list(group.get("ranks"))
+            size = _whole(group.get("pg_size"))
+            complete = ranks is not None and size in (None, len(ranks))
+            name = group_name(str(group["pg_name"]), ranks if complete else None)
+            found[name or ""] = (ranks or ()) if complete else ()
+    return found
+
+
+def _facts(header: dict[str, Any], info: dict[str, Any], on_gpu: bool) -> dict[str, Any]:
+    """The job's facts that the header states."""
+    found = {
+        "backend": info.get("backend"),
+        "host": header.get("host_name"),
+        "base_ns": header.get("baseTimeNanoseconds"),
+    }
+    devices = header.get("deviceProperties")
+    if isinstance(devices, list) and devices and isinstance(devices[0], dict) and on_gpu:
+        found["device"] = devices[0].get("name")
+        found["devices"] = len(devices)
+    found["nccl_version"] = info.get("nccl_version")
+    found["on_gpu"] = on_gpu
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,175 @@
+"""`read`: files and folders of a real job -> `Job`. The format of a file is found by looking into it, not by its name."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from allranks.jobs import dumps, kineto, nccl_files, traces
+from allranks.jobs.formats import Format
+from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
+from allranks.jobs.scan import head_of
+
+__all__ = ["FORMATS", "read", "read_file"]
+
+# the first that recognises a file reads it
+FORMATS: tuple[Format, ...] = (traces.FORMAT, dumps.FORMAT, nccl_files.FORMAT, kineto.FORMAT)
+PARALLEL_FROM = 20 << 20  # bytes in all; below, starting processes costs more than they save
+Found = tuple[list[RankRecord], str]
+
+
+def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Job:
+    """What the files say of one job; a folder stands for the files in it. Of what can't be read, `skipped` says why.
+
+    Several large files are read in as many processes as there are cores. Raises ProfileError if a path does not exist, or no
+    file says anything of a job.
+
+    >>> profiles.read("/nowhere")
+    Traceback (most recent call last):
+    allranks.jobs.job.ProfileError: there is no file /nowhere
+    """
+    files = _files([paths] if isinstance(paths, (str, os.PathLike)) else list(paths))
+    records: list[RankRecord] = []
+    skipped: list[Skipped] = []
+    for path, (found, why) in zip(files, _read_all(files), strict=True):
+        records += found
+        if why:
+            skipped.append(Skipped(str(path), why))
+    if not records:
+        words = "; ".join(f"{s.file}: {s.why}" for s in skipped[:5])
+        raise ProfileError(f"no file says anything of a job ({words})" if skipped else "the folder holds no file")
+    kept, others = _of_one_job(records)
+    return Job(tuple(kept), (*skipped, *others))
+
+
+def read_file(path: Path) -> Found:
+    """The records of one file and "", or no record and why not.
+
+    >>> read_file(Path("/nowhere"))
+    ([], 'it can not be opened: No such file or directory')
+    """
+    try:
+        head = head_of(path)
+        if not head:
+            return [], "it is empty" if path.stat().st_size == 0 else "the gzip file holds nothing that can be unpacked"
+        for form in FORMATS:
+            if form.looks(path, head):
+                return list(form.read(path)), ""
+    except ProfileError as error:
+        return [], str(error)
+    except OSError as error:
+        return [], f"it can not be opened: {error.strerror or error}"
+    except MemoryError:
+        return [], "it does not fit in memory"
+    return [], f"its format is not known; {', '.join(form.name for form in FORMATS)} are"
+
+
+def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """The files that the paths stand for, each once, in order."""
+    found: dict[Path, None] = {}
+    for given in paths:
+        path = Path(given)
+        if not path.exists():
+            raise ProfileError(f"there is no file {given}")
+        inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        found |= dict.fromkeys(p for p in inside if path == p or not _hidden(p, path))
+    return list(found)
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _read_all(files: list[Path]) -> Iterable[Found]:
+    workers = min(_cores(), len(files), 8)
+    if workers < 2 or sys.platform == "emscripten" or sum(f.stat().st_size for f in files) < PARALLEL_FROM:
+        return [read_file(path) for path in files]
+    with ThreadPoolExecutor(workers) as pool:  # each thread only waits for its process
+        return list(pool.map(_read_in_process, files))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def _read_in_process(path: Path) -> Found:
+    """As `read_file`, in a process of its own, which neither forks this one nor imports its main module."""
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import {__name__} as r; r.main()", str(path)], capture_output=True, check=False
+    )
+    if ran.returncode:
+        return [], f"the process that read it ended with {ran.returncode}"
+    found: Found = pickle.loads(ran.stdout)  # our own process wrote it
+    return found
+
+
+def _of_one_job(records: list[RankRecord]) -> tuple[list[RankRecord], list[Skipped]]:
+    """The records of the largest job, one a rank and source, in order of the ranks; the others with the reason."""
+    skipped: list[Skipped] = []
+    jobs: list[list[RankRecord]] = []
+    for record in records:
+        job = next((j for j in jobs if not any(_difference(record, other) for other in j)), None)
+        if job is None:
+            jobs.append([record])
+        else:
+            job.append(record)
+    largest = max(jobs, key=len)
+    for job in jobs:
+        if job is not largest:
+            skipped += [Skipped(r.file, f"it is of another job than {_at(largest)}: {_why(r, largest)}") for r in job]
+    taken = {r.rank for r in largest if r.rank_from != "unknown"}
+    free = (n for n in range(len(largest) + len(taken)) if n not in taken)
+    numbered = [_renumbered(r, next(free)) if r.rank_from == "unknown" else r for r in largest]
+    found: dict[tuple[int, str], RankRecord] = {}
+    for record in numbered:
+        first = found.setdefault((record.rank, record.source), record)
+        if first is not record:
+            skipped.append(Skipped(record.file, f"it is of rank {record.rank} too, of which {first.file} was read"))
+    return [found[key] for key in sorted(found)], skipped
+
+
+def _why(record: RankRecord, job: list[RankRecord]) -> str:
+    return next(words for other in job if (words := _difference(record, other)))
+
+
+def _at(job: list[RankRecord]) -> str:
+    return job[0].file if len(job) == 1 else f"the other {len(job)}"
+
+
+def _difference(one: RankRecord, other: RankRecord) -> str:
+    """Why the two can't be of one job; "" if they can. What one of them does not say is no difference."""
+    pairs = [("a world of {} ranks", one.world_size, other.world_size)]
+    pairs += [(words, one.facts.get(name), other.facts.get(name)) for words, name in _SAME]
+    for words, here, there in pairs:
+        if None not in (here, there) and here != there:
+            return f"{words.format(here)}, not {words.format(there)}"
+    if one.span and other.span and ("base_ns" in one.facts) == ("base_ns" in other.facts):
+        apart = abs(_moment(one) - _moment(other))
+        if apart > FAR_APART_S:
+            return f"it was recorded {apart / 3600:,.0f} hours earlier or later"
+    return ""
+
+
+_SAME = (("backend {}", "backend"), ("NCCL {}", "nccl_version"), ("a GPU called {}", "device"))
+FAR_APART_S = 2 * 3600.0  # clocks of one job's hosts differ by seconds
+
+
+def _moment(record: RankRecord) -> float:
+    """Seconds at which the record starts: since 1970 if the file says its base."""
+    start = record.span[0] if record.span else 0.0
+    return float(record.facts.get("base_ns", 0)) / 1e9 + start / 1e6
+
+
+def _renumbered(record: RankRecord, rank: int) -> RankRecord:
+    return replace(record, rank=rank, calls=tuple(replace(c, rank=rank) for c in record.calls))
+
+
+def main() -> None:
+    """Reads the file that the command line names, and writes what it found to standard output, pickled."""
+    sys.stdout.buffer.write(pickle.dumps(read_file(Path(sys.argv[1]))))

@@ -1,0 +1,1 @@
+"""A computer and who may use it: its doctor, the proof that it works, its measurements, the hub's page of GPUs."""

@@ -1,7 +1,0 @@
-"""The course's binomial broadcast: whole vectors, few rounds."""
-
-from allranks import schedules
-
-
-def schedule(task):
-    return schedules.binomial_broadcast(task.ranks, root=task.root)

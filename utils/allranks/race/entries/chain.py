@@ -1,7 +1,0 @@
-"""The course's pipelined chain, rank after rank, in 256 segments."""
-
-from allranks import schedules
-
-
-def schedule(task):
-    return schedules.pipelined_chain_broadcast(task.ranks, root=task.root, segments=256)

@@ -1,7 +1,0 @@
-"""The course's pairwise exchange: in step i with the rank i further on, or r xor i."""
-
-from allranks import schedules
-
-
-def schedule(task):
-    return schedules.find(task.collective, "pairwise")(task.ranks)

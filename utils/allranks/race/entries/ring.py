@@ -1,7 +1,0 @@
-"""The course's ring, rank after rank."""
-
-from allranks import schedules
-
-
-def schedule(task):
-    return schedules.find(task.collective, "ring")(task.ranks)

@@ -1,0 +1,141 @@
+"""What of this package a rank may import while it runs an answer: only what carries messages, not what knows answers.
+
+A schedule of the course, or one of its exercises, would otherwise do the student's work, in the check though not in the marking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from importlib.abc import MetaPathFinder
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+from allranks.base.errors import CourseError
+
+PACKAGE = __name__.partition(".")[0]
+# what runs in a rank beside the answer
+SHOWN = ("base.errors", "base.notebook", "ranks.engines", "ranks.memory", "ranks.wire", "wire", "judge.in_rank")
+_RULES = "ranks.nccl_rules"  # imported by a rank under NCCL's rules
+# what finds the objects of a process, those of the judge too if it was forked from the judge
+_SEARCHES = {
+    "gc.get_objects": "gc.get_objects()",
+    "gc.get_referrers": "gc.get_referrers()",
+    "gc.get_referents": "gc.get_referents()",
+    "sys._current_frames": "sys._current_frames()",
+    "sys._current_exceptions": "sys._current_exceptions()",
+}
+_FOLDER = os.path.realpath(os.path.join(__file__, "..", "..", ".."))
+
+
+class SearchError(CourseError, PermissionError):
+    """An answer looks for objects that nobody gave it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} can't be called when an answer is checked: it would find what belongs to the judge and to the other ranks"
+        )
+
+
+class _Refusing(MetaPathFinder):
+    """Finds none of the course's modules that an answer may not have."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if _is_hidden(name):
+            raise ModuleNotFoundError(f"the course's own {name} is not there when an answer is checked", name=name)
+
+
+def _is_hidden(name: str) -> bool:
+    package, _, inner = name.partition(".")
+    if package != PACKAGE or not inner:
+        return False
+    # the packages on the way to one that is shown are there too
+    return not any(f"{inner}.".startswith(f"{s}.") or f"{s}.".startswith(f"{inner}.") for s in (*SHOWN, _RULES))
+
+
+_hidden: set[str] = set()  # the modules of this package that an answer may not have
+_looked_at: tuple[int, str] | None = None  # how many modules there were at the last look, and the last of them
+
+
+def remember_modules() -> None:
+    """Looks for the modules that an answer may not have, by their files and among those that are imported: for a process that forks
+    ranks.
+
+    To go through `sys.modules` writes to the references of 2,000 names, and a fork must copy their memory.
+    """
+    global _looked_at
+    if not _hidden:
+        files = (os.path.join(folder, file) for folder, _, names in os.walk(_FOLDER) for file in names)
+        _hidden.update(filter(_is_hidden, filter(None, map(_module_in, (f for f in files if f.endswith(".py"))))))
+    now = len(sys.modules), next(reversed(sys.modules))
+    if now != _looked_at:
+        _hidden.update(filter(_is_hidden, list(sys.modules)))
+        _looked_at = now
+
+
+@contextlib.contextmanager
+def without_the_course() -> Iterator[None]:
+    """Hides the modules, those that this process has imported too. The code that they share with a rank's own goes on."""
+    hidden = {name: sys.modules.pop(name) for name in _hidden if name in sys.modules}
+    # each is also an attribute of the package that it is in
+    attributes = []
+    for name in hidden:
+        package, _, inner = name.rpartition(".")
+        within = vars(sys.modules[package]) if package in sys.modules else {}
+        if inner in within:
+            attributes.append((within, inner, within.pop(inner)))
+    refusing = _Refusing()
+    sys.meta_path.insert(0, refusing)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # an answer may have taken it away
+            sys.meta_path.remove(refusing)
+        sys.modules |= hidden
+        for within, inner, module in attributes:
+            within[inner] = module
+
+
+def objects_made_here() -> list[Any]:
+    """The objects that this process has made since it was forked and that the collector knows: those before are frozen."""
+    return gc.get_objects()
+
+
+@functools.cache  # once a process: such a hook stays
+def refuse_searches() -> None:
+    """From now on nothing in this process finds objects that it was not given, nor reads the files of modules that are hidden."""
+    sys.addaudithook(_refusing_hook(objects_made_here.__code__))
+    gc.unfreeze = functools.partial(_refuse, "gc.unfreeze()")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise SearchError(what)
+
+
+def _refusing_hook(ours: CodeType) -> Callable[[str, tuple[Any, ...]], None]:
+    """The hook, which only the interpreter holds. `ours` is the function that may search all the same."""
+    searches, real, frame_at = dict(_SEARCHES), os.path.realpath, sys._getframe
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event in searches:
+            if frame_at(1).f_code is not ours:
+                raise SearchError(searches[event])
+        elif event == "open" and not isinstance(args[0], int):
+            name = _module_in(real(os.fsdecode(args[0])))
+            if name is not None and _is_hidden(name):
+                raise PermissionError(f"the course's own {name} is not there when an answer is checked")
+
+    return hook
+
+
+def _module_in(path: str) -> str | None:
+    """The module that a file of this package has, also compiled; None for other files."""
+    if not path.startswith(_FOLDER + os.sep):
+        return None
+    parts = [part for part in path[len(_FOLDER) + 1 :].split(os.sep) if part != "__pycache__"]
+    parts[-1] = parts[-1].partition(".")[0]
+    return ".".join([PACKAGE, *(part for part in parts if part != "__init__")])

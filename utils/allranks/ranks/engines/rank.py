@@ -1,0 +1,279 @@
+"""What runs inside a forked process: ipyparallel's engine, and the functions that make it a rank of torch.distributed.
+
+`World` calls `join`, `call`, `cell` and `pull` through ipyparallel; students never see them.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from allranks.ranks.engines.devices import GPU_SHARE_ENV, MEMORY_ENV
+from allranks.ranks.engines.usercode import in_library
+
+if TYPE_CHECKING:
+    import torch
+
+STACKS_ENV = "ALLRANKS_STACKS"  # the file to which a rank writes its stacks when it gets SIGUSR1
+WATCH_ENV = "ALLRANKS_WATCH"  # the socket on which a rank reports what it is doing
+# so long that World's own deadline always comes first: after a time-out of torch the group can't be used any more
+GROUP_TIMEOUT_S = 24 * 3600
+# called when the user's code has ended, to wait for what it has queued
+at_the_end: list[Callable[[], None]] = []
+# each says of a user's error what the user can't see from it, or None
+hints: list[Callable[[BaseException], str | None]] = []
+# read by both of torch's classes for NCCL when the group is made. 3, the default, ends the process of each rank whose peer has
+# died (SIGABRT), before it can report where it was; 2 lets it go on with wrong values. 0: it waits, the notebook says where,
+# and ends it.
+NCCL_SETTINGS = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
+
+
+def engine(args: dict[str, Any], fds: list[int]) -> None:
+    """Runs ipyparallel's engine with the arguments in `args["argv"]` until it is told to stop."""
+    from allranks.ranks.engines import own_network
+
+    own_network.enter()  # before anything starts a thread
+    from ipyparallel.engine.app import IPEngine
+
+    from allranks.ranks.engines.unread import leave_modules_unread
+
+    arm_stack_dump()
+    sys.modules["debugpy"] = None  # type: ignore[assignment]  # no debugger can reach a rank, and its import is slow
+    leave_modules_unread()
+    sys.argv = ["ipengine", *args["argv"]]
+    IPEngine.launch_instance(args["argv"])
+
+
+def arm_stack_dump() -> None:
+    """Makes SIGUSR1 write every thread's Python stack to `$ALLRANKS_STACKS`, even while the main thread is in C++."""
+    path = os.environ.get(STACKS_ENV)
+    if path:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        faulthandler.register(signal.SIGUSR1, file=descriptor, all_threads=True, chain=False)
+        faulthandler.enable(file=descriptor, all_threads=True)
+
+
+def join(
+    rank: int, world_size: int, backend: str, meet: str, env: dict[str, str], threads: int, path: list[str] | None
+) -> dict[str, Any]:
+    """Makes this engine one rank of a new default group and prepares its namespace; returns what `describe` returns.
+
+    Every rank must call it at the same time. `meet` is torch's init_method: the rendezvous file or an address. `env`
+    holds variables that must be set before CUDA starts, such as CUDA_VISIBLE_DEVICES. torch uses `threads` threads in
+    this rank. `path` is the notebook's sys.path, so that both find the same modules.
+    """
+    from datetime import timedelta
+
+    os.environ.update(env)
+    arm_stack_dump()
+    if path is not None:
+        sys.path[:] = path
+
+    import torch
+    import torch.distributed as dist
+
+    from allranks.ranks.engines import older_torch, own_network, strangers, watch
+
+    if WATCH_ENV in env:
+        watch.serve(env[WATCH_ENV])
+    if dist.is_initialized():  # another notebook used this engine before
+        dist.destroy_process_group()
+
+    torch.set_num_threads(threads)
+    _limit_memory(env.get(MEMORY_ENV))
+    device = torch.device("cpu")
+    older_torch.add_names()
+    if backend == "nccl":
+        for name, value in NCCL_SETTINGS.items():
+            os.environ.setdefault(name, value)
+        device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
+        torch.cuda.set_device(device)
+        _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
+        torch.set_default_device(device)  # so that torch.ones(4) in a cell is on the GPU: cells need no device=
+    if backend == "gloo":
+        own_network.keep_groups()
+    before = strangers.sockets(os.getpid())
+    dist.init_process_group(
+        backend,
+        init_method=meet,
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=GROUP_TIMEOUT_S),
+        # communicators form at once, also those of sub-groups; without it, torch up to 2.14 makes one more for each pair
+        # that sends unbatched messages, and torch 2.15 does not
+        device_id=device if backend == "nccl" else None,
+    )
+    namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
+    # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
+    dist.all_reduce(torch.zeros(1, device=device))
+    wait_for_gpu()
+    strangers.refuse(before)
+    strangers.watch_groups(before)
+    watch.count_from_here()
+    return describe()
+
+
+def _limit_memory(limit: str | None) -> None:
+    """Limits this rank to `limit` bytes.
+
+    Beyond them, Python raises MemoryError; torch raises an error that names the size.
+    """
+    if limit:
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = int(limit) if hard == resource.RLIM_INFINITY else min(int(limit), hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (wanted, hard))
+
+
+def _limit_gpu_memory(share: str | None, device: torch.device) -> None:
+    """Limits this rank's tensors to a fraction of its GPU's memory. Beyond it, torch's error names both sizes.
+
+    CUDA and NCCL use more memory on top of that: some hundred MB for each rank.
+    """
+    if share:
+        import torch
+
+        torch.cuda.set_per_process_memory_fraction(float(share), device)
+
+
+def describe() -> dict[str, Any]:
+    """This rank as plain data: rank, pid, device in words, backend, and the versions of torch and NCCL."""
+    import torch
+    import torch.distributed as dist
+
+    on_gpu = dist.get_backend() == "nccl"
+    threads = torch.get_num_threads()
+    nccl = ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None  # type: ignore[no-untyped-call]  # torch gives it no types
+    return {
+        "rank": dist.get_rank(),
+        "pid": os.getpid(),
+        "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
+        "backend": dist.get_backend(),
+        "torch": str(torch.__version__),  # a plain text: to unpickle torch's own type, the notebook would import torch
+        "nccl": nccl,
+    }
+
+
+def cell(source: str) -> bytes:
+    """Runs the source of a `%%ranks` cell in this rank's namespace; returns the outcome in the form of `call`."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    show, shell._showtraceback = shell._showtraceback, lambda *_: None  # the notebook shows errors, once for all ranks
+    try:
+        result = shell.run_cell(source, store_history=True)
+    finally:
+        shell._showtraceback = show
+    error = result.error_before_exec or result.error_in_exec
+    if error is None:
+        try:
+            wait_for_gpu()
+        except Exception as late:
+            error = late
+    return _dumps("value", None) if error is None else _dumps("error", describe_error(error))
+
+
+def pull(name: str) -> bytes:
+    """The value of a variable that a `%%ranks` cell set on this rank, in the form of `call`."""
+    values = namespace()
+    if name not in values:
+        message = f"there is no {name!r} on this rank"
+        return _dumps("error", {"type": "NameError", "message": message, "hint": None, "frames": []})
+    return _pack(values[name], name)
+
+
+def call(payload: bytes) -> bytes:
+    """Calls the function in `payload`, cloudpickled (function, args, kwargs). Returns the outcome, cloudpickled.
+
+    The outcome is ("value", result) or ("error", {...}). An exception is sent as plain data, with only the lines of the
+    student's own code, so that the notebook can show it without the lines of our code (see `describe_error`).
+    """
+    import cloudpickle
+
+    try:
+        function, args, kwargs = cloudpickle.loads(payload)
+    except Exception as error:
+        return _dumps("error", describe_error(error, hint="while the function was unpacked on the rank"))
+    try:
+        result = function(*args, **kwargs)
+        wait_for_gpu()
+    except BaseException as error:
+        return _dumps("error", describe_error(error))
+    return _pack(result, "the result")
+
+
+def wait_for_gpu() -> None:
+    """Waits until this rank's GPU has finished all queued work: with NCCL, a call returns even if other ranks never do."""
+    import torch
+
+    for settle in at_the_end:
+        settle()
+    if _uses_gpu():
+        torch.cuda.synchronize()
+
+
+def _uses_gpu() -> bool:
+    """Whether this process has started CUDA."""
+    import torch
+
+    started: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # torch gives it no types
+    return started
+
+
+def _dumps(kind: str, value: object) -> bytes:
+    """The pair (`kind`, `value`), cloudpickled."""
+    import cloudpickle
+
+    packed: bytes = cloudpickle.dumps((kind, value))
+    return packed
+
+
+def _pack(value: object, what: str) -> bytes:
+    """A value in the form of `call`. Moves its CUDA tensors to the CPU, because the notebook must not start CUDA."""
+    import torch
+    from torch.utils import _pytree
+
+    try:
+        if _uses_gpu():
+            value = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), value)
+        return _dumps("value", value)
+    except Exception as error:
+        return _dumps("error", describe_error(error, hint=f"while {what} was packed to be sent back"))
+
+
+def describe_error(error: BaseException, hint: str | None = None) -> dict[str, Any]:
+    """An exception as plain data: type, message, hint, the user's frames as (file, line, function, text), breaks_group.
+
+    breaks_group: the ranks can't go on in the same group after it.
+    """
+    import linecache
+    import traceback
+
+    hint = hint or next(filter(None, (tell(error) for tell in hints)), None)
+    frames = [
+        (frame.f_code.co_filename, line, frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not in_library(frame.f_code.co_filename)
+    ]
+    if isinstance(error, SyntaxError) and error.lineno:
+        frames = [(error.filename or "", error.lineno, "")]
+    return {
+        "type": type(error).__name__,
+        "message": str(error.msg) if isinstance(error, SyntaxError) else str(error),
+        "hint": hint,
+        "breaks_group": getattr(error, "breaks_group", False),
+        "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
+    }
+
+
+def namespace() -> dict[str, Any]:
+    """The engine's interactive namespace, where `%%ranks` cells run."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell.user_ns if shell is not None else {}

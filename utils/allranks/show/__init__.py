@@ -1,0 +1,1 @@
+"""What one sees: the player, pictures, plots and the other widgets."""

@@ -57,7 +57,7 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
         "STYLE": page_style(".page") + STYLE + (HERE / "map.css").read_text(encoding="utf-8"),
         "SCRIPT": (HERE / "map.js").read_text(encoding="utf-8"),
         "START": f'<a class="start" href="{manner.href(first.chapter)}"><b>Start: {first.contents.minutes} minutes</b></a>',
-        "LENGTH": f"{len(course.core)} chapters, {words.time(course.minutes)}; in your notebook, on ranks of your own",
+        "LENGTH": f"{words.length(course)}; in your notebook, on ranks of your own",
         "MAP": pictures(course, manner),
         "KEY": key("kept in this browser, nowhere else"),
         "COURSES": _courses(courses(root)),

@@ -134,6 +134,13 @@ def test_the_line_is_inked_where_something_was_proved_and_only_there():
     assert dashes(end.html())[0] == 0 or dashes(end.html())[1] > 0
 
 
+def test_a_check_that_passed_in_another_chapter_walks_nothing():
+    found = did(proved=["04"])
+    shared = [p for p in found.chapters if p.proved and p.chapter.number != "04"]
+    assert shared, "ring_all_reduce is checked in chapters after 04 too"
+    assert {status(found, p.chapter) for p in shared} <= {"ahead", "next"}
+
+
 def test_minutes_are_one_sum():
     for found in (did(), did(ended=["14"]), did(ended=["00", "03"], predicted=["00", "03", "21"], proved=["03"])):
         held = [progress.minutes_left for progress in found.core]

@@ -41,7 +41,10 @@ class Progress:
 
     @property
     def walked(self) -> bool:
-        """Whether something of it is proved: a check passed, or where it has none, a question answered. To open it is not enough."""
+        """Whether something of it is proved: a check passed, or where it has none, a question answered. To open it is not enough,
+        and neither is a check that passed in another chapter."""
+        if not self.seen:
+            return False
         if self.contents.checks:
             return self.proved > 0
         return self.predicted > 0 if self.contents.questions else self.ended

@@ -52,7 +52,7 @@ def test_the_bar_says_how_far_it_has_come():
 
 
 CELL = """
-from allranks import progress
+from allranks.base import progress
 progress.EVERY_S = 0
 progress.AFTER_S = -1
 from allranks import check

@@ -19,7 +19,8 @@ from allranks.base.errors import CourseError
 
 PACKAGE = __name__.partition(".")[0]
 # what runs in a rank beside the answer
-SHOWN = ("base.errors", "base.notebook", "ranks.engines", "ranks.memory", "ranks.wire", "wire", "judge.in_rank")
+SHOWN = ("base.errors", "base.notebook", "ranks.engines", "ranks.memory", "ranks.wire", "judge.in_rank")
+_BY_PATH = ("wire",)  # the public name of one of them
 _RULES = "ranks.nccl_rules"  # imported by a rank under NCCL's rules
 # what finds the objects of a process, those of the judge too if it was forked from the judge
 _SEARCHES = {
@@ -54,7 +55,9 @@ def _is_hidden(name: str) -> bool:
     if package != PACKAGE or not inner:
         return False
     # the packages on the way to one that is shown are there too
-    return not any(f"{inner}.".startswith(f"{s}.") or f"{s}.".startswith(f"{inner}.") for s in (*SHOWN, _RULES))
+    return not any(
+        f"{inner}.".startswith(f"{s}.") or f"{s}.".startswith(f"{inner}.") for s in (*SHOWN, *_BY_PATH, _RULES)
+    )
 
 
 _hidden: set[str] = set()  # the modules of this package that an answer may not have

@@ -202,7 +202,7 @@ c.JupyterHub.default_url = landing
 # A script starts the server, as its user: it closes the home to others, copies the chapters, warms the engines.
 c.Spawner.cmd = [sys.executable, str(CHECKOUT / "deploy" / "singleuser.py")]
 c.Spawner.notebook_dir = "~/allranks"
-c.Spawner.default_url = "/lab/tree/chapters/1_first_hours/00_start_here.ipynb"
+c.Spawner.default_url = "/lab"  # where the map of the course is (utils/allranks/course/map/server.py)
 c.Spawner.args = [
     # Unix sockets in a closed directory; any account of the machine could connect to ports on loopback
     "--KernelManager.transport=ipc",

@@ -62,7 +62,7 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
         "START": (
             f'<a class="start" href="{manner.href(first.chapter)}"><b>Start: {first.contents.minutes} minutes</b></a>'
         ),
-        "LENGTH": f"{len(course.core)} chapters, {words.time(course.minutes)}; in your notebook, on ranks of your own",
+        "LENGTH": f"{words.length(course)}; in your notebook, on ranks of your own",
         "MAP": pictures(course, manner),
         "KEY": key("kept in this browser, nowhere else"),
         "COURSES": _courses(courses(root)),

@@ -80,6 +80,18 @@ def test_the_map_opens_first_leads_on_and_knows_what_was_done(served, new_page):
     assert trip.evaluate("(link) => link === document.activeElement")
     page.keyboard.press("Enter")
     page.wait_for_function("() => window.location.pathname.endsWith('/01_nine_pictures.ipynb')")
+    # a reload shows the notebook again; the map is still a tab, and a button of the notebook leads to it
+    for where in (page.url, address.partition("?")[0]):
+        page.goto(where)
+        page.wait_for_selector(".jp-NotebookPanel-toolbar:visible")
+        page.locator(".lm-TabBar-tabLabel", has_text="Map").wait_for()
+        assert page.locator(".lm-TabBar-tabLabel", has_text="Map").count() == 1
+        page.locator(".jp-NotebookPanel-toolbar:visible").get_by_role("button", name="Map").click()
+        page.wait_for_selector(f"{MAP} h1:visible")
+        page.locator(".lm-TabBar-tabLabel", has_text="01_nine").click()
+    page.locator(".lm-TabBar-tab", has_text="Map").locator(".lm-TabBar-tabCloseIcon").click()
+    page.reload()
+    page.locator(".lm-TabBar-tabLabel", has_text="Map").wait_for()
 
 
 def test_an_address_of_a_notebook_opens_that_and_the_page_stands_alone(served, new_page):

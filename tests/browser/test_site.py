@@ -208,9 +208,14 @@ def test_the_map_says_where_the_reader_is_and_shows_a_path(site, new_page):
     page.get_by_role("button", name="Show the ring all-reduce").click()
     page.wait_for_selector(".ar-player[data-ready]")
     page.goto((site / "chapters/1_first_hours/04_all_reduce.html").as_uri())
+    kept = "allranks_predictions:site/chapters/1_first_hours/03_point_to_point.html"
+    page.evaluate("key => localStorage.setItem(key, JSON.stringify({one: {value: 1}}))", kept)
     page.goto((site / "index.html").as_uri())
     assert page.locator(here).get_attribute("data-chapter") == "04"
-    assert page.locator(".m-middle .walked").count() >= 2, "the chapters of the core before it"
+    walked = page.locator(".m-middle .walked").evaluate_all("all => all.map((one) => one.dataset.chapter)")
+    assert walked == ["03"], "where a question was answered; 00 was skipped"
+    inked = page.locator(".m-middle .m-walked").first.get_attribute("stroke-dasharray").split()
+    assert float(inked[0]) == 0 < float(inked[1]) and float(inked[2]) > 0, "the line is inked from 03 on only"
     start = page.locator("a.start")
     assert "Go on: 04 All-reduce" in start.text_content() and start.get_attribute("href").endswith(
         "/04_all_reduce.html"

@@ -33,6 +33,14 @@ BESIDE = """tr => {
 }"""
 
 
+# whether the whole player is in the part of the window that shows the notebook
+IN_WINDOW = """() => {
+    const player = document.querySelector(".ar-player");
+    const [box, view] = [player, player.closest(".jp-WindowedPanel-outer")].map((e) => e.getBoundingClientRect());
+    return box.top >= view.top - 1 && (box.bottom <= view.bottom + 1 || box.height > view.height);
+}"""
+
+
 def test_a_deadlock_is_explained_drawn_and_played(lab, new_page):
     page = new_page()
     name = lab.write(SENDS_FIRST)
@@ -46,6 +54,7 @@ def test_a_deadlock_is_explained_drawn_and_played(lab, new_page):
     player = page.locator(".ar-player[data-ready]")
     player.wait_for()
     assert "rank 0" in player.inner_text()
+    page.wait_for_function(IN_WINDOW, timeout=10_000)
     marked = page.locator(".ar-verdict .code .marked")
     assert "dist.send(chunks[(rank - step) % p], (rank + 1) % p)" in marked.inner_text(), "the card shows the line"
     page.get_by_role("button", name="Beside the right schedule").click()

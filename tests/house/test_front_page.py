@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from allranks.base import chapters as course_map
+from allranks.course.map import words
+from allranks.course.state import state
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,6 +31,12 @@ def test_every_chapter_is_on_the_map_once_in_each_width(page):
     numbers = re.findall(r'<a href="chapters/[^"]+\.html" class="m-chapter[^"]*" data-chapter="(\d\d)"', page)
     assert sorted(numbers) == sorted(3 * [chapter.number for chapter in course_map.chapters()])
     assert "begin here" in page and "you are here" not in page.partition("<script type=")[0]
+
+
+def test_every_page_says_the_length_that_the_chapters_add_up_to(page):
+    length = words.length(state(None))
+    assert length.startswith(words.time(sum(one.contents.minutes for one in state(None).core)))
+    assert length in page and length in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_paths_are_those_of_the_guide(front):

@@ -16,7 +16,7 @@ import pytest
 
 UTILS = Path(__file__).resolve().parents[2] / "utils"
 JS = UTILS / "js"
-BUNDLES = sorted((UTILS / "allranks").glob("*/*/static/*.js"), key=lambda path: path.stem)
+BUNDLES = sorted((UTILS / "allranks").glob("**/static/*.js"), key=lambda path: path.stem)
 OLDEST_NODE = 20
 
 
@@ -37,7 +37,7 @@ def hash_of_sources(name: str) -> str:
 
 def test_each_widget_has_its_bundle():
     assert sorted(path.stem for path in BUNDLES) == sorted(
-        path.parent.name for path in (JS / "src").glob("*/widget.js")
+        path.parent.name for entry in ("widget", "extension") for path in (JS / "src").glob(f"*/{entry}.js")
     )
 
 

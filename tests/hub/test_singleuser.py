@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
@@ -49,6 +50,25 @@ def test_with_an_exchange_the_folder_of_labs_is_empty(singleuser, monkeypatch):
     assert not (singleuser.COURSE / "chapters" / "moved.md").exists()
     assert not (singleuser.COURSE / "chapters" / "source").exists()
     assert (singleuser.COURSE / "chapters/1_first_hours/00_start_here.ipynb").is_file()
+
+
+def test_a_learners_server_opens_at_the_map(singleuser, monkeypatch):
+    """Each way of deploying opens /lab, and the settings that the script gives the server load the extension that shows the map there."""
+    for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, "")
+    singleuser.settings("learner")
+    layers = [Path(layer) for layer in os.environ["JUPYTER_CONFIG_PATH"].split(os.pathsep)]
+    loaded = {}
+    for layer in reversed(layers):
+        about = json.loads((layer / "jupyter_server_config.json").read_text(encoding="utf-8"))
+        loaded |= about["ServerApp"].get("jpserver_extensions", {})
+    assert loaded["allranks.course.map.server"] is True
+    config = (ROOT / "deploy" / "jupyterhub_config.py").read_text(encoding="utf-8")
+    [opened] = re.findall(r'^c\.Spawner\.default_url = "([^"]*)"', config, flags=re.M)
+    [chart] = re.findall(
+        r"^  defaultUrl: (\S+)", (ROOT / "deploy" / "values.yaml").read_text(encoding="utf-8"), flags=re.M
+    )
+    assert opened == chart == "/lab"
 
 
 def test_a_home_with_chapters_of_the_old_order_keeps_them_and_is_told(singleuser):

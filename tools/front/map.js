@@ -9,8 +9,19 @@ function predicted() {
     const count = said.filter((one) => one?.value !== undefined).length;
     for (const chapter of marked(found[1])) {
       for (const circle of [...chapter.querySelectorAll("circle.m-proof")].slice(0, count)) circle.classList.add("proved");
+      if (count) chapter.classList.replace("ahead", "walked");
     }
   }
+}
+
+/** Whether a question of this chapter was answered. */
+const said = (chapter) => chapter.querySelector("circle.proved") !== null;
+
+/** Inks the pieces of the line that were walked; `walked` has one of two for each piece from the first one on. */
+function ink(line, walked) {
+  const stops = line.dataset.stops.split(" ").map(Number);
+  const dashes = walked.flatMap((yes, at) => (yes ? [stops[at + 1] - stops[at], 0] : [0, stops[at + 1] - stops[at]]));
+  line.setAttribute("stroke-dasharray", [...dashes, 0, 99999].join(" "));
 }
 
 function stand(map, number) {
@@ -21,17 +32,15 @@ function stand(map, number) {
     one.classList.remove("here", "next");
     one.removeAttribute("aria-current");
     one.setAttribute("aria-label", one.getAttribute("aria-label").replace("begin here, ", ""));
-    one.classList.add("ahead");
+    one.classList.add(said(one) ? "walked" : "ahead");
   }
   const place = core.indexOf(here);
-  for (const one of core.slice(0, Math.max(place, 0))) one.classList.replace("ahead", "walked");
   core[place + 1]?.classList.replace("ahead", "next");
-  here.classList.replace("ahead", "here");
+  here.classList.remove("ahead", "walked");
+  here.classList.add("here");
   here.setAttribute("aria-current", "step");
   here.setAttribute("aria-label", here.getAttribute("aria-label").replace(": ", ": you are here, "));
-  const walked = map.querySelector(".m-walked");
-  const stops = walked.dataset.stops.split(" ");
-  if (place > 0) walked.setAttribute("stroke-dasharray", `${stops[place]} 99999`);
+  ink(map.querySelector(".m-walked"), core.slice(0, Math.max(place, 0)).map(said));
   const tag = map.querySelector(".m-tag");
   tag.querySelector("text").textContent = "you are here";
   for (const [name, value] of Object.entries({ x: -47, width: 94 })) tag.querySelector("rect").setAttribute(name, value);

@@ -1,4 +1,5 @@
-// Bundles each folder of src/ that has a widget.js into one ES module in the package, byte for byte the same each time.
+// Bundles each folder of src/ that has a widget.js into one ES module in the package, and one that has an extension.js into
+// one script for JupyterLab, byte for byte the same each time.
 // Its header holds a hash of the sources, by which a test without Node notices a bundle that is out of date.
 // With a folder on the command line the bundles are written there.
 
@@ -9,8 +10,8 @@ import { build, transform, version } from "esbuild";
 
 const folder = fileURLToPath(new URL(".", import.meta.url));
 
-/** @type {Record<string, string>} the room of a widget that is not in widgets/ */
-const ROOMS = { follow: "base/notebook", player: "show/player" };
+/** @type {Record<string, string>} the room of what is not in show/widgets/ */
+const ROOMS = { follow: "base/notebook", map: "jupyter/labextensions/allranks", player: "show/player" };
 
 /** @param {string} name of a widget's folder */
 function placeOf(name) {
@@ -47,12 +48,13 @@ const styleSheets = {
 };
 
 for (const name of readdirSync(`${folder}src`)) {
-  if (!existsSync(`${folder}src/${name}/widget.js`)) continue;
+  const entry = ["widget.js", "extension.js"].find((file) => existsSync(`${folder}src/${name}/${file}`));
+  if (!entry) continue;
   await build({
-    entryPoints: [`${folder}src/${name}/widget.js`],
+    entryPoints: [`${folder}src/${name}/${entry}`],
     outfile: process.argv[2] ? `${process.argv[2]}/${name}.js` : placeOf(name),
     bundle: true,
-    format: "esm",
+    format: entry === "widget.js" ? "esm" : "iife",
     target: "es2022",
     charset: "utf8",
     minify: true,

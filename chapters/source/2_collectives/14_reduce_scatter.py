@@ -28,7 +28,7 @@ world
 
 # %% name="question"
 first_guess = predict(
-    "How many GB does each of the 32 GPUs need if each keeps as little as possible? (If each keeps everything, it is 112 GB.)",
+    "Weights, gradients and the optimizer's state are 112 GB. How many GB of them does each of the 32 GPUs need if it keeps as little as possible?",
     low=0.1,
     high=112,
     unit="GB",

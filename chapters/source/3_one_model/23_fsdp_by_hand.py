@@ -528,7 +528,7 @@ for name, share in (
 # The second row hides the first loss, what it costs to communicate at all; the third chooses from noise; the fourth answers another question, and does not say whether the larger batch learns as well from
 # as many samples. The last is harder than ours: it asks whether sharding was worth it, ours only how it scales. Say which one you took. A baseline that was never tuned makes every curve look good.
 #
-# A real model may have no $T_1$: to train 7 billion parameters with Adam takes 16 bytes for each, 112 GB, and an H100 has 80. The smallest machine that holds it is the baseline, and must be named. `plan` prices both studies (in the shell: `allranks plan`):
+# A real model may have no $T_1$: to train 7 billion parameters with Adam takes 16 bytes for each, 112 GB before any activation, and an H100 has 80. The smallest machine that holds it is the baseline, and must be named. `plan` prices both studies (in the shell: `allranks plan`):
 
 # %% name="study_real"
 for name, batch, together in (("strong", lambda p: 512, 1), ("weak", lambda p: 8 * p, 1), ("weak", lambda p: 8 * p, 4)):

@@ -61,16 +61,20 @@ def test_what_a_kernel_did_is_on_the_map_until_it_is_cleared(course):
     assert state(course).here is None
     outputs = run(course, [cell.replace("{name}", question("03")) for cell in CELLS])
     [card] = [output["data"]["text/html"] for output in outputs if "data" in output]
-    assert "You can now" in card and "../2_collectives" not in card and 'href="04_all_reduce.ipynb"' in card
+    assert (
+        "You are at the end of 03 Point to point: proved 0 of 3" in card
+        and "../2_collectives" not in card
+        and 'href="04_all_reduce.ipynb"' in card
+    )
     found = state(course)
     there = found["03"]
-    assert found.here == find("03") and found.go_on == find("04") and found.furthest == 1
-    assert question("03") in there.answered and there.ended and there.minutes_left == 0
+    assert found.here == find("03") and found.go_on == find("04")
+    assert question("03") in there.answered and there.ended and 0 < there.minutes_left < 40
     ring = next(item for item in there.contents.checks if item.name == "ring_shift")
     assert not there.passed(ring) and there.missing(ring)
     said = json.loads(allranks("map", str(course), "--json").stdout)
     assert said["here"] == "03" and said["go_on"] == "04"
-    assert "You finished 03 Point to point" in allranks("map", str(course)).stdout
+    assert "You are at the end of 03 Point to point: proved 0 of 3" in allranks("map", str(course)).stdout
     assert (course / record.FILE).stat().st_mode & 0o077 == 0
     notebook = course / find("03").path
     book = json.loads(notebook.read_text(encoding="utf-8"))
@@ -126,10 +130,11 @@ def test_a_check_that_several_chapters_have_does_not_move_the_reader():
         order=[(Did.ASKED, question("02")), (Did.CHECKED, "distributed_mean")],
     )
     found = _state(contents(ROOT), did, {})
-    assert found.here == find("02") and found.furthest == 0
+    assert found.here == find("02") and not any(found.walked)
     assert found["20"].proved == 1 and not found["20"].seen
 
 
 def test_a_jump_ahead_leaves_what_was_skipped():
     found = _state(contents(ROOT), Record(ended={"48"}, order=[(Did.ENDED, "48")]), {})
-    assert found.minutes_left == found.minutes - found["48"].contents.minutes
+    skipped = sum(progress.contents.minutes for progress in found.core if progress.chapter.number != "48")
+    assert found.minutes_left == skipped + found["48"].minutes_left > skipped

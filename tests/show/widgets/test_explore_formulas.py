@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from allranks import cost
+from allranks import cost, my_model
 from allranks.show.widgets import explorables, step_figures
+from allranks.show.widgets import my_model_story as story
 from allranks.theory.cost import workload
 from allranks.theory.cost.plan import MODELS, plan
-from allranks.theory.cost.step import training_step
+from allranks.theory.cost.step import TrainingStep, training_step
 from allranks.theory.cost.workload import Cluster, WorkloadError
 
 HERE = Path(__file__).resolve().parent
@@ -51,7 +53,7 @@ def questions() -> list[dict[str, Any]]:
                 "capacity": capacity,
             }
         )
-    return [*found, *splits()]
+    return [*found, *splits(), *states()]
 
 
 def splits() -> list[dict[str, Any]]:
@@ -66,6 +68,43 @@ def splits() -> list[dict[str, Any]]:
         names = {"model_name": model, "machine_name": machine, "model": models[model], "machine": machines[machine]}
         found.append({"formula": "step", **names, "split": split, "assumed": step_figures.assumptions()})
     return found
+
+
+PRESSED = {
+    "ranks": (1, 8, 64, 1024),
+    "bucket": (0, 25 << 20, 250 << 20, 1 << 30),
+    "zero_stage": (0, 1, 2, 3),
+    "tp": (1, 2, 4, 8),
+    "pp": (1, 2, 4, 8),
+    "cp": (1, 2, 4, 8, 16),
+    "ep": (0, 1, 2, 4, 8),
+}
+
+
+def states() -> list[dict[str, Any]]:
+    """What a reader may see in "my model": what the course chooses, one press from there, and any choices on the open axes."""
+    drawn = random.Random(42)
+    found = []
+    for opened in range(1, 8):
+        keys = [axis.key for axis in story.AXES[:opened]]
+        course = story.values_after(opened)
+        chosen = [course, *({**course, "ranks": ranks} for ranks in PRESSED["ranks"] if ranks != course["ranks"])]
+        while len(chosen) < 16:
+            own = {**story.START, **{key: drawn.choice(PRESSED[key]) for key in keys}}
+            if drawn.random() < 0.3:
+                own |= {"microbatch": 4, "sequence": 32768, "machine": "cloud-ethernet"}
+            if _step(own):  # of the others only a sentence says that they are impossible
+                chosen.append(own)
+        data = my_model().data | {"opened": opened}
+        found += [{"formula": "my_model", "data": data, "values": values} for values in chosen]
+    return found
+
+
+def _step(values: dict[str, Any]) -> TrainingStep | None:
+    try:
+        return story.step_of(values)
+    except WorkloadError:
+        return None
 
 
 def expected(question: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +149,61 @@ def test_the_package_says_what_the_javascript_says():
     asked, answers = questions(), stored()
     assert len(asked) == len(answers), "run this file as a program, which asks again"
     for question, answer in zip(asked, answers, strict=True):
+        if question["formula"] == "my_model":
+            continue  # below
         assert answer == pytest.approx(expected(question), rel=1e-9, abs=1e-15), question
+
+
+def seen() -> list[tuple[dict[str, Any], list[str], dict[str, Any]]]:
+    """Of each state of "my model": what is chosen, the open axes, what the page says."""
+    pairs = zip(questions(), stored(), strict=True)
+    return [
+        (q["values"], [axis.key for axis in story.AXES[: q["data"]["opened"]]], answer)
+        for q, answer in pairs
+        if q["formula"] == "my_model"
+    ]
+
+
+def test_the_page_and_the_text_say_the_same_of_my_model():
+    kinds = []
+    for values, _, answer in seen():
+        step = _step(values)
+        assert ("problem" in answer) == (step is None), values
+        if step is None:
+            kinds.append("impossible")
+            continue
+        kinds.append(step.fits)
+        assert answer["sentence"] == my_model(**values).text(), values
+        assert ("MFU" in answer["sentence"]) == step.fits and ("too much" in answer["sentence"]) != step.fits
+    assert min(kinds.count(kind) for kind in (True, False, "impossible")) >= 3
+
+
+def test_what_would_help_is_true_and_what_no_choice_can_do_no_button_does():
+    kinds = set()
+    for values, keys, answer in seen():
+        step = _step(values)
+        if step is None:
+            continue
+        kinds.add(kind := answer["kind"])
+        assert (kind in ("better", "best")) == step.fits, values
+        if kind != "nothing":
+            helped = story.step_of(answer["best"])
+            assert helped.fits and helped.mfu == pytest.approx(answer["mfu"], rel=1e-9)
+            changed = {key for key in values if answer["best"][key] != values[key]}
+            assert changed <= set(keys), "only what the reader can press"
+            assert ("ranks" in changed) == (kind == "other GPUs")
+        # each button says what it would give; none may fit where the hint says that nothing does
+        pressed = {
+            key: [one for way in PRESSED[key] if (one := _step(values | {key: way})) and one.fits] for key in keys
+        }
+        helping = {"nothing": (), "other GPUs": ("ranks", "ep"), "no experts": ("ep",)}.get(kind, keys)
+        assert not any(pressed[key] for key in keys if key not in helping), (values, answer["hint"])
+        # the story's sentence is about the course's choice
+        course = story.values_after(len(keys))
+        told = len(keys) < len(story.AXES) and story.needs(story.AXES[len(keys)].chapter) in answer["hint"]
+        assert not told or values == course, answer["hint"]
+        assert "fits now" not in answer["hint"] or step.fits
+    assert kinds >= {"room", "better", "best", "other GPUs", "nothing"}, kinds
 
 
 def test_most_questions_have_an_answer():

@@ -150,12 +150,15 @@ def test_an_answer_or_a_truth_that_does_not_fit_is_refused():
         (lambda: curve.lock_in([1, 2]), "the curve needs a height for each x; x has 5 points"),
         (lambda: curve.reveal([1, 2, 3, 4, 5]), "a curve needs its truth in words too"),
         (lambda: a_choice().reveal(3), "the truth is 3; give it as text"),
-        (predictions, "no question was asked"),
     ):
-        if act is predictions:
-            module._ASKED.clear()
         with pytest.raises(PredictionError, match=re.escape(said)):
             act()
+
+
+def test_where_nothing_was_asked_the_list_is_a_sentence_and_no_error():
+    module._ASKED.clear()
+    shown = predictions()._repr_mimebundle_()
+    assert shown == {"text/plain": predictions().text()} and shown["text/plain"].startswith("No question was asked")
 
 
 def test_the_list_has_each_question_once_with_what_was_said_and_what_it_was():

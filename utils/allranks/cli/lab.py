@@ -96,7 +96,8 @@ def private_kernels() -> list[str]:
     "named",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="The folder for your notebooks. Default: this one if it has them, else ~/all-ranks.",
+    help="The folder for your notebooks. Default: this one or one above it if it has them; else the checkout that this "
+    "program is run from; without a checkout ~/all-ranks.",
 )
 @click.option(
     "--formgrader",
@@ -108,7 +109,9 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
     """Warm the engines and open JupyterLab at the map of the course. Further arguments go to JupyterLab (`--port
     9999`).
 
-    In a checkout it opens that. Else it puts the notebooks into a folder of yours first; what is there stays as it is.
+    In a folder without notebooks it opens the checkout that this program is run from, wherever that is; --folder
+    names another one. Where the package was installed without a checkout, it puts the notebooks into a folder of
+    yours first; what is there stays as it is.
     In a course folder that `allranks course init` made it opens formgrader.
     """
     from allranks.base.extras import require
@@ -122,6 +125,8 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
         _open_formgrader(taught, no_browser, jupyter_args)
         return
     root = course_directory(named)
+    if named is None and root not in (Path.cwd(), *Path.cwd().parents):
+        click.echo(f"There are no notebooks here: opening those of {root}. `--folder` names another folder.", err=True)
     for sentence in fill(root):
         click.echo(sentence, err=True)
     if forking_is_safe():

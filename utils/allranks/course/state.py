@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from allranks.base import course_files as files
@@ -18,14 +19,14 @@ ROUND = 5  # minutes: what is left of a chapter is no more exact than that
 
 @dataclass(frozen=True)
 class Progress:
-    """One chapter and what the reader did in it. `reached` is how far into it, from 0 to 1; `seen` whether anything was done in it."""
+    """One chapter and what the reader did in it. `read` is the share of it, from 0 to 1, that is read and done; `seen` whether anything was."""
 
     chapter: Chapter
     contents: Contents
     answered: frozenset[str] = frozenset()
     checked: Mapping[str, Checked] = field(default_factory=dict)
     ended: bool = False
-    reached: float = 0.0
+    read: float = 0.0
     seen: bool = False
 
     @property
@@ -39,11 +40,24 @@ class Progress:
         return sum(item.name in self.answered for item in self.contents.questions)
 
     @property
+    def walked(self) -> bool:
+        """Whether something of it is proved: a check passed, or where it has none, a question answered. To open it is not enough,
+        and neither is a check that passed in another chapter."""
+        if not self.seen:
+            return False
+        if self.contents.checks:
+            return self.proved > 0
+        return self.predicted > 0 if self.contents.questions else self.ended
+
+    @property
+    def finished(self) -> bool:
+        """Whether its end was reached and all its checks passed."""
+        return self.ended and self.walked and self.proved == len(self.contents.checks)
+
+    @property
     def minutes_left(self) -> int:
-        """What is left to read and do, rounded up to five minutes; 0 once the chapter was ended."""
-        if self.ended:
-            return 0
-        left = self.contents.minutes * (1 - self.reached)
+        """What is left to read and do, rounded up to five minutes."""
+        left = round(self.contents.minutes * (1 - self.read), 6)
         return min(self.contents.minutes, -int(-left // ROUND) * ROUND)
 
     def passed(self, item: Item) -> bool:
@@ -61,14 +75,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class State:
-    """Where a reader stands. `here` is the chapter of the last deed, None for a reader who did nothing yet.
-
-    `furthest` is the place in the core (0: Start here) up to which the reader came.
-    """
+    """Where a reader stands. `here` is the chapter of the last deed, None for a reader who did nothing yet."""
 
     chapters: tuple[Progress, ...]
     here: Chapter | None = None
-    furthest: int = 0
 
     def __getitem__(self, number: str) -> Progress:
         """The progress in a chapter, by its number. Raises KeyError."""
@@ -84,26 +94,34 @@ class State:
 
     @property
     def go_on(self) -> Chapter | None:
-        """Where the reader goes on: the chapter begun last, or what follows it if it was ended; None when the core is done."""
+        """Where the reader goes on: the chapter begun last, or what follows it if it was ended.
+
+        After the last chapter that is the first one of the core that was not ended; None when the core is done.
+        """
         at: Chapter | None = self.here or core()[0]
         while at is not None and self[at.number].ended:
             at = after(at)
-        return at
+        return at or next((p.chapter for p in self.core if not p.ended), None)
 
     @property
     def next(self) -> Chapter | None:
-        """The chapter that comes after the one in which the reader goes on; None if there is none."""
-        return None if self.go_on is None else after(self.go_on)
+        """What comes next on the map: where the reader goes on, or if the reader is there already, what follows; None if nothing does."""
+        at = self.go_on
+        return after(at) if at is not None and at == (self.here or core()[0]) else at
+
+    @property
+    def walked(self) -> tuple[bool, ...]:
+        """Of each piece of the line, from one chapter of the core to the following, whether the reader walked it: proved something, and went on."""
+        return tuple(a.walked and (a.ended or b.seen) for a, b in pairwise(self.core))
 
     @property
     def minutes_left(self) -> int:
-        """What is left of the core: what lies ahead, and what was skipped."""
-        ahead = enumerate(self.core)
-        return sum(p.minutes_left for place, p in ahead if place >= self.furthest or not p.seen)
+        """What is left of the core: the sum over its chapters."""
+        return sum(progress.minutes_left for progress in self.core)
 
     @property
     def minutes(self) -> int:
-        """What the whole core takes."""
+        """What the whole core takes: the sum of what its notebooks say."""
         return sum(progress.contents.minutes for progress in self.core)
 
 
@@ -137,11 +155,22 @@ def _state(about: Mapping[str, Contents], did: Record, saved: Mapping[str, Colle
         here = answered | {
             name for name, _ in holds.places if name in asked or (name in checked and everywhere[name] == 1)
         }
-        reached = max((place for name, place in holds.places if here and name in here | set(checked)), default=0.0)
-        seen = ended or bool(here)
-        found.append(Progress(chapter, holds, frozenset(answered), checked, ended, 1.0 if ended else reached, seen))
-    walked = [place for place, progress in enumerate(p for p in found if p.chapter.core) if progress.seen]
-    return State(tuple(found), _here(found, did), max(walked, default=0))
+        passed = {name for name, verdict in checked.items() if verdict.passed}
+        read = _read(holds, (asked | answered | passed) if here else set(), ended)
+        found.append(Progress(chapter, holds, frozenset(answered), checked, ended, read, ended or bool(here)))
+    return State(tuple(found), _here(found, did))
+
+
+def _read(holds: Contents, done: Collection[str], ended: bool) -> float:
+    """The share of a chapter that is read: the text that leads to each question that was asked and each check that passed.
+
+    The text after the last of them is read where the chapter was ended. To end a chapter does not read what was skipped.
+    """
+    share = before = 0.0
+    for name, place in holds.places:
+        share += place - before if name in done else 0.0
+        before = place
+    return share + (1 - before if ended else 0.0)
 
 
 def _here(found: list[Progress], did: Record) -> Chapter | None:

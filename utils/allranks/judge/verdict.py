@@ -305,7 +305,8 @@ def _with_button(verdict: Verdict) -> dict[str, Any]:
 
     def play(pressed: Any) -> None:
         several = pressed is beside
-        player = Player(verdict.trace, verdict.expected if several else None, titles=TITLES if several else ())
+        compared, titles = (verdict.expected, TITLES) if several else (None, ())
+        player = Player(verdict.trace, compared, titles=titles, pressed=True)
         box.children = (box.children[0], buttons, player)
 
     for button in buttons.children:

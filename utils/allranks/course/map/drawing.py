@@ -18,6 +18,7 @@ from allranks.course.map.shapes import (
     Point,
     circle,
     glyph,
+    inked,
     path,
     picture_of,
     placed,
@@ -33,9 +34,10 @@ from allranks.course.state import Progress, State
 from allranks.show.pictures.pictogram import n
 
 IN_A_ROW = 7  # stations
-LINE_AT = 150  # below the upper edge of a row
+TABLE_TEXT = 58  # of a column of such a table, what the pictogram and the space after the words take
+INSET = 20  # what a table of side trips leaves free on both sides
+LINE_AT = 146  # below the upper edge of a row
 EDGE, GAP, SIDE = 22, 10, 58  # where the line goes down; between fields; what a row leaves free for it
-GPU_GB = 80
 # what each argument of `plan` is called on the line
 WON = {
     "dp": "+ replicas",
@@ -91,16 +93,13 @@ class Row:
 
 
 def status(state: State, chapter: Chapter) -> str:
-    """The class of a chapter: here, next, walked or ahead; for a side trip also seen."""
-    at = state.here or state.go_on
-    if chapter == at:
+    """The class of a chapter: here, next, walked (something is proved), seen (it was only opened) or ahead."""
+    if chapter == (state.here or state.go_on):
         return "here"
-    if not chapter.core:
-        progress = state[chapter.number]
-        return "walked" if progress.ended else "seen" if progress.seen else "ahead"
-    if chapter == (state.next if state.go_on == at else state.go_on):
+    progress = state[chapter.number]
+    if chapter.core and chapter == state.next:
         return "next"
-    return "walked" if state[chapter.number].seen else "ahead"
+    return "walked" if progress.walked else "seen" if progress.seen else "ahead"
 
 
 def said_at(state: State, manner: Manner) -> str:
@@ -189,13 +188,13 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
     at, found = float(left), []
     for progress, weight in order if number % 2 == 0 else reversed(order):
         slot = at, at + each * weight
-        x = (slot[0] + slot[1]) / 2 if _pictured(progress.chapter) else slot[0] + min(68.0, each / 2)
+        x = (slot[0] + slot[1]) / 2 if _pictured(progress.chapter) else slot[0] + min(60.0, each / 2)
         found.append(Stop(progress, x, 0.0, 0.0, slot))
         at = slot[1]
-    for stop, after in zip(found, [*found[1:], None], strict=True):
-        stop.right = (
-            after.x - 14 if after and not _pictured(after.chapter) else after.slot[0] if after else right + SIDE - 24
-        )
+    for place, stop in enumerate(found):
+        # side trips may lie below stations that have none
+        after = next((other for other in found[place + 1 :] if _trips(other.chapter)), None)
+        stop.right = right + SIDE - 24 if after is None else after.slot[0] if _pictured(after.chapter) else after.x - 14
     row.stops = found if number % 2 == 0 else found[::-1]
     _fields(row, width)
 
@@ -203,9 +202,11 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
 def _weight(chapter: Chapter, row: Row) -> float:
     """How wide the slot of a station is beside the others: a table of pictures needs more, and so do words that end at a field's edge."""
     if _pictured(chapter):
-        return 2.1
-    last = {[one for one in part.chapters if one.core][-1] for part in row.parts}
-    return 1.3 if len(row.parts) > 1 and chapter in last and _trips(chapter) else 1.0
+        return 2.7
+    edges = [[one for one in part.chapters if one.core][-1] for part in row.parts]
+    if chapter not in edges or not _trips(chapter) or len(edges) == 1:
+        return 1.0
+    return 1.8 if chapter != edges[-1] else 1.3
 
 
 def _fields(row: Row, width: int) -> None:
@@ -220,7 +221,7 @@ def _fields(row: Row, width: int) -> None:
         edge = ends + GAP
         for stop in row.stops:
             if stop.chapter.part == part.folder:
-                stop.right = min(stop.right, ends - 12)
+                stop.right = min(stop.right, ends - 16)
 
 
 def _place(row: Row, rows: list[Row], width: int) -> None:
@@ -229,7 +230,7 @@ def _place(row: Row, rows: list[Row], width: int) -> None:
         stop.y = row.y
     if _along(row):
         [stop] = row.stops
-        stop.x = width - 190.0
+        stop.x = width - 170.0
     row.height = max(_depth(row, stop) for stop in row.stops) + LINE_AT + 14
 
 
@@ -254,7 +255,7 @@ def _trip_height(stop: Stop, trip: Chapter) -> float:
 
 
 def _table_heights(stop: Stop) -> list[float]:
-    room = (stop.slot[1] - stop.slot[0]) / 2 - 50
+    room = _column(stop) - TABLE_TEXT
     trips = _trips(stop.chapter)
     each = [
         17 * len(wrapped(words.kept_together(t), room, 13, 600)) + 15 * len(wrapped(t.why, room, 12)) + 8 for t in trips
@@ -262,10 +263,15 @@ def _table_heights(stop: Stop) -> list[float]:
     return [max(each[i : i + 2]) for i in range(0, len(each), 2)]
 
 
+def _column(stop: Stop) -> float:
+    """How wide one of the two columns of a table of side trips is."""
+    return (stop.slot[1] - stop.slot[0] - 2 * INSET) / 2
+
+
 def _step(row: Row) -> float:
     """The room of a side trip along the line."""
     [stop] = row.stops
-    return (stop.x - 76 - SIDE) / max(1, len(_trips(stop.chapter))) - 8
+    return (stop.x - 64 - SIDE) / max(1, len(_trips(stop.chapter))) - 8
 
 
 def _line(rows: list[Row], width: int) -> Line:
@@ -280,10 +286,8 @@ def _drawn_line(line: Line, rows: list[Row], state: State, width: int) -> str:
     """The track, what is walked of it in ink, arrowheads, and where it leads."""
     stops = [stop for row in rows for stop in row.stops]
     gone = [line.length_to((stop.x, stop.y)) for stop in stops]
-    d, walked = line.d(), gone[state.furthest] if state.here is not None else 0
-    marks = " ".join(n(one) for one in gone)
-    out = path(d, "m-track") + path(d, "m-hollow")
-    out += path(d, "m-walked", f' stroke-dasharray="{n(walked)} 99999" data-stops="{marks}"')
+    d = line.d()
+    out = path(d, "m-track") + path(d, "m-hollow") + inked(d, gone, state.walked)
     for number, row in enumerate(rows[:-1]):
         out += _arrow((width - EDGE if number % 2 == 0 else EDGE, (row.y + rows[number + 1].y) / 2), (0, 1))
     for number, row in enumerate(rows):
@@ -327,13 +331,13 @@ def _head(part: Part, at: tuple[float, float], row: Row, rows: list[Row], state:
 
 
 def _model(right: float, y: float, left: float) -> str:
-    """What the state of the story's model weighs, beside what one GPU has: what does not fit is hatched."""
-    from allranks.theory.cost.plan import plan
+    """What the story's model needs on one GPU, beside what that has: what does not fit is hatched."""
+    from allranks.show.widgets.my_model_story import START, step_of
 
-    needed = plan("7B", "dgx-h100").state_nbytes / 1e9
+    alone = step_of(START)
     wide = 134.0
-    fits = wide * GPU_GB / needed
-    said = f"my model: {needed:.0f} GB; one GPU has {GPU_GB}"
+    fits = wide * alone.gpu.nbytes / alone.nbytes
+    said = f"my model on one GPU: {alone.nbytes / 1e9:.0f} GB; it has {alone.gpu.nbytes / 1e9:.0f} GB"
     x = right - wide - 40
     if x - 14 - width_of(said, 12) < left:
         return ""
@@ -437,8 +441,7 @@ def _words(state: State, trip: Chapter, x: float, y: float, room: float, manner:
 
 def _table(state: State, stop: Stop, trips: list[Chapter], manner: Manner) -> str:
     """Side trips with their pictograms, two beside each other, below a bracket."""
-    left, right = stop.slot[0] + 8, stop.slot[1] - 8
-    each = (right - left) / 2
+    left, right, each = stop.slot[0] + INSET, stop.slot[1] - INSET, _column(stop)
     bracket = f"M{n(stop.x)},{n(stop.y + STATION)}v9M{n(left)},{n(stop.y + 34)}q0,-8 8,-8H{n(right - 8)}q8,0 8,8"
     out, y = path(bracket, "m-elbow", ' aria-hidden="true"'), stop.y + 52.0
     for number, high in enumerate(_table_heights(stop)):
@@ -446,7 +449,9 @@ def _table(state: State, stop: Stop, trips: list[Chapter], manner: Manner) -> st
             x = left + column * each
             picture = placed(picture_of(trip), x + 2, y - 14, 30) if picture_of(trip) else circle(x + 16, y, 5, "m-dot")
             area = rect(x, y - 16, each - 8, high - 4, "m-area")
-            out += linked(state, trip, manner, area + picture + _words(state, trip, x + 40, y, each - 42, manner))
+            out += linked(
+                state, trip, manner, area + picture + _words(state, trip, x + 40, y, each - TABLE_TEXT, manner)
+            )
         y += high
     return out
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from allranks.course.contents import Item
 from allranks.course.map import words
 from allranks.course.map.drawing import status
 from allranks.course.map.page import style
-from allranks.course.map.shapes import STATION, circle, path, rect, station, tag, text, width_of
+from allranks.course.map.shapes import STATION, circle, inked, path, rect, station, tag, text, width_of
 from allranks.course.state import Progress, State, state
 from allranks.show.pictures.pictogram import n
 
@@ -30,23 +32,24 @@ class ChapterEnd:
 
     @property
     def progress(self) -> Progress:
-        """The chapter and what the reader did in it."""
-        return self.state[self.chapter.number]
+        """The chapter, of which this is the end, and what the reader did in it."""
+        return replace(self.state[self.chapter.number], ended=True)
 
     @property
     def next(self) -> Chapter | None:
-        """Where the one button leads."""
+        """Where the one button leads: along the core, and after its last chapter to one that was skipped; None if there is none."""
         at = after(self.chapter)
         while at is not None and self.state[at.number].ended:
             at = after(at)
-        return at
+        return at or next((one.chapter for one in self._marked.core if not one.ended), None)
 
     def text(self) -> str:
         """The card as plain text."""
-        lines = [f"You can now {self.chapter.can}.", self._proved()]
+        lines = [f"{words.standing(self.progress)}.", f"{words.can(self.progress)} {self.chapter.can}."]
+        lines += [my_model] if (my_model := self._my_model()) else []
         lines += [f"  [{'x' if good else ' '}] {name}{missing}" for name, good, missing, _ in self._checks()]
         if self.next is None:
-            lines.append("This was the last chapter of the core.")
+            lines.append("No chapter of the core is left.")
         else:
             lines.append(f"Next: {words.named(self.next)}, {words.time(self.state[self.next.number].contents.minutes)}")
         return "\n".join(lines)
@@ -59,20 +62,20 @@ class ChapterEnd:
 
     def html(self) -> str:
         """The card, with links relative to the chapter's notebook."""
+        my_model = self._my_model()
         return (
             f'{style()}<style>{_STYLE}</style><section class="ar-map ar-theme m-done" aria-label="The end of this chapter">'
-            f"{self._line()}<div class=m-columns><div><p>You can now</p><p class=m-can>{escape(self.chapter.can)}.</p></div>"
-            f"<div><p class=m-head>{escape(self._proved())}</p>{self._list()}</div><div>{self._onward()}</div></div></section>"
+            f"{self._line()}<p class=m-head>{escape(words.standing(self.progress))}</p>"
+            f"<div class=m-columns><div><p>{words.can(self.progress)}</p><p class=m-can>{escape(self.chapter.can)}.</p>"
+            f"{f'<p>{escape(my_model)}</p>' if my_model else ''}</div>"
+            f"<div>{self._list()}</div><div>{self._onward()}</div></div></section>"
         )
 
-    def _proved(self) -> str:
-        checks, questions = len(self.progress.contents.checks), len(self.progress.contents.questions)
-        said = []
-        if checks:
-            said.append(f"Proved {self.progress.proved} of {checks}")
-        if questions:
-            said.append(f"{self.progress.predicted} of {words.counted(questions, 'prediction')} made")
-        return "; ".join(said) or "Nothing to prove here"
+    def _my_model(self) -> str:
+        """What the story's model won in this chapter, or needs next; "" for a side trip."""
+        from allranks.show.widgets import my_model_story
+
+        return my_model_story.won(my_model_story.name_of(self.chapter)) if self.chapter.core else ""
 
     def _checks(self) -> list[tuple[str, bool, str, Item]]:
         """Each check: its name, whether it passed, what it still lacks in words."""
@@ -104,7 +107,7 @@ class ChapterEnd:
             for i, q in enumerate(questions)
         )
         if questions:
-            rows += f'<li><svg width="{14 * len(questions)}" height="12" aria-hidden="true">{dots}</svg><small>predictions</small></li>'
+            rows += f'<li><svg width="{14 * len(questions)}" height="12" aria-hidden="true">{dots}</svg><small>predictions made</small></li>'
         return f"<ul>{rows}</ul>"
 
     def _to(self, notebook: Path, cell: str = "") -> str:
@@ -118,7 +121,7 @@ class ChapterEnd:
             minutes = words.time(self.state[self.next.number].contents.minutes)
             out += f'<a class="m-button main" href="{self._to(self.next.path)}">{escape(self.next.title)}</a><p>next, {minutes}</p>'
         else:
-            out += "<p class=m-head>This was the last chapter of the core.</p>"
+            out += "<p class=m-head>No chapter of the core is left.</p>"
         aside = [trip for trip in side_trips(self.chapter) if not self.state[trip.number].ended][:2]
         links = [f'<a href="{self._to(trip.path)}">aside: {escape(trip.title)}</a>' for trip in aside]
         if os.environ.get(MAP_ENV):
@@ -126,6 +129,12 @@ class ChapterEnd:
                 '<a href="#" data-commandlinker-command="allranks:map" data-commandlinker-args="{}">the map</a>'
             )
         return out + "".join(f"<p>{link}</p>" for link in links)
+
+    @property
+    def _marked(self) -> State:
+        """The state with the reader at the end of this chapter, as the map has it after this card."""
+        found = [self.progress if one.chapter == self.chapter else one for one in self.state.chapters]
+        return State(tuple(found), self.chapter)
 
     def _line(self) -> str:
         """Four stations of the core: one before, here, two after; a side trip stands under the chapter it hangs on."""
@@ -137,11 +146,14 @@ class ChapterEnd:
         here = x[path_[at]]
         left, right = (0.0 if first else x[shown[0]]), (float(WIDTH) if shown[-1] != path_[-1] else x[shown[-1]])
         track = f"M{n(left)},{LINE_AT}H{n(right)}"
-        ink = path(f"M{n(left)},{LINE_AT}H{n(here)}", "m-walked") if here > left else ""
-        out = path(track, "m-track") + path(track, "m-hollow") + ink
-        marked = State(self.state.chapters, self.chapter, max(self.state.furthest, at))
+        walked = dict(zip(pairwise(path_), self._marked.walked, strict=True))
+        # the pieces that are in view; the first one comes from the station before them
+        ends = [path_[first - 1], *shown] if first else list(shown)
+        stops = [0.0, *(x[chapter] - left for chapter in shown)] if first else [x[chapter] - left for chapter in shown]
+        out = path(track, "m-track") + path(track, "m-hollow")
+        out += inked(track, stops, [walked[piece] for piece in pairwise(ends)])
         for chapter in shown:
-            kind = "here" if chapter == path_[at] else status(marked, chapter)
+            kind = "here" if chapter == path_[at] else status(self._marked, chapter)
             name = text(
                 x[chapter] + STATION + 8,
                 LINE_AT - 12,
@@ -153,15 +165,15 @@ class ChapterEnd:
             out += f'<g class="m-chapter {kind}">{station(x[chapter], LINE_AT, chapter.number, first=chapter == path_[0])}{name}</g>'
         said = "you are here" if self.chapter.core else f"side trip: {words.named(self.chapter)}"
         out += tag(here + STATION + 8 + width_of(said, 12, 700) / 2 + 5, LINE_AT + 18, said)
-        label = f"You are in {words.named(self.chapter)}, at {at + 1} of {len(path_)} chapters of the core."
+        label = f"{words.standing(self.progress)}; chapter {at + 1} of the {len(path_)} of the core."
         return f'<div class=m-piece><svg width="{WIDTH}" height="78" viewBox="0 0 {WIDTH} 78" role="img" aria-label="{escape(label)}">{out}</svg></div>'
 
 
 _STYLE = (
     ".m-done{border:1px solid var(--ar-line);border-radius:10px;padding:0 24px 16px!important;max-width:962px;overflow:hidden}"
     ".m-done p{margin:0 0 8px;color:var(--ar-soft);font-size:13px}.m-done .m-can{font-size:18px;line-height:1.35;font-weight:600;color:var(--ar-ink)}"
-    ".m-done .m-head{font-size:15px;font-weight:700;color:var(--ar-ink)}.m-piece{overflow-x:auto;margin:0 -24px;border-bottom:1px solid var(--ar-hair)}"
-    ".m-columns{display:flex;flex-wrap:wrap;gap:16px 36px;padding-top:16px}.m-columns>div{flex:1 1 250px}.m-columns>div:last-child{flex:0 1 176px}"
+    ".m-done .m-head{font-size:15px;font-weight:700;color:var(--ar-ink)}.m-done>.m-head{margin-top:14px}.m-piece{overflow-x:auto;margin:0 -24px;border-bottom:1px solid var(--ar-hair)}"
+    ".m-columns{display:flex;flex-wrap:wrap;gap:16px 36px;padding-top:4px}.m-columns>div{flex:1 1 250px}.m-columns>div:last-child{flex:0 1 176px}"
     ".m-done ul{list-style:none;margin:0;padding:0}.m-done li{display:flex;gap:9px;align-items:center;min-height:28px;font-size:14px}"
     ".m-done li svg{flex:none}.m-done small{color:var(--ar-soft);font-size:13px}.m-done a{color:var(--ar-ink);text-underline-offset:3px}"
     ".m-done code{font:13px var(--ar-mono);color:inherit;background:none;padding:0}.m-done a.m-button.main{color:var(--ar-paper);width:100%;margin-bottom:8px}"
@@ -176,7 +188,7 @@ def done(chapter: str) -> ChapterEnd:
 
     Example:
         >>> print(done("00").text().splitlines()[0])
-        You can now run a call on every rank, and say why all ranks must make it.
+        You are at the end of 00 Start here: 0 of 4 predictions made.
     """
     found = find(chapter)
     record.note(Did.ENDED, found.number)

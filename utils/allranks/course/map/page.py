@@ -1,4 +1,4 @@
-"""The map as a page: the head with its two buttons, the drawing in the width that fits, what the signs mean."""
+"""The map as a page: the head with its button, what the signs mean, the drawing in the width that fits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from html import escape
 
 from allranks.base import theme
+from allranks.base.chapters import Chapter
 from allranks.course.map import words
 from allranks.course.map.drawing import Manner, drawing
 from allranks.course.map.shapes import circle, path, rect
@@ -39,6 +40,7 @@ STYLE = (
     ".walked .m-dot{fill:var(--ar-ink);stroke:var(--ar-ink)}.here .m-dot{fill:var(--ar-you);stroke:var(--ar-on-you)}"
     ".m-stop{fill:var(--ar-paper);stroke:var(--ar-soft);stroke-width:2}.m-number{fill:var(--ar-soft)}"
     ".walked .m-stop{fill:var(--ar-ink);stroke:var(--ar-ink)}.walked .m-number{fill:var(--ar-paper)}"
+    ".seen .m-stop{stroke:var(--ar-ink);stroke-dasharray:4 3}.seen .m-number{fill:var(--ar-ink)}"
     ".next .m-stop{stroke:var(--ar-ink);stroke-width:3}.next .m-number{fill:var(--ar-ink)}"
     ".here .m-stop{fill:var(--ar-you);stroke:var(--ar-ink);stroke-width:3}.here .m-number{fill:var(--ar-on-you)}"
     ".m-over{fill:none;stroke:var(--ar-lost);stroke-width:1}.m-stripes{fill:none;stroke:var(--ar-lost);stroke-width:1.6}"
@@ -46,19 +48,19 @@ STYLE = (
     ".m-box{fill:var(--ar-paper);stroke:var(--ar-ink);stroke-width:1.5}"
     "a.m-chapter{cursor:pointer;text-decoration:none}a.m-chapter:hover text.m-ink{text-decoration:underline}"
     "a.m-chapter:focus-visible{outline:3px solid var(--ar-wire);outline-offset:2px;border-radius:6px}"
-    ".m-top{display:flex;flex-wrap:wrap;gap:12px 24px;justify-content:space-between;align-items:center;margin:0 20px 20px}"
+    ".m-top{display:flex;flex-wrap:wrap;gap:12px 24px;justify-content:space-between;align-items:center;margin:0 auto 10px;padding:0 20px}"
     ".m-top h1{font-size:26px;line-height:1.2;margin:0 0 4px;letter-spacing:-.01em}.m-top p{margin:0;color:var(--ar-soft)}"
-    ".m-top>div:first-child{flex:1 1 420px}.m-top p b{color:var(--ar-ink);font-weight:600}.m-buttons{display:flex;flex-wrap:wrap;gap:10px}"
+    ".m-top>div:first-child{flex:1 1 420px}.m-top p b{color:var(--ar-ink);font-weight:600}"
     ".m-button{display:inline-flex;align-items:center;justify-content:center;min-height:44px;padding:0 20px;border-radius:6px;"
     "border:1px solid var(--ar-line);color:var(--ar-ink);background:var(--ar-paper);text-decoration:none;font-size:15px}"
     ".m-button.main{background:var(--ar-ink);color:var(--ar-paper);border-color:var(--ar-ink);font-weight:600}"
     ".m-button:hover{text-decoration:underline}"
-    ".m-key{display:flex;flex-wrap:wrap;gap:6px 20px;margin:16px 20px 0;color:var(--ar-soft);font-size:13px;list-style:none;padding:0}"
+    ".m-key{display:flex;flex-wrap:wrap;gap:6px 16px;margin:0 auto 14px;padding:0 20px;color:var(--ar-soft);font-size:13px;list-style:none}"
     ".m-key li{display:flex;gap:7px;align-items:center;margin:0}.m-key li:last-child{margin-left:auto}"
     ".m-wide,.m-middle,.m-tall{margin:0 auto;width:max-content}.m-wide,.m-middle{display:none}"
-    f"@container (min-width:{WIDTHS[1]}px){{.m-middle{{display:block}}.m-tall{{display:none}}}}"
-    f"@container (min-width:{WIDTHS[0]}px){{.m-wide{{display:block}}.m-middle{{display:none}}}}"
-    "@container (max-width:700px){.m-top h1{font-size:24px}.m-buttons{width:100%}.m-button{flex:1 1 auto}"
+    f"@container (min-width:{WIDTHS[1]}px){{.m-middle{{display:block}}.m-tall{{display:none}}.m-top,.m-key{{max-width:{WIDTHS[1]}px;box-sizing:border-box}}}}"
+    f"@container (min-width:{WIDTHS[0]}px){{.m-wide{{display:block}}.m-middle{{display:none}}.m-top,.m-key{{max-width:{WIDTHS[0]}px}}}}"
+    "@container (max-width:700px){.m-top h1{font-size:24px}.m-top .m-button{flex:1 1 100%}"
     ".m-key li:last-child{margin-left:0}}"
 )
 
@@ -89,26 +91,20 @@ def pictures(state: State, manner: Manner) -> str:
 
 
 def head(state: State, manner: Manner) -> str:
-    """Where the reader is, what is proved, what is left; and the buttons: go on, and what comes next."""
-    at, after = state.go_on, state.next
-    buttons = ""
-    if after is not None and state.here is not None:
-        buttons += _button(manner, after, f"next: {after.title}", "")
-    if at is not None:
-        buttons += _button(manner, at, words.go_on(state), " main")
+    """Where the reader is, what is proved, what is left; and the one button: go on."""
+    at = state.go_on
+    button = "" if at is None else _button(manner, at, words.go_on(state))
     return (
         f'<div class="m-top"><div><h1>{escape(words.heading(state))}</h1>'
         f"<p>{escape(words.proved(state))} <b>{escape(words.left(state))}</b></p></div>"
-        f'<div class="m-buttons">{buttons}</div></div>'
+        f"{button}</div>"
     )
 
 
-def _button(manner: Manner, chapter: object, said: str, kind: str) -> str:
-    from allranks.base.chapters import Chapter
-
-    if not isinstance(chapter, Chapter) or not manner.href(chapter):
+def _button(manner: Manner, chapter: Chapter, said: str) -> str:
+    if not manner.href(chapter):
         return ""
-    return f'<a class="m-button{kind}" href="{escape(manner.href(chapter))}" data-path="{chapter.path.as_posix()}">{escape(said)}</a>'
+    return f'<a class="m-button main" href="{escape(manner.href(chapter))}" data-path="{chapter.path.as_posix()}">{escape(said)}</a>'
 
 
 def key(kept: str) -> str:
@@ -118,10 +114,11 @@ def key(kept: str) -> str:
         (circle(5.5, 5.5, 4.4, "m-proof proved"), "prediction made"),
         (rect(1, 1.5, 7.8, 7.8, "m-proof", 1.2) + circle(16, 5.5, 3.9, "m-proof"), "not yet"),
         (path("M2,5.5h24", "m-walked"), "walked"),
+        (f'<g class="seen">{circle(6.5, 5.5, 4.6, "m-stop")}</g>', "only opened"),
         (path("M4,5.5h20", "m-track") + path("M4,5.5h20", "m-hollow"), "ahead"),
         (circle(6, 5.5, 5, "m-dot"), "side trip"),
     )
-    wide = (11, 11, 21, 28, 28, 12)
+    wide = (11, 11, 21, 28, 13, 28, 12)
     items = "".join(
         f'<li><svg width="{w}" height="11" aria-hidden="true">{sign}</svg>{said}</li>'
         for (sign, said), w in zip(signs, wide, strict=True)
@@ -132,4 +129,4 @@ def key(kept: str) -> str:
 def page(state: State, manner: Manner) -> str:
     """The map with head and key, as the inside of a page: give the page `style` too."""
     kept = f"{escape(words.KEPT)} · <code>allranks map --clear</code>"
-    return f'<main class="ar-map ar-theme">{head(state, manner)}<nav aria-label="The map">{pictures(state, manner)}</nav>{key(kept)}</main>'
+    return f'<main class="ar-map ar-theme">{head(state, manner)}{key(kept)}<nav aria-label="The map">{pictures(state, manner)}</nav></main>'

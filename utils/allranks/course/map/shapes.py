@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 
 from allranks.base.chapters import Chapter
 from allranks.show.pictures.moves import MOVES
@@ -62,6 +63,21 @@ def circle(x: float, y: float, r: float, kind: str, more: str = "") -> str:
 def path(d: str, kind: str, more: str = "") -> str:
     """A line."""
     return f'<path class="{kind}" d="{d}"{more}/>'
+
+
+def inked(d: str, stops: Sequence[float], walked: Sequence[bool]) -> str:
+    """The pieces of a line that were walked, in ink. `stops` says how far along the line each station lies, in pixels."""
+    dashes, drawn = [0.0], True
+    for piece, (a, b) in zip(walked, pairwise(stops), strict=True):
+        if piece != drawn:
+            dashes.append(0.0)
+            drawn = piece
+        dashes[-1] += b - a
+    if drawn:
+        dashes.append(0.0)
+    dashes[-1] += 99999  # what lies behind the last station
+    marks = " ".join(n(stop) for stop in stops)
+    return path(d, "m-walked", f' stroke-dasharray="{" ".join(n(one) for one in dashes)}" data-stops="{marks}"')
 
 
 class Line:

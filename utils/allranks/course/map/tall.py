@@ -8,6 +8,7 @@ from allranks.course.map.drawing import WON, Manner, _extras, _proved, _trips, h
 from allranks.course.map.shapes import (
     circle,
     glyph,
+    inked,
     path,
     picture_of,
     placed,
@@ -19,7 +20,7 @@ from allranks.course.map.shapes import (
     text,
     width_of,
 )
-from allranks.course.state import State
+from allranks.course.state import Progress, State
 from allranks.show.pictures.pictogram import n
 
 WIDTH = 390
@@ -55,9 +56,7 @@ def tall(state: State, width: int = WIDTH, manner: Manner | None = None) -> str:
 
 def _line(places: list[float], state: State) -> str:
     d = f"M{n(LINE_X)},{n(places[0])}V{n(places[-1])}"
-    walked = places[state.furthest] - places[0] if state.here is not None else 0
-    marks = " ".join(n(place - places[0]) for place in places)
-    ink = path(d, "m-walked", f' stroke-dasharray="{n(walked)} 99999" data-stops="{marks}"')
+    ink = inked(d, [place - places[0] for place in places], state.walked)
     return f'<g aria-hidden="true">{path(d, "m-track")}{path(d, "m-hollow")}{ink}</g>'
 
 
@@ -79,7 +78,7 @@ def _stop(state: State, chapter: Chapter, y: float, width: int, manner: Manner) 
         checks, questions = _proved(progress)
         after = TEXT_X + proofs_width(len(checks), len(questions)) + 14
         inside += proofs(TEXT_X, middle + 14, checks, questions, anchor="start")
-        inside += text(after, middle + 18, _note(state, chapter), 12, kind="m-soft")
+        inside += text(after, middle + 18, _note(progress), 12, kind="m-soft")
     inside += station(LINE_X, middle, chapter.number, first=chapter == state.core[0].chapter, radius=RADIUS)
     y += 56
     if kind == "here" and manner.counts is None:
@@ -91,14 +90,12 @@ def _stop(state: State, chapter: Chapter, y: float, width: int, manner: Manner) 
     return out + drawn, y
 
 
-def _note(state: State, chapter: Chapter) -> str:
-    """What is left of a chapter: minutes, or once the reader is past it, its checks."""
-    progress = state[chapter.number]
-    past = progress.ended or [p.chapter for p in state.core].index(chapter) < state.furthest
+def _note(progress: Progress) -> str:
+    """What is left of a chapter: minutes, or if all is read, its checks."""
+    if progress.minutes_left:
+        return words.time(progress.minutes_left) + (" left" if progress.seen else "")
     missing = len(progress.contents.checks) - progress.proved
-    if past:
-        return f"{words.counted(missing, 'check')} left" if missing else ""
-    return words.time(progress.minutes_left) + (" left" if progress.seen else "")
+    return f"{words.counted(missing, 'check')} left" if missing else ""
 
 
 def _trips_of(state: State, chapter: Chapter, middle: float, y: float, manner: Manner) -> tuple[str, float]:

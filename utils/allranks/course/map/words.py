@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from allranks.base.chapters import Chapter, Part, core, find, parts
+from allranks.base.chapters import Chapter, Part, chapters, find, parts
 from allranks.course.state import Progress, State
 
 NOTHING_YET = "Nothing is proved yet: that is where everybody begins."
-KEPT = "kept beside your notebooks, nowhere else"
+KEPT = "kept beside your notebooks only"
 
 
 def time(minutes: int) -> str:
@@ -38,15 +38,47 @@ def kept_together(chapter: Chapter) -> str:
     return f"{chapter.number}\u00a0{chapter.title}"
 
 
+def standing(progress: Progress) -> str:
+    """Where a reader stands in a chapter, in one line: the map says it, and the card that ends the chapter."""
+    name = named(progress.chapter)
+    if not progress.ended:
+        return f"You are in {name}"
+    if progress.finished:
+        return f"You finished {name}"
+    said = proofs(progress).partition(", ")[0]
+    return f"You are at the end of {name}{f': {said}' if said else ''}"
+
+
+def proofs(progress: Progress) -> str:
+    """How many checks and predictions of a chapter are done; "" for a chapter that has none."""
+    said = []
+    if checks := len(progress.contents.checks):
+        said.append(f"proved {progress.proved} of {checks}")
+    if questions := len(progress.contents.questions):
+        said.append(f"{progress.predicted} of {counted(questions, 'prediction')} made")
+    return ", ".join(said)
+
+
+def can(progress: Progress) -> str:
+    """What stands before that which a chapter teaches: only who has finished it can do it now."""
+    if progress.finished:
+        return "You can now"
+    return "When all is proved, you can" if progress.contents.checks else "The chapter shows how to"
+
+
 def heading(state: State) -> str:
     """The map's first line: where the reader is."""
     if state.here is None:
         return "You are at the beginning"
-    if state.go_on is None:
-        return "You have walked the whole line"
-    if state[state.here.number].ended:
-        return f"You finished {named(state.here)}"
-    return f"You are in {named(state.here)}"
+    if all(progress.finished for progress in state.core):
+        return "You finished the core"
+    return standing(state[state.here.number])
+
+
+def length(state: State) -> str:
+    """How long the course is."""
+    trips = sum(not chapter.core for chapter in chapters())
+    return f"{time(state.minutes)} in {len(state.core)} core chapters, and {counted(trips, 'side trip')}"
 
 
 def proved(state: State) -> str:
@@ -62,11 +94,11 @@ def proved(state: State) -> str:
 
 def left(state: State) -> str:
     """What is left of the core."""
-    if state.go_on is None:
-        return f"All {time(state.minutes)} of the core are done."
     if state.here is None:
-        return f"{time(state.minutes)} in {len(core())} chapters."
-    return f"{time(state.minutes_left)} left of {time(state.minutes)}."
+        return f"{length(state)}."
+    if state.minutes_left == 0:
+        return f"All {time(state.minutes)} of the core are done."
+    return f"{time(state.minutes_left)} left of the {time(state.minutes)} of the core."
 
 
 def go_on(state: State) -> str:
@@ -82,30 +114,24 @@ def go_on(state: State) -> str:
 
 def of_chapter(progress: Progress) -> str:
     """What was done in a chapter, for a screen reader and for a terminal."""
-    holds = progress.contents
-    said = []
-    if holds.checks:
-        said.append(f"{progress.proved} of {counted(len(holds.checks), 'check')} passed")
-    if holds.questions:
-        said.append(f"{progress.predicted} of {counted(len(holds.questions), 'prediction')} made")
-    said.append("ended" if progress.ended else f"{time(progress.minutes_left)}{' left' if progress.seen else ''}")
-    return ", ".join(said)
+    minutes = f"{time(progress.minutes_left)}{' left' if progress.seen else ''}" if progress.minutes_left else "read"
+    return ", ".join(filter(None, [proofs(progress), minutes]))
 
 
 def of_part(part: Part, state: State) -> str:
-    """What is left of a part: its time, or if the reader is past it, the checks that did not pass."""
-    mine = [(place, p) for place, p in enumerate(state.core) if p.chapter.part == part.folder]
-    ahead = sum(p.minutes_left for place, p in mine if place >= state.furthest or not p.seen)
-    if ahead:
-        return f"{time(ahead)} left" if any(p.seen for _, p in mine) else time(ahead)
-    missing = sum(len(p.contents.checks) - p.proved for _, p in mine)
+    """What is left of a part: its time, or if all is read, the checks that did not pass."""
+    mine = [progress for progress in state.core if progress.chapter.part == part.folder]
+    if left := sum(progress.minutes_left for progress in mine):
+        return f"{time(left)} left" if any(progress.seen for progress in mine) else time(left)
+    missing = sum(len(progress.contents.checks) - progress.proved for progress in mine)
     return f"{counted(missing, 'check')} left" if missing else "done"
 
 
 def text(state: State) -> str:
     """The map for a terminal.
 
-    `#` is a chapter of the core that was walked, `>` where the reader is, `o` what lies ahead, `-` a side trip.
+    `#` is a chapter of the core of which something is proved, `>` where the reader is, `:` one that was only opened, `o` what lies ahead,
+    `-` a side trip, `+` one that was ended.
     """
     lines = [heading(state), f"{proved(state)} {left(state)}"]
     for part in parts():
@@ -116,12 +142,12 @@ def text(state: State) -> str:
             if chapter == state.here:
                 mark = ">"
             elif chapter.core:
-                mark = "#" if progress.seen else "o"
+                mark = "#" if progress.walked else ":" if progress.seen else "o"
             else:
                 mark = "  +" if progress.ended else "  -"
             why = f"  {chapter.why} (from {find(chapter.hangs_on).number})" if chapter.why else ""
             lines.append(
-                f"{mark:>{3 + 2 * (mark in '>#o')}} {named(chapter)}: {of_chapter(progress)}.{why}".replace(
+                f"{mark:>{3 + 2 * (mark in '>#:o')}} {named(chapter)}: {of_chapter(progress)}.{why}".replace(
                     "    ", "  ", 1
                 )
             )

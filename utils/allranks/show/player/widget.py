@@ -57,6 +57,7 @@ class Player(anywidget.AnyWidget):
     quiz = traitlets.Bool(False).tag(sync=True)
     answers = traitlets.List(traitlets.Dict()).tag(sync=True)
     titles = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    pressed = traitlets.Bool(False).tag(sync=True)  # a button opened it, so it is to be scrolled to
 
     def __init__(
         self,

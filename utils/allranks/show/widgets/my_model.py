@@ -63,8 +63,7 @@ class MyModel(Explorable):
             found = self.step
         except WorkloadError as error:
             return f"This split is impossible: {error}."
-        share = f"{found.mfu:.0%}".replace("%", " %")
-        return f"{found.nbytes / 1e9:.0f} GB of {found.gpu.nbytes / 1e9:.0f} GB; a step takes {found.seconds:.2f} s, {share} MFU."
+        return story.sentence(found)
 
     def _page_state(self) -> dict[str, Any]:
         return super()._page_state() | {"kept": self.kept}
@@ -100,9 +99,9 @@ def my_model(after: str = "", **values: Any) -> MyModel:
 
     Example:
         >>> my_model("sharded_training").text()
-        '52 GB of 80 GB; a step takes 1.13 s, 71 % MFU.'
+        "52 GB of H100's 80 GB: 28 GB to spare. A step takes 1.13 s, 3.4 ms of it exposed: 71 % MFU."
         >>> my_model(model="LLaMA 65B", ranks=64, tokens=2**22, bucket=25 << 20, zero_stage=1, tp=4, pp=2).text()
-        '60 GB of 80 GB; a step takes 43.14 s, 63 % MFU.'
+        "60 GB of H100's 80 GB: 20 GB to spare. A step takes 43 s, 6.74 s of it exposed: 63 % MFU."
     """
     if after and after not in story.OPENED_BY:
         raise WorkloadError(f"no chapter {after!r} opens an axis; there are {', '.join(story.OPENED_BY)}")

@@ -139,6 +139,23 @@ def step_of(values: dict[str, Any], **changed: Any) -> TrainingStep:
     return training_step(plan_of(values | changed))
 
 
+def sentence(found: TrainingStep) -> str:
+    """Whether a step fits, what it needs and takes: the sentence that the browser says too (js/src/explore/verdict.js).
+
+    >>> sentence(step_of(START))
+    "134 GB of H100's 80 GB: 54 GB too much. This step can't run."
+    """
+    limit = found.gpu.nbytes
+    held = f"{_gigabytes(found.nbytes)} of {found.gpu.name}'s {_gigabytes(limit)}"
+    if not found.fits:
+        return f"{held}: {_gigabytes(found.nbytes - limit)} too much. This step can't run."
+    exposed = _seconds(found.lost_s) if found.lost_s > 0 else "none"
+    return (
+        f"{held}: {_gigabytes(limit - found.nbytes)} to spare. A step takes {_seconds(found.seconds)}, "
+        f"{exposed} of it exposed: {100 * found.mfu:.0f} % MFU."
+    )
+
+
 def needs(chapter: str) -> str:
     """What my model needs at the beginning of a chapter of the core, in two or three sentences. Raises KeyError for others.
 
@@ -259,6 +276,60 @@ def _your_own_job() -> str:
     )
 
 
+def won(chapter: str) -> str:
+    """What a chapter of the core means for my model, in one sentence with numbers. Raises KeyError for others.
+
+    >>> won("all_reduce")
+    'My model: the all-reduce of 14 GB of gradients makes each of 64 GPUs send 28 GB, and takes 75 ms.'
+    """
+    if chapter in OPENED_BY:
+        values = values_at(chapter)
+        return f"My model on {values['ranks']:,} GPUs: {sentence(step_of(values))}"
+    return _WON[chapter]()
+
+
+def _stands_alone() -> str:
+    return f"My model on one GPU: {sentence(step_of(START))}"
+
+
+def _passes_on() -> str:
+    sent = step_of(values_at("pipelines")).plan.prices["pipeline"].parts[0]
+    return f"My model: a GPU of its pipeline passes {sent.nbytes / 1e6:.0f} MB to the next one for every sequence."
+
+
+def _adds() -> str:
+    step = step_of(values_at("data_parallel"))
+    sent = step.plan.prices["data"].parts[0]
+    return (
+        f"My model: the all-reduce of {_gigabytes(sent.nbytes)} of gradients makes each of {step.plan.ranks} GPUs send "
+        f"{_gigabytes(sent.bytes_sent)}, and takes {_seconds(sent.seconds)}."
+    )
+
+
+def _keeps_a_part() -> str:
+    step = step_of(values_at("sharded_training"))
+    sent = step.plan.prices["data"].parts[0]
+    return (
+        f"My model: if each of {step.plan.ranks} GPUs needs only its part of the sum, it sends {_gigabytes(sent.bytes_sent)}, "
+        f"half of what an all-reduce takes, in {_seconds(sent.seconds)}."
+    )
+
+
+def _exchanges() -> str:
+    sent = step_of(values_at("mixture_of_experts")).plan.prices["expert"].parts[0]
+    return (
+        f"My model: to bring all tokens of a step to their experts, a GPU sends {_gigabytes(sent.bytes_sent)} in {sent.calls} "
+        f"exchanges, which take {_seconds(sent.seconds)}."
+    )
+
+
+_WON: dict[str, Callable[[], str]] = {
+    "start_here": _stands_alone,
+    "point_to_point": _passes_on,
+    "all_reduce": _adds,
+    "reduce_scatter": _keeps_a_part,
+    "all_to_all": _exchanges,
+}
 _NEEDS: dict[str, Callable[[], str]] = {
     "start_here": _start_here,
     "point_to_point": _point_to_point,
@@ -278,3 +349,21 @@ _NEEDS: dict[str, Callable[[], str]] = {
 
 def _gb(nbytes: float) -> str:
     return f"{nbytes / 1e9:.0f} GB"
+
+
+def _gigabytes(nbytes: float) -> str:
+    return f"{_digits(nbytes / 1e9)} GB"
+
+
+def _seconds(seconds: float) -> str:
+    """Of a step, in which a hundredth counts: 1.13 s, 72 s, 447 ms."""
+    if seconds >= 9.995:
+        return f"{_digits(seconds)} s"
+    if seconds >= 0.9995:
+        return f"{seconds:.2f} s"
+    return f"{_digits(1e3 * seconds)} ms" if seconds >= 999.5e-6 else f"{_digits(1e6 * seconds)} µs"
+
+
+def _digits(value: float) -> str:
+    """With two or three digits that count."""
+    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"

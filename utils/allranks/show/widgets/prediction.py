@@ -36,6 +36,9 @@ class PredictionError(CourseError, ValueError):
     """A question that can't be asked, an answer that does not fit it, or a truth of another kind."""
 
 
+NOTHING_ASKED = "No question was asked in this notebook yet. Run the cells above, and answer what they ask."
+
+
 class _Card(anywidget.AnyWidget):
     """What the question, its reveal and the list have in common: one bundle, and the page for readers without a
     kernel.
@@ -225,12 +228,17 @@ class Predictions(_Card):
 
     def text(self) -> str:
         """A line for each question, as plain text."""
+        if not self.asked_before:
+            return NOTHING_ASKED
         lines = []
         for question in self.asked_before:
             value = question.value
             said = "you didn't say" if value is None else f"you said {said_in_words(question.asked, value)}"
             lines.append(f"{plain(question.asked['title'])}: {said}; it was {plain(question.it) or 'not shown yet'}")
         return "\n".join(lines)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        return super()._repr_mimebundle_(**kwargs) if self.asked_before else {"text/plain": self.text()}
 
     def _folded(self) -> str:
         titles = "".join(f"<li>{_escaped(question.asked['title'])}</li>" for question in self.asked_before)
@@ -283,15 +291,13 @@ def predict(
 def predictions() -> Predictions:
     """A small card that ends a chapter: each question asked in this notebook so far, what you said, and what it was.
 
-    Raises PredictionError where nothing was asked yet.
+    Where nothing was asked yet it says so.
 
     Example:
         >>> guess = predict("Who holds the sum?", choices=["rank 0", "every rank"], name="who")
         >>> predictions().text().splitlines()[-1]
         "Who holds the sum?: you didn't say; it was not shown yet"
     """
-    if not _ASKED:
-        raise PredictionError("no question was asked in this notebook yet; run the cells above first")
     return Predictions(list(_ASKED.values()))
 
 

@@ -18,6 +18,7 @@ NARROW, WIDEST = (
     860.0,
 )  # as wide as a cell beside an open sidebar; a long run takes as much as a whole window has
 DIGIT, TICK = 7.4, 44.0  # pixels of a digit, and between two numbers below the lanes
+HALO = 4  # pixels of the paper around a digit on hatching, which must not cover the digit beside it
 COLUMNS = 400  # of the picture in characters; a finer time is not drawn
 # dark: what makes activations. Grey and hatched are the two halves of backward, and B is both, one after the other.
 STYLE = (
@@ -28,7 +29,8 @@ STYLE = (
     ".ar-pipeline .lane{fill:var(--ar-panel)}.ar-pipeline .later{fill:var(--ar-ink)}"
     ".ar-pipeline .onF{fill:var(--ar-paper)}.ar-pipeline .edgeF{stroke:var(--ar-paper)}"
     ".ar-pipeline .time{fill:var(--ar-soft)}.ar-pipeline .tick{stroke:var(--ar-line)}"
-    ".ar-pipeline .onW{paint-order:stroke;stroke:var(--ar-paper);stroke-width:4px}"
+    ".ar-pipeline .onW{paint-order:stroke;stroke:var(--ar-paper);"
+    f"stroke-width:{HALO}px}}"
 )
 MEANING = {"F": "forward", "I": "gradient of the input", "W": "gradient of the weights"}
 
@@ -123,7 +125,7 @@ def _least_unit(one: Timeline) -> float:
 
 def _room(span: Span) -> float:
     """Pixels that the number of a micro-batch needs in its box."""
-    return DIGIT * len(str(span.action.micro_batch)) + 1.5
+    return DIGIT * len(str(span.action.micro_batch)) + HALO
 
 
 def _axis(longest: float, y: float, unit: float) -> str:

@@ -3,7 +3,7 @@
 import { html } from "../common/dom.js";
 import { Sketch } from "../common/sketch.js";
 import { chapterOf, linkTo } from "./chapter_link.js";
-import { compute, gigabytes, labelOf, stepTime, sums, WAYS, wrongWith } from "./split.js";
+import { compute, fits, gigabytes, labelOf, stepTime, sums, WAYS, wrongWith } from "./split.js";
 
 /**
  * @typedef {import("./frame.js").Frame} Frame
@@ -89,7 +89,7 @@ function about(frame, key, value) {
   if (wrong) return { note: "–", disabled: wrong };
   const found = compute(frame, values, key === "bucket");
   if (key === "bucket") return { note: stepTime(sums(found).all) };
-  return { note: gigabytes(found.total), bad: found.total > found.limit };
+  return { note: gigabytes(found.total), bad: !fits(found) };
 }
 
 /** @type {Record<string, (sketch: Sketch) => void>} what an axis divides, in miniature */

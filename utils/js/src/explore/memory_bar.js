@@ -2,7 +2,7 @@
 
 import { Sketch } from "../common/sketch.js";
 import { digits } from "../common/units.js";
-import { gigabytes, PARTS, tenths } from "./split.js";
+import { fits, gigabytes, PARTS, tenths } from "./split.js";
 
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./split.js").Found} Found */
@@ -21,7 +21,7 @@ export function drawMemory(picture, frame, { held, total, limit, machine }, whol
   const top = width < 860 ? 58 : 40;
   const most = Math.min(Math.max(whole, total), 2.4 * limit);
   const scale = width / Math.max(limit * 1.25, total * 1.04, most * 1.04);
-  const over = total > limit;
+  const over = !fits({ total, limit });
   const sketch = new Sketch().hatching(`${frame.uid}-over`).hatching(`${frame.uid}-beyond`, 0.35);
   sketch.text("ar-heading", 0, 20, "Memory of one GPU");
   sketch.box("ar-room", 0, top, limit * scale, BAR);

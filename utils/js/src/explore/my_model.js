@@ -1,30 +1,17 @@
 // My model: what one training run needs and costs, with the axes that the reader has opened so far.
 
 import { html } from "../common/dom.js";
-import { bytes, digits, percent } from "../common/units.js";
+import { bytes, digits } from "../common/units.js";
 import { axes } from "./axes.js";
-import { chapterOf, linkTo } from "./chapter_link.js";
 import { Frame } from "./frame.js";
 import { keep, welcome } from "./kept.js";
 import { drawMemory } from "./memory_bar.js";
-import {
-  bestOf,
-  compute,
-  fallback,
-  gigabytes,
-  labelOf,
-  PARTS,
-  stepTime,
-  sums,
-  tenths,
-  WAYS,
-  wrongWith,
-} from "./split.js";
+import { compute, fallback, fits, gigabytes, PARTS, stepTime, sums, tenths, WAYS, wrongWith } from "./split.js";
 import { drawStep, lossesOf } from "./step_lanes.js";
 import { drawStory } from "./story_bars.js";
+import { hintOf, sentenceOf } from "./verdict.js";
 
 /** @typedef {import("./split.js").Found} Found */
-/** @typedef {import("./axes.js").Axis} Axis */
 
 // a step that loses a smaller share than this computes nearly all the time
 const LITTLE = 0.1;
@@ -124,7 +111,7 @@ function wholeOf(frame) {
 /** @param {Found} found */
 function headlineOf(found) {
   const name = found.values.model === "my model" ? "My model" : found.values.model;
-  if (found.total > found.limit) return `${name} does not fit: ${gigabytes(found.total - found.limit)} too much`;
+  if (!fits(found)) return `${name} does not fit: ${gigabytes(found.total - found.limit)} too much`;
   const { parts, all, lost } = sums(found);
   if (lost / all < LITTLE)
     return `${name} fits, and the GPUs compute ${Math.floor(100 * (1 - lost / all))} % of the time`;
@@ -143,21 +130,10 @@ function subtitleOf({ model, machine, values }, opened, all) {
   );
 }
 
-/** @param {Found} found */
-function sentenceOf(found) {
-  const { total, limit, machine } = found;
-  const room = total > limit ? `${gigabytes(total - limit)} too much` : `${gigabytes(limit - total)} to spare`;
-  const { all, mfu, lost } = sums(found);
-  return (
-    `${gigabytes(total)} of ${machine.gpu}'s ${gigabytes(limit)}: ${room}. A step takes ` +
-    `${stepTime(all)}, ${stepTime(lost)} of it exposed: ${Math.round(100 * mfu)} % MFU.`
-  );
-}
-
 /** @param {HTMLElement} under @param {Frame} frame @param {Found} found @param {number} opened */
 function fillUnder(under, frame, found, opened) {
   const { mfu } = sums(found);
-  const room = found.total <= found.limit;
+  const room = fits(found);
   const peak = Math.round(found.machine.flop_per_s / 1e12).toLocaleString("en");
   const big = room ? `${Math.round(100 * mfu)} % MFU` : "no room";
   const meaning = room
@@ -166,32 +142,6 @@ function fillUnder(under, frame, found, opened) {
   under.innerHTML =
     `<div class="ar-mfu"><b class="ar-big">${big}</b><span>${meaning}</span></div>` +
     `<p class="ar-hint"><b>What now?</b> ${hintOf(frame, found, opened)}</p>`;
-}
-
-/**
- * What would help on the open axes; where nothing does, what the next chapter is for.
- *
- * @param {Frame} frame
- * @param {Found} found
- * @param {number} opened
- */
-function hintOf(frame, found, opened) {
-  const { axes: all } = frame.data;
-  const keys = all.slice(0, opened).map((/** @type {Axis} */ { key }) => key);
-  const { count, mfu: most, values: best } = bestOf(frame, found.values, keys);
-  const { mfu } = sums(found);
-  const changes = all
-    .filter((/** @type {Axis} */ { key }) => best[key] !== found.values[key])
-    .map((/** @type {Axis} */ { key, name }) => `${name} ${labelOf(key, best[key])}`);
-  const better = `${changes.join(", ")}: ${percent(most)} MFU`;
-  if (found.total > found.limit && count)
-    return `There is room with ${better}. That is the best of ${count} splits that fit.`;
-  if (count && mfu < most - 0.005) return `The best of the ${count} splits that fit is ${better}.`;
-  /** @type {Axis | undefined} */
-  const next = all[opened];
-  const nothing = count ? "Nothing better on your axes." : "With this many GPUs no choice on your axes makes room.";
-  if (!next) return count ? `Nothing: of the ${count} splits that fit, none is better.` : nothing;
-  return `${nothing} ${linkTo(frame, next, `${next.title} (${chapterOf(next)})`)} opens the next one. ${next.needs}`;
 }
 
 /** @param {Frame} frame */

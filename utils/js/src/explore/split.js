@@ -96,6 +96,9 @@ export function compute(frame, values, whole = true) {
   };
 }
 
+/** Whether the fullest GPU has room: the one place that says so. @param {{total: number, limit: number}} found */
+export const fits = ({ total, limit }) => total <= limit;
+
 /** @param {Found} found */
 export function sums({ spent }) {
   const parts = /** @type {Record<string, number>} */ (spent);
@@ -116,7 +119,7 @@ export function bestOf(frame, values, keys) {
   for (const other of splitsBy(values, keys)) {
     if (wrongWith(frame, other)) continue;
     const found = compute(frame, other);
-    if (found.total > found.limit) continue;
+    if (!fits(found)) continue;
     count++;
     const { mfu } = sums(found);
     if (mfu > best.mfu) best = { mfu, values: other };
@@ -134,7 +137,8 @@ function splitsBy(values, keys) {
   for (const key of keys) {
     if (key === "ranks") continue;
     // without experts there are none to spread, and with experts they stay
-    const ways = WAYS[key].filter((way) => key !== "ep" || Boolean(way) === Boolean(values.ep));
+    const offered = new Set([...WAYS[key], values[key]]);
+    const ways = [...offered].filter((way) => key !== "ep" || Boolean(way) === Boolean(values.ep));
     found = found.flatMap((one) => ways.map((way) => ({ ...one, [key]: way })));
   }
   // stages 2 and 3 send layer by layer, whatever the buckets are

@@ -2,7 +2,7 @@
 
 import { Sketch } from "../common/sketch.js";
 import { chapterOf } from "./chapter_link.js";
-import { compute, gigabytes, sums, wrongWith } from "./split.js";
+import { compute, fits, gigabytes, sums, wrongWith } from "./split.js";
 
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./axes.js").Axis} Axis */
@@ -87,7 +87,7 @@ function column(frame, name, chapter, values, you, next) {
   if (wrongWith(frame, values)) return { name, chapter, where: "", total: 0, limit: 1, mfu: "", you, next };
   const found = compute(frame, values);
   const { total, limit } = found;
-  const mfu = total > limit ? "no room" : `${Math.round(100 * sums(found).mfu)} %`;
+  const mfu = fits(found) ? `${Math.round(100 * sums(found).mfu)} %` : "no room";
   return { name, chapter, where: whereOf(frame, values), total, limit, mfu, you, next };
 }
 

@@ -18,6 +18,7 @@
  * @property {boolean} quiz whether to stop before each step and ask what happens next
  * @property {Answer[]} answers
  * @property {string[]} titles of the animations, where the reader gave some
+ * @property {boolean} pressed whether a button opened it, so that it is to be scrolled to
  */
 
 /** @typedef {{step: number, question: string, answer: string, right: boolean}} Answer */

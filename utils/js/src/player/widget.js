@@ -22,11 +22,21 @@ async function render({ model, el }) {
       if (titles[i]) animation.title = titles[i];
     });
     const player = new Player(model, el, animations);
+    if (model.get("pressed")) bringIntoView(el);
     return () => player.remove();
   } catch (error) {
     el.textContent = `The player could not read its data: ${/** @type {Error} */ (error).message}`;
     throw error;
   }
+}
+
+/**
+ * Scrolls the player into the window, once it has its height: one that a button opened stands below that button.
+ *
+ * @param {HTMLElement} el
+ */
+function bringIntoView(el) {
+  requestAnimationFrame(() => requestAnimationFrame(() => el.scrollIntoView({ block: "nearest" })));
 }
 
 export default { render };

@@ -5,6 +5,8 @@ import { ALGORITHMS } from "../../src/explore/all_reduce.js";
 import { exposure } from "../../src/explore/buckets.js";
 import { memoryOf, problem, spentOf } from "../../src/explore/plan.js";
 import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
+import { compute, wrongWith } from "../../src/explore/split.js";
+import { adviceOf, hintOf, sentenceOf } from "../../src/explore/verdict.js";
 
 /** @type {Record<string, (question: any) => any>} */
 const FORMULAS = {
@@ -22,6 +24,14 @@ const FORMULAS = {
     const wrong = problem(model, split);
     if (wrong) return { problem: true };
     return { ...memoryOf(model, split, assumed), ...spentOf(model, machine, split, assumed) };
+  },
+  my_model({ data, values }) {
+    /** @type {any} */
+    const frame = { data, values, model: {} };
+    if (wrongWith(frame, values)) return { problem: true };
+    const found = compute(frame, values);
+    const { kind, mfu, values: best } = adviceOf(frame, found, data.opened);
+    return { sentence: sentenceOf(found), kind, mfu, best, hint: hintOf(frame, found, data.opened) };
   },
 };
 

@@ -1,4 +1,4 @@
-"""Sentences are for people: programs compare the codes beside them, so that every sentence may change or be in another language."""
+"""Sentences are for people: programs compare the codes beside them, so that every sentence may change."""
 
 import ast
 from pathlib import Path
@@ -15,7 +15,7 @@ SEARCHES = {
     *("startswith", "endswith", "find", "rfind", "index", "count", "split", "partition", "rpartition", "replace"),
     *("removeprefix", "removesuffix", "lower", "casefold"),
 }
-# (file, function): words of Python, torch, the system or a gradebook's file, of which nothing but the text tells what happened
+# (file, function): words of Python, torch, the system or a gradebook's file: nothing but the text tells what happened
 ALLOWED = {
     ("judge/failed_run.py", "_failure_sentence"),
     ("judge/failed_run.py", "_index_behind"),
@@ -58,7 +58,7 @@ def is_punctuation(node: ast.AST) -> bool:
 
 
 def reads(node: ast.AST) -> bool:
-    """Whether the code compares a sentence, or searches one, or searches for words. To ask whether there is one is no reading."""
+    """Whether the code compares a sentence, or searches one or for words. To ask whether there is one is no reading."""
     match node:
         case ast.Compare(left=left, ops=ops, comparators=others):
             if all(isinstance(op, ast.Is | ast.IsNot) for op in ops):

@@ -124,7 +124,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _module(place: str) -> ModuleType:
-    """The module at a place, which also finds its public names that lie in a room above; that room loads when one is asked for."""
+    """The module at a place; it also finds its public names in a room above, which loads when one is asked for."""
     module = importlib.import_module(place)
     above = {name: room for (below, name), room in _ABOVE.items() if below == place}
     if above and "__getattr__" not in vars(module):

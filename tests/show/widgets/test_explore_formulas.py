@@ -82,7 +82,7 @@ PRESSED = {
 
 
 def states() -> list[dict[str, Any]]:
-    """What a reader may see in "my model": what the course chooses, one press from there, and any choices on the open axes."""
+    """What a reader may see in "my model": the course's choices, one press from there, any choices on the open axes."""
     drawn = random.Random(42)
     found = []
     for opened in range(1, 8):

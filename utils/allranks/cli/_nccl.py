@@ -119,7 +119,8 @@ def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
             f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, on {where}, as NCCL 2.30.7 would",
             f"  chosen       {chosen}",
             f"  time         {seconds_in_words(found['seconds'])}, of which beyond the tuner's own: {', '.join(parts)}",
-            f"  busbw        {found['busbw_gb_per_s']:.4g} GB/s (algbw {found['algbw_gb_per_s']:.4g}), as nccl-tests counts them",
+            f"  busbw        {found['busbw_gb_per_s']:.4g} GB/s (algbw {found['algbw_gb_per_s']:.4g}), "
+            "as nccl-tests counts them",
             f"  band         {low} to {high}: half of {found['points']} published measurements "
             f"({found['kind']}) lie so far from their predictions",
         ]

@@ -35,8 +35,8 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
     `topology.preset`. The exit status is 2 if nothing could be fitted.
 
-    Each run is set beside what others published for the same machine and what NCCL's tuner foretells: where it falls off, the usual
-    reasons, and the test that would tell.
+    Each run is set beside what others published for the same machine and what NCCL's tuner foretells: where it falls
+    off, the usual reasons, and the test that would tell.
 
     Example: all_reduce_perf -b 8 -e 8G -f 2 -g 8 > all_reduce.txt; allranks fit all_reduce.txt -o mine.json
     """
@@ -140,7 +140,8 @@ def _normal(one: Normal, setting: str) -> list[str]:
     if one.of_reference is not None:
         verdict = "normal" if one.of_reference >= 0.85 else "low"
         lines.append(
-            f"  {one.top:.4g} GB/s at {size_in_words(one.rows[-1][0])} is {one.of_reference:.0%} of the reference: {verdict}."
+            f"  {one.top:.4g} GB/s at {size_in_words(one.rows[-1][0])} is {one.of_reference:.0%} of the reference: "
+            f"{verdict}."
         )
     if one.falls_off is not None:
         lines.append(f"  It leaves the reference at {size_in_words(one.falls_off)}, and stays below from there on.")

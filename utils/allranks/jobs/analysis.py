@@ -81,7 +81,7 @@ class RankTimes:
 def rank_times(record: RankRecord) -> RankTimes | None:
     """The figures of one rank, or None if its file does not say when the rank computed.
 
-    >>> work = profiles.RankRecord(0, "", "kineto", compute=((0, 4),), communication=((3, 6),), span=(0, 10))
+    >>> work = profiles.RankRecord(0, "", "kineto", compute=((0, 4),), communication=((3, 6),), span=(0.0, 10.0))
     >>> found = rank_times(work)
     >>> found.exposed_us, found.idle_us, round(found.overlap, 3)
     (2.0, 4.0, 0.333)

@@ -58,8 +58,8 @@ def close_to_others() -> None:
         return context, socket
 
     pipe_in.closed = True  # type: ignore[attr-defined]
-    IOPubThread._setup_pipe_in = pipe_in
-    IOPubThread._setup_pipe_out = pipe_out
+    IOPubThread._setup_pipe_in = pipe_in  # type: ignore[method-assign]
+    IOPubThread._setup_pipe_out = pipe_out  # type: ignore[method-assign]
 
 
 def run() -> None:

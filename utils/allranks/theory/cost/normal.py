@@ -101,7 +101,7 @@ def _rows() -> tuple[dict[str, str], ...]:
 def published(collective: str, ranks: int, nodes: int, chip: str) -> dict[str, Curve]:
     """The published curves of a collective on as many of these GPUs and nodes, by site; empty where nobody published.
 
-    >>> sorted(name.split(" ")[0] for name in published("all_reduce", 8, 1, "H100"))
+    >>> sorted(name.split(",")[0] for name in published("all_reduce", 8, 1, "H100"))
     ['Azure/AI-benchmarking-guide', 'xxrjun/nccl-tests-cluster']
     """
     found: dict[str, dict[int, float]] = defaultdict(dict)

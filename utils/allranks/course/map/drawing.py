@@ -194,7 +194,9 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
     for place, stop in enumerate(found):
         # side trips may lie below stations that have none
         after = next((other for other in found[place + 1 :] if _trips(other.chapter)), None)
-        stop.right = right + SIDE - 24 if after is None else after.slot[0] if _pictured(after.chapter) else after.x - 14
+        stop.right = (
+            right + SIDE - EDGE - 8 if after is None else after.slot[0] if _pictured(after.chapter) else after.x - 14
+        )
     row.stops = found if number % 2 == 0 else found[::-1]
     _fields(row, width)
 
@@ -202,11 +204,11 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
 def _weight(chapter: Chapter, row: Row) -> float:
     """How wide the slot of a station is beside the others: a table of pictures needs more, and so do words that end at a field's edge."""
     if _pictured(chapter):
-        return 2.7
+        return 2.6
     edges = [[one for one in part.chapters if one.core][-1] for part in row.parts]
     if chapter not in edges or not _trips(chapter) or len(edges) == 1:
         return 1.0
-    return 1.8 if chapter != edges[-1] else 1.3
+    return 1.8 if chapter != edges[-1] else 1.5
 
 
 def _fields(row: Row, width: int) -> None:

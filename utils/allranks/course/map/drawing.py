@@ -34,8 +34,8 @@ from allranks.course.state import Progress, State
 from allranks.show.pictures.pictogram import n
 
 IN_A_ROW = 7  # stations
-TABLE_TEXT = 58  # of a column of such a table, what the pictogram and the space after the words take
-INSET = 20  # what a table of side trips leaves free on both sides
+TABLE_TEXT = 48  # of a column of such a table, what the pictogram and the space after the words take
+INSET = 16  # what a table of side trips leaves free on both sides
 LINE_AT = 146  # below the upper edge of a row
 EDGE, GAP, SIDE = 22, 10, 58  # where the line goes down; between fields; what a row leaves free for it
 # what each argument of `plan` is called on the line
@@ -452,7 +452,7 @@ def _table(state: State, stop: Stop, trips: list[Chapter], manner: Manner) -> st
             picture = placed(picture_of(trip), x + 2, y - 14, 30) if picture_of(trip) else circle(x + 16, y, 5, "m-dot")
             area = rect(x, y - 16, each - 8, high - 4, "m-area")
             out += linked(
-                state, trip, manner, area + picture + _words(state, trip, x + 40, y, each - TABLE_TEXT, manner)
+                state, trip, manner, area + picture + _words(state, trip, x + 37, y, each - TABLE_TEXT, manner)
             )
         y += high
     return out

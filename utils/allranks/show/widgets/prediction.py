@@ -228,7 +228,7 @@ class Predictions(_Card):
             lines.append(f"{plain(question.asked['title'])}: {said}; it was {plain(question.it) or 'not shown yet'}")
         return "\n".join(lines)
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         return super()._repr_mimebundle_(**kwargs) if self.asked_before else {"text/plain": self.text()}
 
     def _folded(self) -> str:

@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from allranks.cli.lab import private_kernels, taught_course
+from allranks.cli.lab import command, course_directory, elsewhere, private_kernels, taught_course
 from allranks.ranks.engines import ports
 from jupyter_client import BlockingKernelClient
 
@@ -122,6 +122,20 @@ def test_where_sockets_would_have_too_long_names_kernels_use_tcp(monkeypatch):
     assert private_kernels() == ["--KernelManager.transport=ipc"]
     monkeypatch.setenv("JUPYTER_RUNTIME_DIR", "/home/" + "a" * 60)
     assert private_kernels() == []
+
+
+def test_in_another_folder_it_says_which_notebooks_it_opens(tmp_path, monkeypatch):
+    """The package of these tests lies in a checkout, which it opens from anywhere."""
+    monkeypatch.chdir(tmp_path)
+    root = course_directory()
+    assert root == ROOT and [
+        str(ROOT) in sentence and "--folder" in sentence for sentence in elsewhere(root, None)
+    ] == [True]
+    assert elsewhere(tmp_path / "mine", tmp_path / "mine") == [], "who names a folder knows it"
+    monkeypatch.chdir(ROOT / "chapters")
+    assert elsewhere(course_directory(), None) == []
+    [shown] = [option.help for option in command.params if option.name == "named"]
+    assert "the checkout that this program is run from" in shown
 
 
 def test_outside_of_the_course_it_says_where_to_go(tmp_path):

@@ -11,7 +11,7 @@ from allranks.base.record import Checked, Did, Record
 from allranks.base.theme import DARK, LIGHT
 from allranks.course.contents import contents
 from allranks.course.map import words
-from allranks.course.map.drawing import Manner, drawing, status
+from allranks.course.map.drawing import EDGE, LINE_AT, Manner, drawing, status
 from allranks.course.map.end import ChapterEnd
 from allranks.course.map.page import WIDTHS, page, picture, style
 from allranks.course.map.shapes import Line, width_of
@@ -205,6 +205,11 @@ def test_no_words_lie_on_others_nor_on_an_edge(width, found):
         for x, y, wide, high in fields:
             if y < (top + bottom) / 2 < y + high and x < (left + right) / 2 < x + wide:
                 assert left >= x + 8 and right <= x + wide - 4, f"{said!r} runs out of its part"
+    # where the line goes down to the next row
+    first, second, third = (fields[number][1] + LINE_AT for number in (0, 2, 3))
+    for left, right, top, bottom, said in placed:
+        assert not (bottom > first and top < second) or right <= width - EDGE - 5, f"{said!r} lies on the line"
+        assert not (bottom > second and top < third) or left >= EDGE + 5, f"{said!r} lies on the line"
     pictures = re.findall(r'<svg x="([^"]+)" y="([^"]+)" aria-hidden="true" [^>]*?width="(\d+)"', svg)
     for x, y, size in ((float(a), float(b), float(c)) for a, b, c in pictures):
         inside = [f for f in fields if f[0] + 8 <= x and x + size <= f[0] + f[2] - 8 and f[1] <= y <= f[1] + f[3]]

@@ -39,6 +39,13 @@ def course_directory(named: Path | None = None) -> Path:
     return (named or folder.home_folder()).resolve()
 
 
+def elsewhere(root: Path, named: Path | None) -> list[str]:
+    """What to tell somebody who named no folder, and whose notebooks are neither here nor above."""
+    if named is not None or root in (Path.cwd(), *Path.cwd().parents):
+        return []
+    return [f"There are no notebooks here: opening those of {root}. `--folder` names another folder."]
+
+
 def taught_course(start: Path, asked: bool) -> Path | None:
     """The course whose formgrader opens: that of `start` if it has no chapters, or if `asked`; None to open the
     chapters.
@@ -125,9 +132,7 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
         _open_formgrader(taught, no_browser, jupyter_args)
         return
     root = course_directory(named)
-    if named is None and root not in (Path.cwd(), *Path.cwd().parents):
-        click.echo(f"There are no notebooks here: opening those of {root}. `--folder` names another folder.", err=True)
-    for sentence in fill(root):
+    for sentence in [*elsewhere(root, named), *fill(root)]:
         click.echo(sentence, err=True)
     if forking_is_safe():
         try:

@@ -34,8 +34,8 @@ from allranks.course.state import Progress, State
 from allranks.show.pictures.pictogram import n
 
 IN_A_ROW = 7  # stations
-TABLE_TEXT = 58  # of a column of such a table, what the pictogram and the space after the words take
-INSET = 20  # what a table of side trips leaves free on both sides
+TABLE_TEXT = 48  # of a column of such a table, what the pictogram and the space after the words take
+INSET = 16  # what a table of side trips leaves free on both sides
 LINE_AT = 146  # below the upper edge of a row
 EDGE, GAP, SIDE = 22, 10, 58  # where the line goes down; between fields; what a row leaves free for it
 # what each argument of `plan` is called on the line
@@ -194,7 +194,9 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
     for place, stop in enumerate(found):
         # side trips may lie below stations that have none
         after = next((other for other in found[place + 1 :] if _trips(other.chapter)), None)
-        stop.right = right + SIDE - 24 if after is None else after.slot[0] if _pictured(after.chapter) else after.x - 14
+        stop.right = (
+            right + SIDE - EDGE - 8 if after is None else after.slot[0] if _pictured(after.chapter) else after.x - 14
+        )
     row.stops = found if number % 2 == 0 else found[::-1]
     _fields(row, width)
 
@@ -202,11 +204,11 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
 def _weight(chapter: Chapter, row: Row) -> float:
     """How wide the slot of a station is beside the others: a table of pictures needs more, and so do words that end at a field's edge."""
     if _pictured(chapter):
-        return 2.7
+        return 2.6
     edges = [[one for one in part.chapters if one.core][-1] for part in row.parts]
     if chapter not in edges or not _trips(chapter) or len(edges) == 1:
         return 1.0
-    return 1.8 if chapter != edges[-1] else 1.3
+    return 1.8 if chapter != edges[-1] else 1.5
 
 
 def _fields(row: Row, width: int) -> None:
@@ -450,7 +452,7 @@ def _table(state: State, stop: Stop, trips: list[Chapter], manner: Manner) -> st
             picture = placed(picture_of(trip), x + 2, y - 14, 30) if picture_of(trip) else circle(x + 16, y, 5, "m-dot")
             area = rect(x, y - 16, each - 8, high - 4, "m-area")
             out += linked(
-                state, trip, manner, area + picture + _words(state, trip, x + 40, y, each - TABLE_TEXT, manner)
+                state, trip, manner, area + picture + _words(state, trip, x + 37, y, each - TABLE_TEXT, manner)
             )
         y += high
     return out

@@ -6,7 +6,7 @@ from allranks.base.chapters import Chapter, Part, chapters, find, parts
 from allranks.course.state import Progress, State
 
 NOTHING_YET = "Nothing is proved yet: that is where everybody begins."
-KEPT = "kept beside your notebooks only"
+KEPT = "kept in your folder"
 
 
 def time(minutes: int) -> str:

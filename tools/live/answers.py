@@ -29,7 +29,7 @@ from allranks.jobs.lanes import lanes
 from allranks.jobs.phrases import ms
 from allranks.jobs.planted_job import as_job
 from allranks.show.player.page import in_words, prepared
-from allranks.theory.race import TASKS, RaceError, Task, board, judge, task
+from allranks.theory.race import TASKS, RaceError, Task, judge, leaderboard, task
 from allranks.theory.race.entry import packed, returned, unpacked
 from allranks.theory.race.page import section
 from allranks.theory.race.scoring import MAX_PIECES
@@ -172,7 +172,7 @@ def _player_of(schedule: Schedule, played: Schedule | Trace, nbytes: int) -> Dat
 def raced(source: str, name: str) -> Data:
     """Scores the program for a task of the race, beside the leaderboard's entries: what `allranks race` prints."""
     where = task(name)
-    entries = [entry for entry in board.load() if entry.task == where.name]
+    entries = [entry for entry in leaderboard.load() if entry.task == where.name]
     try:
         result = judge(_made(source, where), where)
     except RaceError as error:
@@ -180,7 +180,7 @@ def raced(source: str, name: str) -> Data:
         return _wrong(said, board=section(where, entries))
     place = 1 + sum(entry.picoseconds < result.picoseconds for entry in entries)
     text = f"{result.text()}\n  place        {place} beside {len(entries)} entries of the course"
-    yours = board.Entry(where.name, "your schedule", "you", result.picoseconds, result.score, file=FILE)
+    yours = leaderboard.Entry(where.name, "your schedule", "you", result.picoseconds, result.score, file=FILE)
     html = (
         f'<p class="verdict right">Proved. Score {result.score}, place {place} beside {len(entries)} entries.</p>'
         f'<pre class="report" tabindex="0" aria-label="what the command prints">{escape(text)}</pre>'

@@ -6,7 +6,6 @@ adding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -93,8 +92,8 @@ def document(
     )
 
 
-def drawn(f: Flow, frame: Frame, absent: Sequence[int] = ()) -> str:
-    """The picture's elements, the hindmost first; ranks in `absent` never make the call."""
+def drawn(f: Flow, frame: Frame) -> str:
+    """The picture's elements, the hindmost first."""
     out = [_outline(frame, rank, y) for rank in range(f.ranks) for y in (frame.top, frame.lower)]
     if f.name == "barrier":
         return "".join(out + _barrier(f, frame))

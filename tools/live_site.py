@@ -63,9 +63,7 @@ class LiveError(Exception):
 
 
 def modules(start: Path) -> dict[str, Path]:
-    """The modules of the package that a file imports, and those that they import, also inside functions: name ->
-    file.
-    """
+    """The modules of the package that a file imports, and those that they import, also in functions: name -> file."""
     found: dict[str, Path] = {}
     left = [("answers", start)]
     while left:
@@ -101,9 +99,7 @@ def _imported(name: str, path: Path) -> set[str]:
 
 
 def course() -> bytes:
-    """The zip with the modules, what they read, and click, on which the commands are built; the same bytes each
-    time.
-    """
+    """The zip with the modules, what they read, and click, on which the commands are built; always the same bytes."""
     files = {f"{where.relative_to(PACKAGE)}": where for where in modules(HERE / "answers.py").values()}
     files |= {f"allranks/{name}": PACKAGE / "allranks" / name for name in DATA}
     click = Path(str(importlib.util.find_spec("click").origin)).parent

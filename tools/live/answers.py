@@ -102,9 +102,7 @@ def _made(source: str, wanted: Task) -> Schedule:
 
 
 def own_schedule(source: str, collective: str, ranks: int, nbytes: str, machine: str, root: int = 0) -> Data:
-    """Proves, prices and plays what the program returns for these settings. `nbytes` may have a unit, such as
-    "64MiB".
-    """
+    """Proves, prices and plays what the program returns for these settings. `nbytes` may have a unit: "64MiB"."""
     if collective not in COLLECTIVES:
         raise CommandError(f"There is no collective {collective!r}; there are {', '.join(COLLECTIVES)}.")
     if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 1024:
@@ -193,9 +191,7 @@ def raced(source: str, name: str) -> Data:
 
 
 def explained(files: Sequence[str] = (), sample: str = "") -> Data:
-    """Explains the files, or a recorded job of the course: what `allranks explain` prints, and the ranks' lanes in
-    time.
-    """
+    """Explains the files, or a recorded job of the course: `allranks explain`'s words, and the ranks' lanes in time."""
     if sample and sample not in RECORDED:
         raise CommandError(f"There is no sample {sample!r}; there are {', '.join(RECORDED)}.")
     found = explain(as_job(recorded(sample)) if sample else list(files))

@@ -40,9 +40,7 @@ def course_directory(named: Path | None = None) -> Path:
 
 
 def taught_course(start: Path, asked: bool) -> Path | None:
-    """The course whose formgrader opens: that of `start` if it has no chapters, or if `asked`; None to open the
-    chapters.
-    """
+    """The course whose formgrader opens: that of `start` if it has no chapters or if `asked`; None for the chapters."""
     from allranks.cli.grade import GradeError, find_course
 
     try:
@@ -62,9 +60,7 @@ def _open_formgrader(course: Path, no_browser: bool, jupyter_args: tuple[str, ..
 
 
 def fill(directory: Path) -> list[str]:
-    """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout is left as it
-    is.
-    """
+    """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout stays."""
     if directory == files.checkout() or (
         (directory / FIRST_CHAPTER).is_file() and not (directory / folder.OWN).is_dir()
     ):

@@ -16,9 +16,7 @@ TO = ("to one", "to all", "a part to each")
 
 @dataclass(frozen=True)
 class Move:
-    """One of the nine: its picture's name, how it is called, what it does in a few words, and its chapter as
-    PART/STEM.
-    """
+    """One of the nine: its picture's name, its own, what it does in a few words, and its chapter as PART/STEM."""
 
     name: str
     called: str
@@ -87,9 +85,7 @@ def markdown_table() -> str:
 
 
 def html_table() -> str:
-    """The nine moves as an HTML table, for a page that has `palette.page_style`; every move links to its chapter's
-    notebook.
-    """
+    """The nine moves as an HTML table, for a page with `palette.page_style`; each links to its chapter's notebook."""
     head = "".join(f"<th scope=col>{escape(where)}</th>" for where in TO)
     rows = "".join(
         f"<tr><th scope=row>{escape(whence)}</th>{''.join(f'<td>{_cell(move)}</td>' for move in moves)}</tr>"

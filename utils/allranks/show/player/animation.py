@@ -124,9 +124,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """What the player marks: places in `transfers` and in `bars`, and sentences on them. See
-    `simulator.CriticalPath.marked`.
-    """
+    """What the player marks: places in `transfers` and `bars`, and sentences. See `simulator.CriticalPath.marked`."""
 
     says: tuple[str, ...]
     transfers: tuple[int, ...]

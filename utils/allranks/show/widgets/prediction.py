@@ -37,9 +37,7 @@ class PredictionError(CourseError, ValueError):
 
 
 class _Card(anywidget.AnyWidget):
-    """What the question, its reveal and the list have in common: one bundle, and the page for readers without a
-    kernel.
-    """
+    """What the question, its reveal and the list share: one bundle, and the page for readers without a kernel."""
 
     _esm = LOADER
     code = traitlets.Bytes(packed("allranks.show.widgets", "predict")).tag(sync=True)
@@ -172,9 +170,7 @@ class Reveal(_Card):
         self.observe(self._ask_class, "said")
 
     def _ask_class(self, change: Any = None) -> None:
-        """Asks the board that the reader joined what the class said, once the reader has answered; waits for
-        nothing.
-        """
+        """Asks the board that the reader joined what the class said, once the reader has answered; does not wait."""
         said = self.said
         if not said:
             return
@@ -201,9 +197,7 @@ class Reveal(_Card):
         return it if self.asked["kind"] == "sketch" else f"it was {it}"
 
     def text(self) -> str:
-        """Whether it was right, what was said, what it was and why, as plain text; then the class, after a board was
-        joined.
-        """
+        """Whether it was right, what was said, what it was and why, as plain text; then the class, if on a board."""
         return "\n".join(filter(None, [self._reply(), plain(self.truth["why"]), self._class()]))
 
     def _class(self) -> str:

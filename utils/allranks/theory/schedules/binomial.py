@@ -72,9 +72,7 @@ def binomial_gather(ranks: int, root: int = 0) -> Schedule:
 
 
 def scatter_moves(ranks: int, root: int) -> list[Move]:
-    """The moves of the binomial scatter. The distance halves in each step; a message holds the parts of consecutive
-    ranks.
-    """
+    """The moves of the binomial scatter. The distance halves in each step; a message holds consecutive ranks' parts."""
     moves, distance, step = [], 1 << max(0, (ranks - 1).bit_length() - 1), 0
     while distance and ranks > 1:
         for i in range(0, ranks - distance, 2 * distance):

@@ -132,9 +132,7 @@ def _meta(g: int) -> dict[str, int]:
 
 
 def _rows_then_columns(m: int, g: int) -> list[Move]:
-    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns, all-gather in rows. Column j reduces chunks
-    jm to jm+m-1.
-    """
+    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns (j reduces chunks jm to jm+m-1), all-gather."""
 
     def rows(moves: list[Move]) -> list[Move]:
         return [

@@ -15,9 +15,7 @@ from allranks.theory.schedules.grouped import group_size
 
 @dataclass(frozen=True)
 class StepRule:
-    """`repeat` equal steps: rank r sends `chunks` chunks to rank `destination(r)` and receives as many from
-    `source(r)`.
-    """
+    """`repeat` equal steps: rank r sends `chunks` chunks to `destination(r)`, receives as many from `source(r)`."""
 
     repeat: int
     destination: Callable[[int], int]

@@ -336,9 +336,7 @@ class _Walk:
     def _idling(
         self, legs: Sequence[Leg]
     ) -> tuple[dict[tuple[int, int, str], Number], dict[tuple[int, int, str], int | None]]:
-        """Seconds of the path's messages in which their receivers idle, and the line of the receive that waited
-        longest.
-        """
+        """Seconds of the path's messages in which their receivers idle; the line of the receive that waited longest."""
         idle: dict[int, list[tuple[Number, Number, int]]] = defaultdict(list)
         for one in self.timeline.idle:
             idle[one.rank].append((one.start, one.end, one.index))

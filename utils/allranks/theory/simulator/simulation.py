@@ -407,9 +407,7 @@ def _check_size(known: Algorithm, ranks: int) -> None:
 
 
 def _unit(rules: SymmetricSchedule, topology: Topology) -> int | None:
-    """The number of ranks to simulate for all: a whole unit of the machine and of the algorithm; None if there is
-    none.
-    """
+    """The number of ranks to simulate for all: a whole unit of machine and algorithm; None if there is none."""
     repeats = topology.symmetric_unit(rules.ranks)
     if repeats is None:
         return None

@@ -198,6 +198,7 @@ class Animation:
         stuck = []
         if self.blocking:
             lost = [transfer for transfer in self.transfers if not transfer.delivered]
+            # a send that blocks is a rank that waits; one that was buffered is not
             stuck = [f"rank {transfer.src} still waits for rank {transfer.dst} to receive" for transfer in lost]
         for item in self.bars:
             if item.end_step is None and item.step < self.steps - 1 and item.peer is not None:
@@ -323,6 +324,7 @@ def _read(trace: Trace) -> tuple[list[Transfer], list[Bar], dict[int, Contributi
         m = messages[i]
         end = m.end if m.delivered else None
         chunks = m.chunks if all(0 <= c < trace.chunks for c in m.chunks) else ()
+        # a live trace tells how many bytes moved, not what was done with them
         effect_known = bool(chunks) and trace.kind != "live"
         what = steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered
         transfers.append(Transfer(*what, start=m.start, end=end, line=m.line, effect_known=effect_known))
@@ -360,6 +362,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
     for e in trace.events:
         if e.seq is not None and e.op != "wait":
             calls[e.group, e.seq].append(e)
+    # a wait names its call by group, number and rank
     by_rank = {(e.group, e.seq, e.rank): e for members in calls.values() for e in members}
     turn: Counter[int] = Counter()
     placed: dict[tuple[str | None, int], int] = {}
@@ -373,6 +376,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
         step = turn[e.rank]
         if e.seq is not None and e.op != "wait":
             key = e.group, e.seq
+            # the first call that comes fixes the step of all: where the rank is that did most before
             step = placed.setdefault(key, max(turn[other.rank] for other in calls[key]))
         begun.append((e, step))
         turn[e.rank] = max(turn[e.rank], step + 1)
@@ -400,6 +404,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
             if call is None or e.end is None:
                 bar = replace(bar, op="wait", end_step=None)
             elif call.blocking:
+                # the time before the others came is a bar of its own, up to the step in which they meet
                 last = placed[e.group, e.seq or 0]
                 bar = replace(bar, step=min(step, last), end_step=last - 1, end=call.start, label="for the others")
             else:
@@ -407,6 +412,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
         elif e.end is None:
             bar = replace(bar, end_step=None)
         elif e.op != "compute" and not e.blocking:
+            # a call that returns at once lasts over whatever its rank began before its end
             bar = replace(bar, end_step=max([step, *(at for start, at in steps[e.rank] if start < e.end)]))
         bars.append(bar)
     return bars

@@ -261,6 +261,7 @@ class _Walk:
 
     def _back(self, rank: int, index: int, now: Number) -> tuple[list[Leg], tuple[int, int, Number] | None]:
         """From a rank at `now`, before entry `index`: the legs that it waited for, and where they come from."""
+        # backwards: the rank waited for what ended just now
         program, chosen = self.programs[rank], None
         while index > 0 and now > 0:
             index -= 1
@@ -273,6 +274,7 @@ class _Walk:
             if isinstance(step, Wait) and self.timeline.spans[step.message][1] == now:
                 if chosen is None or not step.sent:
                     chosen = step.message  # of several waits that end together, one for a message to this rank
+            # the rank came here earlier than now, so it was held up by what was chosen
             if since < now and chosen is not None:
                 return self._message(chosen)
         return self._message(chosen) if chosen is not None and now > 0 else ([], None)

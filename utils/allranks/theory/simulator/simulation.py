@@ -215,10 +215,12 @@ def simulate(
         raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
     chosen = _chosen_options(known, ranks, nbytes, topology, options)
     if method == "symmetry" or (method is None and ranks > 64):
+        # an algorithm has at most one of them
         size = next((chosen[name] for name in ("ranks_per_node", "columns", "in_flight") if name in chosen), None)
         rules = symmetric_schedule(known.collective, known.name, ranks, size)
         unit = _unit(rules, topology) if rules else None
         if rules is not None and unit is not None and unit < ranks:
+            # one unit stands for all, so 100,000 ranks cost as much as its few
             return _by_symmetry(rules, unit, nbytes, topology, gamma)
         if method == "symmetry":
             raise SimulateError(

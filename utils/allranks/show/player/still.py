@@ -101,7 +101,6 @@ def _picture(f: Animation) -> tuple[str, float, float]:
                     )
         elif number + 1 < len(keep):
             out.append(f'<text x="{x + column + gap / 2 - 6:g}" y="{top + rows * row / 2:g}" font-size="16">…</text>')
-    # one path for each colour: thousands of cells as elements of their own would take megabytes
     frame, twice, done = paths.pop("frame", []), paths.pop("twice", []), paths.pop("done", [])
     out.append(f'<path d="{"".join(frame)}" fill="#fff" stroke="{_LINE}" stroke-width="0.8"/>')
     out += [f'<path d="{"".join(d)}" fill="{colour}"/>' for colour, d in paths.items()]

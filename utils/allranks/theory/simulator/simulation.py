@@ -220,7 +220,7 @@ def simulate(
         rules = symmetric_schedule(known.collective, known.name, ranks, size)
         unit = _unit(rules, topology) if rules else None
         if rules is not None and unit is not None and unit < ranks:
-            # one unit stands for all, so 100,000 ranks cost as much as its few
+            # one unit stands for all: the work does not grow with the number of ranks
             return _by_symmetry(rules, unit, nbytes, topology, gamma)
         if method == "symmetry":
             raise SimulateError(

@@ -44,9 +44,7 @@ def courses(root: Path) -> dict[str, list[str]]:
 
 
 def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], live: bool = False) -> str:
-    """The HTML; `labs` and `documents` are (title, address) of the other pages. `live`: whether the live pages are
-    there.
-    """
+    """The HTML; `labs` and `documents` are (title, address) of pages. `live`: whether the live pages are there."""
     from allranks import Player, schedules
     from allranks.course.map import words
     from allranks.course.map.drawing import Manner

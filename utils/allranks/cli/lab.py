@@ -135,9 +135,7 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
 
 
 def _first_page(root: Path) -> str:
-    """The address at which JupyterLab opens: alone it shows the map; a folder of an older version has no place on
-    the map.
-    """
+    """The address at which JupyterLab opens: alone it shows the map; an older version's folder has no place there."""
     first = folder.first_chapter(root)
     return "/lab" if first == FIRST_CHAPTER else f"/lab/tree/{first.as_posix()}"
 

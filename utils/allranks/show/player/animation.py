@@ -591,9 +591,7 @@ def _fold(
 
 
 def _title(source: Schedule | Trace, collective: str | None, sends: bool) -> str:
-    """What is played, in few words. A run on the wire has no algorithm; one that calls collectives goes by its
-    function's name.
-    """
+    """What is played, in few words. A run on the wire has no algorithm, but perhaps its function's name."""
     if isinstance(source, Trace) and source.kind == "wire":
         own = source.source if source.source and source.source.startswith("your ") else None
         return (collective if sends or own is None else own) or own or "wire run"

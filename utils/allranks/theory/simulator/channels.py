@@ -99,9 +99,7 @@ def call_cost(
 
 
 def _ring(ways: Ways, collective: str, nbytes: float) -> Cost:
-    """All steps are alike: the largest alpha, and the fewest bytes a second of the way. A root's vector goes in
-    segments.
-    """
+    """All steps alike: the largest alpha, the fewest bytes a second of the way. A root's vector goes in segments."""
     p = ways.ranks
     if collective in ("broadcast", "reduce"):
         seconds = _pipelined(ways.alpha, [(p - 1) * ways.alpha, (p - 1) * nbytes * ways.beta], nbytes * ways.beta)

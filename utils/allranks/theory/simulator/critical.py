@@ -280,9 +280,7 @@ class _Walk:
         return self._message(chosen) if chosen is not None and now > 0 else ([], None)
 
     def _message(self, number: int) -> tuple[list[Leg], tuple[int, int, Number] | None]:
-        """The leg of a message or a collective, those that kept its port or link before, and where the first of them
-        was posted.
-        """
+        """The leg of a message or collective, those that kept its port or link before, where the first was posted."""
         legs: list[Leg] = []
         while True:
             start, end = self.timeline.spans[number]

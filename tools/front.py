@@ -7,10 +7,11 @@ are those that the chapters state, the short courses those of docs/teaching.md.
 from __future__ import annotations
 
 import re
-from html import escape
 from pathlib import Path
 
 from allranks.base import chapters as course_map
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 HERE = Path(__file__).resolve().parent / "front"
 # the shorter courses of docs/teaching.md, by the words with which their sections begin; the first one is drawn on the
@@ -43,9 +44,7 @@ def courses(root: Path) -> dict[str, list[str]]:
 
 
 def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], live: bool = False) -> str:
-    """The HTML; `labs` and `documents` are (title, address) of the other pages. `live`: whether the live pages are
-    there.
-    """
+    """The HTML; `labs` and `documents` are (title, address) of pages. `live`: whether the live pages are there."""
     from allranks import Player, schedules
     from allranks.course.map import words
     from allranks.course.map.drawing import Manner
@@ -56,48 +55,30 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
     course = state(None)  # of a visitor without a past; the script puts in what this browser knows
     manner = Manner(lambda chapter: chapter.path.with_suffix(".html").as_posix())
     first = course.core[0]
-    parts = {
-        "STYLE": page_style(".page") + STYLE + (HERE / "map.css").read_text(encoding="utf-8"),
-        "SCRIPT": (HERE / "map.js").read_text(encoding="utf-8"),
-        "START": (
-            f'<a class="start" href="{manner.href(first.chapter)}"><b>Start: {first.contents.minutes} minutes</b></a>'
-        ),
-        "LENGTH": f"{words.length(course)}; in your notebook, on ranks of your own",
-        "MAP": pictures(course, manner),
-        "KEY": key("kept in this browser, nowhere else"),
-        "COURSES": _courses(courses(root)),
-        "LIVE": _live() if live else "",
-        "PLAYER": Player(schedules.ring_all_reduce(4), nbytes=64 << 20).page(),
-        "LABS": _links(labs),
-        "DOCUMENTS": _links(documents),
-    }
-    text = (HERE / "page.html").read_text(encoding="utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], text)
+    templates = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return (
+        templates.get_template("page.html").render(
+            style=Markup(page_style(".page") + STYLE + (HERE / "map.css").read_text(encoding="utf-8")),
+            script=Markup((HERE / "map.js").read_text(encoding="utf-8")),
+            start=manner.href(first.chapter),
+            minutes=first.contents.minutes,
+            length=f"{words.length(course)}; in your notebook, on ranks of your own",
+            map=Markup(pictures(course, manner)),
+            key=Markup(key("kept in this browser, nowhere else")),
+            courses=_courses(courses(root)),
+            live=LIVE if live else (),
+            player=Markup(Player(schedules.ring_all_reduce(4), nbytes=64 << 20).page()),
+            labs=labs,
+            documents=documents,
+        )
+        + "\n"
+    )
 
 
-def _courses(short: dict[str, list[str]]) -> str:
-    """The shorter courses as lists of links, and the whole one."""
+def _courses(short: dict[str, list[str]]) -> list[tuple[str, str, list[tuple[str, str]]]]:
+    """The shorter courses, and the whole one, as (name, words, chapters), a chapter as (title, address)."""
     out = []
     for name, numbers in short.items():
         there = [course_map.find(number) for number in numbers]
-        links = ", ".join(f'<a href="{c.path.with_suffix(".html").as_posix()}">{escape(c.title)}</a>' for c in there)
-        out.append(f"<p><b>{name}</b>, {COURSES[name]}: {links}</p>")
-    return "".join(
-        [*out, '<p><b>A semester</b>: <a href="docs/teaching.html">all of it, fourteen weeks, every lab</a></p>']
-    )
-
-
-def _live() -> str:
-    """The pages in which Python runs in the browser."""
-    cards = "".join(
-        f'<a class="card" href="live/{name}.html"><b>{title}</b><small>{words}</small></a>'
-        for name, title, words in LIVE
-    )
-    return (
-        '<section class="below wide"><h2>Without an install: Python in this browser</h2><div '
-        f'class="row">{cards}</div></section>'
-    )
-
-
-def _links(pages: list[tuple[str, str]]) -> str:
-    return '<span class="dot"> · </span>'.join(f'<a href="{address}">{escape(title)}</a>' for title, address in pages)
+        out.append((name, f", {COURSES[name]}", [(c.title, c.path.with_suffix(".html").as_posix()) for c in there]))
+    return [*out, ("A semester", "", [("all of it, fourteen weeks, every lab", "docs/teaching.html")])]

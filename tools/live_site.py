@@ -26,10 +26,12 @@ import subprocess
 import tempfile
 import zipfile
 from functools import cache
-from html import escape
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "tools" / "live"
@@ -51,11 +53,6 @@ POLICY = (
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
 )
-FOOT = (
-    'Python runs in this page: All Ranks\' own package, on <a href="https://pyodide.org">Pyodide</a>. '
-    "What you write or drop stays "
-    "on your computer; the page asks no other host for anything. Once loaded, it also opens without a network."
-)
 
 
 class LiveError(Exception):
@@ -66,9 +63,7 @@ class LiveError(Exception):
 
 
 def modules(start: Path) -> dict[str, Path]:
-    """The modules of the package that a file imports, and those that they import, also inside functions: name ->
-    file.
-    """
+    """The modules of the package that a file imports, and those that they import, also in functions: name -> file."""
     found: dict[str, Path] = {}
     left = [("answers", start)]
     while left:
@@ -104,9 +99,7 @@ def _imported(name: str, path: Path) -> set[str]:
 
 
 def course() -> bytes:
-    """The zip with the modules, what they read, and click, on which the commands are built; the same bytes each
-    time.
-    """
+    """The zip with the modules, what they read, and click, on which the commands are built; always the same bytes."""
     files = {f"{where.relative_to(PACKAGE)}": where for where in modules(HERE / "answers.py").values()}
     files |= {f"allranks/{name}": PACKAGE / "allranks" / name for name in DATA}
     click = Path(str(importlib.util.find_spec("click").origin)).parent
@@ -157,25 +150,6 @@ def examples() -> dict[str, dict[str, str]]:
     return found
 
 
-def _options(names: list[str] | dict[str, str], chosen: str = "") -> str:
-    pairs = names.items() if isinstance(names, dict) else ((name, name) for name in names)
-    return "".join(
-        f'<option value="{escape(value)}"{" selected" if value == chosen else ""}>{escape(words)}</option>'
-        for value, words in pairs
-    )
-
-
-def _buttons(words: str) -> str:
-    return (
-        f'<div class="line"><button type="submit" class="run" data-run>{words}</button>'
-        '<button type="button" data-part="stop" disabled>Stop</button>'
-        '<progress data-part="bar" max="1" value="0" aria-label="loading Python" hidden></progress>'
-        '<span class="status" data-part="status" role="status">Python is not loaded yet. '
-        "A page that was opened as a file can't load it: run <code>python -m http.server</code> in the site's "
-        "folder.</span></div>"
-    )
-
-
 def _schedule() -> dict[str, Any]:
     from allranks.show.player.page import prepared
     from allranks.show.player.still import still
@@ -191,45 +165,29 @@ def _schedule() -> dict[str, Any]:
         machine="dgx-h100",
     )
     animations, _ = prepared([ring_all_reduce(4)], 64 << 20)
-    picture = base64.b64encode(still(animations).encode()).decode()
     return {
-        "TITLE": "Write a schedule",
-        "LEAD": (
-            "A schedule says who sends which chunk to whom, in which step. Change the ring: it is proved right or "
-            "wrong, priced on a cluster, and played."
-        ),
-        "EXAMPLES": _options({name: one["title"] for name, one in there.items()}),
-        "PROGRAM": escape(there["a_ring"]["source"].rstrip("\n")),
-        "COLLECTIVES": _options(answers().OFFERED["collectives"], "all_reduce"),
-        "MACHINES": _options(answers().OFFERED["machines"], "dgx-h100"),
-        "RESULT": first["html"],
-        "STILL": f'<img alt="{escape(first["player"]["words"])}" src="data:image/svg+xml;base64,{picture}">',
-        "BUTTONS": _buttons("Prove, price and play"),
+        "examples": {name: one["title"] for name, one in there.items()},
+        "program": there["a_ring"]["source"].rstrip("\n"),
+        "collectives": _same(answers().OFFERED["collectives"]),
+        "machines": _same(answers().OFFERED["machines"]),
+        "result": Markup(first["html"]),
+        "still": base64.b64encode(still(animations).encode()).decode(),
+        "still_words": first["player"]["words"],
         "data": {"first": {"player": first["player"]}, "examples": there},
     }
 
 
 def _race() -> dict[str, Any]:
-    from allranks.theory.race import TASKS, board, page
+    from allranks.theory.race import TASKS, leaderboard, page
 
-    entries = board.load()
-    folder = board.COURSE.parent
+    entries = leaderboard.load()
+    folder = leaderboard.COURSE.parent
     sources = {e.file: (folder / e.file).read_text(encoding="utf-8") for e in entries if e.file}
     ring = examples()["a_ring"]["source"]
-    boards = "".join(
-        "<div "
-        f'data-task="{name}"{"" if place == 0 else " hidden"}>'
-        f"{page.section(one, [e for e in entries if e.task == name])}</div>"
-        for place, (name, one) in enumerate(TASKS.items())
-    )
     return {
-        "TITLE": "The race",
-        "LEAD": "Write a schedule for a machine. Its score is the lower bound over its time: 1 can't be beaten. "
-        "<code>allranks race</code> gives the same score, to the last digit.",
-        "TASKS": _options({name: f"{name}: {one.title}" for name, one in TASKS.items()}),
-        "PROGRAM": escape(ring.rstrip("\n")),
-        "BOARDS": boards,
-        "BUTTONS": _buttons("Score it"),
+        "tasks": {name: f"{name}: {one.title}" for name, one in TASKS.items()},
+        "program": ring.rstrip("\n"),
+        "boards": {n: Markup(page.section(one, [e for e in entries if e.task == n])) for n, one in TASKS.items()},
         "data": {
             "sources": {"a ring all-reduce": ring, **sources},
             "entries": {
@@ -242,15 +200,8 @@ def _race() -> dict[str, Any]:
 def _explain() -> dict[str, Any]:
     first = asked("explain", sample="straggler")
     return {
-        "TITLE": "Drop your profile here",
-        "LEAD": (
-            "Where the time of your job goes, why, and what it would gain: what <code>allranks explain</code> "
-            "says, from files that never leave your computer."
-        ),
-        "SAMPLES": _options(answers().OFFERED["samples"], "straggler"),
-        "RESULT": first["html"],
-        "STILL": "",
-        "BUTTONS": _buttons("Explain this sample"),
+        "samples": _same(answers().OFFERED["samples"]),
+        "result": Markup(first["html"]),
         "data": {"first": {"player": first["player"]}},
     }
 
@@ -281,7 +232,7 @@ def _choices(flag: str, option: Any) -> list[str]:
     return known.get(flag) or list(getattr(option.type, "choices", ()))
 
 
-def _fields(name: str) -> str:
+def _fields(name: str) -> list[dict[str, Any]]:
     """The form of a command: a field for each of its options."""
     import click
     from allranks.cli import main
@@ -294,37 +245,38 @@ def _fields(name: str) -> str:
         if option.name in HIDDEN_OPTIONS:
             continue
         flag = max(option.opts, key=len)
-        words, ident = flag.removeprefix("--").replace("-", " "), f"{name} {flag}".replace(" ", "_")
         # of a newer click, None and "nothing is said" are not the same; of a flag the box says it
         default = str(option.default) if isinstance(option.default, str | int | float) and not option.multiple else ""
-        value = default or (str(SUGGESTED.get(option.name, "")) if option.required else "")
-        marks = f'id="{ident}" data-option="{flag}" data-default="{escape(default)}"'
-        if option.is_flag:
-            field = f'<input type="checkbox" {marks}>'
-        elif names := _choices(flag, option):
-            field = f"<select {marks}>{_options([*([] if default else ['']), *names], default)}</select>"
-        else:
-            field = f'<input {marks} value="{escape(value)}" size="12"{" required" if option.required else ""}>'
-        hint = f'<span class="soft">{escape(option.help)}</span>' if option.help else ""
-        fields.append(f'<div class="field"><label for="{ident}">{words} {field}</label>{hint}</div>')
-    hidden = "" if name == next(iter(COMMANDS)) else " hidden"
-    return f'<div class="fields" data-command="{name}"{hidden}>{"".join(fields)}</div>'
+        names = _choices(flag, option)
+        fields.append(
+            {
+                "flag": flag,
+                "id": f"{name} {flag}".replace(" ", "_"),
+                "words": flag.removeprefix("--").replace("-", " "),
+                "help": option.help,
+                "is_flag": option.is_flag,
+                "choices": names and _same([*([] if default else [""]), *names]),
+                "default": default,
+                "value": default or (str(SUGGESTED.get(option.name, "")) if option.required else ""),
+                "required": option.required,
+            }
+        )
+    return fields
 
 
 def _price() -> dict[str, Any]:
     first = asked("command", arguments=["plan"])
     return {
-        "TITLE": "What it costs",
-        "LEAD": (
-            "The calculator of the command line: what a training step sends, which split of a run is fastest, how "
-            "long a collective takes."
-        ),
-        "COMMANDS": _options(COMMANDS),
-        "FIELDS": "".join(_fields(name) for name in COMMANDS),
-        "RESULT": first["html"],
-        "BUTTONS": _buttons("Compute"),
+        "commands": COMMANDS,
+        "forms": {name: _fields(name) for name in COMMANDS},
+        "result": Markup(first["html"]),
         "data": {},
     }
+
+
+def _same(names: list[str]) -> dict[str, str]:
+    """Options whose words are their values."""
+    return {name: name for name in names}
 
 
 # the pages in their order: file, its name in the navigation, what it holds
@@ -334,16 +286,6 @@ PAGES = {
     "race": ("The race", _race),
     "price": ("What it costs", _price),
 }
-
-
-def _filled(template: str, parts: dict[str, Any]) -> str:
-    # in one pass, because an inserted text may hold such a word too
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
-
-
-def _in_script(data: Any) -> str:
-    """JSON that can't end the script element around it."""
-    return json.dumps(data, ensure_ascii=False, sort_keys=True).replace("<", "\\u003c")
 
 
 # ------------------------------------------------------------------------------------------------------------ all of it
@@ -410,21 +352,12 @@ def _bundle(folder: Path) -> None:
 
 def _written(output: Path, name: str, places: dict[str, Any]) -> Path:
     """Writes one page."""
-    parts = PAGES[name][1]()
-    body = _filled((HERE / f"{name}.html").read_text(encoding="utf-8"), parts)
-    navigation = "".join(
-        f'<a href="{other}.html"{" aria-current=page" if other == name else ""}>{words}</a>'
-        for other, (words, _) in PAGES.items()
+    templates = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    data = "".join(
-        f'<script type="application/json" id="{key}">{_in_script(value)}</script>'
-        for key, value in parts["data"].items()
-    )
-    common = {
-        "NAME": name, "POLICY": POLICY, "BUILD": places["build"], "NAVIGATION": navigation, "BODY": body, "FOOT": FOOT,
-        "PLACES": _in_script(places), "DATA": data,
-    }  # fmt: skip
+    templates.policies["json.dumps_kwargs"] = {"sort_keys": True, "ensure_ascii": False}
+    navigation = {other: words for other, (words, _) in PAGES.items()}
+    common = {"name": name, "policy": POLICY, "pages": navigation, "places": places}
     path = output / f"{name}.html"
-    frame = (HERE / "page.html").read_text(encoding="utf-8")
-    path.write_text(_filled(frame, parts | common), encoding="utf-8")
+    path.write_text(templates.get_template(f"{name}.html").render(PAGES[name][1]() | common) + "\n", encoding="utf-8")
     return path

@@ -49,9 +49,7 @@ DEADLINE_S = 12.0
 
 
 class JobRank:
-    """One rank of a job with a planted fault. It writes each call's start and end to a file at once: a rank that hangs
-    has written them too.
-    """
+    """One rank of a job with a planted fault. Each call's start and end is written at once, in case it hangs."""
 
     def __init__(self, kind: str, folder: str, blamed: int, rows: tuple, columns: tuple) -> None:
         self.kind, self.blamed = kind, blamed

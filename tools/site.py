@@ -316,9 +316,9 @@ def front_page(root: Path, source: Path, live: bool) -> str:
 
 def race_page() -> str:
     """The race's tasks and leaderboard, a page by itself."""
-    from allranks.theory.race import board, page
+    from allranks.theory.race import leaderboard, page
 
-    return page.page(board.load())
+    return page.page(leaderboard.load())
 
 
 def forward(output: Path) -> None:

@@ -142,14 +142,11 @@ def test_samples_and_files_are_explained_as_by_the_command(answers, ask):
 
 def test_every_form_of_the_calculator_computes(tool, ask):
     """What the page shows first in each form: the fields' values are enough."""
-    import re
-
     for name in tool.COMMANDS:
         words = name.split()
-        for field in re.findall(r"<input [^>]+>", tool._fields(name)):
-            given = dict(re.findall(r'([\w-]+)="([^"]*)"', field))
-            if given.get("value", "") != given["data-default"] and given.get("type") != "checkbox":
-                words += [given["data-option"], given["value"]]
+        for field in tool._fields(name):
+            if field["value"] != field["default"] and not field["is_flag"] and not field["choices"]:
+                words += [field["flag"], field["value"]]
         said = ask("command", arguments=words)
         assert "fault" not in said and said["text"], (name, said)
     assert ask("command", arguments=["lab"])["fault"]["text"] == "Here run price, plan and simulate."

@@ -30,7 +30,7 @@ from allranks.jobs import explain
 from allranks.jobs.lanes import lanes
 from allranks.jobs.phrases import ms
 from allranks.show.player.page import in_words, prepared
-from allranks.theory.race import TASKS, RaceError, Task, board, judge, task
+from allranks.theory.race import TASKS, RaceError, Task, judge, leaderboard, task
 from allranks.theory.race.entry import packed, returned, unpacked
 from allranks.theory.race.page import section
 from allranks.theory.race.scoring import MAX_PIECES
@@ -103,9 +103,7 @@ def _made(source: str, wanted: Task) -> Schedule:
 
 
 def own_schedule(source: str, collective: str, ranks: int, nbytes: str, machine: str, root: int = 0) -> Data:
-    """Proves, prices and plays what the program returns for these settings. `nbytes` may have a unit, such as
-    "64MiB".
-    """
+    """Proves, prices and plays what the program returns for these settings. `nbytes` may have a unit: "64MiB"."""
     if collective not in COLLECTIVES:
         raise CommandError(f"There is no collective {collective!r}; there are {', '.join(COLLECTIVES)}.")
     if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 1024:
@@ -173,7 +171,7 @@ def _player_of(schedule: Schedule, played: Schedule | Trace, nbytes: int) -> Dat
 def raced(source: str, name: str) -> Data:
     """Scores the program for a task of the race, beside the leaderboard's entries: what `allranks race` prints."""
     where = task(name)
-    entries = [entry for entry in board.load() if entry.task == where.name]
+    entries = [entry for entry in leaderboard.load() if entry.task == where.name]
     try:
         result = judge(_made(source, where), where)
     except RaceError as error:
@@ -181,7 +179,7 @@ def raced(source: str, name: str) -> Data:
         return _wrong(said, board=section(where, entries))
     place = 1 + sum(entry.picoseconds < result.picoseconds for entry in entries)
     text = f"{result.text()}\n  place        {place} beside {len(entries)} entries of the course"
-    yours = board.Entry(where.name, "your schedule", "you", result.picoseconds, result.score, file=FILE)
+    yours = leaderboard.Entry(where.name, "your schedule", "you", result.picoseconds, result.score, file=FILE)
     html = (
         f'<p class="verdict right">Proved. Score {result.score}, place {place} beside {len(entries)} entries.</p>'
         f'<pre class="report" tabindex="0" aria-label="what the command prints">{escape(text)}</pre>'
@@ -194,9 +192,7 @@ def raced(source: str, name: str) -> Data:
 
 
 def explained(files: Sequence[str] = (), sample: str = "") -> Data:
-    """Explains the files, or a recorded job of the course: what `allranks explain` prints, and the ranks' lanes in
-    time.
-    """
+    """Explains the files, or a recorded job of the course: `allranks explain`'s words, and the ranks' lanes in time."""
     if sample and sample not in RECORDED:
         raise CommandError(f"There is no sample {sample!r}; there are {', '.join(RECORDED)}.")
     found = explain(as_job(recorded(sample)) if sample else list(files))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from allranks import race, schedules, topology
 from allranks.cli import main
-from allranks.theory.race import board
+from allranks.theory.race import leaderboard
 from allranks.theory.race.bounds import lower_bound, spread_ps
 from allranks.theory.race.maker import make
 from allranks.theory.schedules import Move, Schedule, ScheduleError
@@ -22,7 +22,7 @@ from allranks.theory.simulator.clock import replay
 from allranks.theory.simulator.scale import price_at_scale
 from click.testing import CliRunner
 
-ENTRIES = board.load()
+ENTRIES = leaderboard.load()
 FILES = [e for e in ENTRIES if e.file is not None]
 LARGE = ("big-world", "sixteen-gibibytes")  # their entries take a second or more
 
@@ -33,7 +33,7 @@ def run(*arguments):
 
 def by_file(entry):
     """The entry's schedule, made in this process."""
-    spec = importlib.util.spec_from_file_location("entry", board.COURSE.parent / entry.file)
+    spec = importlib.util.spec_from_file_location("entry", leaderboard.COURSE.parent / entry.file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.schedule(race.task(entry.task))
@@ -236,7 +236,7 @@ def test_every_task_has_three_entries_and_no_score_above_one():
         assert len(mine) >= 3 and sum(e.file is not None for e in mine) >= 3, name
         assert all(e.picoseconds >= race.task(name).bound.picoseconds for e in mine), name
     used = {e.file for e in FILES}
-    assert used == {f"entries/{path.name}" for path in (board.COURSE.parent / "entries").glob("*.py")}
+    assert used == {f"entries/{path.name}" for path in (leaderboard.COURSE.parent / "entries").glob("*.py")}
 
 
 @pytest.mark.parametrize("entry", [e for e in FILES if e.task not in LARGE], ids=lambda e: f"{e.task}-{e.file[8:-3]}")
@@ -247,7 +247,7 @@ def test_an_entry_has_the_time_that_the_leaderboard_says(entry):
 
 def test_the_references_have_the_times_that_the_leaderboard_says():
     references = [e for e in ENTRIES if e.model]
-    assert len(references) == 4 and all(board.run(e, board.COURSE.parent) == e for e in references)
+    assert len(references) == 4 and all(leaderboard.run(e, leaderboard.COURSE.parent) == e for e in references)
 
 
 def test_the_entry_in_the_documents_works_as_written():
@@ -473,15 +473,15 @@ def test_a_file_that_is_no_leaderboard_is_refused(text, sentence, tmp_path):
 def test_an_entry_outside_the_folder_is_not_run(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "out.py").write_text("1 / 0\n")
-    entry = board.Entry("hundred", "x", "y", 1, "0.1", file="../out.py")
-    board.save(tmp_path / "in" / "board.json", [entry])
+    entry = leaderboard.Entry("hundred", "x", "y", 1, "0.1", file="../out.py")
+    leaderboard.save(tmp_path / "in" / "board.json", [entry])
     assert "is not in the folder of the leaderboard" in run("--verify", tmp_path / "in" / "board.json").stdout
     assert "must be in the folder" in run("hundred", tmp_path / "out.py", "--board", tmp_path / "in" / "b.json").stderr
 
 
 def test_the_page_has_every_task_and_asks_for_nothing(tmp_path):
-    entry = board.Entry("hundred", "<b>", "Ada & Bob", 10**8, "0.465240", file="x.py")
-    board.save(tmp_path / "own.json", [entry])
+    entry = leaderboard.Entry("hundred", "<b>", "Ada & Bob", 10**8, "0.465240", file="x.py")
+    leaderboard.save(tmp_path / "own.json", [entry])
     ran = run("--page", tmp_path / "race.html", "--board", tmp_path / "own.json")
     text = (tmp_path / "race.html").read_text()
     assert ran.exit_code == 0 and all(f'id="{name}"' in text for name in race.TASKS)

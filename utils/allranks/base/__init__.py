@@ -1,3 +1,1 @@
-"""What every room needs: errors, missing extras, the notebook around a program, progress, colours, and where the
-course's files are.
-"""
+"""What every room needs: errors, extras, the notebook around a program, progress, colours, the course's files."""

@@ -70,9 +70,7 @@ class Board:
         self._put({"who": who, "question": question, "title": title, "choice": choice})
 
     def said(self, question: str) -> dict[str, Any] | None:
-        """What the class said so far; None if the board does not answer, or has no such question. Waits for the
-        board.
-        """
+        """What the class said so far; None if the board does not answer or lacks the question. Waits for the board."""
         address = f"{self.address}/said/{urllib.parse.quote(question, safe='')}"
         try:
             with _opener().open(address, timeout=WAIT_S) as reply:

@@ -1,6 +1,4 @@
-"""The optional parts of the installation (the extras of pyproject.toml), and one sentence for a reader who lacks
-one.
-"""
+"""The optional parts of the installation (pyproject.toml's extras), and one sentence for a reader who lacks one."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ def require(module: str, needed_by: str) -> None:
 
 
 def missing(module: str, needed_by: str) -> MissingExtraError:
-    """The error for `module`, a module of one of the extras. `needed_by` begins the sentence: "allranks grade",
-    "Player".
-    """
+    """The error for `module`, of one of the extras. `needed_by` begins the sentence: "allranks grade", "Player"."""
     package = module.partition(".")[0]
     return MissingExtraError(
         f"{needed_by} needs {package}, which is not installed. {how_to_install(extra_of(package))}"

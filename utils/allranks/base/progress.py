@@ -1,6 +1,4 @@
-"""How far a long cell has come: a bar below the cell after half a second, or a line on a terminal; nothing for what
-is quick.
-"""
+"""How far a long cell has come: a bar below the cell after half a second, or a line on a terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +16,7 @@ Item = TypeVar("Item")
 
 
 class Progress:
-    """So many of `total` are done. `step()` counts one more, and `close()` takes the bar away; `what` names them,
-    such as "cases".
-    """
+    """So many of `total` are done. `step()` counts one more, `close()` ends the bar; `what` names them: "cases"."""
 
     def __init__(self, total: int, what: str) -> None:
         self.total, self.what, self.done = total, what, 0

@@ -41,9 +41,7 @@ class Did(StrEnum):
 
 @dataclass(frozen=True)
 class Checked:
-    """The verdict on an exercise that counts: the first that passed, else the last. `properties` say which of its
-    properties held.
-    """
+    """The verdict that counts: the first that passed, else the last. `properties` say which of its properties held."""
 
     passed: bool
     properties: Mapping[str, bool] = field(default_factory=dict)
@@ -85,9 +83,7 @@ def own_folder() -> Path | None:
 
 
 def note(did: Did, name: str, **more: Any) -> None:
-    """Records a deed of this notebook's reader. Never raises: a folder that can't be written must not stop anybody's
-    work.
-    """
+    """Records a deed of this notebook's reader. Never raises: a folder that can't be written must stop nobody."""
     folder = own_folder()
     if folder is None:
         return

@@ -46,9 +46,7 @@ class Variant:
 
 
 def key_of(folder: Path) -> str | None:
-    """The key of the lab in this folder; None where the course gives no variants. Raises VariantError for a file
-    that is damaged.
-    """
+    """The key of the lab in this folder; None where the course gives no variants. Raises VariantError if damaged."""
     path = folder / FILE
     try:
         with open(path, "rb") as file:
@@ -95,7 +93,5 @@ def name_of(student: str) -> str:
 
 
 def account() -> str | None:
-    """The name that the surroundings tell: `ALLRANKS_STUDENT`, or the account on a JupyterHub; None if they tell
-    none.
-    """
+    """The name that the surroundings tell: `ALLRANKS_STUDENT`, or the account on a JupyterHub; None without both."""
     return os.environ.get("ALLRANKS_STUDENT") or os.environ.get("JUPYTERHUB_USER") or None

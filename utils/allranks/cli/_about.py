@@ -1,6 +1,4 @@
-"""What `allranks --version` says: the course's version, and torch, NCCL and the backend of a world here. Imports no
-torch.
-"""
+"""What `allranks --version` says: the versions of the course, torch and NCCL, and a world's backend. Without torch."""
 
 from __future__ import annotations
 

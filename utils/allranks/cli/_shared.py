@@ -31,9 +31,7 @@ def as_sentence(error: Exception) -> str:
 
 
 class Size(click.ParamType[int]):
-    """A number of bytes: "1048576", "25MB" or "1MiB". k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti are powers of
-    1024.
-    """
+    """A number of bytes: "1048576", "25MB", "1MiB". k, M, G, T are powers of 1000; Ki, Mi, Gi, Ti powers of 1024."""
 
     name = "bytes"
 

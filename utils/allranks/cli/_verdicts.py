@@ -115,9 +115,7 @@ def _cause(verdict: Verdict) -> str:
 
 
 def in_fork(args: dict[str, Any], fds: list[int]) -> int:
-    """Answers in a fork of the server, as the command that asked would: with its output, its folder and its search
-    path.
-    """
+    """Answers in a fork of the server, as the command that asked would: same output, folder and search path."""
     for number, (fd, encoding) in enumerate(zip(fds, args["encodings"], strict=True), start=1):
         os.dup2(fd, number)
         os.close(fd)

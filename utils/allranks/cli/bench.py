@@ -1,6 +1,4 @@
-"""`allranks bench`: measures a collective on live ranks, prints nccl-tests' table, and fits alpha and beta of a
-link.
-"""
+"""`allranks bench`: measures a collective on live ranks, prints nccl-tests' table, fits alpha and beta of a link."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _standings(path: Path, names: bool) -> Callable[[], list[tuple[str, list[tup
     Raises CommandError if there is no leaderboard to begin with.
     """
     from allranks.theory.race import RaceError
-    from allranks.theory.race.board import load
+    from allranks.theory.race.leaderboard import load
 
     known: list[tuple[str, list[tuple[str, str]]]] = []
     seen: tuple[int, int] | None = None

@@ -140,9 +140,7 @@ def _jobs(what: tuple[str, ...], name: str | None, options: dict[str, Any]) -> l
 
 
 def _written(file: str) -> list[str]:
-    """The exercises that a file defines, in its order, without those that are not begun. Raises CheckError if it
-    can't be read.
-    """
+    """The exercises that a file defines and that are begun, in its order. Raises CheckError if it can't be read."""
     from allranks.exercises import names
 
     known = set(names())

@@ -1,6 +1,4 @@
-"""`allranks gpus`: who uses which GPU, and who waits for one; with --serve, root's service that opens GPUs to their
-holders.
-"""
+"""`allranks gpus`: who uses which GPU, and who waits; with --serve, root's service that opens GPUs to holders."""
 
 from __future__ import annotations
 

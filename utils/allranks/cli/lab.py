@@ -47,9 +47,7 @@ def elsewhere(root: Path, named: Path | None) -> list[str]:
 
 
 def taught_course(start: Path, asked: bool) -> Path | None:
-    """The course whose formgrader opens: that of `start` if it has no chapters, or if `asked`; None to open the
-    chapters.
-    """
+    """The course whose formgrader opens: that of `start` if it has no chapters or if `asked`; None for the chapters."""
     from allranks.cli.grade import GradeError, find_course
 
     try:
@@ -69,9 +67,7 @@ def _open_formgrader(course: Path, no_browser: bool, jupyter_args: tuple[str, ..
 
 
 def fill(directory: Path) -> list[str]:
-    """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout is left as it
-    is.
-    """
+    """Puts the notebooks that are missing into the learner's folder; returns what to tell. A checkout stays."""
     if directory == files.checkout() or (
         (directory / FIRST_CHAPTER).is_file() and not (directory / folder.OWN).is_dir()
     ):
@@ -149,9 +145,7 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
 
 
 def _first_page(root: Path) -> str:
-    """The address at which JupyterLab opens: alone it shows the map; a folder of an older version has no place on
-    the map.
-    """
+    """The address at which JupyterLab opens: alone it shows the map; an older version's folder has no place there."""
     first = folder.first_chapter(root)
     return "/lab" if first == FIRST_CHAPTER else f"/lab/tree/{first.as_posix()}"
 

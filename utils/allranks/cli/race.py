@@ -44,25 +44,25 @@ def command(
     them. docs/race.md has the rules. The exit status is 1 if --verify finds an entry that does not hold, and 2 if there
     is nothing to score.
     """
-    from allranks.theory.race import board as boards
+    from allranks.theory.race import leaderboard
 
     if verify:
         if file is not None or by or title or page or (name and board):
             raise CommandError("--verify takes one leaderboard, and no task.")
-        _verify(Path(name) if name else board or boards.COURSE, as_json)
+        _verify(Path(name) if name else board or leaderboard.COURSE, as_json)
         return
     if page is not None:
         if name is not None or by or title:
             raise CommandError("--page takes --board, and no task.")
-        _write_page(page, boards.load(board or boards.COURSE))
+        _write_page(page, leaderboard.load(board or leaderboard.COURSE))
         return
     if (by or title) and (file is None or board is None):
         raise CommandError("--by and --as go with TASK, FILE and --board.")
     if name is None:
-        entries = boards.load(board) if board and board.exists() else boards.load()
+        entries = leaderboard.load(board) if board and board.exists() else leaderboard.load()
         _list(entries, as_json)
     elif file is None:
-        entries = boards.load(board) if board and board.exists() else boards.load()
+        entries = leaderboard.load(board) if board and board.exists() else leaderboard.load()
         _show(name, entries, as_json)
     else:
         _race(name, file, board, by, title, as_json)
@@ -121,22 +121,21 @@ def _show(name: str, entries: list[Any], as_json: bool) -> None:
 
 def _race(name: str, file: Path, board: Path | None, by: str | None, title: str | None, as_json: bool) -> None:
     """Scores a file, and writes it into a leaderboard if there is one."""
-    from allranks.theory.race import board as boards
-    from allranks.theory.race import judge, task
+    from allranks.theory.race import judge, leaderboard, task
     from allranks.theory.race.maker import make
 
     where = task(name)
     if board is not None and not file.resolve().is_relative_to(board.resolve().parent):
         raise CommandError(f"{file} must be in the folder of {board}, so that others can run it again.")
-    known = boards.load(board) if board and board.exists() else [] if board else boards.load()
+    known = leaderboard.load(board) if board and board.exists() else [] if board else leaderboard.load()
     result = judge(make(file, where), where)
     others = [e for e in known if e.task == where.name]
     if board is not None:
         inside = file.resolve().relative_to(board.resolve().parent).as_posix()
-        entry = boards.Entry(
+        entry = leaderboard.Entry(
             where.name, title or file.stem, by or "unnamed", result.picoseconds, result.score, file=inside
         )
-        others = [e for e in boards.add(board, entry) if e.task == where.name and e != entry]
+        others = [e for e in leaderboard.add(board, entry) if e.task == where.name and e != entry]
     place = 1 + sum(e.picoseconds < result.picoseconds for e in others)
     if as_json:
         click.echo(json.dumps(result.to_dict() | {"place": place, "entries": len(others)}))
@@ -147,7 +146,7 @@ def _race(name: str, file: Path, board: Path | None, by: str | None, title: str 
 
 def _verify(board: Path, as_json: bool) -> None:
     """Runs a leaderboard's entries again; exit status 1 if one does not hold."""
-    from allranks.theory.race.board import verify
+    from allranks.theory.race.leaderboard import verify
 
     done = []
     for found in verify(board):

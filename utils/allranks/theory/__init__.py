@@ -1,3 +1,1 @@
-"""What can be said without running anything: traces, schedules, topologies, costs, simulations, races. No torch: it
-runs in a browser.
-"""
+"""What can be said without running anything: traces, schedules, topologies, costs, simulations, races. No torch."""

@@ -253,6 +253,7 @@ class Trace:
             for rank in range(self.ranks)
         ]
         for number, event in enumerate(self.events):
+            # a schedule has no clock; a millisecond a step shows its order
             start = event.start if event.start is not None else (event.step or 0) * 1e-3
             end = event.end if event.end is not None else start + (1e-3 if event.start is None else 0.0)
             args = {k: v for k, v in asdict(event).items() if v not in (None, ()) and k not in ("rank", "op")}

@@ -25,9 +25,7 @@ def in_notebook() -> bool:
 
 
 def notebook_file() -> Path | None:
-    """The file of this kernel's notebook, as a Jupyter server or VS Code names it; None where nobody does, as in a
-    test or on Colab.
-    """
+    """The file of this kernel's notebook, as a Jupyter server or VS Code names it; None where nobody does."""
     shell = ipython_shell()
     if getattr(shell, "kernel", None) is None:
         return None

@@ -11,9 +11,7 @@ from typing import Any
 
 
 def follow_cells(shell: Any) -> None:
-    """Begins with the cell that runs now. Does nothing in a kernel that is not a notebook's, or without the extra
-    `lab`.
-    """
+    """Begins with the cell that runs now. Does nothing in a kernel without a notebook, or without the extra `lab`."""
     # a rank of a world is a kernel as well, of ipyparallel
     if type(getattr(shell, "kernel", None)).__module__.partition(".")[0] != "ipykernel":
         return

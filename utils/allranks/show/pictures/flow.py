@@ -1,6 +1,4 @@
-"""What a collective does to whose numbers, read off a schedule: what each rank holds before and after, and what goes
-where.
-"""
+"""What a collective does to whose numbers, read off a schedule: what each rank holds before and after."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Flow:
-    """A collective on `ranks` ranks whose vectors have `slots` chunks: all parts before and after, and the streams
-    in between.
-    """
+    """A collective on `ranks` ranks whose vectors have `slots` chunks: parts before, parts after, and the streams."""
 
     name: str
     ranks: int

@@ -30,9 +30,7 @@ def _moved(f: Flow) -> Callable[[], scenes.Scene]:
 
 
 def labelled(f: Flow) -> tuple[str, float]:
-    """The elements and the height of a flow with a name for each rank, on its box if the box is full, else above all
-    boxes.
-    """
+    """A flow's elements and height, with a name for each rank: on its box if the box is full, else above all boxes."""
     full = f.slots == 1 and {part.rank for part in f.before} == set(range(f.ranks))
     top = 0.0 if full else 40.0
     frame = replace(frame_of(f.ranks, WIDE, height=HIGH), top=top)

@@ -16,9 +16,7 @@ TO = ("to one", "to all", "a part to each")
 
 @dataclass(frozen=True)
 class Move:
-    """One of the nine: its picture's name, how it is called, what it does in a few words, and its chapter as
-    PART/STEM.
-    """
+    """One of the nine: its picture's name, its own, what it does in a few words, and its chapter as PART/STEM."""
 
     name: str
     called: str
@@ -73,12 +71,12 @@ def image(svg: str, alt: str, width: int) -> str:
     return f'<img alt="{escape(alt)}" width="{width}" src="{data_uri(svg)}">'
 
 
-def markdown_table(width: int = 168) -> str:
+def markdown_table() -> str:
     """The nine moves as a Markdown table; every picture links to its chapter, as seen from another one."""
     lines = ["| | " + " | ".join(TO) + " |", "|---|---|---|---|"]
     for whence, moves in MOVES:
         cells = [
-            f"[{image(pictogram(move.name, width), '', width)}<br>**{move.called}**]"
+            f"[{image(pictogram(move.name, 168), '', 168)}<br>**{move.called}**]"
             f"(../{move.chapter}.ipynb)<br>{move.does}"
             for move in moves
         ]
@@ -86,20 +84,18 @@ def markdown_table(width: int = 168) -> str:
     return "\n".join(lines)
 
 
-def html_table(size: int = 96) -> str:
-    """The nine moves as an HTML table, for a page that has `palette.page_style`; every move links to its chapter's
-    notebook.
-    """
+def html_table() -> str:
+    """The nine moves as an HTML table, for a page with `palette.page_style`; each links to its chapter's notebook."""
     head = "".join(f"<th scope=col>{escape(where)}</th>" for where in TO)
     rows = "".join(
-        f"<tr><th scope=row>{escape(whence)}</th>{''.join(f'<td>{_cell(move, size)}</td>' for move in moves)}</tr>"
+        f"<tr><th scope=row>{escape(whence)}</th>{''.join(f'<td>{_cell(move)}</td>' for move in moves)}</tr>"
         for whence, moves in MOVES
     )
     return f"<thead><tr><td></td>{head}</tr></thead><tbody>{rows}</tbody>"
 
 
-def _cell(move: Move, size: int) -> str:
-    picture = pictogram(move.name, size, inline=True)
+def _cell(move: Move) -> str:
+    picture = pictogram(move.name, 96, inline=True)
     return (
         f'<a href="../{move.chapter}.ipynb">{picture}<b>{escape(move.called)}</b></a> <span>{escape(move.does)}</span>'
     )

@@ -64,9 +64,7 @@ def _variables(colours: dict[str, str]) -> str:
 
 
 def _values(colours: dict[str, str], words: str) -> dict[str, tuple[str, str]]:
-    """What each class sets: the property and its value, written out, because not every program that draws an SVG
-    mixes colours.
-    """
+    """What each class sets: the property and its value, written out, because not every program mixes colours."""
     found = {"words": ("fill", words)}
     for name, (what, colour, percent) in CLASSES.items():
         value = colours[colour]

@@ -6,7 +6,6 @@ adding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -18,9 +17,7 @@ WIDE, SMALL = 800, 48
 
 @dataclass(frozen=True)
 class Frame:
-    """Where the boxes of a picture stand: its size, the boxes' height and gap, whether it is the small one, how
-    thick lines are.
-    """
+    """Where a picture's boxes stand: its size, their height and gap, whether it is the small one, the lines' width."""
 
     width: float
     height: float
@@ -93,8 +90,8 @@ def document(
     )
 
 
-def drawn(f: Flow, frame: Frame, absent: Sequence[int] = ()) -> str:
-    """The picture's elements, the hindmost first; ranks in `absent` never make the call."""
+def drawn(f: Flow, frame: Frame) -> str:
+    """The picture's elements, the hindmost first."""
     out = [_outline(frame, rank, y) for rank in range(f.ranks) for y in (frame.top, frame.lower)]
     if f.name == "barrier":
         return "".join(out + _barrier(f, frame))
@@ -123,9 +120,7 @@ def n(value: float) -> str:
 def ribbon(
     kind: str, start: tuple[float, float], above: float, end: tuple[float, float], below: float, edge: float
 ) -> str:
-    """A ribbon from the places `start` at height `above` to the places `end` at height `below`, with an edge of
-    paper.
-    """
+    """A ribbon from the places `start` at height `above` to the places `end` at height `below`, edged with paper."""
     half = (above + below) / 2
     (a, b), (c, d) = start, end
     path = (
@@ -171,9 +166,7 @@ def _stripe(x: float, y: float, w: float, h: float, radius: float, first: bool, 
 
 
 def _meeting(frame: Frame, stream: Stream, slots: int) -> tuple[float, float, float]:
-    """Where a stream's numbers are added: left edge, width, height. Just above the one target, or in the middle of
-    several.
-    """
+    """Where a stream's numbers are added: left edge, width, height; just above one target, or amid several."""
     spans = [_span(frame, part, slots) for part in stream.targets]
     wide = frame.cell / slots
     centre = (min(a for a, _ in spans) + max(b for _, b in spans)) / 2

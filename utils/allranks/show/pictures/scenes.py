@@ -344,9 +344,7 @@ def one_file(steps: int = 3) -> Scene:
 
 
 def triangle(ranks: int = 4, tokens: int = 4) -> Scene:
-    """The chapter on context parallelism: each token's row of scores with the tokens before it, a quarter of the
-    rows a rank.
-    """
+    """The chapter on context parallelism: each token's row of scores with those before it, a quarter a rank."""
     count, side = ranks * tokens, 18.0
     left, out = 300.0, []
     for row in range(count):
@@ -364,9 +362,7 @@ def triangle(ranks: int = 4, tokens: int = 4) -> Scene:
 
 
 def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
-    """The chapter on pipelines: all micro-batches forward, then all backward, which takes twice as long; the rest is
-    idle.
-    """
+    """The chapter on pipelines: all micro-batches forward, then all backward, twice as long; the rest is idle."""
     unit, high, left, out = 30.0, 44.0, 124.0, []
     turn = micro_batches + ranks - 1
     for rank in range(ranks):
@@ -389,9 +385,7 @@ def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
 
 
 def comes_and_goes(blocks: int = 4) -> Scene:
-    """The chapter on FSDP by hand: each block's shard is always there, the whole only while it computes and just
-    before.
-    """
+    """The chapter on FSDP by hand: a block's shard is always there, the whole only while it computes and before."""
     unit, high, left, out = 66.0, 44.0, 140.0, []
     turns = [*range(blocks), *reversed(range(blocks))]
     for block in range(blocks):
@@ -502,9 +496,7 @@ def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
 
 
 def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
-    """The chapter on speed: a ring's messages in time, by receiver; those of its critical path, all between nodes,
-    in dark.
-    """
+    """The chapter on speed: a ring's messages in time, by receiver; its critical path, all between nodes, in dark."""
     machine = replace(preset("dgx-h100"), name="small nodes", ranks_per_node=gpus, nics_per_node=gpus)
     found = run_schedule(schedules.find("all_reduce", "ring")(nodes * gpus), 1 << 30, machine)
     path = {(leg.peer, leg.rank, leg.start) for leg in found.critical_path.legs}
@@ -576,9 +568,7 @@ def reach(ranks: int = 4, cells: int = 6, writer: int = 1, target: int = 2) -> S
 
 
 def two_lines(words: int = 16) -> Scene:
-    """A line of 128 bytes as 16 words: in one protocol every second half word is a flag, in the other only the last
-    word.
-    """
+    """A line of 128 bytes as 16 words: in one protocol every second half word is a flag, in the other the last."""
     out, wide, high = [], 46.0, 74.0
     left = (WIDE - words * wide) / 2
     for row, (name, flags) in enumerate((("LL", None), ("LL128", {words - 1}))):

@@ -47,9 +47,7 @@ def roundings(ranks: int = 8) -> Scene:
 
 
 def unequal(counts: tuple[int, ...] = (3, 1, 7, 2)) -> Scene:
-    """The chapter on uneven parts: each rank's rows, and all rows one after the other; where each part begins is the
-    question.
-    """
+    """The chapter on uneven parts: each rank's rows, then all rows; where each part begins is the question."""
     side, high, out = 50.0, 52.0, []
     for rank, count in enumerate(counts):
         out.append(text(0, rank * high + 31, f"rank {rank}", anchor="start"))

@@ -1,6 +1,4 @@
-"""Pictures of chapters about a program and the machines that it runs on; as in `scenes`, none of them answers its
-chapter's question.
-"""
+"""Pictures of chapters on a program and its machines; as in `scenes`, none answers its chapter's question."""
 
 from __future__ import annotations
 

@@ -124,9 +124,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """What the player marks: places in `transfers` and in `bars`, and sentences on them. See
-    `simulator.CriticalPath.marked`.
-    """
+    """What the player marks: places in `transfers` and `bars`, and sentences. See `simulator.CriticalPath.marked`."""
 
     says: tuple[str, ...]
     transfers: tuple[int, ...]
@@ -200,6 +198,7 @@ class Animation:
         stuck = []
         if self.blocking:
             lost = [transfer for transfer in self.transfers if not transfer.delivered]
+            # a send that blocks is a rank that waits; one that was buffered is not
             stuck = [f"rank {transfer.src} still waits for rank {transfer.dst} to receive" for transfer in lost]
         for item in self.bars:
             if item.end_step is None and item.step < self.steps - 1 and item.peer is not None:
@@ -325,6 +324,7 @@ def _read(trace: Trace) -> tuple[list[Transfer], list[Bar], dict[int, Contributi
         m = messages[i]
         end = m.end if m.delivered else None
         chunks = m.chunks if all(0 <= c < trace.chunks for c in m.chunks) else ()
+        # a live trace tells how many bytes moved, not what was done with them
         effect_known = bool(chunks) and trace.kind != "live"
         what = steps[i], m.src, m.dst, m.nbytes, chunks, m.reduce, m.delivered
         transfers.append(Transfer(*what, start=m.start, end=end, line=m.line, effect_known=effect_known))
@@ -362,6 +362,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
     for e in trace.events:
         if e.seq is not None and e.op != "wait":
             calls[e.group, e.seq].append(e)
+    # a wait names its call by group, number and rank
     by_rank = {(e.group, e.seq, e.rank): e for members in calls.values() for e in members}
     turn: Counter[int] = Counter()
     placed: dict[tuple[str | None, int], int] = {}
@@ -375,6 +376,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
         step = turn[e.rank]
         if e.seq is not None and e.op != "wait":
             key = e.group, e.seq
+            # the first call that comes fixes the step of all: where the rank is that did most before
             step = placed.setdefault(key, max(turn[other.rank] for other in calls[key]))
         begun.append((e, step))
         turn[e.rank] = max(turn[e.rank], step + 1)
@@ -402,6 +404,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
             if call is None or e.end is None:
                 bar = replace(bar, op="wait", end_step=None)
             elif call.blocking:
+                # the time before the others came is a bar of its own, up to the step in which they meet
                 last = placed[e.group, e.seq or 0]
                 bar = replace(bar, step=min(step, last), end_step=last - 1, end=call.start, label="for the others")
             else:
@@ -409,6 +412,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
         elif e.end is None:
             bar = replace(bar, end_step=None)
         elif e.op != "compute" and not e.blocking:
+            # a call that returns at once lasts over whatever its rank began before its end
             bar = replace(bar, end_step=max([step, *(at for start, at in steps[e.rank] if start < e.end)]))
         bars.append(bar)
     return bars
@@ -587,9 +591,7 @@ def _fold(
 
 
 def _title(source: Schedule | Trace, collective: str | None, sends: bool) -> str:
-    """What is played, in few words. A run on the wire has no algorithm; one that calls collectives goes by its
-    function's name.
-    """
+    """What is played, in few words. A run on the wire has no algorithm, but perhaps its function's name."""
     if isinstance(source, Trace) and source.kind == "wire":
         own = source.source if source.source and source.source.startswith("your ") else None
         return (collective if sends or own is None else own) or own or "wire run"

@@ -26,9 +26,7 @@ export default { render: async (context) => (await unpack(context.model.get("cod
 
 @cache
 def packed(room: str, name: str) -> bytes:
-    """A widget's bundle from the room's static/, as `make js` wrote it; zlib-compressed, because each widget stores
-    a copy.
-    """
+    """A widget's bundle from the room's static/, zlib-compressed, because each widget stores a copy."""
     return zlib.compress((resources.files(room) / "static" / f"{name}.js").read_bytes(), 9)
 
 

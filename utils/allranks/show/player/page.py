@@ -1,6 +1,4 @@
-"""A player as HTML, without a widget and without a kernel: for pages, verdicts, and Python in the browser. Imports
-no anywidget.
-"""
+"""A player as HTML, without widget and kernel: for pages, verdicts, and Python in the browser. No anywidget."""
 
 from __future__ import annotations
 

@@ -11,15 +11,13 @@ import ipywidgets
 class Options(ipywidgets.RadioButtons):
     """Radio buttons in a column, with none of them chosen. The text of a long option wraps beside its button.
 
-    Screen readers name the group by `description`, else by `tooltip`, which is not visible. The box around the buttons
+    Screen readers name the group by `tooltip`, which is not visible. The box around the buttons
     must also hold a `Keys`, which brings the style.
     """
 
-    def __init__(self, options: Iterable[str], description: str = "", tooltip: str = "") -> None:
+    def __init__(self, options: Iterable[str], tooltip: str) -> None:
         layout = ipywidgets.Layout(width="auto", max_width="100%")
-        super().__init__(
-            options=tuple(options), value=None, description=description, tooltip=tooltip or description, layout=layout
-        )
+        super().__init__(options=tuple(options), value=None, description="", tooltip=tooltip, layout=layout)
         self.add_class("ar-options")
 
 

@@ -57,9 +57,7 @@ class Question:
         return tuple(self.reasons)
 
     def judge(self, option: str) -> tuple[bool, str]:
-        """(whether this option is right, the reason). Raises DrillError for an option that the question does not
-        have.
-        """
+        """(whether this option is right, the reason). Raises DrillError for an option that is not the question's."""
         if option not in self.reasons:
             raise DrillError(f"{option!r} is not an option; there are {', '.join(self.reasons)}")
         return option in self.right, self.reasons[option]

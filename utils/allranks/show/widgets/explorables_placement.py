@@ -1,6 +1,4 @@
-"""What `placement` shows: all-reduces, simulated for each machine, placement of ranks and algorithm; and each link's
-bytes.
-"""
+"""What `placement` shows: all-reduces simulated for each machine, placement and algorithm; each link's bytes."""
 
 from __future__ import annotations
 
@@ -55,9 +53,7 @@ def placements(machine: str, ranks: int, nbytes: int) -> dict[str, Any]:
 
 
 def _run(schedule: Schedule, nbytes: int, topology: Topology) -> dict[str, Any]:
-    """The simulated seconds; bytes out of each card and from node to node; what the busiest rank sends inside its
-    node.
-    """
+    """The simulated seconds; bytes out of each card and between nodes; what the busiest rank sends in its node."""
     sizes, nodes = schedule.chunk_nbytes(nbytes), topology.nodes(schedule.ranks)
     cards = [[0] * topology.nics_per_node for _ in range(nodes)]
     between = [[0] * nodes for _ in range(nodes)]

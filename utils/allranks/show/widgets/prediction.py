@@ -40,9 +40,7 @@ NOTHING_ASKED = "No question was asked in this notebook yet. Run the cells above
 
 
 class _Card(anywidget.AnyWidget):
-    """What the question, its reveal and the list have in common: one bundle, and the page for readers without a
-    kernel.
-    """
+    """What the question, its reveal and the list share: one bundle, and the page for readers without a kernel."""
 
     _esm = LOADER
     code = traitlets.Bytes(packed("allranks.show.widgets", "predict")).tag(sync=True)
@@ -175,9 +173,7 @@ class Reveal(_Card):
         self.observe(self._ask_class, "said")
 
     def _ask_class(self, change: Any = None) -> None:
-        """Asks the board that the reader joined what the class said, once the reader has answered; waits for
-        nothing.
-        """
+        """Asks the board that the reader joined what the class said, once the reader has answered; does not wait."""
         said = self.said
         if not said:
             return
@@ -204,9 +200,7 @@ class Reveal(_Card):
         return it if self.asked["kind"] == "sketch" else f"it was {it}"
 
     def text(self) -> str:
-        """Whether it was right, what was said, what it was and why, as plain text; then the class, after a board was
-        joined.
-        """
+        """Whether it was right, what was said, what it was and why, as plain text; then the class, if on a board."""
         return "\n".join(filter(None, [self._reply(), plain(self.truth["why"]), self._class()]))
 
     def _class(self) -> str:

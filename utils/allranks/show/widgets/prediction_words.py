@@ -1,6 +1,4 @@
-"""What predictions say in plain text: answers in words, numbers with their units. The browser's are in
-js/src/predict/.
-"""
+"""What predictions say in plain text: answers, numbers with their units. The browser's are in js/src/predict/."""
 
 from __future__ import annotations
 

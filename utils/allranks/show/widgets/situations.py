@@ -1,6 +1,4 @@
-"""The twenty situations of the drill in chapters/1_first_hours/01_nine_pictures: which call does it with the fewest
-bytes?
-"""
+"""The twenty situations of the drill in chapter 01: which call does it with the fewest bytes?"""
 
 from __future__ import annotations
 

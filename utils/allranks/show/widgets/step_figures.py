@@ -24,9 +24,7 @@ def models() -> dict[str, dict[str, Any]]:
 
 
 def machines(also: str = "dgx-h100") -> dict[str, dict[str, Any]]:
-    """The machines that are offered, and one more by the name of its preset. Raises WorkloadError if there is no
-    such preset.
-    """
+    """The machines that are offered, and one more by its preset's name. Raises WorkloadError for an unknown one."""
     if also not in PRESETS:
         raise WorkloadError(f"there is no preset {also!r} to explore; there are {', '.join(PRESETS)}")
     return {name: _machine(PRESETS[name]) | _gpu(name) for name in dict.fromkeys((*_MACHINES, also))}

@@ -20,9 +20,7 @@ _TEXT = re.compile(r"(\d*)([FBIW])(\d+)")
 
 
 class PipelineError(CourseError):
-    """A pipeline that can't be: orders that are wrong, or a schedule that does not allow these ranks and
-    micro-batches.
-    """
+    """A pipeline that can't be: wrong orders, or a schedule that does not allow these ranks and micro-batches."""
 
 
 @dataclass(frozen=True, order=True)

@@ -1,6 +1,4 @@
-"""Whether orders are a pipeline: every action once, on its rank, after what it needs; and no circle of ranks that
-wait.
-"""
+"""Whether orders are a pipeline: every action once, on its rank, after what it needs; no circle of waiting ranks."""
 
 from __future__ import annotations
 

@@ -110,9 +110,7 @@ def _panel(one: Timeline, unit: float) -> str:
 
 
 def _unit(longest: float, least: float) -> float:
-    """Pixels for a unit of time: in a narrow cell, where all numbers have room in it; else wider, up to a whole
-    window.
-    """
+    """Pixels for a unit of time: in a narrow cell, where all numbers fit; else wider, up to a whole window."""
     if not longest:
         return UNIT
     return min(UNIT, max(NARROW / longest, min(least, WIDEST / longest)))

@@ -85,16 +85,12 @@ def _one_f_one_b(rank: int, ranks: int, micro_batches: int, several: int) -> Ite
 
 
 def _rounds(ranks: int, micro_batches: int) -> int:
-    """In how many rounds the micro-batches pass the stages of a rank: each round has at least as many as there are
-    ranks.
-    """
+    """In how many rounds the micro-batches pass a rank's stages: each round has at least as many as there are ranks."""
     return max(1, micro_batches // ranks)
 
 
 def _interleaved(rank: int, ranks: int, micro_batches: int, several: int) -> Iterator[Action]:
-    """A round of micro-batches through the rank's first stage, the same through the next; backward from the last
-    stage.
-    """
+    """A round of micro-batches through the rank's first stage, then through the next; backward from the last."""
     each = micro_batches // _rounds(ranks, micro_batches)
     total = micro_batches * several
 
@@ -115,9 +111,7 @@ def _interleaved(rank: int, ranks: int, micro_batches: int, several: int) -> Ite
 
 
 def _split(rank: int, micro_batches: int, ahead: int, late: int) -> Iterator[Action]:
-    """`ahead` forward, then one forward and one gradient of the input in turn; weights follow `late` micro-batches
-    later.
-    """
+    """`ahead` forward, then one forward and one input's gradient in turn; weights follow `late` micro-batches later."""
     ahead = min(ahead, micro_batches)
     for i in range(ahead):
         yield Action(rank, "F", i)

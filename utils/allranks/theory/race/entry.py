@@ -87,6 +87,7 @@ def packed(found: Any) -> dict[str, Any]:
             raise RaceError(
                 f"the chunks of message {number} are {type(move.chunks).__name__}; they must be a tuple or a range"
             )
+        # sizes first, because what follows walks over the chunks, and a range may claim 10^18 of them
         if not isinstance(move.chunks, range) and len(move.chunks) > chunks:
             raise RaceError(f"message {number} has {len(move.chunks)} chunks; the vector has {chunks}")
         if (
@@ -100,6 +101,7 @@ def packed(found: Any) -> dict[str, Any]:
             if isinstance(move.chunks, range)
             else [_whole(f"a chunk of message {number}", c) for c in move.chunks]
         )
+        # neighbours as (first, end): a message of a million chunks in a row is two numbers
         flat = [end for run in runs(plain) for end in run]
         total += len(flat) // 2
         if total > MAX_RUNS:

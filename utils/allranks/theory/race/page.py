@@ -8,7 +8,7 @@ from __future__ import annotations
 from html import escape
 
 from allranks.base import theme
-from allranks.theory.race.board import Entry
+from allranks.theory.race.leaderboard import Entry
 from allranks.theory.race.scoring import in_us
 from allranks.theory.race.tasks import TASKS, Task
 

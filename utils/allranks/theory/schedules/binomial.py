@@ -71,15 +71,12 @@ def binomial_gather(ranks: int, root: int = 0) -> Schedule:
     return Schedule("gather", "binomial", ranks, ranks, tuple(moves), root)
 
 
-def scatter_moves(ranks: int, root: int, chunks_per_rank: int = 1) -> list[Move]:
-    """The moves of the binomial scatter. The distance halves in each step; a message holds the parts of consecutive
-    ranks.
-    """
+def scatter_moves(ranks: int, root: int) -> list[Move]:
+    """The moves of the binomial scatter. The distance halves in each step; a message holds consecutive ranks' parts."""
     moves, distance, step = [], 1 << max(0, (ranks - 1).bit_length() - 1), 0
     while distance and ranks > 1:
         for i in range(0, ranks - distance, 2 * distance):
             run = [(root + j) % ranks for j in range(i + distance, min(i + 2 * distance, ranks))]
-            chunks = tuple(r * chunks_per_rank + c for r in run for c in range(chunks_per_rank))
-            moves.append(Move(step, (root + i) % ranks, run[0], chunks))
+            moves.append(Move(step, (root + i) % ranks, run[0], tuple(run)))
         distance, step = distance // 2, step + 1
     return moves

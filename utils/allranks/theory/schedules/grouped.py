@@ -132,9 +132,7 @@ def _meta(g: int) -> dict[str, int]:
 
 
 def _rows_then_columns(m: int, g: int) -> list[Move]:
-    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns, all-gather in rows. Column j reduces chunks
-    jm to jm+m-1.
-    """
+    """m rows of g ranks: reduce-scatter in rows, all-reduce in columns (j reduces chunks jm to jm+m-1), all-gather."""
 
     def rows(moves: list[Move]) -> list[Move]:
         return [
@@ -152,9 +150,7 @@ def _rows_then_columns(m: int, g: int) -> list[Move]:
 
 
 def _rows(moves: list[Move], m: int, g: int) -> list[Move]:
-    """A ring's moves in each of m nodes of g ranks. Chunk j of the ring is what place j of every node has: j, g+j,
-    2g+j, ...
-    """
+    """A ring's moves in each of m nodes of g ranks. Chunk j of the ring is place j's of all nodes: j, g+j, ..."""
     return [
         Move(x.step, row * g + x.src, row * g + x.dst, tuple(node * g + x.chunks[0] for node in range(m)), x.reduce)
         for x in moves
@@ -163,9 +159,7 @@ def _rows(moves: list[Move], m: int, g: int) -> list[Move]:
 
 
 def _columns(moves: list[Move], g: int) -> list[Move]:
-    """A ring's moves between nodes of g ranks, among the ranks of each place j. Chunk c of the ring is that of place
-    j of node c.
-    """
+    """A ring's moves between nodes of g ranks, among the ranks of each place j. Chunk c is place j's of node c."""
     return [
         Move(x.step, x.src * g + j, x.dst * g + j, (x.chunks[0] * g + j,), x.reduce) for x in moves for j in range(g)
     ]

@@ -54,6 +54,7 @@ class Holdings:
         starts, masks = self.starts, self.masks
         i = bisect_right(starts, first) - 1
         j = bisect_left(starts, end, i)
+        # runs i to j-1 become at most three: what is left before, the new one, what is left after
         before = masks[i] if starts[i] < first else None
         after = masks[j - 1] if (starts[j] if j < len(starts) else self.chunks) > end else None
         new_starts, new_masks = [], []
@@ -216,6 +217,7 @@ class _Proof:
     def _step(self, step: int, numbers: list[int]) -> str | None:
         """Follows one step: every message carries what its sender held when the step began."""
         moves, held = self.schedule.moves, self.held
+        # read before anything is written: messages of one step pass each other
         payloads = [[piece for run in runs(moves[n].chunks) for piece in held[moves[n].src].read(run)] for n in numbers]
         several: set[int] = set()  # the ranks that receive more than one message, for the chunks written twice
         seen: set[int] = set()
@@ -243,6 +245,7 @@ class _Proof:
                         self.pieces += 1
                         if not there:
                             return f"{where} {start}: rank {move.dst} has nothing to add chunk {start} to"
+                        # a mask has a bit for each rank; a bit in both would count that rank's numbers twice
                         if both := there & mask:
                             twice = (both & -both).bit_length() - 1
                             return f"{where} {start}: the contribution of rank {twice} was added twice"

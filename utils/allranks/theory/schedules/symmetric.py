@@ -15,9 +15,7 @@ from allranks.theory.schedules.grouped import group_size
 
 @dataclass(frozen=True)
 class StepRule:
-    """`repeat` equal steps: rank r sends `chunks` chunks to rank `destination(r)` and receives as many from
-    `source(r)`.
-    """
+    """`repeat` equal steps: rank r sends `chunks` chunks to `destination(r)`, receives as many from `source(r)`."""
 
     repeat: int
     destination: Callable[[int], int]
@@ -93,6 +91,7 @@ def symmetric_schedule(
                 return schedule(p, [_shift(p, -d, 1, len(held)) for d, held in steps])
             return schedule(p, [_shift(p, d, 1, len(held), True) for d, held in reversed(steps)])
         case "all_to_all", "bruck":
+            # a block travels in round k if bit k of its distance is set
             counts = [sum(d >> k & 1 for d in range(p)) for k in range(ceil_lg(p))]
             return schedule(p, [_shift(p, 1 << k, 1, count) for k, count in enumerate(counts)])
         case "barrier", "dissemination":
@@ -104,6 +103,7 @@ def symmetric_schedule(
         case "reduce_scatter", "recursive halving" if power:
             return schedule(p, _halving(p), "xor")
         case "all_reduce", "rabenseifner" if power:
+            # halves shrink as partners get farther, so that the large messages stay near
             near = [_xor(1 << k, p >> (k + 1), True) for k in range(ceil_lg(p))]
             return schedule(p, [*near, *(_xor(1 << k, p >> (k + 1)) for k in reversed(range(ceil_lg(p))))], "xor")
         case "all_reduce", "rabenseifner far first" if power:

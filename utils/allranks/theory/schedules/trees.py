@@ -151,9 +151,7 @@ def _tree(parent: list[int | None]) -> Tree:
 
 
 def _up_and_down(parts: list[tuple[Tree, dict[int, int], tuple[int, ...]]]) -> list[Move]:
-    """Reduces each tree's chunks to its root, then broadcasts them; an edge's colour says whether it uses even or
-    odd steps.
-    """
+    """Reduces each tree's chunks to its root, then broadcasts them; an edge's colour is the parity of its steps."""
     up, down = [], []
     for tree, colours, chunks in parts:
         for child, colour in colours.items():

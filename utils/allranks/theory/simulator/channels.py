@@ -99,9 +99,7 @@ def call_cost(
 
 
 def _ring(ways: Ways, collective: str, nbytes: float) -> Cost:
-    """All steps are alike: the largest alpha, and the fewest bytes a second of the way. A root's vector goes in
-    segments.
-    """
+    """All steps alike: the largest alpha, the fewest bytes a second of the way. A root's vector goes in segments."""
     p = ways.ranks
     if collective in ("broadcast", "reduce"):
         seconds = _pipelined(ways.alpha, [(p - 1) * ways.alpha, (p - 1) * nbytes * ways.beta], nbytes * ways.beta)
@@ -111,9 +109,7 @@ def _ring(ways: Ways, collective: str, nbytes: float) -> Cost:
 
 
 def _tree(ways: Ways, collective: str, nbytes: float) -> Cost:
-    """NCCL's tree: a chain in the node, two trees between nodes with half of the vector each, up and down in
-    segments.
-    """
+    """NCCL's tree: a chain in the node, two trees between nodes, half of the vector each, up and down in segments."""
     m, g = ways.nodes, ways.per_node
     levels, chain = ceil_lg(m), g - 1
     near = 2 * nbytes * chain / g * ways.near_beta
@@ -143,9 +139,7 @@ def _two_levels(ways: Ways, collective: str, nbytes: float) -> Cost:
 
 
 def _pipelined(alpha: float, first: Sequence[float], busiest: float) -> float:
-    """A segment goes all the way (`first`: its alphas, and its bytes if it were the whole); the others follow in a
-    row.
-    """
+    """A segment goes all the way (`first`: its alphas, and its bytes if it were the whole); the others follow."""
     starts, moving = first
     return _best(lambda k: starts + moving / k + (k - 1) * (alpha + busiest / k))
 
@@ -192,17 +186,13 @@ def _slowest(costs: Iterable[tuple[float, float, float]]) -> tuple[float, float]
 
 
 def _inside(ranks: Sequence[int], closed: bool) -> Iterable[tuple[int, int]]:
-    """Neighbours in a node. With several rings each starts at another rank, so that the last one sends to the first
-    too.
-    """
+    """Neighbours in a node. Each of several rings starts at another rank, so that the last one sends to the first."""
     pairs = zip(ranks, (*ranks[1:], ranks[0]), strict=True)
     return [pair for pair in pairs if pair[0] != pair[1]][: None if closed else len(ranks) - 1]
 
 
 def _between(nodes: Sequence[Sequence[int]], rings: int) -> Iterable[tuple[int, int]]:
-    """Ring c goes from card to card of the c-th rank of each node, also where another rank hands over the bytes
-    (NCCL's PXN).
-    """
+    """Ring c goes from card to card of each node's c-th rank, also where another rank hands the bytes over (PXN)."""
     for here, there in zip(nodes, (*nodes[1:], nodes[0]), strict=True):
         for ring in range(rings):
             yield here[ring * len(here) // rings], there[ring * len(there) // rings]

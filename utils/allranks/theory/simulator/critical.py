@@ -261,6 +261,7 @@ class _Walk:
 
     def _back(self, rank: int, index: int, now: Number) -> tuple[list[Leg], tuple[int, int, Number] | None]:
         """From a rank at `now`, before entry `index`: the legs that it waited for, and where they come from."""
+        # backwards: the rank waited for what ended just now
         program, chosen = self.programs[rank], None
         while index > 0 and now > 0:
             index -= 1
@@ -273,14 +274,13 @@ class _Walk:
             if isinstance(step, Wait) and self.timeline.spans[step.message][1] == now:
                 if chosen is None or not step.sent:
                     chosen = step.message  # of several waits that end together, one for a message to this rank
+            # the rank came here earlier than now, so it was held up by what was chosen
             if since < now and chosen is not None:
                 return self._message(chosen)
         return self._message(chosen) if chosen is not None and now > 0 else ([], None)
 
     def _message(self, number: int) -> tuple[list[Leg], tuple[int, int, Number] | None]:
-        """The leg of a message or a collective, those that kept its port or link before, and where the first of them
-        was posted.
-        """
+        """The leg of a message or collective, those that kept its port or link before, where the first was posted."""
         legs: list[Leg] = []
         while True:
             start, end = self.timeline.spans[number]
@@ -336,9 +336,7 @@ class _Walk:
     def _idling(
         self, legs: Sequence[Leg]
     ) -> tuple[dict[tuple[int, int, str], Number], dict[tuple[int, int, str], int | None]]:
-        """Seconds of the path's messages in which their receivers idle, and the line of the receive that waited
-        longest.
-        """
+        """Seconds of the path's messages in which their receivers idle; the line of the receive that waited longest."""
         idle: dict[int, list[tuple[Number, Number, int]]] = defaultdict(list)
         for one in self.timeline.idle:
             idle[one.rank].append((one.start, one.end, one.index))

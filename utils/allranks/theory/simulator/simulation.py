@@ -215,10 +215,12 @@ def simulate(
         raise SimulateError(f"{known.name} {known.collective} has no option {', '.join(unknown)}")
     chosen = _chosen_options(known, ranks, nbytes, topology, options)
     if method == "symmetry" or (method is None and ranks > 64):
+        # an algorithm has at most one of them
         size = next((chosen[name] for name in ("ranks_per_node", "columns", "in_flight") if name in chosen), None)
         rules = symmetric_schedule(known.collective, known.name, ranks, size)
         unit = _unit(rules, topology) if rules else None
         if rules is not None and unit is not None and unit < ranks:
+            # one unit stands for all: the work does not grow with the number of ranks
             return _by_symmetry(rules, unit, nbytes, topology, gamma)
         if method == "symmetry":
             raise SimulateError(
@@ -407,9 +409,7 @@ def _check_size(known: Algorithm, ranks: int) -> None:
 
 
 def _unit(rules: SymmetricSchedule, topology: Topology) -> int | None:
-    """The number of ranks to simulate for all: a whole unit of the machine and of the algorithm; None if there is
-    none.
-    """
+    """The number of ranks to simulate for all: a whole unit of machine and algorithm; None if there is none."""
     repeats = topology.symmetric_unit(rules.ranks)
     if repeats is None:
         return None

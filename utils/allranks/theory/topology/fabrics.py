@@ -173,6 +173,7 @@ def node_fabric(topology: Topology, ranks: int) -> Fabric:
         return tuple((_KINDS[name[0]], *name[1:]) for name in between)
 
     links: dict[LinkName, FabricLink] = {}
+    # alpha is paid once a message, so only the sender's side has it
     inside, silent = _whole(topology.inside), replace(topology.inside, alpha_s=0.0)
     for rank in range(ranks):
         links["port out", rank], links["port in", rank] = inside, _whole(silent)
@@ -191,6 +192,7 @@ def node_fabric(topology: Topology, ranks: int) -> Fabric:
             links["up", leaf, (rail, uplink)] = links["down", leaf, (rail, uplink)] = _whole(
                 quiet, topology.uplink_factor
             )
+    # for the bounds: groups of ranks whose messages to others all pass the links of one cut
     groups: dict[str, list[tuple[int, ...]]] = {"rank": [(rank,) for rank in range(ranks)]}
     if islands > 1:
         size = g // islands

@@ -1,6 +1,4 @@
-"""Reads a machine from a topology file: JSON, as `allranks fit` writes it or as you write it by hand
-(docs/topology_file.md).
-"""
+"""Reads a machine from a topology file: JSON, by `allranks fit` or by hand (docs/topology_file.md)."""
 
 from __future__ import annotations
 

@@ -172,9 +172,7 @@ class Topology:
         return self._working_link("nic", node, place * self.nics_per_node // self.ranks_per_node, self.nics_per_node)
 
     def links(self, src: int, dst: int) -> tuple[tuple[Hashable, ...], ...]:
-        """The shared links on the way, each as (kind and direction, node or leaf, index). The ranks' own ports are
-        left out.
-        """
+        """The shared links on the way, each as (kind and direction, node or leaf, index), without the ranks' ports."""
         if src == dst or self._through_switch(src, dst):
             return ()
         a, b = self.node(src), self.node(dst)
@@ -186,9 +184,7 @@ class Topology:
         return ("nic out", a, out), *self._leaf_links(a, out, b, into), ("nic in", b, into)
 
     def seconds(self, src: int, dst: int, nbytes: int) -> float:
-        """alpha + nbytes * beta of the slowest link on the way, in seconds; a rank's message to itself takes no
-        time.
-        """
+        """alpha + nbytes * beta of the slowest link on the way, in seconds; 0 for a rank's message to itself."""
         if src == dst:
             return 0.0
         kinds: tuple[str, ...]
@@ -304,9 +300,7 @@ class Topology:
 
     @cached_property
     def _uplink_factor(self) -> float:
-        """Seconds a byte of an uplink over those of a port. Rounding up their number must not add bandwidth to the
-        uplinks.
-        """
+        """Seconds a byte of an uplink over those of a port. Rounding their number up must not add bandwidth."""
         return float(self.uplink_factor)
 
     def _port(self, node: int, nic: int) -> tuple[int, int, int]:

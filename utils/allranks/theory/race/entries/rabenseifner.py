@@ -1,6 +1,4 @@
-"""Rabenseifner's algorithm, nearest partner first, for 2^k ranks: halve the vector in each step, then double it
-again.
-"""
+"""Rabenseifner's algorithm, nearest partner first, for 2^k ranks: halve the vector in each step, then double it."""
 
 from allranks.theory.schedules import Move, Schedule, ceil_lg
 

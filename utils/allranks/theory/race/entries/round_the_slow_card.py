@@ -1,6 +1,4 @@
-"""All-gather on four nodes, both levels at once, round a slow card: its bytes are shared among the seven other cards
-of its node.
-"""
+"""All-gather on four nodes, both levels at once; a slow card's bytes are shared among the other seven of its node."""
 
 from allranks.theory.schedules import Move, Schedule
 

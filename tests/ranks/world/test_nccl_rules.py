@@ -531,6 +531,57 @@ def test_a_callback_may_wait_for_another_collective(world):
     assert world.run(program) == [[16.0] * 4] * P
 
 
+def test_one_batch_more_of_ddp_meets_the_next_collective_without_a_crash(world):
+    def program():
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4, device="cuda"))
+        for _ in range(3 if dist.get_rank() == 0 else 2):
+            model(torch.ones(2, 4, device="cuda")).sum().backward()
+        dist.all_reduce(torch.ones(3, device="cuda"))
+
+    with pytest.raises(RanksError, match="The ranks don't make the same call") as told:
+        world.run(program)
+    assert "rank 0: all_reduce of 20 elements" in str(told.value) and "SIGSEGV" not in str(told.value)
+    assert "running the callback" not in str(told.value)
+
+
+def test_sizes_of_an_all_gather_and_lists_of_a_new_group_that_differ_are_named(world):
+    def sizes():
+        x = torch.zeros(12 if dist.get_rank() == 0 else 1)
+        dist.all_gather([torch.zeros_like(x) for _ in range(dist.get_world_size())], x)
+
+    def lists():
+        dist.new_group([0, 1] if dist.get_rank() == 0 else [1, 2])
+
+    for program, words in (
+        (
+            sizes,
+            "rank 0: all_gather of parts of 12 elements of float32; ranks 1, 2 and 3: all_gather of parts of 1 element ",
+        ),
+        (lists, "rank 0: ranks 0 and 1; ranks 1, 2 and 3: ranks 1 and 2"),
+    ):
+        with pytest.raises(RanksError) as told:
+            world.run(program)
+        assert words in str(told.value)
+
+
+def test_the_message_of_a_batch_without_a_partner_is_named(world):
+    def program():
+        rank, x, y = dist.get_rank(), torch.ones(1), torch.zeros(1)
+        if rank > 1:
+            return
+        for last in (False, True):
+            batch = [dist.P2POp(dist.irecv, y, 1 - rank)]
+            if not last or rank == 0:
+                batch.append(dist.P2POp(dist.isend, x, 1 - rank))
+            for work in dist.batch_isend_irecv(batch):
+                work.wait()
+        y.item()
+
+    with pytest.raises(RanksStuck) as told:
+        world.run(program, deadline=5)
+    assert "its recv from rank 1 has no send" in str(told.value)
+
+
 def test_a_hang_inside_ddp_names_its_all_reduce(world):
     def program():
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))

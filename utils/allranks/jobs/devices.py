@@ -103,6 +103,7 @@ def _records(
 def _read_sqlite(path: Path) -> list[RankRecord]:
     try:
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True) as base:
+            base.text_factory = lambda raw: raw.decode("utf-8", "replace")
             base.execute("PRAGMA query_only = 1")
             base.execute("PRAGMA cell_size_check = 1")
             return _tables(base, path)

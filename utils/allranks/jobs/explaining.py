@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
@@ -22,6 +23,21 @@ from allranks.jobs.reading import read
 __all__ = ["Explanation", "explain"]
 
 TIMED = (*WITH_TIMES, "nccl inspector", "nccl profiler")
+_FOLDERS = re.compile(r"(?<![\w.<])~?(?:/[^\s/:;,\"'()]+)+/([^\s/:;,\"'()]+)")
+_ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b(?:<\d+>)?")
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; background: #fff }}
+h1 {{ font-size: 1.4rem }} h2 {{ font-size: 1.1rem; margin: 1.6rem 0 .3rem }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.45 ui-monospace, monospace; margin: 0 }}
+@media (prefers-color-scheme: dark) {{ body {{ color: #e6e8eb; background: #14171b }} }}
+</style></head>
+<body><h1>{title}</h1>
+{body}
+<p>Made by <code>allranks explain</code>.</p></body></html>
+"""
 ROWS = 10  # of the collectives, in the text
 
 
@@ -61,6 +77,46 @@ class Explanation:
         return (*words, *self.job.notes, *self.matching.notes)
 
     @property
+    def taken_for(self) -> tuple[str, ...]:
+        """What the files were taken for, in sentences: how many files of which kind, and of which ranks."""
+        kinds: dict[str, list[RankRecord]] = {}
+        for record in self.job.records:
+            kinds.setdefault(record.source, []).append(record)
+        found = []
+        for source, records in kinds.items():
+            count = len({r.file for r in records})
+            numbers = [r.rank for r in records if r.rank_from != "unknown"]
+            whose = f" of rank{'s' if len(numbers) > 1 else ''} {_ranks(numbers)}" if numbers else ", of no known rank"
+            found.append(f"{count} file{'s' if count > 1 else ''} of {source}{whose}")
+        if self.skipped:
+            found.append(f"{len(self.skipped)} skipped")
+        return tuple(found)
+
+    def html(self, paths: bool = False) -> str:
+        """The report as one HTML page to send to somebody: it asks no other host for anything.
+
+        Without `paths`, files and lines are named without their folders, and hosts by number.
+        """
+        text = self.text() if paths else self._without_paths(self.text())
+        title, _, rest = text.partition("\n")
+        parts = []
+        for block in rest.strip().split("\n\n"):
+            head, _, body = block.partition("\n")
+            parts.append(f"<h2>{escape(head)}</h2>\n<pre>{escape(body)}</pre>")
+        return _PAGE.format(title=escape(title), body="\n".join(parts))
+
+    def _without_paths(self, text: str) -> str:
+        """The text without folders and names of hosts; the report's lines are joined where one broke a path."""
+        names = {r.file for r in self.job.records} | {s.file for s in self.job.skipped}
+        for name in sorted(names, key=len, reverse=True):
+            text = text.replace(name, PurePath(name).name)
+        text = _FOLDERS.sub(r"\1", text)
+        hosts = dict.fromkeys(str(r.facts["host"]) for r in self.job.records if r.facts.get("host"))
+        for number, host in enumerate(hosts, 1):
+            text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", f"host {number}", text)
+        return _ADDRESS.sub("an address", text)
+
+    @property
     def said(self) -> tuple[str, ...]:
         """What NCCL's logs and nvidia-smi tell of the machine and of NCCL's choices, in sentences, each once."""
         return tuple(dict.fromkeys(words for record in self.job.records for words in record.facts.get("said", ())))
@@ -79,6 +135,7 @@ class Explanation:
             "skipped": list(self.skipped),
             "notes": list(self.notes),
             "said": list(self.said),
+            "taken_for": list(self.taken_for),
         }
 
     def _timed(self) -> list[Any]:
@@ -97,6 +154,10 @@ class Explanation:
             if len(self.collectives) > ROWS:
                 parts.append(f"  and {len(self.collectives) - ROWS} rows more, of less time (--json has them)")
         for title, sentences in (
+            (
+                "What the files were taken for",
+                self.taken_for if len({r.file for r in self.job.records}) > 1 or self.skipped else (),
+            ),
             ("What the logs say", self.said),
             ("What the files do not say", self.notes),
             ("Skipped", [f"{s['file']}: {s['why']}" for s in self.skipped]),

@@ -15,7 +15,9 @@ def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
     >>> wrapped("a word " * 20, "  - ", "    ")[1]
     '    word a word a word a word a word a word a word'
     """
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False)
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def ms(time_us: float) -> str:

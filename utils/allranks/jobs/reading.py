@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
+from allranks.base.progress import Progress
 from allranks.jobs import devices, dumps, kineto, logs, nccl_files, traces
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
@@ -74,6 +76,8 @@ def read_file(path: Path) -> Found:
         return [], f"it can not be opened: {error.strerror or error}"
     except MemoryError:
         return [], "it does not fit in memory"
+    except Exception as error:  # a reader's own fault must not lose the other files
+        return [], f"its reader failed: {type(error).__name__}: {str(error)[:120]}"
     if head.startswith(b"NSYS") or path.suffix == ".nsys-rep":
         return [], "it is a report of Nsight Systems: export it with nsys export -t sqlite"
     return [], f"its format is not known; {', '.join(form.name for form in FORMATS)} are"
@@ -96,26 +100,58 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 
 def _read_all(files: list[Path]) -> Iterable[Found]:
+    """What each file holds, in the files' order; a bar shows how many are done."""
     workers = min(_cores(), len(files), 8)
     if workers < 2 or sys.platform == "emscripten" or sum(f.stat().st_size for f in files) < PARALLEL_FROM:
         return [read_file(path) for path in files]
+    bar, lock = Progress(len(files), "files"), Lock()
+    left = iter(enumerate(files))
+    found: dict[int, Found] = {}
+
+    def work() -> None:
+        reader = _Reader()
+        for number, path in left:  # a thread takes the next file when it is free; `next` of an enumerate is one step
+            found[number] = reader.read(path)
+            with lock:
+                bar.step()
+        reader.close()
+
     with ThreadPoolExecutor(workers) as pool:  # each thread only waits for its process
-        return list(pool.map(_read_in_process, files))
+        for done in [pool.submit(work) for _ in range(workers)]:
+            done.result()
+    bar.close()
+    return [found[number] for number in range(len(files))]
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def _read_in_process(path: Path) -> Found:
-    """As `read_file`, in a process of its own, which neither forks this one nor imports its main module."""
-    ran = subprocess.run(
-        [sys.executable, "-c", f"import {__name__} as r; r.main()", str(path)], capture_output=True, check=False
-    )
-    if ran.returncode:
-        return [], f"the process that read it ended with {ran.returncode}"
-    found: Found = pickle.loads(ran.stdout)  # our own process wrote it
-    return found
+class _Reader:
+    """A process that reads one file after the other; it neither forks this one nor imports its main module."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def read(self, path: Path) -> Found:
+        """As `read_file`; a file that ends the process gets a sentence, and the next one a new process."""
+        if self.process is None:
+            code = f"import {__name__} as r; r.main()"
+            self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            self.process.stdin.write(os.fsencode(path).hex().encode() + b"\n")  # type: ignore[union-attr]
+            self.process.stdin.flush()  # type: ignore[union-attr]
+            found: Found = pickle.load(self.process.stdout)  # type: ignore[arg-type]  # our own process wrote it
+        except (OSError, EOFError, pickle.UnpicklingError):
+            ended, self.process = self.process, None
+            ended.kill()
+            return [], f"the process that read it ended with {ended.wait()}"
+        return found
+
+    def close(self) -> None:
+        """Ends the process."""
+        if self.process is not None:
+            self.process.communicate()
 
 
 def _of_one_job(records: list[RankRecord]) -> tuple[list[RankRecord], list[Skipped]]:
@@ -180,5 +216,7 @@ def _renumbered(record: RankRecord, rank: int) -> RankRecord:
 
 
 def main() -> None:
-    """Reads the file that the command line names, and writes what it found to standard output, pickled."""
-    sys.stdout.buffer.write(pickle.dumps(read_file(Path(sys.argv[1]))))
+    """Reads the files whose names come on standard input, and writes what each holds to standard output, pickled."""
+    for line in sys.stdin.buffer:
+        pickle.dump(read_file(Path(os.fsdecode(bytes.fromhex(line.decode())))), sys.stdout.buffer)
+        sys.stdout.buffer.flush()

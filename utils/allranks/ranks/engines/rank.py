@@ -26,6 +26,8 @@ GROUP_TIMEOUT_S = 24 * 3600
 at_the_end: list[Callable[[], None]] = []
 # each says of a user's error what the user can't see from it, or None
 hints: list[Callable[[BaseException], str | None]] = []
+# each gives the error behind one that torch's C++ code has made of it, or None
+originals: list[Callable[[BaseException], BaseException | None]] = []
 # read by both of torch's classes for NCCL when the group is made. 3, the default, ends the process of each rank whose peer has
 # died (SIGABRT), before it can report where it was; 2 lets it go on with wrong values. 0: it waits, the notebook says where,
 # and ends it.
@@ -254,6 +256,9 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict[str, A
     import linecache
     import traceback
 
+    behind = next(filter(None, (original(error) for original in originals)), None)
+    if behind is not None:
+        error = behind.with_traceback(error.__traceback__)
     hint = hint or next(filter(None, (tell(error) for tell in hints)), None)
     frames = [
         (frame.f_code.co_filename, line, frame.f_code.co_name)

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 # torch's stubs list overloads of which a group in Python is only ever handed one
 # mypy: disable-error-code="override,assignment"
+import copy
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -61,6 +63,13 @@ class _Rank:
         watch.waits.append(self.queue.waiting_for)
         on_rank.at_the_end.append(self.settle)
         on_rank.hints.append(_hint)
+        on_rank.originals.append(self._behind)
+
+    def _behind(self, error: BaseException) -> BaseException | None:
+        """The queue's error, where C++ code (DDP's) met it in a future and gives it as text."""
+        failed = self.queue.failed
+        told = type(error) is RuntimeError and "error when running the callback" in str(error)
+        return copy.copy(failed) if told and failed is not None and str(failed) in str(error) else None
 
     def settle(self) -> None:
         """Waits for all that is queued, as torch.cuda.synchronize does."""
@@ -108,15 +117,16 @@ class QueuedWork(dist._Work):
     def get_future(self) -> torch.futures.Future:
         """A future that is done when the operation is. Like `wait`, it orders what follows after the operation."""
         self.operation.ordered = True
-        future: torch.futures.Future = torch.futures.Future()
+        done: torch.futures.Future = torch.futures.Future()
 
-        def settle() -> None:
-            if self.ticket.error is None:
-                future.set_result(self.outputs)
-            else:
-                future.set_exception(self.ticket.error)
+        def deliver(_: Any) -> list[torch.Tensor]:
+            if self.ticket.error is not None:
+                raise self.ticket.error
+            return self.outputs
 
-        self.ticket.then(settle)
+        # an error is one of C++ only where a callback raises it; set_exception gives it as a value, which DDP takes for tensors
+        future = done.then(deliver)
+        self.ticket.then(lambda: done.set_result(None))
         return future
 
     def _source_rank(self) -> int:
@@ -225,7 +235,8 @@ class NcclRulesGroup(PythonGroup):
         operation = self._operation("batch_isend_irecv", reads, writes)
         about = self._about("batch_isend_irecv", batch[0][1], None)
         self._connect([(kind, peer) for kind, _, peer, _ in batch if peer != self.rank()], about)
-        return self._begin(functools.partial(self._exchange, batch), operation, about, [t for _, t, _, _ in batch])
+        exchange = functools.partial(self._exchange, batch, about)
+        return self._begin(exchange, operation, about, [t for _, t, _, _ in batch])
 
     def _connect(self, messages: Sequence[tuple[str, int]], about: dict[str, Any]) -> None:
         """Waits on the host until each peer of a first message has come to that message too."""
@@ -254,8 +265,10 @@ class NcclRulesGroup(PythonGroup):
             works.append(self.inner.send([flat], peer, _DATA))
         return works
 
-    def _exchange(self, batch: Sequence[tuple[str, torch.Tensor, int, int]]) -> None:
-        """Runs messages at the same time, and waits for all of them."""
+    def _exchange(
+        self, batch: Sequence[tuple[str, torch.Tensor, int, int]], about: dict[str, Any] | None = None
+    ) -> None:
+        """Runs messages at the same time, and waits for all of them; `about` is told which one it waits for."""
         mine = self.rank()
         own = [(t, tag) for kind, t, peer, tag in batch if kind == "send" and peer == mine]
         sends = [w for kind, t, peer, tag in batch if kind == "send" and peer != mine for w in self._post(t, peer, tag)]
@@ -277,6 +290,8 @@ class NcclRulesGroup(PythonGroup):
             waiting.append((self.inner.recv([header], peer, _HEADER), header, tensor, peer, tag))
         receives = []
         for work, header, tensor, peer, tag in waiting:
+            if about is not None:
+                about["why"] = f"its recv from rank {self.members[peer]} has no send"
             work.wait()
             sent_tag, nbytes, dtype = header.tolist()
             check_tag(sent_tag, tag, self.members[peer])
@@ -290,6 +305,9 @@ class NcclRulesGroup(PythonGroup):
                 )
             if tensor.numel():
                 receives.append(self.inner.recv([_bytes(tensor)], peer, _DATA))
+        if about is not None:
+            peers = [self.members[peer] for kind, _, peer, _ in batch if kind == "send" and peer != mine]
+            about["why"] = f"its send to {name_ranks(peers)} has no recv" if peers else ""
         for work in [*receives, *sends]:
             work.wait()
 
@@ -586,7 +604,7 @@ class NcclRulesGroup(PythonGroup):
             said += [same.numel(), str(same.dtype)]
         elif same is not None:
             said.append(str(same))
-        words = _call_in_words(op, root, reduce, same, self.members)
+        words = _call_in_words(op, root, reduce, same, self.members, agreed)
         tensor = next(iter([*reads, *writes]), None)
 
         def checked() -> None:
@@ -679,9 +697,14 @@ def _header(tensor: torch.Tensor, tag: int) -> torch.Tensor:
     return torch.tensor([tag, tensor.numel() * tensor.element_size(), kind], dtype=torch.int64)
 
 
-def _call_in_words(op: str, root: int | None, reduce: str | None, same: Any, members: tuple[int, ...]) -> str:
-    """A call as its reader would say it: "all_reduce of 4 elements of float32 (SUM)"."""
+def _call_in_words(
+    op: str, root: int | None, reduce: str | None, same: Any, members: tuple[int, ...], parts: Sequence[int] = ()
+) -> str:
+    """A call as its reader would say it: "all_reduce of 4 elements of float32 (SUM)", "all_gather of parts of 4, 3 elements"."""
     words = op
+    if parts:
+        sizes = [str(n) for n in parts[:8]] if len(set(parts)) > 1 else [str(parts[0])]
+        words += f" of parts of {', '.join(sizes)}{', ...' if 8 < len(parts) and len(set(parts)) > 1 else ''} element{'' if set(parts) == {1} else 's'}"
     if isinstance(same, torch.Tensor):
         words += f" of {same.numel()} element{'' if same.numel() == 1 else 's'} of {dtype_name(same.dtype)}"
     elif isinstance(same, torch.dtype):
@@ -719,9 +742,31 @@ def _named_nccl(get_backend: Callable[..., str]) -> Callable[..., str]:
     return call
 
 
+_groups_made = itertools.count()
+
+
+def _agree_on(ranks: Any) -> None:
+    """Raises NcclRuleError if the ranks name different members of a new group; else all would wait in new_group."""
+    store, number = dist.distributed_c10d._get_default_store(), next(_groups_made)
+    mine = "all ranks" if ranks is None else name_ranks(sorted(ranks))
+    store.set(f"allranks/new_group/{number}/{dist.get_rank()}", mine)
+    said: dict[str, list[int]] = {}
+    for rank in range(dist.get_world_size()):
+        said.setdefault(store.get(f"allranks/new_group/{number}/{rank}").decode(), []).append(rank)
+    if len(said) > 1:
+        told = "; ".join(f"{name_ranks(who)}: {members}" for members, who in said.items())
+        raise NcclRuleError(
+            Rule.MISMATCH,
+            f"The ranks name different members of a new group ({told}). Every rank must call new_group with the same list, also for a "
+            "group that it is not in; on NCCL all would wait in new_group.",
+        )
+
+
 def _new_group(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs.get("use_local_synchronization"):
+            _agree_on(ranks)
         return function(ranks, timeout, BACKEND if backend == "nccl" else backend, *args, **kwargs)
 
     return call

@@ -79,7 +79,7 @@ class Queue:
     def __init__(self) -> None:
         self._tickets: queue.SimpleQueue[Ticket] = queue.SimpleQueue()
         self._last: Ticket | None = None
-        self._failed: BaseException | None = None
+        self.failed: BaseException | None = None
         self.current: Ticket | None = None
         self.blocked = 0  # how many waits of the program are under way
         threading.Thread(target=self._work, name="allranks-queue", daemon=True).start()
@@ -95,8 +95,8 @@ class Queue:
         last = self._last
         if last is not None:
             last.wait()
-        if self._failed is not None:
-            raise copy.copy(self._failed)
+        if self.failed is not None:
+            raise copy.copy(self.failed)
 
     def waiting_for(self) -> dict[str, Any] | None:
         """What the operation at the head of the queue is, if the program waits for the queue; else None."""
@@ -111,14 +111,14 @@ class Queue:
     def _work(self) -> None:
         while True:
             ticket = self._tickets.get()
-            if self._failed is not None and ticket.job is not None:
-                ticket.error = self._failed  # as after an error of a communicator, which can't be used any more
+            if self.failed is not None and ticket.job is not None:
+                ticket.error = self.failed  # as after an error of a communicator, which can't be used any more
                 ticket.finish()
                 continue
             self.current = ticket
             ticket.run()
             if ticket.error is not None:
-                self._failed = ticket.error
+                self.failed = ticket.error
             self.current = None
 
 

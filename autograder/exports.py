@@ -1,7 +1,7 @@
 """Points by exercise for other systems: a file for Canvas, one for Moodle, and nbgrader's own export with the exercises.
 
 The formats are those that the systems' importers read: Canvas's lib/gradebook_importer.rb and Moodle's grade/import/csv. A cell without
-a mark is empty, in both systems "no change": nobody gets a 0 for what was not handed in or not read yet.
+a mark is empty, in both systems "no change": nobody gets a 0 for what was not read yet, and for what was not handed in only by choice.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,31 +33,39 @@ class ExportError(CourseError):
     """No file can be made; the message is one sentence."""
 
 
-def titles(found: Overview, as_sum: bool) -> list[str]:
-    """The names of the columns with points."""
-    return [found.lab] if as_sum else [f"{found.lab}: {part.name}" for part in found.parts]
+@dataclass(frozen=True)
+class Wanted:
+    """What a file shall hold: one column with the sum, of this name, and 0 for who handed in nothing."""
 
+    as_sum: bool = False
+    column: str | None = None
+    zero_missing: bool = False
 
-def points_of(found: Overview, row: Row, as_sum: bool) -> list[str]:
-    """A student's points as text, empty where there is no mark; the sum is less the penalty for being late."""
-    if as_sum:
-        return ["" if row.score is None else _number(row.score - row.late_penalty)]
-    marks = [row.marks.get(part.cell) for part in found.parts]
-    return ["" if mark is None or mark.score is None else _number(mark.score) for mark in marks]
+    def titles(self, found: Overview) -> list[str]:
+        """The names of the columns with points."""
+        return [self.column or found.lab] if self.as_sum else [f"{found.lab}: {part.name}" for part in found.parts]
+
+    def points_of(self, found: Overview, row: Row) -> list[str]:
+        """A student's points as text, empty where there is no mark. A sum is less the penalty, and empty while an answer waits."""
+        if self.zero_missing and row.state == "not handed in":
+            return ["0"] * len(self.titles(found))
+        marks = [row.marks.get(part.cell) for part in found.parts]
+        told = ["" if mark is None or mark.score is None else _number(mark.score) for mark in marks]
+        if not self.as_sum:
+            return told
+        return ["" if row.score is None or "" in told else _number(row.score - row.late_penalty)]
 
 
 def _number(points: float) -> str:
     return f"{max(0.0, points):.2f}".rstrip("0").rstrip(".")
 
 
-def remarks(found: Overview, as_sum: bool) -> list[str]:
+def remarks(found: Overview, wanted: Wanted) -> list[str]:
     """What the file does not say, in sentences."""
-    told = [
-        f"{len(who)} answers to {name} are not marked yet: they count for nothing in the file."
-        for name, who in found.waiting
-    ]
+    so = "these students have no sum yet" if wanted.as_sum else "they count for nothing in the file"
+    told = [f"{len(who)} answers to {name} are not marked yet: {so}." for name, who in found.waiting]
     late = [row.student for row in found.rows if row.late_penalty]
-    if late and not as_sum:
+    if late and not wanted.as_sum:
         told.append(f"{len(late)} students lose points for being late, which no exercise shows: use --sum.")
     return told
 
@@ -64,27 +73,35 @@ def remarks(found: Overview, as_sum: bool) -> list[str]:
 # --------------------------------------------------------------------------------------------------------------- Canvas
 
 
-def canvas(found: Overview, file: TextIO, roster: Path | None, as_sum: bool = False) -> list[str]:
-    """Writes the file for Canvas's *Grades*, *Import*; returns sentences about students who are not in it.
+def canvas(
+    found: Overview,
+    file: TextIO,
+    roster: Path | None,
+    wanted: Wanted = Wanted(),  # noqa: B008 - it is frozen
+) -> tuple[int, list[str]]:
+    """Writes the file for Canvas's *Grades*, *Import*; returns how many students are in it, and sentences about who is not.
 
     `roster` is a file that Canvas exported: its students' columns are kept as they are, so that Canvas knows everybody, and a
     column that Canvas knows keeps its number. Without it students are told apart by SIS Login ID. Raises ExportError.
     """
     told: list[str] = []
-    named = titles(found, as_sum)
+    named = wanted.titles(found)
     if roster is None:
         heads: Sequence[str] = CANVAS
         people = [([row.name or row.student, "", "", row.student, ""], row) for row in found.rows]
     else:
         heads, known, people, told = _from_canvas(found, roster)
+        if wanted.column and wanted.column not in (*known, *known.values()):
+            there = ", ".join(known) or "none"
+            raise ExportError(f"{roster} has no column {wanted.column!r}. It has: {there}.")
         named = [known.get(title, title) for title in named]
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow([*heads, *named])
-    possible = [sum(part.points for part in found.parts)] if as_sum else [part.points for part in found.parts]
+    possible = [sum(part.points for part in found.parts)] if wanted.as_sum else [part.points for part in found.parts]
     writer.writerow(["    Points Possible", *[""] * (len(heads) - 1), *map(_number, possible)])
     for cells, row in people:
-        writer.writerow([*cells, *points_of(found, row, as_sum)])
-    return told
+        writer.writerow([*cells, *wanted.points_of(found, row)])
+    return len(people), told
 
 
 def _from_canvas(
@@ -130,16 +147,17 @@ def _read(path: Path) -> list[list[str]]:
 # --------------------------------------------------------------------------------------------------------------- Moodle
 
 
-def moodle(found: Overview, file: TextIO, as_sum: bool = False) -> None:
-    """Writes the file for Moodle's *Grades*, *Import*, *CSV file*, in UTF-8 with commas.
+def moodle(found: Overview, file: TextIO, wanted: Wanted = Wanted()) -> int:  # noqa: B008 - it is frozen
+    """Writes the file for Moodle's *Grades*, *Import*, *CSV file*, in UTF-8 with commas; returns how many students are in it.
 
     Map *Username* (or *ID number*, or *Email address*) to the same of Moodle, and each other column to a grade item.
     """
     writer = csv.writer(file, lineterminator="\r\n")
-    writer.writerow([*MOODLE, *titles(found, as_sum)])
+    writer.writerow([*MOODLE, *wanted.titles(found)])
     for row in found.rows:
         people = [row.student, row.student, row.first_name, row.last_name, row.email]
-        writer.writerow([*people, *points_of(found, row, as_sum)])
+        writer.writerow([*people, *wanted.points_of(found, row)])
+    return len(found.rows)
 
 
 # -------------------------------------------------------------------------------------------------------------- nbgrader
@@ -155,7 +173,7 @@ class Exercises(ExportPlugin):
         labs = [lab for lab in gradebook.assignments if not self.assignment or lab.name in self.assignment]
         course = CourseDirectory(config=self.parent.config if self.parent is not None else None)
         found = {lab.name: overview_of(course, lab.name) for lab in labs if lab.notebooks}
-        columns = [title for one in found.values() for title in titles(one, as_sum=False)]
+        columns = [title for one in found.values() for title in Wanted().titles(one)]
         with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, [*NBGRADER, *columns], restval="", lineterminator="\n")
             writer.writeheader()
@@ -167,7 +185,7 @@ class Exercises(ExportPlugin):
                     about = self._about(gradebook, lab, student)
                     if (row := rows.get(student.id)) is not None:
                         one = found[lab.name]
-                        about |= zip(titles(one, False), points_of(one, row, False), strict=True)
+                        about |= zip(Wanted().titles(one), Wanted().points_of(one, row), strict=True)
                     writer.writerow(about)
 
     def _about(self, gradebook: Gradebook, lab: Any, student: Any) -> dict[str, Any]:
@@ -189,21 +207,23 @@ class Exercises(ExportPlugin):
         return about | {"score": max(0.0, submission.score - penalty)}
 
 
-def write(found: Overview, system: str, path: Path, roster: Path | None, as_sum: bool) -> list[str]:
-    """Writes the file for "canvas" or "moodle"; returns what it does not say, in sentences. Raises ExportError."""
+def write(found: Overview, system: str, path: Path, roster: Path | None, wanted: Wanted) -> tuple[int, list[str]]:
+    """Writes the file for "canvas" or "moodle"; returns how many students it has, and what it does not say. Raises ExportError."""
     if not found.graded:
         raise NoClass(f"Nobody's work in {found.lab} has grades yet: type `allranks grade {found.lab}` first.")
+    if wanted.column and not wanted.as_sum:
+        raise ExportError("One column has one sum: give --sum with --column.")
     told: Iterable[str] = ()
     try:
         unfinished = path.with_name(f"{path.name}.unfinished")
         with open(unfinished, "w", encoding="utf-8", newline="") as file:
             if system == "canvas":
-                told = canvas(found, file, roster, as_sum)
+                count, told = canvas(found, file, roster, wanted)
             else:
-                moodle(found, file, as_sum)
+                count = moodle(found, file, wanted)
         unfinished.replace(path)
     except OSError as error:
         raise ExportError(f"{path} can't be written ({error.strerror}).") from None
     finally:
         path.with_name(f"{path.name}.unfinished").unlink(missing_ok=True)
-    return [*told, *remarks(found, as_sum)]
+    return count, [*told, *remarks(found, wanted)]

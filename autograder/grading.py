@@ -36,9 +36,9 @@ from sqlalchemy.orm import scoped_session, sessionmaker
 from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import first_lines, overview_of
-from autograder.intake import Refused, check_files, name_refusal, read_notebook
+from autograder.intake import Refused, check_files, name_refusal, printable_name, read_notebook
 from autograder.judge import JudgeError
-from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, released_cells, restore
+from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, prose_of, released_cells, restore
 
 HERE = Path.cwd()
 LOCK = "gradebook.db.lock"
@@ -96,11 +96,13 @@ class Writer:
                 if not path.exists():
                     continue  # nbgrader gives no points for it
                 notebook = read_notebook(path)
-                restore(notebook, self.released[name])
+                restore(notebook, self.released[name], prose_of(self.course, self.lab, name))
                 requests += [q.request for q in self.step.questions(self.course, notebook, self.lab, name, student)]
             if not any((folder / f"{name}.ipynb").exists() for name in self.released):
                 wanted = " or ".join(f"{name}.ipynb" for name in self.released)
-                raise Refused(f"There is no {wanted} in {folder.name}. It was not graded.")
+                there = ", ".join(sorted(printable_name(path.name) for path in folder.glob("*.ipynb"))[:3])
+                hint = f" There is {there}: a notebook must keep its name." if there else ""
+                raise Refused(f"There is no {wanted} in {folder.name}. It was not graded.{hint}")
         except Refused as reason:
             return {"row": not_graded(student, str(reason), _seconds_since(began))}
         return {"requests": requests}

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import nbformat
 from allranks.base.errors import CourseError
+from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde, BaseConverter, GenerateFeedback
@@ -29,11 +30,11 @@ from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.utils import parse_utc
 from traitlets import Bool
 
-MAX_NOTEBOOK_BYTES = 16 << 20
+MAX_NOTEBOOK_BYTES = 16 << 20  # without outputs, which grading throws away
 MAX_TOTAL_BYTES = 64 << 20
+MAX_PIECES = 2_000_000  # of JSON in a larger file, whose outputs must be read: each takes some 100 bytes of memory
 MAX_FILES = 200
 MAX_CELLS = 5000
-MAX_OUTPUTS = 5000
 MAX_TAGS = 50  # in one cell
 MAX_DEPTH = 20  # how deep folders may be nested
 REQUEST = "regrade.md"  # beside a notebook that is handed in again: a request to mark the earlier work again
@@ -76,11 +77,6 @@ def check_files(folder: Path) -> None:
             if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
                 raise Refused(f"{shown} is a pipe, a socket or a device, not a file. It was not graded.")
             count, nbytes = count + 1, nbytes + about.st_size
-            if path.suffix == ".ipynb" and about.st_size > MAX_NOTEBOOK_BYTES:
-                raise Refused(
-                    f"{shown} has {about.st_size >> 20} MiB; the limit is {MAX_NOTEBOOK_BYTES >> 20}. It was not graded: "
-                    "clear the outputs and hand it in again."
-                )
             if count > MAX_FILES or nbytes > MAX_TOTAL_BYTES:
                 raise Refused(
                     f"There are more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB in {folder.name}. It was not graded."
@@ -128,11 +124,14 @@ def _bytes_of(path: Path) -> bytes:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as file:
-            raw = file.read(MAX_NOTEBOOK_BYTES + 1)
+            raw = file.read(MAX_TOTAL_BYTES + 1)
     except OSError as error:
         raise Refused(f"{path.name} can't be read ({error.strerror}). It was not graded.") from None
-    if len(raw) > MAX_NOTEBOOK_BYTES:
-        raise Refused(f"{path.name} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB. It was not graded.")
+    pieces = sum(map(raw.count, (b"[", b"{", b",")))
+    if len(raw) > MAX_TOTAL_BYTES or (len(raw) > MAX_NOTEBOOK_BYTES and pieces > MAX_PIECES):
+        raise Refused(
+            f"{path.name} has {len(raw) >> 20} MiB. It was not graded: clear the outputs and hand it in again."
+        )
     return raw
 
 
@@ -140,7 +139,7 @@ def parse_notebook(raw: bytes, name: str) -> NotebookNode:
     """The notebook in these bytes of the file `name`. Raises only Refused."""
     found = _json_of(raw, name)
     try:
-        notebook = nbformat.reads(raw.decode("utf-8-sig"), as_version=4)
+        notebook = nbformat.reads(json.dumps(found), as_version=4)
         # what can't be written can't be graded: a lone surrogate, a NaN
         nbformat.writes(notebook).encode()
         json.dumps(found, allow_nan=False)
@@ -151,7 +150,10 @@ def parse_notebook(raw: bytes, name: str) -> NotebookNode:
 
 
 def _json_of(raw: bytes, name: str) -> dict:
-    """The JSON in a file. Raises Refused if it is no notebook, or is so large that nbformat would take too long."""
+    """The JSON in a file, without outputs and ids of cells, which editors write and nothing here needs.
+
+    Raises Refused if it is no notebook, or is so large that nbformat would take too long.
+    """
     try:
         found = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError):
@@ -163,17 +165,35 @@ def _json_of(raw: bytes, name: str) -> dict:
     cells = [cell for cell in found["cells"] if isinstance(cell, dict)]
     if len(found["cells"]) > MAX_CELLS:
         raise Refused(f"{name} has {len(found['cells'])} cells; the limit is {MAX_CELLS}. It was not graded.")
-    outputs = sum(len(cell["outputs"]) for cell in cells if isinstance(cell.get("outputs"), list))
-    if outputs > MAX_OUTPUTS:
-        raise Refused(
-            f"{name} has {outputs} outputs; the limit is {MAX_OUTPUTS}. It was not graded: clear the outputs and hand it in again."
-        )
+    _without_outputs(found, cells)
+    if len(raw) > MAX_NOTEBOOK_BYTES and len(json.dumps(found)) > MAX_NOTEBOOK_BYTES:
+        raise Refused(f"{name} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB without its outputs. It was not graded.")
     for number, cell in enumerate(cells, 1):  # nbformat compares every tag with every other one
         about = cell.get("metadata")
         tags = about.get("tags") if isinstance(about, dict) else None
         if isinstance(tags, list) and len(tags) > MAX_TAGS:
             raise Refused(f"{name} has {len(tags)} tags at cell {number}; the limit is {MAX_TAGS}. It was not graded.")
     return found
+
+
+def _without_outputs(notebook: dict, cells: list[dict]) -> None:
+    """Gives each cell a number for its id, and code cells empty outputs, whatever they had there."""
+    notebook["nbformat_minor"] = 5
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+        cell.pop("outputs", None)
+        cell.pop("execution_count", None)
+        if cell.get("cell_type") == "code":
+            cell |= {"outputs": [], "execution_count": None}
+
+
+class AsRead(NotebookExporter):
+    """nbconvert's exporter to notebooks, which reads a submission as the checks have read it."""
+
+    def from_file(self, file_stream, resources=None, **more):
+        """The converted notebook of a file. Raises Refused."""
+        name = Path(getattr(file_stream, "name", "notebook.ipynb")).name
+        return self.from_notebook_node(parse_notebook(file_stream.read().encode(), name), resources=resources, **more)
 
 
 def check_shape(notebook: NotebookNode, name: str) -> None:
@@ -580,6 +600,7 @@ def guard_nbgrader() -> None:
         return
     for converter in (Autograde, GenerateFeedback):
         _leave_out_impossible_names(converter)
+    Autograde.exporter_class = AsRead
     init_destination, init_assignment = Autograde.init_destination, Autograde.init_assignment
 
     def checked(self: Autograde, assignment_id: str, student_id: str) -> bool:

@@ -9,9 +9,10 @@ nbgrader reads the points. The code of a submission never runs in the process th
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,8 @@ class RestoreCells(NbGraderPreprocessor):
         check_files(Path(course.format_path(course.submitted_directory, about["student"], about["assignment"])))
         check_shape(nb, f"{about['notebook']}.ipynb")
         incidents = []
-        for grade_id, remark in restore(nb, released_cells(about["db_url"], about["assignment"], about["notebook"])):
+        released = released_cells(about["db_url"], about["assignment"], about["notebook"])
+        for grade_id, remark in restore(nb, released, prose_of(course, about["assignment"], about["notebook"])):
             self.log.warning("%s: %s", about["student"], remark)
             incidents.append({"kind": "changed", "where": grade_id, "what": remark})
         nb.metadata["allranks"] = {"incidents": incidents}
@@ -184,10 +186,13 @@ def incidents_of(notebook: NotebookNode) -> list[dict]:
     return list(notebook.metadata.get("allranks", {}).get("incidents", ()))
 
 
-def restore(notebook: NotebookNode, released: Mapping[str, NotebookNode]) -> list[tuple[str, str]]:
-    """Gives every known cell its released metadata and, if it is locked, its released text. Adds missing graded cells.
+def restore(
+    notebook: NotebookNode, released: Mapping[str, NotebookNode], prose: Collection[str] | None = None
+) -> list[tuple[str, str]]:
+    """Gives every known cell its released metadata and, if it is locked, its released text.
 
-    Returns what a student had changed: (the cell, a phrase) for each change.
+    Puts back graded cells and locked code, such as imports, that are missing. With `prose`, the texts of the lab, it takes words
+    beside an answer that is empty for the answer. Returns what a student had changed: (the cell, a phrase) for each change.
     """
     remarks = []
     found: set[str] = set()
@@ -209,10 +214,41 @@ def restore(notebook: NotebookNode, released: Mapping[str, NotebookNode]) -> lis
             remark = f"the metadata of the cell {grade_id} is not as released ({forged}); it is put back"
             remarks.append((grade_id, remark))
         _restore(cell, original)
+    place = 0  # behind the released cell before
     for grade_id, original in released.items():
-        if grade_id not in found and original.metadata.nbgrader["grade"]:
-            remarks.append((grade_id, f"the graded cell {grade_id} was deleted; it is put back"))
-            notebook.cells.append(original)
+        about = original.metadata.nbgrader
+        if grade_id in found:
+            place = next(n for n, cell in enumerate(notebook.cells) if _grade_id(cell) == grade_id) + 1
+        elif about["grade"] or (about["locked"] and original.cell_type == "code"):
+            kind = "graded" if about["grade"] else "locked"
+            remarks.append((grade_id, f"the {kind} cell {grade_id} was deleted; it is put back"))
+            notebook.cells.insert(place, original)
+            place += 1
+    return remarks + ([] if prose is None else _words_beside(notebook, released, prose))
+
+
+def _words_beside(
+    notebook: NotebookNode, released: Mapping[str, NotebookNode], prose: Collection[str]
+) -> list[tuple[str, str]]:
+    """Moves words into the answer that they are: text cells of the student's own next to an answer in words that is as released."""
+    remarks = []
+    for answer in list(notebook.cells):
+        original = released.get(_grade_id(answer))
+        if original is None or original.cell_type != "markdown" or answer.source.strip() != original.source.strip():
+            continue
+        if not (original.metadata.nbgrader["grade"] and original.metadata.nbgrader["solution"]):
+            continue
+        place = next(n for n, cell in enumerate(notebook.cells) if cell is answer)
+        beside: list[NotebookNode] = []
+        for step, cells in ((-1, notebook.cells[:place][::-1]), (1, notebook.cells[place + 1 :])):
+            own = list(itertools.takewhile(lambda cell: _grade_id(cell) not in released, cells))
+            words = [cell for cell in own if cell.cell_type == "markdown" and cell.source.strip() not in {"", *prose}]
+            beside += words[::step]
+        if beside:
+            answer.source = "\n\n".join(cell.source for cell in beside)
+            notebook.cells = [cell for cell in notebook.cells if not any(cell is one for one in beside)]
+            name = original.metadata.nbgrader["grade_id"]
+            remarks.append((name, f"the answer {name} is empty; the words beside it are taken for it"))
     return remarks
 
 
@@ -239,13 +275,21 @@ def coursedir_of(step: NbGraderPreprocessor) -> CourseDirectory:
 
 def exercises_of(course: CourseDirectory, lab: str, notebook_name: str) -> dict[str, dict]:
     """The exercise and limit of each graded code cell, from the instructor's notebook, never from the submission."""
-    folder = Path(course.format_path(course.source_directory, ".", lab))
-    path = folder / f"{notebook_name}.ipynb"
+    return exercises_in(_instructors(course, lab, notebook_name))
+
+
+def prose_of(course: CourseDirectory, lab: str, notebook_name: str) -> set[str]:
+    """The texts of the lab, from the instructor's notebook."""
+    cells = _instructors(course, lab, notebook_name).cells
+    return {cell.source.strip() for cell in cells if cell.cell_type == "markdown" and _grade_id(cell) is None}
+
+
+def _instructors(course: CourseDirectory, lab: str, notebook_name: str) -> NotebookNode:
+    path = Path(course.format_path(course.source_directory, ".", lab)) / f"{notebook_name}.ipynb"
     try:
-        notebook = nbformat.read(path, as_version=4)
+        return nbformat.read(path, as_version=4)
     except OSError as error:
         raise JudgeError(f"The instructor's notebook {path} can't be read ({error.strerror}).") from None
-    return exercises_in(notebook)
 
 
 def exercises_in(notebook: NotebookNode) -> dict[str, dict]:

@@ -35,6 +35,8 @@ def test_it_has_nbgraders_layout_and_a_secret_that_only_the_teacher_reads(tmp_pa
     course = tmp_path / "my course"
     assert sorted(path.name for path in course.iterdir()) == ["autograder", "labs", "solutions"]
     assert (course / "autograder/secret.txt").stat().st_mode & 0o777 == 0o600
+    closed = [course, course / "autograder", course / "solutions"]  # answers, work that was handed in, marks
+    assert [path.stat().st_mode & 0o777 for path in closed] == [0o700] * 3
     assert int((course / "autograder/secret.txt").read_text()) > 0
     assert "ml101" in (course / "autograder/nbgrader_config.py").read_text()
     name = f"{LAB}/all_reduce.ipynb"

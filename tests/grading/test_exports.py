@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from classes import ROSTER, SMALL, allranks
 from grading_course import LAB, Course
 
 from autograder.classroom import Overview, overview
-from autograder.exports import ExportError, canvas
+from autograder.exports import ExportError, Wanted, canvas
 
 pytestmark = pytest.mark.notebooks
 TITLES = [f"{LAB}: {name}" for name in ("distributed_mean", "distributed_argmax", "ring_all_reduce", "when_not_a_ring")]
@@ -55,6 +56,7 @@ def points(course: Course, student: str) -> list[float | None]:
 def test_canvas_reads_each_exercise(small_class, tmp_path):
     done = allranks(small_class.course, "export", "canvas", "-o", str(tmp_path / "grades.csv"))
     assert done.returncode == 0 and "7 answers to when_not_a_ring are not marked yet" in done.stderr
+    assert (tmp_path / "grades.csv").stat().st_mode & 0o077 == 0, "marks are the teacher's to read"
     possible, grades = as_canvas_reads(read(tmp_path / "grades.csv"))
     assert possible == dict(zip(TITLES, [3, 4, 6, 2], strict=True))
     assert set(grades) == {*SMALL, *ROSTER}
@@ -74,7 +76,8 @@ def test_canvas_keeps_its_own_students_and_columns(found, tmp_path):
         encoding="utf-8",
     )
     with open(tmp_path / "out.csv", "w", encoding="utf-8", newline="") as file:
-        told = canvas(found, file, roster)
+        count, told = canvas(found, file, roster)
+    assert count == 2
     lines = read(tmp_path / "out.csv")
     _, grades = as_canvas_reads(lines)
     assert lines[0][:6] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Integration ID", "Section"]
@@ -111,13 +114,54 @@ def test_moodle_reads_each_exercise_and_tells_equal_names_apart(small_class, tmp
         assert told == points(small_class.course, student)
 
 
-def test_the_sum_is_less_the_penalty(small_class, found, tmp_path):
+def test_a_sum_waits_for_the_last_answer(small_class, tmp_path):
     path = tmp_path / "sum.csv"
-    assert allranks(small_class.course, "export", "moodle", "--sum", "-o", str(path)).returncode == 0
+    done = allranks(small_class.course, "export", "moodle", "--sum", "-o", str(path))
+    assert done.returncode == 0 and "not marked yet: these students have no sum yet" in done.stderr
     head, *rows = read(path)
-    assert head[-1] == LAB
-    told = {row[0]: float(row[-1]) for row in rows if row[-1]}
-    assert told == pytest.approx({row.student: row.score for row in found.graded})
+    assert head[-1] == LAB and {row[-1] for row in rows} == {""}, "nobody gets a 0 for what was not read"
+
+
+def all_read(found: Overview) -> Overview:
+    """The class when each answer in words has 1.5 points, and Ada was late."""
+    cell = found.parts[-1].cell
+    rows = []
+    for row in found.rows:
+        if row.score is None:
+            rows.append(row)
+            continue
+        marks = {**row.marks, cell: replace(row.marks[cell], score=1.5)}
+        rows.append(replace(row, marks=marks, score=row.score + 1.5, late_penalty=2.0 * (row.student == "ada")))
+    return replace(found, rows=rows)
+
+
+def test_the_sum_is_less_the_penalty(found):
+    done = all_read(found)
+    told = {row.student: Wanted(as_sum=True).points_of(done, row) for row in done.rows}
+    for row in done.graded:
+        assert told[row.student] == [f"{max(0, row.score - row.late_penalty):g}"]
+    assert told["ada"] == ["12.5"] and told["hal"] == [""]
+
+
+def test_who_handed_in_nothing_gets_zero_by_choice_only(found):
+    (missing,) = (row for row in found.rows if row.student == "hal")
+    assert Wanted().points_of(found, missing) == [""] * 4
+    assert Wanted(zero_missing=True).points_of(found, missing) == ["0"] * 4
+    assert Wanted(as_sum=True, zero_missing=True).points_of(found, missing) == ["0"]
+    (unread,) = (row for row in found.rows if row.student == "ada")
+    assert Wanted(zero_missing=True).points_of(found, unread)[-1] == "", "what waits to be read is not missing"
+
+
+def test_a_column_that_canvas_has_is_chosen(small_class, tmp_path):
+    """And the number of students is that of the file's rows."""
+    roster = tmp_path / "roster.csv"
+    roster.write_text('Student,ID,SIS Login ID,Section,Homework (7)\n"Lovelace, Ada",101,ada,A,\n', encoding="utf-8")
+    options = ["--roster", str(roster), "-o", str(tmp_path / "out.csv"), "--sum", "--column"]
+    done = allranks(small_class.course, "export", "canvas", *options, "Homework")
+    assert done.returncode == 0 and done.stdout.endswith("out.csv: 1 student.\n"), done.stdout + done.stderr
+    assert read(tmp_path / "out.csv")[0] == ["Student", "ID", "SIS Login ID", "Section", "Homework (7)"]
+    done = allranks(small_class.course, "export", "canvas", *options, "Homwork")
+    assert done.returncode == 2 and "has no column 'Homwork'. It has: Homework." in done.stderr
 
 
 def test_a_file_that_can_not_be_written_leaves_the_old_one(small_class, tmp_path):

@@ -19,7 +19,9 @@ GRADED = "ring_all_reduce-graded"
 
 def restored(course: Course, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook after the step, which is told the same as by nbgrader."""
-    directory = CourseDirectory(root=str(course.root), submitted_directory="autograder/submitted")
+    directory = CourseDirectory(
+        root=str(course.root), submitted_directory="autograder/submitted", source_directory="solutions"
+    )
     step = RestoreCells(parent=NotebookExporter(parent=Autograde(coursedir=directory)))
     database = f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}"
     about = {"student": "someone", "assignment": LAB, "notebook": NOTEBOOK, "db_url": database}
@@ -101,6 +103,45 @@ def test_deleted_graded_cells_come_back(course):
     found = restored(course, notebook)
     for grade_id in ("distributed_mean-graded", GRADED, "when_not_a_ring"):
         assert as_released(course, found, grade_id)
+
+
+def test_deleted_imports_come_back_in_their_place(course):
+    """Without them two right answers had no `dist`, and 0 of 9 points."""
+    notebook = course.answers()
+    place = notebook.cells.index(cell_of(notebook, "imports"))
+    del notebook.cells[place]
+    found = restored(course, notebook)
+    before = [cell.source for cell in course.answers().cells]
+    code = [cell.source for cell in found.cells if cell.cell_type == "code"]
+    assert as_released(course, found, "imports") and sorted(cell.source for cell in found.cells) == sorted(before)
+    assert code.index(cell_of(found, "imports").source) == 0
+    assert any("the locked cell imports was deleted" in incident["what"] for incident in incidents_of(found))
+
+
+def test_words_in_a_cell_of_ones_own_are_the_answer_where_that_is_empty(course):
+    """A cell that was copied has no metadata: its words got 0 points, and nobody was asked to read them."""
+    name = "when_not_a_ring"
+    for delete in (False, True):
+        notebook = course.notebook("labs")
+        answer = cell_of(notebook, name)
+        place = notebook.cells.index(answer)
+        notebook.cells.insert(place + 1, nbformat.v4.new_markdown_cell("For short tensors, latency counts."))
+        if delete:
+            notebook.cells.remove(answer)
+        found = restored(course, notebook)
+        assert cell_of(found, name).source == "For short tensors, latency counts."
+        assert len(found.cells) == len(course.notebook("labs").cells)
+        assert cell_of(found, name).metadata.nbgrader.points == 2
+
+
+def test_the_labs_own_words_and_an_answer_that_is_there_are_left_alone(course):
+    untouched = restored(course, course.notebook("labs"))
+    assert [cell.source for cell in untouched.cells] == [cell.source for cell in course.notebook("labs").cells]
+    notebook = course.notebook("labs")
+    cell_of(notebook, "when_not_a_ring").source = "My answer."
+    place = notebook.cells.index(cell_of(notebook, "when_not_a_ring"))
+    notebook.cells.insert(place, nbformat.v4.new_markdown_cell("A note."))
+    assert cell_of(restored(course, notebook), "when_not_a_ring").source == "My answer."
 
 
 def test_of_two_cells_with_one_id_the_last_counts(course):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nbformat import NotebookNode
 from nbgrader.nbgraderformat import MetadataValidator
 
-from autograder.intake import Refused, name_refusal, parse_notebook
+from autograder.intake import Refused, name_refusal, parse_notebook, read_notebook
 from autograder.trusted import is_graded, key_of, restore
 
 RELEASED = nbformat.read(ROOT / "labs" / LAB / f"{NOTEBOOK}.ipynb", as_version=4)
@@ -104,6 +104,52 @@ def test_as_released_it_is_whole_and_there_is_nothing_to_remark():
     notebook = parse_notebook(RAW, "all_reduce.ipynb")
     assert restore(notebook, KNOWN) == []
     check_whole(notebook)
+
+
+def changed(change) -> NotebookNode:
+    """The lab as it is read when `change` was made to the JSON of each code cell."""
+    notebook = json.loads(RAW)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            change(cell)
+    return parse_notebook(json.dumps(notebook).encode(), "all_reduce.ipynb")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cell: cell.update(id="x" * 65),
+        lambda cell: cell.update(id="not an id!"),
+        lambda cell: cell.update(id=5),
+        lambda cell: cell.update(id="same"),
+        lambda cell: cell.pop("id", None),
+        lambda cell: cell.pop("outputs"),
+        lambda cell: cell.pop("execution_count"),
+        lambda cell: cell.update(outputs={"a": 1}, execution_count="seven"),
+        lambda cell: cell.update(outputs=[{"output_type": "nonsense"}] * 9000),
+    ],
+)
+def test_what_grading_throws_away_refuses_nobody(change):
+    """Ids of cells and outputs: editors write them, and some write them wrongly."""
+    found = changed(change)
+    assert [cell.source for cell in found.cells] == [cell.source for cell in RELEASED.cells]
+    assert restore(found, KNOWN) == []
+    check_whole(found)
+
+
+def test_outputs_do_not_count_and_other_text_does():
+    large = changed(lambda cell: cell.update(outputs=[{"output_type": "stream", "text": "y" * (4 << 20)}]))
+    assert [cell.source for cell in large.cells] == [cell.source for cell in RELEASED.cells]
+    with pytest.raises(Refused, match="without its outputs"):
+        changed(lambda cell: cell.update(source="#" * (4 << 20)))
+
+
+def test_a_large_file_of_many_pieces_is_refused_before_it_is_read(tmp_path):
+    """Each takes a hundred bytes of memory, of three in the file."""
+    path = tmp_path / "all_reduce.ipynb"
+    path.write_bytes(b'{"cells": [], "nbformat": 4, "x": [' + b"[]," * (8 << 20) + b"0]}")
+    with pytest.raises(Refused, match="24 MiB"):
+        read_notebook(path)
 
 
 @MANY

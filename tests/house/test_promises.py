@@ -48,6 +48,8 @@ SUBMISSIONS = {
     ),
     "put scripts into text cells": (
         "test_a_link_that_runs_leads_nowhere",
+        "test_a_link_and_a_picture_are_shown_as_text",
+        "test_nothing_in_a_text_is_loaded_from_elsewhere",
         "test_formgrader_shows_the_points_and_runs_no_script_of_a_student",
     ),
     "fill the judge's memory": (

@@ -20,7 +20,15 @@ import pytest
 from allranks import check, join_board, leave_board, predict
 from allranks.base import board as client
 from allranks.base.board import Board, BoardError
-from allranks.course.board.server import BARS, MAX_LEARNERS, MAX_QUESTIONS, REFUSAL, Standing, bars
+from allranks.course.board.server import (
+    BARS,
+    MAX_LEARNERS,
+    MAX_QUESTIONS,
+    NEW_AT_ONCE,
+    REFUSAL,
+    Standing,
+    bars,
+)
 
 KNOWN = ("ring_shift", "ring_all_reduce")
 
@@ -308,12 +316,12 @@ def test_names_are_dropped_unless_asked_for():
 
 def test_what_was_passed_stays_passed_and_the_board_is_bounded():
     standing = Standing(KNOWN, names=False)
-    standing.take(message(1, passed=True, cause=""))
-    standing.take(message(1, cause="x" * 1000))
+    standing.take(message(1, passed=True, cause=""), now_s=0.0)
+    standing.take(message(1, cause="x" * 1000), now_s=0.0)
     assert standing.state()["learners"][0]["exercises"]["ring_shift"] == {"passed": True, "cause": "", "tries": 2}
     for number in range(2, MAX_LEARNERS + 1):
-        assert standing.take(message(number)) is None
-    assert "learners already" in standing.take(message(10**6))
+        assert standing.take(message(number), now_s=2.0 * number) is None
+    assert "learners already" in standing.take(message(10**6), now_s=1e6)
 
 
 def test_a_hundred_learners_at_once():
@@ -396,3 +404,40 @@ def test_a_taken_port_is_one_sentence():
         program = [str(Path(sys.executable).parent / "allranks"), "board", "--port", str(taken.getsockname()[1])]
         done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "can't be used" in done.stderr
+
+
+def test_fakes_of_one_account_keep_nobody_out_and_push_nobody_off():
+    """One account (or machine) brings a hundred at once, and then one a second; on a full board it makes room for others."""
+    board = Standing(KNOWN, names=False)
+    real = [message(n) for n in range(20)]
+    for told in real:
+        assert board.take(told, "account 1001", 0.0) is None
+    refused = [board.take(message(1000 + n), "account 6666", 0.0) for n in range(1000)]
+    assert sum(answer is None for answer in refused) == NEW_AT_ONCE
+    assert {answer for answer in refused if answer} == {
+        "Too many new learners come from there at once: try again in a minute."
+    }
+    for second in range(1, 1000):
+        board.take(message(5000 + second), "account 6666", float(second))
+    assert len(board.learners) == MAX_LEARNERS
+    for n in range(100):
+        assert board.take(message(9000 + n), f"account {2000 + n}", 1000.0) is None
+    assert len(board.learners) == MAX_LEARNERS
+    assert all(told["who"] in board.learners for told in real)
+    assert len({learner.number for learner in board.learners.values()}) == MAX_LEARNERS
+
+
+def test_a_class_behind_one_address_fits():
+    board = Standing(KNOWN, names=False)
+    came = [board.take(message(n), "192.0.2.1", 2.0 * n) for n in range(MAX_LEARNERS + 1)]
+    assert came[:-1] == [None] * MAX_LEARNERS and came[-1] == f"The board has {MAX_LEARNERS} learners already."
+    assert board.take(message(0, passed=True), "192.0.2.1", 0.0) is None, "who is on it may go on"
+
+
+def test_what_is_nested_too_deep_is_refused():
+    with serving() as address:
+        request = urllib.request.Request(f"{address}/tell", b"[" * 4000)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=20)
+        assert refused.value.code == 400
+        assert post(address, message(1)) == 204

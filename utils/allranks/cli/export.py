@@ -22,8 +22,19 @@ from allranks.cli.grade import course_option, find_course, known_lab, of_course,
     help="What Canvas exported: its students, numbers and columns are used.",
 )
 @click.option("--sum", "as_sum", is_flag=True, help="One column with the sum, less the penalty for being late.")
+@click.option("--column", metavar="NAME", help="With --sum: the column's name, such as one that Canvas has already.")
+@click.option("--zero-missing", is_flag=True, help="Who handed in nothing gets 0. Default: no mark.")
 @course_option
-def command(lab: str, system: str, output: Path | None, roster: Path | None, as_sum: bool, course: Path | None) -> None:
+def command(
+    lab: str,
+    system: str,
+    output: Path | None,
+    roster: Path | None,
+    as_sum: bool,
+    column: str | None,
+    zero_missing: bool,
+    course: Path | None,
+) -> None:
     """Writes the points of LAB for another system. An empty cell means that there is no mark, not 0 points.
 
     `nbgrader export` writes all labs with nbgrader's own columns, and the exercises behind them.
@@ -35,6 +46,8 @@ def command(lab: str, system: str, output: Path | None, roster: Path | None, as_
     lab = known_lab(root, lab)
     found = of_course(str(root), "classroom").overview(root, lab)
     path = output or Path(f"{lab}-{system}.csv")
-    for remark in of_course(str(root), "exports").write(found, system, path, roster, as_sum):
+    exports = of_course(str(root), "exports")
+    count, told = exports.write(found, system, path, roster, exports.Wanted(as_sum, column, zero_missing))
+    for remark in told:
         click.echo(printable(remark), err=True)
-    click.echo(f"Written to {path}: {len(found.rows)} students.")
+    click.echo(f"Written to {path}: {count} student{'s' * (count != 1)}.")

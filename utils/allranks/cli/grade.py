@@ -138,7 +138,13 @@ def default_jobs() -> int:
 
 
 def find_course(start: Path) -> Path:
-    """The course's folder: `start` or a folder above it. Raises GradeError if none of them is a course."""
+    """The course's folder: `start` or a folder above it. Raises GradeError if none of them is a course.
+
+    What the command writes from now on, such as marks, pages and exports, only this account can read.
+    """
+    if context := click.get_current_context(silent=True):
+        before = os.umask(0o077)
+        context.call_on_close(lambda: os.umask(before))
     for folder in (start.resolve(), *start.resolve().parents):
         if (folder / "autograder" / "nbgrader_config.py").is_file():
             return folder

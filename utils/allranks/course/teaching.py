@@ -4,7 +4,8 @@
     labs/LAB/         what students get
     autograder/       nbgrader_config.py, the secret, and later submissions, the gradebook and feedback
 
-The grader's code stays in the installation, so that a new version of it serves every course folder.
+Only its owner can read it: it holds answers, and later what students handed in and their marks. The grader's code stays in the
+installation, so that a new version of it serves every course folder.
 """
 
 from __future__ import annotations
@@ -114,9 +115,13 @@ def init(folder: Path, labs: tuple[str, ...] = (), name: str = "allranks", answe
 
 def _make(folder: Path, labs: tuple[str, ...], name: str, source: Path, answers: Path | None) -> None:
     (folder / "autograder" / "submitted").mkdir(parents=True)
+    # the inner ones too: who opens the folder for the labs does not open these
+    for closed in (folder, folder / "autograder"):
+        closed.chmod(0o700)
     for lab in labs:
         for kind in ("labs", "solutions"):
             (folder / kind / lab).mkdir(parents=True)
+        (folder / "solutions").chmod(0o700)
         for path in sorted((source / "labs" / lab).glob("*.ipynb")):
             shutil.copyfile(path, folder / "labs" / lab / path.name)
             target = folder / "solutions" / lab / path.name

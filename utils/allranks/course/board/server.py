@@ -13,6 +13,7 @@ import json
 import math
 import re
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from allranks.course.map.drawing import Manner
 from allranks.course.map.page import pictures
 from allranks.course.map.page import style as map_style
 from allranks.course.state import state
+from allranks.ranks.engines.strangers import other_end
 
 PAGE = Path(__file__).with_name("static") / "board.html"
 MAX_LEARNERS = 500
@@ -42,6 +44,10 @@ MAX_NUMBER = 1e15
 BARS = 8  # at most, of numbers
 REFUSAL = "That is no message for a board."
 MAX_BODY = 4096
+NEW_AT_ONCE = (
+    100  # learners from one source: an account of this machine, or another machine, maybe with a class behind it
+)
+NEW_EVERY_S = 1.0  # then one more at most so often
 Standings = list[tuple[str, list[tuple[str, str]]]]
 EVERY_S = 0.5  # the page is told at most so often
 
@@ -52,6 +58,7 @@ class Learner:
 
     number: int
     name: str = ""
+    source: str = ""
     exercises: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -109,6 +116,23 @@ def _written(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+@dataclass
+class Newcomers:
+    """How many learners a source may still bring: `NEW_AT_ONCE`, and one more every `NEW_EVERY_S`."""
+
+    left: float = NEW_AT_ONCE
+    at_s: float | None = None
+
+    def admit(self, now_s: float) -> bool:
+        """Whether one more may come now; counts it then."""
+        since = 0.0 if self.at_s is None else now_s - self.at_s
+        self.left, self.at_s = min(NEW_AT_ONCE, self.left + since / NEW_EVERY_S), now_s
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
 class Standing:
     """What the board knows. `known` are the exercises that there are; with `names` the learners' names are kept.
 
@@ -119,10 +143,12 @@ class Standing:
         self.known, self.names, self.race = frozenset(known), names, race
         self.learners: dict[str, Learner] = {}
         self.questions: dict[str, Question] = {}
+        self.newcomers: dict[str, Newcomers] = {}  # by source
+        self.came = 0  # learners so far
         self.course = files.given()  # whose chapters are on the map; None where the notebooks are not installed
 
-    def take(self, told: Any) -> str | None:
-        """Takes a message; returns why not, or None."""
+    def take(self, told: Any, source: str = "", now_s: float | None = None) -> str | None:
+        """Takes a message from a source; returns why not, or None. `now_s` is the time on a clock that only goes forward."""
         match told:
             case {
                 "who": str(who),
@@ -145,9 +171,13 @@ class Standing:
             return REFUSAL
         learner = self.learners.get(who)
         if learner is None:
-            if len(self.learners) >= MAX_LEARNERS:
+            newcomers = self.newcomers.setdefault(source, Newcomers())
+            if not newcomers.admit(time.monotonic() if now_s is None else now_s):
+                return "Too many new learners come from there at once: try again in a minute."
+            if len(self.learners) >= MAX_LEARNERS and not self._make_room(source):
                 return f"The board has {MAX_LEARNERS} learners already."
-            learner = self.learners[who] = Learner(len(self.learners) + 1)
+            self.came += 1
+            learner = self.learners[who] = Learner(self.came, source=source)
         if self.names:
             learner.name = _plain(name, MAX_NAME)
         before = learner.exercises.get(exercise, {"passed": False, "tries": 0})
@@ -157,6 +187,15 @@ class Standing:
             "tries": before["tries"] + 1,
         }
         return None
+
+    def _make_room(self, source: str) -> bool:
+        """Takes the newest learner of the source that has the most off a full board, if that is more than `source` has."""
+        of = Counter(one.source for one in self.learners.values())
+        most, count = of.most_common(1)[0]
+        if count <= of[source] + 1:
+            return False
+        del self.learners[next(who for who in reversed(self.learners) if self.learners[who].source == most)]
+        return True
 
     def _take_choice(self, who: str, question: str, title: str, choice: str | float) -> str | None:
         if isinstance(choice, str):
@@ -242,12 +281,17 @@ class _Tell(_Handler):
     def post(self) -> None:
         try:
             told = json.loads(self.request.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             told = None
-        refusal = self.standing.take(told)
+        refusal = self.standing.take(told, self._source())
         self.set_status(400 if refusal else 204)
         if refusal:
             self.finish({"reason": refusal})
+
+    def _source(self) -> str:
+        """Who tells: an account of this machine, or the address of another."""
+        uid = other_end(self.request.connection.stream.socket)
+        return f"account {uid}" if uid is not None else self.request.remote_ip
 
 
 class _Said(_Handler):

@@ -257,7 +257,7 @@ def _rule(rule: Rule, right: Sequence[Run]) -> RuleFound:
     for run in sorted(fitting, key=lambda run: run.exercise.simplest_first(run.setup)):
         broken = rule.breach(run)
         if broken is not None:
-            return RuleFound(rule, True, Breach(run, reasons.of_rule(rule, broken)))
+            return RuleFound(rule, True, Breach(run, reasons.of_rule(rule, run, broken)))
     return RuleFound(rule, bool(fitting), None)
 
 

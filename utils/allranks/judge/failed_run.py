@@ -87,22 +87,34 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
         # the name of the student's own exception could carry inputs, as its text could
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
         said = _without_numbers(failure.error_text)
-        return (
-            f"rank {failure.rank} raised {name}{at}{': ' + said if said else ''}.{_advice_on_missing_name(failure)}"
-            f"{_advice_on_peer(run, failure)}{_advice_on_index(run, failure)}"
-        )
+        return f"rank {failure.rank} raised {name}{at}{': ' + said if said else ''}.{_advice(run, failure)}"
     if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
         return f"rank {failure.rank} ended its process{at}. Return from the function instead."
-    sentence = failure.message + _advice_on_missing_name(failure)
-    sentence += _advice_on_peer(run, failure) + _advice_on_index(run, failure)
+    sentence = failure.message + _advice(run, failure)
     if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
         sentence += f" {run.exercise.call_advice(run)}".rstrip()
     if (meets_an_empty_message(failure) and _skipped_one(run, failure)) or _left_an_empty_message(failure):
         sentence += f" {run.exercise.empty_advice}".rstrip()
-    # torch raises a plain RuntimeError for this: only its text tells
-    if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
-        sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return sentence
+
+
+def _advice(run: Run, failure: Failure) -> str:
+    """What to do about an exception, as far as it tells."""
+    return (
+        _advice_on_missing_name(failure)
+        + _advice_on_peer(run, failure)
+        + _advice_on_index(run, failure)
+        + _advice_of_torch(failure)
+    )
+
+
+def _advice_of_torch(failure: Failure) -> str:
+    """What to do about a plain RuntimeError of torch's, of which only the text tells what it is."""
+    if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
+        return " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
+    if re.search(r"value cannot be converted to type \w+ without overflow", failure.error_text):
+        return " The dtype of this tensor is too small for the number: give counts and indices one of their own, such as int64."
+    return ""
 
 
 def _without_numbers(text: str) -> str:

@@ -10,7 +10,8 @@ import pytest
 import torch
 from allranks import pipelines
 from allranks.exercises import get
-from allranks.judge import diagnose, factor, orders, shared
+from allranks.exercises.families import orders
+from allranks.judge import diagnose, factor, shared
 from allranks.judge.cases import Setup
 from allranks.judge.causes import Code, cause
 from allranks.judge.in_rank import arguments

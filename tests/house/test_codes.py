@@ -17,7 +17,7 @@ SEARCHES = {
 }
 # (file, function): words of Python, torch, the system or a gradebook's file: nothing but the text tells what happened
 ALLOWED = {
-    ("judge/failed_run.py", "_failure_sentence"),
+    ("judge/failed_run.py", "_advice_of_torch"),
     ("judge/failed_run.py", "_index_behind"),
     ("wire/limits.py", "_while_importing"),
     ("wire/rank.py", "_importing"),

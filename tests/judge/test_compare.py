@@ -70,18 +70,18 @@ def test_right(got, wanted, atol):
         (None, 1, None, "returned", "it is None; it must be a number"),
         ((1,), 1, None, "returned", "it is a tuple of 1; it must be a number"),
         (torch.tensor([1, 1]), 1, None, "returned", "it is a tensor of shape (2,); it must be a number"),
-        (8, 7, None, "values", "it is not the right number"),
-        (NAN, 7, None, "values", "it is not the right number"),
-        (7, NAN, None, "values", "it is not the right number"),
-        (7.3, 7.0, 0.25, "values", "it is not the right number"),
-        (7.25, 7.0, None, "values", "it is not the right number"),
-        (INF, 7.0, 1.0, "values", "it is not the right number"),
-        (10**400, 7.0, 1.0, "values", "it is not the right number"),
+        (8, 7, None, "values", "it is wrong"),
+        (NAN, 7, None, "values", "it is wrong"),
+        (7, NAN, None, "values", "it is wrong"),
+        (7.3, 7.0, 0.25, "values", "it is wrong"),
+        (7.25, 7.0, None, "values", "it is wrong"),
+        (INF, 7.0, 1.0, "values", "it is wrong"),
+        (10**400, 7.0, 1.0, "values", "it is wrong"),
         ((1, 2), (1, 2, 3), None, "returned", "it is a tuple of 2; it must be a tuple of 3"),
         ([1, 2], 3, None, "returned", "it is a list of 2; it must be a number"),
         (5, (1, 2), None, "returned", "it is a int; it must be a tuple of 2"),
-        ((1, 3), (1, 2), None, "values", "item 1 of it is not the right number, but item 0 is right"),
-        ((1.4, 2.6), (1.0, 2.0), (0.5, 0.5), "values", "item 1 of it is not the right number, but item 0 is right"),
+        ((1, 3), (1, 2), None, "values", "item 1 of it is wrong, but item 0 is right"),
+        ((1.4, 2.6), (1.0, 2.0), (0.5, 0.5), "values", "item 1 of it is wrong, but item 0 is right"),
         ((1, (2, VECTOR)), (1, (2, VECTOR + 1)), None, "values", "item 1 of item 1 of it has 3 of 3 elements wrong, the first at index 0, but item 0 is right"),
     ],
 )  # fmt: skip
@@ -177,7 +177,7 @@ def test_each_rank_has_its_first_fault_and_the_thing_is_named():
         ("returned", 2, 1, "rank 2 returned nothing that can be read", ()),
     ]
     (returned,) = faults("f", [both], [Expected(1, {})], [Result(2, kept)], 0)
-    assert returned.sentence == "what rank 0 returned is not the right number"
+    assert returned.sentence == "what rank 0 returned is wrong"
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "offset", "strided"])

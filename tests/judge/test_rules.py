@@ -166,7 +166,7 @@ def test_calls_are_counted_rank_by_rank():
     assert said([2, 2, 2], times=2) is None
     assert said([2, 3, 2], times=2) == "rank 1 calls all_reduce 3 times (line 12): one is enough"
     assert said([1, 1, 1], least=1) is None
-    assert said([1, 0, 1], least=1) == "rank 1 calls all_reduce not at all, but every rank must call it once"
+    assert said([1, 0, 1], least=1) == "rank 1 never calls all_reduce, but every rank must call it once"
     assert said([2, 1, 2], times=2, least=1) == "rank 1 calls all_reduce once, but every rank must call it 2 times"
     assert said([5, 4, 5], least=5, most=5) == "rank 1 calls all_reduce 4 times, but every rank must call it 5 times"
     assert said([15, 14, 15], times=3, least=5, most=5) == (

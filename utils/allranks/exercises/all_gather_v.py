@@ -265,6 +265,7 @@ EXERCISE = Exercise(
         ),
     ),
     inputs=_inputs,
+    labels={"case": "{}", "row": "in one dimension", "columns": "{} columns"},
     oracle=_oracle,
     allow=P2P,
     rules=(

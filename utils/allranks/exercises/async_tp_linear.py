@@ -228,6 +228,7 @@ EXERCISE = Exercise(
         ),
     ),
     inputs=_inputs,
+    labels={"pace": "{}"},
     oracle=_in_order,
     allow=P2P,
     rules=(

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-from allranks.judge import buckets, rules
-from allranks.judge.buckets import SHAPES, absent_advice
+from allranks.exercises.families import buckets
+from allranks.exercises.families.buckets import SHAPES, absent_advice
+from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Tied, View, draw
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws

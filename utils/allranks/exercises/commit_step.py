@@ -230,6 +230,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (_case(3, 4, 1, times=2), _case(3, 3, 1, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"failed": "{} failed", "with": "by {}"},
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
     rules=(

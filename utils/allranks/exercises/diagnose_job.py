@@ -312,6 +312,7 @@ EXERCISE = Exercise(
     promise="returns the cause, the rank to blame and the evidence for each job",
     groups=tuple(_group(kind) for kind in Kind),
     inputs=_inputs,
+    labels={"case": "{}"},
     oracle=_oracle_from(lambda job: job.answer),
     allow=frozenset(),
     mistakes=(

@@ -270,6 +270,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"case": "{}", "spread": "more on some ranks"},
     oracle=_oracle,
     allow=COLLECTIVES,
     rules=(

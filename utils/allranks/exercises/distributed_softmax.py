@@ -176,6 +176,7 @@ EXERCISE = Exercise(
         *LOGIT_GROUPS,
     ),
     inputs=_inputs,
+    labels={"row": "in one dimension", "columns": "{} columns", "scale": "logits times {}", "shift": "logits plus {}"},
     oracle=_oracle,
     allow=frozenset({"all_reduce"}),
     rules=(

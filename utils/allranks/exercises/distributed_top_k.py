@@ -243,6 +243,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, _k(2, Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"case": "{}"},
     oracle=_oracle,
     allow=COLLECTIVES,
     rules=(

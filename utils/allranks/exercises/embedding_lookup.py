@@ -234,6 +234,12 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(3, 5, times=2), Setup(3, 5, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={
+        "spread": "more on some ranks",
+        "all_on": "all on rank {}",
+        "repeated": "with repeats",
+        "rows": "len(shard)={}",
+    },
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(

@@ -140,6 +140,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, CIRCUMSTANCES),
     ),
     inputs=_inputs,
+    labels={"case": "{}"},
     oracle=_oracle,
     allow=P2P,
     rules=(

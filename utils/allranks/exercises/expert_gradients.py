@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from allranks.base.errors import name_ranks
+from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
-from allranks.judge.buckets import absent_advice
 from allranks.judge.cases import Args, Expected, Parameter, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run

@@ -131,6 +131,7 @@ EXERCISE = Exercise(
         Group("twice in a row", 1, _links("two GPUs", times=2)),
     ),
     inputs=_inputs,
+    labels={"link": "a link between {}", "order": "in {} order", "scatter": "times that scatter"},
     oracle=_oracle_from(_best, OFF),
     allow=frozenset(),
     mistakes=(

@@ -225,6 +225,7 @@ EXERCISE = Exercise(
         ),
     ),
     inputs=_inputs,
+    labels={"behind": "{} behind"},
     oracle=_ending(_right, number=True),
     allow=P2P | {"all_gather", "all_gather_into_tensor", "all_reduce"},
     rules=(

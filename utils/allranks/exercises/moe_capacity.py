@@ -314,6 +314,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (_case(3, 7, times=2), _case(3, 7, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"spread": "more on some ranks", "all_to": "all for expert {}"},
     oracle=_through,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(

@@ -269,6 +269,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(3, 5, times=2), Setup(3, 5, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"spread": "more on some ranks", "all_to": "all for expert {}"},
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(

@@ -482,6 +482,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (_case(3, 4, times=2), _case(3, 4, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"case": "{}", "spread": "more on some ranks", "all_on": "all on rank {}"},
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allranks.judge import buckets, rules
-from allranks.judge.buckets import SHAPES
+from allranks.exercises.families import buckets
+from allranks.exercises.families.buckets import SHAPES
+from allranks.judge import rules
 from allranks.judge.cases import Args, Backward, Expected, Parameter, Setup, View, draw
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws

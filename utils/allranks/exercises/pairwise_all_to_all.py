@@ -90,6 +90,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, CIRCUMSTANCES),
     ),
     inputs=_inputs,
+    labels={"spread": "more on some ranks"},
     oracle=_oracle,
     allow=P2P,
     rules=(

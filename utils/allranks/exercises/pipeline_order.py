@@ -6,7 +6,7 @@ activations are seen. The ranks send no messages.
 
 from __future__ import annotations
 
-from allranks.judge import orders
+from allranks.exercises.families import orders
 from allranks.judge.cases import Setup
 from allranks.judge.common import many_ranks
 from allranks.judge.exercise import Exercise, Group, Rule, Run

@@ -241,6 +241,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (_case(3, 8, 7, 2, times=2), _case(3, 8, 7, 2, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"columns": "{} columns"},
     oracle=_oracle,
     allow=frozenset({"all_reduce"}),
     rules=(

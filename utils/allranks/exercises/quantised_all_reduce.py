@@ -430,6 +430,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (_case(3, 96, times=2), _case(3, 96, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"case": "{}"},
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single", "all_gather", "all_gather_into_tensor"}),
     rules=(

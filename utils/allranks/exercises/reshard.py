@@ -201,6 +201,7 @@ EXERCISE = Exercise(
         ),
     ),
     inputs=_inputs,
+    labels={"way": "{}"},
     oracle=_ending(_right),
     allow=P2P | {"all_to_all_single"},
     rules=(

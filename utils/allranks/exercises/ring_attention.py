@@ -271,6 +271,7 @@ EXERCISE = Exercise(
         ),
     ),
     inputs=_inputs,
+    labels={"scale": "logits times {}", "order": "in {} order"},
     oracle=attention,
     allow=P2P,
     rules=(

@@ -197,6 +197,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"columns": "{} columns"},
     oracle=_oracle_from(_right),
     allow=GATHERS | SCATTERS,
     rules=(

@@ -117,6 +117,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 3, (_case(3, 9, times=2), _case(4, 4, times=2), _case(3, 6, outer_world=True))),
     ),
     inputs=_inputs,
+    labels={"order": "in {} order"},
     oracle=_oracle,
     allow=frozenset(),
     rules=(

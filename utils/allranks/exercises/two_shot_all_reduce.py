@@ -107,6 +107,7 @@ EXERCISE = Exercise(
         ),
     ),
     inputs=_inputs,
+    labels={"order": "in {} order"},
     oracle=sum_oracle,
     allow=frozenset(),
     rules=(

@@ -250,6 +250,12 @@ EXERCISE = Exercise(
         *LOGIT_GROUPS,
     ),
     inputs=_inputs,
+    labels={
+        "all_on": "all on rank {}",
+        "width": "shares of width {}",
+        "scale": "logits times {}",
+        "shift": "logits plus {}",
+    },
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
     rules=(

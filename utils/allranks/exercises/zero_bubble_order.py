@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from allranks.judge import orders
+from allranks.exercises.families import orders
 from allranks.judge.cases import Setup
 from allranks.judge.common import many_ranks
 from allranks.judge.exercise import Exercise, Group, Rule, Run

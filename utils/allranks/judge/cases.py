@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,29 +32,6 @@ from allranks.judge.in_rank.arguments import (  # noqa: F401  # exercises make a
 DTYPES = {
     name: getattr(torch, name)
     for name in ("float32", "float64", "bfloat16", "float16", "int64", "int32", "uint8", "complex64", "bool")
-}
-
-
-OPTION_LABELS = {  # options that are not arguments of the function
-    "case": "{}",
-    "spread": "more on some ranks",
-    "all_to": "all for expert {}",
-    "all_on": "all on rank {}",
-    "repeated": "with repeats",
-    "rows": "len(shard)={}",
-    "row": "in one dimension",
-    "columns": "{} columns",
-    "width": "shares of width {}",
-    "scale": "logits times {}",
-    "shift": "logits plus {}",
-    "link": "a link between {}",
-    "order": "in {} order",
-    "pace": "{}",
-    "scatter": "times that scatter",
-    "failed": "{} failed",
-    "with": "by {}",
-    "behind": "{} behind",
-    "way": "{}",
 }
 
 
@@ -105,8 +82,8 @@ class Setup:
             made = replace(made, **{name: value}) if hasattr(made, name) else made.with_options(**{name: value})
         return made
 
-    def label(self, unit: str = "element", root_name: str = "root") -> str:
-        """The case in words, as the student reads it: "3 ranks, 1 element, int64, strided"."""
+    def label(self, unit: str = "element", root_name: str = "root", labels: Mapping[str, str] | None = None) -> str:
+        """The case in words, as the student reads it: "3 ranks, 1 element, int64, strided". `labels` are those of options."""
         words = [_count(self.ranks, "rank"), _count(self.size, unit)]
         if self.dtype != "float32":
             words.append(self.dtype)
@@ -115,7 +92,7 @@ class Setup:
         if self.root is not None:
             words.append(f"{root_name}={self.root}")
         words += [
-            OPTION_LABELS.get(name, f"{name}={{}}").format(value)
+            (labels or {}).get(name, f"{name}={{}}").format(value)
             for name, value in self.options
             if not name.startswith("_")
         ]

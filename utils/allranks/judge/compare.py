@@ -40,9 +40,9 @@ class Difference:
     dtype_expected: torch.dtype | None = None
 
     def sentence(self, thing: str) -> str:
-        """ "item 1 of what rank 0 returned is not the right number", without a full stop."""
-        parts = [f"item {item}" if isinstance(item, int) else item for item in reversed(self.items)]
-        return f"{' of '.join([*parts, thing])} {self.detail}"
+        """ "item 1 of what rank 0 returned is wrong", without a full stop."""
+        parts = [f"item {item} of " if isinstance(item, int) else f"{item} in " for item in reversed(self.items)]
+        return f"{''.join([*parts, thing])} {self.detail}"
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def difference(got: Any, wanted: Any, atol: Any) -> Difference | None:
     if isinstance(got, bool) or not isinstance(got, int | float):
         return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be a number")
     equal = got == wanted or (got != got and wanted != wanted) or _near(got, wanted, atol)
-    return None if equal else Difference(FaultKind.VALUES, "is not the right number")
+    return None if equal else Difference(FaultKind.VALUES, "is wrong")
 
 
 def _texts_difference(got: Any, wanted: Texts) -> Difference | None:

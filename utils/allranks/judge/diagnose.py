@@ -193,7 +193,7 @@ def _contradicted(cases: Sequence[Finding]) -> set[Cause]:
 
     With fewer ranks than where it fits, it must be a case that no mistake fits, and that this one would have made wrong.
     """
-    plain = [c for c in cases if c.faults and c.setup.earns_credit and not shared.simplest_first(c.setup)[1]]
+    plain = [c for c in cases if c.faults and c.setup.earns_credit and not c.run.exercise.simplest_first(c.setup)[1]]
     own = {one for c in plain for one in _own(c)}
     contradicted = set()
     for mistake in {m for c in plain for m in c.fits} & own:
@@ -254,10 +254,10 @@ def _with_factors(cases: Sequence[Finding]) -> list[Finding]:
 def _rule(rule: Rule, right: Sequence[Run]) -> RuleFound:
     """Whether the rule is kept; where it is not, the simplest run that breaks it."""
     fitting = [run for run in right if rule.applies(run.setup)]
-    for run in sorted(fitting, key=lambda run: shared.simplest_first(run.setup)):
+    for run in sorted(fitting, key=lambda run: run.exercise.simplest_first(run.setup)):
         broken = rule.breach(run)
         if broken is not None:
-            return RuleFound(rule, True, Breach(run, reasons.of_rule(rule, broken)))
+            return RuleFound(rule, True, Breach(run, reasons.of_rule(rule, run, broken)))
     return RuleFound(rule, bool(fitting), None)
 
 
@@ -371,7 +371,7 @@ def _other_reduction(run: Run) -> str | None:
 
 def _confirmed_property(runner: CaseRunner, found: list[tuple[Setup, bool]]) -> Cause | None:
     """What the failing cases have in common; a sentence about the number of ranks only if more cases, tried now, agree."""
-    plain = [s for s, _ in found if not shared.simplest_first(s)[1] and s.earns_credit]
+    plain = [s for s, _ in found if not runner.exercise.simplest_first(s)[1] and s.earns_credit]
     tried = list(found)
     for one, fails in shared.properties(found, runner.exercise.unit):
         if fails is None or all(_agrees(runner, plain, tried, fails, *case) for case in _MORE):
@@ -405,7 +405,7 @@ def _agrees(
 
 def _clearest(failed: list[Finding]) -> Finding:
     """The failed case to show: the simplest one with the most frequent mistake."""
-    ordered = sorted(failed, key=lambda r: shared.simplest_first(r.setup))
+    ordered = sorted(failed, key=lambda r: r.run.exercise.simplest_first(r.setup))
     wrong = [r for r in ordered if r.faults]
     if not wrong or any(not r.faults and r.setup.earns_credit for r in ordered[: len(ordered) // 2]):
         return ordered[0]  # many runs failed before they had a result: show such a failure, not a wrong result

@@ -106,6 +106,7 @@ class Exercise:
     demo_setup: Setup = field(default_factory=lambda: Setup(4, 12, dtype="float64", values="provenance"))
     unit: str = "element"
     root_name: str = "root"
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # of options that are no arguments, in words
     collective: str | None = None
     algorithm: str | None = None
     chunking: str = "split"  # how the trace numbers chunks: "split" the vector in p, "rank" one a rank, "none"
@@ -164,7 +165,20 @@ class Exercise:
 
     def label(self, setup: Setup) -> str:
         """The case in words, as the student reads it."""
-        return setup.label(self.unit, self.root_name)
+        return setup.label(self.unit, self.root_name, self.labels)
+
+    def simplest_first(self, setup: Setup) -> tuple:
+        """A key that sorts setups: small and plain ones first."""
+        special = [name for name, _ in setup.options if name in self.labels]
+        unusual = (
+            *(True for _ in special),
+            setup.dtype != "float32",
+            setup.layout != "contiguous",
+            setup.times > 1,
+            setup.outer_world,
+            setup.delivery != "rendezvous",
+        )
+        return (not setup.earns_credit, sum(unusual), setup.ranks, setup.size, setup.root or 0)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from allranks.base.errors import capital
 from allranks.judge.causes import Cause, Code, cause
 from allranks.judge.exercise import Run
 from allranks.judge.fault import blame_of_failure
-from allranks.judge.in_rank import arguments
 from allranks.judge.verdict import Reason
 from allranks.ranks.engines.alone import PACKAGE
 from allranks.ranks.wire import Failure, FailureKind, Wait
@@ -33,6 +32,15 @@ _QUESTIONS_OF_RUNS = {
     FailureKind.SIZE_MISMATCH: "What does each of these ranks call here, and with how many elements?",
     FailureKind.DTYPE_MISMATCH: "Which dtype does each of the two buffers have?",
     FailureKind.EXCEPTION: "What are the values in this line on this rank?",
+}
+# what a function that an exercise hands out says to a wrong call, without the numbers of the case, which grading doesn't show
+WITHOUT_NUMBERS = {
+    Misuse.WROTE_INTO_GRADIENT: "a backward() wrote into the gradient that autograd gave it: copy it first",
+    Misuse.ALL_COMPUTED: "every block has been computed forward and backward",
+    Misuse.OTHER_BLOCK: "compute was called for another block than the one that is next",
+    Misuse.OTHER_SIZE: "compute got another number of weights than the block has",
+    Misuse.OTHER_DTYPE: "compute got weights of another dtype than the block's shards",
+    Misuse.OTHER_SHAPE: "add(into, part): the two shapes differ",
 }
 _WRITE_IT = "Write the function, then check it again."
 
@@ -86,34 +94,34 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     if kind in (FailureKind.EXCEPTION, FailureKind.IMPORT) and withhold:
         # the name of the student's own exception could carry inputs, as its text could
         name = failure.error if hasattr(builtins, failure.error or "") else "an exception"
-        said = _without_numbers(failure.error_text)
-        return (
-            f"rank {failure.rank} raised {name}{at}{': ' + said if said else ''}.{_advice_on_missing_name(failure)}"
-            f"{_advice_on_peer(run, failure)}{_advice_on_index(run, failure)}"
-        )
+        said = WITHOUT_NUMBERS.get(failure.misuse, "")
+        return f"rank {failure.rank} raised {name}{at}{': ' + said if said else ''}.{_advice(run, failure)}"
     if kind is FailureKind.EXITED and withhold:  # sys.exit takes any text
         return f"rank {failure.rank} ended its process{at}. Return from the function instead."
-    sentence = failure.message + _advice_on_missing_name(failure)
-    sentence += _advice_on_peer(run, failure) + _advice_on_index(run, failure)
+    sentence = failure.message + _advice(run, failure)
     if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
         sentence += f" {run.exercise.call_advice(run)}".rstrip()
     if (meets_an_empty_message(failure) and _skipped_one(run, failure)) or _left_an_empty_message(failure):
         sentence += f" {run.exercise.empty_advice}".rstrip()
-    # torch raises a plain RuntimeError for this: only its text tells
-    if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
-        sentence += " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
     return sentence
 
 
-def _without_numbers(text: str) -> str:
-    """What a rank of ours says to a wrong call, without the numbers of the case; "" of any other text.
+def _advice(run: Run, failure: Failure) -> str:
+    """What to do about an exception, as far as it tells."""
+    return (
+        _advice_on_missing_name(failure)
+        + _advice_on_peer(run, failure)
+        + _advice_on_index(run, failure)
+        + _advice_of_torch(failure)
+    )
 
-    The student's own exception may have such a text too; it tells no more than which of these it is.
-    """
-    for template, words in arguments.WITHOUT_NUMBERS.items():
-        pattern = ".{1,80}".join(map(re.escape, template.split("{}")))
-        if re.fullmatch(pattern, text.rstrip(".")):
-            return words
+
+def _advice_of_torch(failure: Failure) -> str:
+    """What to do about a plain RuntimeError of torch's, of which only the text tells what it is."""
+    if re.search(r"modified inplace|leaf Variable that requires grad", failure.error_text):
+        return " Parameters require grad: take parameter.detach(), or work under torch.no_grad()."
+    if re.search(r"value cannot be converted to type \w+ without overflow", failure.error_text):
+        return " The dtype of this tensor is too small for the number: give counts and indices one of their own, such as int64."
     return ""
 
 

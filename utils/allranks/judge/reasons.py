@@ -69,13 +69,11 @@ def of_provenance(reason: Reason, told: str) -> Reason:
     return replace(reason, sentence=f"{told}.", finding=finding, cause=said, blame=blame_of(told))
 
 
-def of_rule(rule: Rule, breach: str) -> Reason:
+def of_rule(rule: Rule, run: Run, breach: str) -> Reason:
     """How a rule is broken."""
     reason = Reason(breach, cause(Code.RULE, rule=rule.name, kind=kind_of(breach)), blame=blame_of(breach))
-    if isinstance(rule, speed.FastRule):  # how slow it is first, and below it why
-        head, asked, more = breach.partition(f"{rule.asked}. ")
-        reason = replace(reason, seen=head + asked.rstrip(), more=more)
-    return reason
+    told = rule.told(run) if isinstance(rule, speed.FastRule) else None
+    return reason if told is None else replace(reason, seen=told[0], more=told[1])
 
 
 def of_files(run: Run) -> Reason | None:

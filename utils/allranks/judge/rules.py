@@ -403,19 +403,15 @@ def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -
     for rank in range(run.ranks):
         mine = [e for e in run.collectives if e.rank == rank]
         if len(mine) > most * times:
-            return About(
-                f"rank {rank} calls {operation} {_how_often(len(mine))}{run.at(mine[-1].line)}: {enough}", mine[-1]
-            )
+            return About(f"rank {rank} {_calls(operation, len(mine))}{run.at(mine[-1].line)}: {enough}", mine[-1])
         if len(mine) < least * times:
-            return (
-                f"rank {rank} calls {operation} {_how_often(len(mine))}, "
-                f"but every rank must call it {_how_often(least * times)}"
-            )
+            return f"rank {rank} {_calls(operation, len(mine))}, but every rank {_calls('it', least * times, 'must call')}"
     return None
 
 
-def _how_often(times: int) -> str:
-    return {0: "not at all", 1: "once"}.get(times, f"{times} times")
+def _calls(operation: str, times: int, verb: str = "calls") -> str:
+    often = {1: "once"}.get(times, f"{times} times")
+    return f"{verb} {operation} {often}" if times else f"never {verb} {operation}"
 
 
 def received_at_most(run: Run, limit: int, what: str) -> str | None:

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from allranks.judge.cases import OPTION_LABELS, Setup
+from allranks.judge.cases import Setup
 from allranks.judge.causes import Cause, Code, cause
 
 Holds = Callable[[Setup], bool]
-
-
-def simplest_first(setup: Setup) -> tuple:
-    """A key that sorts setups: small and plain ones first."""
-    special = [name for name, _ in setup.options if name in OPTION_LABELS]
-    unusual = (
-        *(True for _ in special),
-        setup.dtype != "float32",
-        setup.layout != "contiguous",
-        setup.times > 1,
-        setup.outer_world,
-        setup.delivery != "rendezvous",
-    )
-    return (not setup.earns_credit, sum(unusual), setup.ranks, setup.size, setup.root or 0)
 
 
 def _dtypes(right: Sequence[Setup], wrong: Sequence[Setup]) -> Cause | None:

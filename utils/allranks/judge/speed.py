@@ -107,7 +107,7 @@ def of(run: Run | None, bound: Bound | None = None) -> Speed | None:
     bound = bound or next((rule.bound for rule in run.exercise.rules if isinstance(rule, FastRule)), bound_s)
     took, least = float(run.outcome.seconds), bound(run)
     each = " a rank" if run.exercise.collective == "all_gather" else ""
-    words = f"On {where.name}, {run.ranks} ranks: {_size(where.nbytes)}{each} take {_duration(took)}"
+    words = f"On {where.name}, {run.ranks} ranks take {_duration(took)} for {_size(where.nbytes)}{each}"
     if least > 0:
         words += f", {took / least:.2f} times the lower bound of {_duration(least)}"
     better: list[str] = []
@@ -127,23 +127,26 @@ def _sends_segments(run: Run) -> bool:
 
 @dataclass(frozen=True)
 class FastRule(Rule):
-    """A rule on the time; `bound` gives the least seconds of a run, and `asked` says how many times it may take."""
+    """A rule on the time; `bound` gives the least seconds of a run, and `told` says of a slow one why and how slow, and what else is to be said."""
 
     bound: Bound = bound_s
-    asked: str = ""
+    told: Callable[[Run], tuple[str, str] | None] = lambda run: None
 
 
 def at_most(times: float, weight: float, bound: Bound = bound_s) -> FastRule:
     """The rule that the virtual time is at most so many times the bound. A slower run earns half of its share: `times` over its ratio."""
 
-    asked = f"at most {times:g} times is asked"
-
-    def breach(run: Run) -> str | None:
+    def told(run: Run) -> tuple[str, str] | None:
         found = of(run, bound) if float(run.outcome.seconds) > times * bound(run) else None
         if found is None:
             return None
-        said = ". ".join(sentence.rstrip(".") for sentence in (*found.path[:2], *found.better[:2]))
-        return f"{found.ratio_words}; {asked}. {said}"
+        *others, why = found.path[:2]
+        more = " ".join((*others, *found.better[:2]))
+        return f"{why} {found.ratio_words}; at most {times:g} times is asked.", more
+
+    def breach(run: Run) -> str | None:
+        said = told(run)
+        return None if said is None else " ".join(said).rstrip(". ")
 
     def part(run: Run) -> float:
         least, took = bound(run), float(run.outcome.seconds)
@@ -156,7 +159,7 @@ def at_most(times: float, weight: float, bound: Bound = bound_s) -> FastRule:
         lambda setup: machine_of(setup) is not None and setup.ranks > 1 and setup.times == 1,
         part=part,
         bound=bound,
-        asked=asked,
+        told=told,
     )
 
 

@@ -1,6 +1,6 @@
 """Calls no all_reduce where nothing is sharded: right, but not what the rule asks.
 
-Must get: calls all_reduce not at all
+Must get: never calls all_reduce
 Must not get: the data came another way
 """
 

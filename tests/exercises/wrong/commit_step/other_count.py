@@ -1,6 +1,6 @@
 """Returns the votes that are missing.
 
-Must get: returned is not the right number
+Must get: returned is wrong
 Must not get: rounded
 Must not get: nothing changed
 Must not get: committed although

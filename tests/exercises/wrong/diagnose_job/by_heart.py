@@ -1,6 +1,6 @@
 """Has learnt the answers of the recorded jobs by heart.
 
-Must get: is not the right number
+Must get: is wrong
 """
 
 RECORDED = {6: (1, 4, 4025620.1), 5: (3, 5, 7.0)}

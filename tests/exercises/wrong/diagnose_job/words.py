@@ -1,6 +1,6 @@
 """Answers in words.
 
-Must get: the cause of what rank 0 returned is of type str; it must be a number
+Must get: the cause in what rank 0 returned is of type str; it must be a number
 """
 
 

@@ -1,6 +1,6 @@
 """Knows the answer beforehand.
 
-Must get: is not the right number
+Must get: is wrong
 """
 
 

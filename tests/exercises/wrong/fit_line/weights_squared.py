@@ -1,6 +1,6 @@
 """Weights of 1/t², where polyfit wants 1/t.
 
-Must get: returned is not the right number
+Must get: returned is wrong
 Must not get: divides the size
 """
 

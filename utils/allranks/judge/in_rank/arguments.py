@@ -18,27 +18,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
 from allranks.ranks.wire.endpoint import do_piece, take_piece
+from allranks.ranks.wire.failures import Misuse, MisuseError
 from allranks.ranks.wire.memory import Memory
 from allranks.ranks.wire.values import Pickled, dtype_name, from_raw, raw
 from allranks.ranks.wire.window import memory
 
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
-# what a rank says to a wrong call: {} are numbers of the case, which grading doesn't show
-WROTE_INTO_GRADIENT = "a backward() wrote into the gradient that autograd gave it: copy it first"
-ALL_COMPUTED = "every block has been computed forward and backward"
-OTHER_BLOCK = "compute({}, ...) was called, but block {} is next, {}"
-OTHER_SIZE = "block {} has {} weights, but compute got {}"
-OTHER_DTYPE = "the shards of block {} are {}, but compute got {}"
-OTHER_SHAPE = "add(into, part): into has the shape {}, part has {}"
-WITHOUT_NUMBERS = {
-    WROTE_INTO_GRADIENT: WROTE_INTO_GRADIENT,
-    ALL_COMPUTED: ALL_COMPUTED,
-    OTHER_BLOCK: "compute was called for another block than the one that is next",
-    OTHER_SIZE: "compute got another number of weights than the block has",
-    OTHER_DTYPE: "compute got weights of another dtype than the block's shards",
-    OTHER_SHAPE: "add(into, part): the two shapes differ",
-}
 _NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 
 Arg = Any  # an Argument, a wire.Memory, a number, a dict of plain data, or a list or tuple of these
@@ -265,15 +251,20 @@ class Blocks(Argument):
         def compute(block: int, whole: torch.Tensor) -> torch.Tensor | None:
             turn, wanted = next(turns, (0, None))
             if wanted is None:
-                raise ValueError(ALL_COMPUTED)
+                raise MisuseError(Misuse.ALL_COMPUTED, "every block has been computed forward and backward")
             if block != wanted:
                 way = "forward" if turn < len(sizes) else "backward"
-                raise ValueError(OTHER_BLOCK.format(block, wanted, way))
+                raise MisuseError(
+                    Misuse.OTHER_BLOCK, f"compute({block}, ...) was called, but block {wanted} is next, {way}"
+                )
             if whole.numel() != sizes[wanted]:
-                raise ValueError(OTHER_SIZE.format(wanted, sizes[wanted], whole.numel()))
+                message = f"block {wanted} has {sizes[wanted]} weights, but compute got {whole.numel()}"
+                raise MisuseError(Misuse.OTHER_SIZE, message)
             if whole.dtype != shards[wanted].dtype:
                 right, got = (dtype_name(tensor.dtype) for tensor in (shards[wanted], whole))
-                raise ValueError(OTHER_DTYPE.format(wanted, right, got))
+                raise MisuseError(
+                    Misuse.OTHER_DTYPE, f"the shards of block {wanted} are {right}, but compute got {got}"
+                )
             late.append(holds_poison(whole.detach().cpu()))
             mine = StorageWeakRef(whole.untyped_storage())
             if mine not in used:
@@ -331,7 +322,8 @@ class Upstream(Argument):
                 before = gradient.clone()
                 returned.backward(gradient)
                 if not torch.equal(gradient.nan_to_num(), before.nan_to_num()):
-                    raise ValueError(WROTE_INTO_GRADIENT)
+                    message = "a backward() wrote into the gradient that autograd gave it: copy it first"
+                    raise MisuseError(Misuse.WROTE_INTO_GRADIENT, message)
 
         return differentiate
 
@@ -387,7 +379,8 @@ class Add(Argument):
         def add(into: torch.Tensor, part: torch.Tensor) -> None:
             """Adds in place, in virtual time for each element."""
             if into.shape != part.shape:
-                raise ValueError(OTHER_SHAPE.format(tuple(into.shape), tuple(part.shape)))
+                message = f"add(into, part): into has the shape {tuple(into.shape)}, part has {tuple(part.shape)}"
+                raise MisuseError(Misuse.OTHER_SHAPE, message)
             if part.numel():
                 do_piece(part.numel())
             into += part

@@ -17,20 +17,12 @@ from allranks.ranks.engines.group import PythonGroup, Works
 from allranks.ranks.wire.buffers import Held, Posted
 from allranks.ranks.wire.codec import Body
 from allranks.ranks.wire.endpoint import Endpoint
-from allranks.ranks.wire.failures import FailureKind, Misuse
+from allranks.ranks.wire.failures import FailureKind, Misuse, MisuseError
 from allranks.ranks.wire.frames import FaultDetails, FrameKind, Operation
 from allranks.ranks.wire.messages import OpKind, canonical
 from allranks.ranks.wire.values import dtype_name, from_raw, raw
 
 NAME = "wire"
-
-
-class MisuseError(ValueError):
-    """An argument that the wire refuses. A rank reports it as a ValueError, with the code `misuse`."""
-
-    def __init__(self, misuse: Misuse, message: str) -> None:
-        super().__init__(message)
-        self.misuse = misuse
 
 
 class WireWork(dist._Work):

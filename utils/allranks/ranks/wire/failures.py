@@ -44,11 +44,25 @@ class FailureKind(StrEnum):
 
 
 class Misuse(StrEnum):
-    """An argument of an operation that the wire refuses with a ValueError."""
+    """An argument of an operation, or of a function that an exercise hands out, which is refused with a ValueError."""
 
     NO_SUCH_PEER = "no such peer"
     OWN_RANK = "a message to oneself"
     GAPS = "a tensor with gaps"
+    WROTE_INTO_GRADIENT = "a gradient that was written into"
+    ALL_COMPUTED = "a block too many"
+    OTHER_BLOCK = "another block than the next one"
+    OTHER_SIZE = "another number of weights"
+    OTHER_DTYPE = "weights of another dtype"
+    OTHER_SHAPE = "two shapes that differ"
+
+
+class MisuseError(ValueError):
+    """An argument that the wire refuses. A rank reports it as a ValueError, with the code `misuse`."""
+
+    def __init__(self, misuse: Misuse, message: str) -> None:
+        super().__init__(message)
+        self.misuse = misuse
 
 
 class DeadlockCause(StrEnum):

@@ -29,7 +29,7 @@ from allranks.ranks.wire import backend, values
 from allranks.ranks.wire.call_site import CallSites
 from allranks.ranks.wire.codec import Channel, CodecError
 from allranks.ranks.wire.endpoint import Endpoint, Stopped
-from allranks.ranks.wire.failures import FailureKind, Misuse
+from allranks.ranks.wire.failures import FailureKind, Misuse, MisuseError
 from allranks.ranks.wire.frames import FaultDetails, FrameKind, Request
 from allranks.ranks.wire.leftovers import Leftovers, remember_functions
 from allranks.ranks.wire.limits import Guard, NoGuard
@@ -189,7 +189,7 @@ class Rank:
             more["missing_name"] = error.name[:80]
         if package := _missing_package(error):
             more["missing_name"] = package
-        if isinstance(error, backend.MisuseError):
+        if isinstance(error, MisuseError):
             more["error"], more["misuse"] = "ValueError", error.misuse
         if itself := _refused_by_torch(error):
             text, more["misuse"] = itself, Misuse.OWN_RANK

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, different_values, plain, shape_of
 from allranks.judge.common import LAYOUTS, Passed, lost_digits, many_ranks
@@ -271,31 +272,27 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.carried(_one_value, _one_value),
     ),
-    mistakes=(
-        Mistake("each rank's own maximum: compare over all ranks", _own),
-        Mistake("the index counts through all ranks' tensors: it must be the flat index on its rank", _local_index),
+    mistakes=known(
+        {
+            "each rank's own maximum: compare over all ranks": _own,
+            "the index counts through all ranks' tensors: it must be the flat index on its rank": _local_index,
+        },
         *lost_digits("the value", "the index", _of_passed),
-        Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
-        Mistake("ties go to the lowest rank, then the lowest index: this is the last index of that rank", _last_index),
-        Mistake(
-            "each rank's own rank and index with the global maximum: take those of the rank that holds it", _own_place
-        ),
-        Mistake(
-            "the index is that of each rank's own maximum: take the index that came from the rank that holds the maximum",
-            _own_index,
-        ),
-        Mistake(
-            "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum",
-            _index_of_zero,
-        ),
-        Mistake("rank and index are swapped: return (value, rank, index)", _swapped),
-        Mistake(
-            "the index is that in the last dimension: it must be the flat index, which counts all elements of that rank's tensor",
-            _in_last_dimension,
-        ),
-        Mistake("NaN was ignored: it is the maximum, as in torch.argmax", _without_nan),
-        Mistake("the largest magnitude instead of the maximum", _magnitude),
-        Mistake("the minimum instead of the maximum", _least),
+        {
+            "ties go to the lowest rank, then the lowest index": _last_rank,
+            "ties go to the lowest rank, then the lowest index: this is the last index of that rank": _last_index,
+            "each rank's own rank and index with the global maximum: take those of the rank that holds it": _own_place,
+            "the index is that of each rank's own maximum: take the index that came from the rank that holds the "
+            "maximum": _own_index,
+            "the index is that of rank 0's own maximum: take the index of "
+            "the rank that holds the maximum": _index_of_zero,
+            "rank and index are swapped: return (value, rank, index)": _swapped,
+            "the index is that in the last dimension: it must be the flat index, which counts all elements of that "
+            "rank's tensor": _in_last_dimension,
+            "NaN was ignored: it is the maximum, as in torch.argmax": _without_nan,
+            "the largest magnitude instead of the maximum": _magnitude,
+            "the minimum instead of the maximum": _least,
+        },
     ),
     variants=Variants(
         (("first", (1, 2, 3, 4, 5, 6, 7)),),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, log_sum_error
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
@@ -35,15 +35,14 @@ def _oracle_from(losses: Rows) -> Oracle:
         parts = [plain(a[0]) for a in args]
         whole, kind = torch.cat(parts, -1), parts[0].dtype
         made = losses(whole.double(), plain(args[0][1]), parts[0].shape[1])
-        return [Expected(made.to(kind), {}, _atol(whole)) for _ in args]
+        return [Expected(made.to(kind), {}, _atol(whole, setup)) for _ in args]
 
     return oracle
 
 
-def _atol(whole: torch.Tensor) -> float:
+def _atol(whole: torch.Tensor, setup: Setup) -> torch.Tensor:
     """Large logits leave fewer bits for the difference of two of them."""
-    largest = whole.double().abs().max().item() if whole.numel() else 0.0
-    return 4 * torch.finfo(whole.dtype).eps * max(largest, 10.0)
+    return log_sum_error(whole, setup.ranks)[:, 0].clamp(min=40 * torch.finfo(whole.dtype).eps)
 
 
 def _losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
@@ -114,13 +113,13 @@ def _modulo(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
 def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
     made = torch.exp(whole).sum(-1).log() - whole.gather(1, targets[:, None])[:, 0]
-    return [Expected(made, {}, _atol(whole)) for _ in args]
+    return [Expected(made, {}, _atol(whole, setup)) for _ in args]
 
 
 def _of_probability(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
     made = -torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0].log()
-    return [Expected(made, {}, _atol(whole)) for _ in args]
+    return [Expected(made, {}, _atol(whole, setup)) for _ in args]
 
 
 def _kept_off_zero(eps: float, *, added: bool) -> Oracle:
@@ -130,7 +129,7 @@ def _kept_off_zero(eps: float, *, added: bool) -> Oracle:
         whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
         of_target = torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0]
         kept = of_target + eps if added else of_target.clamp(min=eps)
-        return [Expected(-kept.log(), {}, _atol(whole)) for _ in args]
+        return [Expected(-kept.log(), {}, _atol(whole, setup)) for _ in args]
 
     return oracle
 
@@ -147,7 +146,7 @@ def _own_parts(*, maximum: str) -> Oracle:
             column = targets - rank * width
             mine = (part - less).gather(1, column.clamp(0, width - 1)[:, None])[:, 0]
             loss = torch.logsumexp(part - less, -1) - torch.where((column >= 0) & (column < width), mine, 0)
-            made.append(Expected(loss.to(kind), {}, _atol(whole.to(kind))))
+            made.append(Expected(loss.to(kind), {}, _atol(whole.to(kind), setup)))
         return made
 
     return oracle
@@ -158,7 +157,7 @@ def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     parts = [plain(a[0]) for a in args]
     whole = torch.cat(parts, -1)
     chosen = whole.double().gather(1, plain(args[0][1])[:, None])[:, 0]
-    return [Expected((torch.logsumexp(p.double(), -1) - chosen).to(p.dtype), {}, _atol(whole)) for p in parts]
+    return [Expected((torch.logsumexp(p.double(), -1) - chosen).to(p.dtype), {}, _atol(whole, setup)) for p in parts]
 
 
 def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -167,7 +166,7 @@ def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     kind = args[0][0].base.dtype
     shifted = torch.cat([t - t.amax(-1, keepdim=True) for t in parts], -1)
     made = torch.exp(shifted).sum(-1).log() - shifted.gather(1, targets[:, None])[:, 0]
-    return [Expected(made.to(kind), {}, _atol(torch.cat(parts, -1).to(kind))) for _ in args]
+    return [Expected(made.to(kind), {}, _atol(torch.cat(parts, -1).to(kind), setup)) for _ in args]
 
 
 def _three_small(run: Run) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
@@ -60,30 +60,9 @@ def attention(
         mine, theirs = plain(own[3])[:, None], torch.cat([plain(a[3]) for a in others])[None, :]
         scores = (q @ k.T * scale).masked_fill(~sees(mine, theirs), float("-inf"))
         kind = own[0].base.dtype
-        limit = _rounding(q.abs() @ k.abs().T * scale, scores, v, setup.ranks, kind)
+        limit = attention_error(q.abs() @ k.abs().T * scale, scores, v, setup.ranks, kind)
         made.append(Expected((torch.softmax(scores, -1) @ v).to(kind), {}, limit))
     return made
-
-
-def _rounding(
-    sizes: torch.Tensor, scores: torch.Tensor, v: torch.Tensor, blocks: int, kind: torch.dtype
-) -> torch.Tensor:
-    """How far any order of operations in `kind` may be from the exact attention, for each element, with a margin of 2.
-
-    `sizes` are the sums of the absolute products behind the scores. A score is off by the roundings of its WIDTH products and
-    sums and of its scaling, whether q, k or the product is scaled; and each maximum or log-sum that is subtracted from it, one a
-    block, rounds a number as large as the largest score. Weights that are off by factors e^±d move the mean of v by no more than
-    the sum of w (e^d - 1) |v - mean|, over that of w e^-d. The sums themselves round once for each key and block.
-    """
-    half, seen = torch.finfo(kind).eps / 2, ~scores.isneginf()
-    largest = scores.masked_fill(~seen, 0).abs().amax(1, keepdim=True)
-    off = (half * ((WIDTH + 5) * sizes + (2 * blocks + 4) * largest)).clamp(max=30)
-    weights = torch.softmax(scores, -1).nan_to_num(0)
-    mean = weights @ v
-    apart = torch.einsum("qk,qkd->qd", weights * off.expm1(), (v[None] - mean[:, None]).abs())
-    moved = apart / (weights * (-off).exp()).sum(1, keepdim=True).clamp(min=1e-30)
-    added = (scores.shape[1] + 4 * blocks + 8) * half * (weights @ v.abs())
-    return 2 * (moved + added)
 
 
 def _scaled_by_root_of(number: Callable[[Setup], int]) -> Oracle:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
@@ -55,7 +55,11 @@ def _oracle(
             else torch.softmax(scores.masked_fill(later, float("-inf")), dim)
         )
     whole = (weights @ v).transpose(0, 1).to(kind)
-    return [Expected(whole[r * n : (r + 1) * n].contiguous(), {}, _atol(kind)) for r in range(setup.ranks)]
+    sizes = q.abs() @ k.abs().transpose(1, 2) * scale
+    limit = attention_error(sizes, scores.masked_fill(later, float("-inf")) if causal else scores, v, 1, kind)
+    limit = limit.transpose(0, 1).clamp(min=_atol(kind))
+    rows = [slice(r * n, (r + 1) * n) for r in range(setup.ranks)]
+    return [Expected(whole[mine].contiguous(), {}, limit[mine].contiguous()) for mine in rows]
 
 
 def _own_tokens(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -76,7 +80,7 @@ def _interleaved(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The heads put together in the wrong order: head i of each rank side by side."""
     share, p = setup.option("heads_a_rank", 1), setup.ranks
     order = [r * share + i for i in range(share) for r in range(p)]
-    return [Expected(e.returns[:, order].contiguous(), {}, e.atol) for e in _oracle(setup, args)]
+    return [Expected(e.returns[:, order].contiguous(), {}, e.atol[:, order].contiguous()) for e in _oracle(setup, args)]
 
 
 def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -90,8 +94,10 @@ def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], li
             args = [tuple(View.of(x.contiguous()) for x in given) for given in mixed]
         made = _oracle(setup, args)
         if back:
-            lies = [e.returns.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for e in made]
-            made = [Expected(x.contiguous(), {}, e.atol) for x, e in zip(lies, made, strict=True)]
+            lies = [
+                [t.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for t in (e.returns, e.atol)] for e in made
+            ]
+            made = [Expected(x.contiguous(), {}, off.contiguous()) for x, off in lies]
         return made
 
     return oracle

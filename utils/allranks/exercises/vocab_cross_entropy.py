@@ -5,11 +5,12 @@ Rank r holds the columns r*w to (r+1)*w - 1 of every row, w = logits_shard.shape
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, log_sum_error
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
@@ -39,9 +40,9 @@ def _oracle_from(make: Made) -> Oracle:
         rows, targets = _whole(args)
         kind, width = rows.dtype, args[0][0].size[1]
         eps = torch.finfo(kind).eps
-        # large logits leave fewer bits for the difference of two of them
-        largest = float(rows.double().abs().max())
-        atol = (4 * eps * max(largest, 10.0), eps * max(8.0, 2 * largest))
+        # of the mean over the rows, and of a softmax's elements, which are 1 at most
+        off = float(log_sum_error(rows, setup.ranks).max())
+        atol = (max(off, 40 * eps) + len(rows) * eps * off, max(math.expm1(off), 8 * eps))
         made = []
         for rank in range(setup.ranks):
             loss, gradient = make(rows.double(), targets, rank, width)

@@ -26,6 +26,8 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         flat = values.view(-1)
         if kind == "ties":
             flat[:] = tie
+        elif kind == "few values":  # more than sort keeps in order by itself, which is up to 16
+            flat[:] = rng.of_rank(rank).integers(1, 4, setup.size).to(flat.dtype)
         elif kind == "all on one rank" and rank < setup.ranks - 1:
             flat[:] = -flat.abs() - 1
         elif kind == "all on one rank":
@@ -212,7 +214,14 @@ EXERCISE = Exercise(
         ),
         Group("any rank count", 1, _k(3, Setup(1, 4), Setup(5, 3), Setup(8, 4))),
         many_ranks(ranks=RING_RANKS, k=(3, 4), size=SIZES),
-        Group("ties", 4, _k(3, *_case("ties", Setup(2, 2), Setup(3, 4)))),
+        Group(
+            "ties",
+            4,
+            (
+                *_k(3, *_case("ties", Setup(2, 2), Setup(3, 4))),
+                *_k(11, *_case("few values", Setup(3, 20), Setup(4, 5))),
+            ),
+        ),
         Group(
             "negative and NaN",
             2,

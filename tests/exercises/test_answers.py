@@ -39,7 +39,7 @@ def pool(tmp_path_factory):
 
 @pytest.mark.parametrize("answer", _shared_out(RIGHT, 1), ids=str)
 def test_a_right_answer_passes(answer, pool):
-    verdict = judge(get(answer.exercise), read_source(answer.path, answer.exercise), pool=pool)
+    verdict = judge(get(answer.exercise), from_text(answer.text, answer.exercise, f"{answer.name}.py"), pool=pool)
     assert verdict.passed, verdict.text()
     assert verdict.score == 1.0
     assert verdict.reason == ""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
@@ -276,17 +277,16 @@ EXERCISE = Exercise(
         rules.carried(_others_parts, _own_part),
     ),
     blocking_weight=2,
-    mistakes=(
+    mistakes=known(
         _in_order(-1),
         _in_order(1),
-        Mistake(
-            "the parts of other ranks are in each other's places: what arrives from the left in step s is of rank (rank - s) % p, "
-            "and from the right of rank (rank + s) % p",
-            _mirrored,
-        ),
-        Mistake("the padding is still there: cut each part to its own length", _padded),
-        Mistake("every part was cut to the shortest: each one has a length of its own", _cut),
-        Mistake("the empty parts are missing from the list: it has one tensor for each rank", _no_empty),
+        {
+            "the parts of other ranks are in each other's places: what arrives from the left in step s is of rank "
+            "(rank - s) % p, and from the right of rank (rank + s) % p": _mirrored,
+            "the padding is still there: cut each part to its own length": _padded,
+            "every part was cut to the shortest: each one has a length of its own": _cut,
+            "the empty parts are missing from the list: it has one tensor for each rank": _no_empty,
+        },
     ),
     unit="row",
     collective="all_gather",

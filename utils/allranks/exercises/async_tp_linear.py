@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Multiply, Oracle, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.theory.trace import Event
 
 ALPHA, BETA = 1.0, 0.25  # of the wire's clock: seconds a message, seconds a byte
@@ -238,28 +239,19 @@ EXERCISE = Exercise(
         rules.carried(_needed, _own_rows),
     ),
     blocking_weight=2,
-    mistakes=(
-        *(
-            Mistake(
-                "the pieces are in the order in which they came: the piece of rank i belongs in the i-th place",
-                _turned(step),
-            )
-            for step in (1, -1)
-        ),
-        Mistake(
-            "the pieces stand round the ring the wrong way: what comes from rank r-1 in the s-th step are the rows of rank r-s, and "
-            "from rank r+1 those of rank r+s",
-            _mirrored,
-        ),
-        Mistake("this rank's own rows in every place: the other ranks' rows were not multiplied", _own_everywhere),
-        Mistake("only this rank's own rows: the other ranks' rows are missing", _only_others_zero),
-        *(
-            Mistake(
-                "the last piece is missing: p-1 of them come, and with the own rows there are p to multiply",
-                _last_zero(step),
-            )
-            for step in (1, -1)
-        ),
+    mistakes=known(
+        {
+            "the pieces are in the order in which they came: the piece of rank i belongs in the i-th place": [
+                _turned(step) for step in (1, -1)
+            ],
+            "the pieces stand round the ring the wrong way: what comes from rank r-1 in the s-th step are the rows "
+            "of rank r-s, and from rank r+1 those of rank r+s": _mirrored,
+            "this rank's own rows in every place: the other ranks' rows were not multiplied": _own_everywhere,
+            "only this rank's own rows: the other ranks' rows are missing": _only_others_zero,
+            "the last piece is missing: p-1 of them come, and with the own rows there are p to multiply": [
+                _last_zero(step) for step in (1, -1)
+            ],
+        }
     ),
     unit="row a rank",
     collective="all_gather",

@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Arg, Args, Expected, Oracle, Parameter, Setup, Tied, View, draw, plain
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 Squares = tuple[list[float], float]  # of each rank's sharded gradients, and of the replicated ones
 
@@ -226,58 +227,42 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
-    rules=(
-        Rule("one all_reduce of one number", 6, _one_number),
-        rules.carried(_half_a_number, _half_a_number),
-    ),
-    mistakes=(
-        Mistake(
-            "the replicated gradients were counted on every rank, p times: count them on one rank, or divide by p",
-            _oracle_from(_counted_by_all),
-        ),
-        Mistake("the replicated gradients are missing from the norm", _oracle_from(_without_replicated)),
-        Mistake("each rank's own norm: the squares must be added over the ranks before the root", _oracle_from(_own)),
-        *(
-            Mistake("norms were added: add the squares, and take the root of the sum", _oracle_from(norm))
-            for norm in (_norms_added, _ranks_norms_added, _one_counts_norms_added)
-        ),
-        Mistake("the largest of the ranks' squares was taken: add those of all ranks", _oracle_from(_largest)),
-        Mistake(
-            "the squares were divided by the number of ranks: the norm is the root of their sum", _oracle_from(_mean)
-        ),
-        Mistake("the root is missing: this is the square of the norm", _oracle_from(lambda *a: _right(*a) ** 2)),
-        Mistake(
-            "gradients whose norm is below the limit were scaled up: the factor is at most 1",
-            _oracle_from(_right, coefficient=lambda norm, most: most / norm if norm else 1.0),
-        ),
-        Mistake(
-            "the replicated gradients were not scaled: all gradients are clipped by the same factor",
-            _oracle_from(_right, lists=(0,)),
-        ),
-        Mistake(
-            "the sharded gradients were not scaled: all gradients are clipped by the same factor",
-            _oracle_from(_right, lists=(1,)),
-        ),
-        Mistake(
-            "nothing was scaled: the norm is right, and the gradients are as they were", _oracle_from(_right, lists=())
-        ),
-        Mistake(
-            "the norm came back as it is after clipping: return the norm before",
-            _oracle_from(_right, returns=lambda s, rank, args: min(_norm(s), args[0][2])),
-        ),
-        Mistake(
-            "a parameter that is in the list twice was counted twice: it has one gradient", _oracle_from(_tied_twice)
-        ),
-        Mistake(
-            "a parameter that is in the list twice was counted twice: it has one gradient",
-            _oracle_from(_tied_twice, times=_times_in_list),
-        ),
-        Mistake(
-            "a parameter that is in the list twice was scaled twice: it has one gradient",
-            _oracle_from(_right, times=_times_in_list),
-        ),
-        Mistake("the squares of float16 gradients overflow: add them in float32", _overflowed),
-        Mistake("the norm is zero, and max_norm / 0 times 0 is NaN: then there is nothing to scale", _zero_divided),
+    rules=(Rule("one all_reduce of one number", 6, _one_number), rules.carried(_half_a_number, _half_a_number)),
+    mistakes=known(
+        {
+            "the replicated gradients were counted on every rank, p times: "
+            "count them on one rank, or divide by p": _oracle_from(_counted_by_all),
+            "the replicated gradients are missing from the norm": _oracle_from(_without_replicated),
+            "each rank's own norm: the squares must be added over the ranks before the root": _oracle_from(_own),
+            "norms were added: add the squares, and take the root of the sum": [
+                _oracle_from(norm) for norm in (_norms_added, _ranks_norms_added, _one_counts_norms_added)
+            ],
+            "the largest of the ranks' squares was taken: add those of all ranks": _oracle_from(_largest),
+            "the squares were divided by the number of ranks: the norm is the root of their sum": _oracle_from(_mean),
+            "the root is missing: this is the square of the norm": _oracle_from(lambda *a: _right(*a) ** 2),
+            "gradients whose norm is below the limit were scaled up: the factor is at most 1": _oracle_from(
+                _right, coefficient=lambda norm, most: most / norm if norm else 1.0
+            ),
+            "the replicated gradients were not scaled: all gradients are clipped by the same factor": _oracle_from(
+                _right, lists=(0,)
+            ),
+            "the sharded gradients were not scaled: all gradients are clipped by the same factor": _oracle_from(
+                _right, lists=(1,)
+            ),
+            "nothing was scaled: the norm is right, and the gradients are as they were": _oracle_from(_right, lists=()),
+            "the norm came back as it is after clipping: return the norm before": _oracle_from(
+                _right, returns=lambda s, rank, args: min(_norm(s), args[0][2])
+            ),
+            "a parameter that is in the list twice was counted twice: it has one gradient": [
+                _oracle_from(_tied_twice),
+                _oracle_from(_tied_twice, times=_times_in_list),
+            ],
+            "a parameter that is in the list twice was scaled twice: it has one gradient": _oracle_from(
+                _right, times=_times_in_list
+            ),
+            "the squares of float16 gradients overflow: add them in float32": _overflowed,
+            "the norm is zero, and max_norm / 0 times 0 is NaN: then there is nothing to scale": _zero_divided,
+        }
     ),
     unit="parameter",
     collective="all_reduce",

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
 
@@ -114,24 +115,20 @@ EXERCISE = Exercise(
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("exactly one all_reduce", 6, _one), rules.in_dtype(0), rules.carried(_result, _result)),
-    mistakes=(
-        Mistake(
-            "each rank's partial product: the all_reduce is missing, or what it brought is not used",
-            _oracle_from(_partial),
-        ),
-        Mistake("relu is missing between the two products, or its result is not used", _oracle_from(_without_relu)),
-        Mistake("relu came after the second product: it belongs between the two", _oracle_from(_relu_late)),
-        Mistake("relu was applied to the result too", _oracle_from(_relu_again)),
-        Mistake(
-            "relu came after the second product, on each rank's partial product: it belongs between the two products, and a sum of "
-            "relus is not the relu of a sum",
-            _oracle_from(_relu_each(False)),
-        ),
-        Mistake(
-            "relu was applied to each rank's partial product too: it belongs between the two products only",
-            _oracle_from(_relu_each(True)),
-        ),
-        Mistake("the mean instead of the sum of the partial products", _oracle_from(_mean)),
+    mistakes=known(
+        {
+            "each rank's partial product: the all_reduce is missing, or what it brought is not used": _oracle_from(
+                _partial
+            ),
+            "relu is missing between the two products, or its result is not used": _oracle_from(_without_relu),
+            "relu came after the second product: it belongs between the two": _oracle_from(_relu_late),
+            "relu was applied to the result too": _oracle_from(_relu_again),
+            "relu came after the second product, on each rank's partial product: it belongs between the two "
+            "products, and a sum of relus is not the relu of a sum": _oracle_from(_relu_each(False)),
+            "relu was applied to each rank's partial product too: it "
+            "belongs between the two products only": _oracle_from(_relu_each(True)),
+            "the mean instead of the sum of the partial products": _oracle_from(_mean),
+        }
     ),
     unit="row",
     collective="all_reduce",

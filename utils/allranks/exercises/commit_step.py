@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
 from allranks.judge.common import LAYOUTS, SIZES, many_ranks
 from allranks.judge.compare import same
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 ILLS = ("not healthy", "NaN", "infinity", "not healthy, NaN")
 COUNT_NBYTES = 16  # room for the count of healthy ranks, in any dtype
@@ -222,11 +223,7 @@ EXERCISE = Exercise(
             1,
             (_case(3, 4, 1, dtype="float64", values="random"), _case(4, 3, 1, dtype="bfloat16"), _case(3, 3, 1)),
         ),
-        Group(
-            "any layout",
-            1,
-            tuple(_case(s.ranks, s.size, 1, 2, layout=s.layout) for s in LAYOUTS),
-        ),
+        Group("any layout", 1, tuple(_case(s.ranks, s.size, 1, 2, layout=s.layout) for s in LAYOUTS)),
         Group("any circumstances", 1, (_case(3, 4, 1, times=2), _case(3, 3, 1, outer_world=True))),
     ),
     inputs=_inputs,
@@ -237,75 +234,43 @@ EXERCISE = Exercise(
         Rule("the update and a count, once", 4, _few_bytes),
         rules.carried(_update_if_committed, _update_if_committed),
     ),
-    mistakes=(
-        Mistake(
-            "divided by the number of all ranks: the mean is over the ranks that count",
-            _changed(lambda w, args, counts: _sum(args, counts) / len(args)),
-        ),
-        Mistake(
-            "the sum of the healthy ranks' updates: divide it by their number",
-            _changed(lambda w, args, counts: _sum(args, counts)),
-        ),
-        Mistake(
-            "zero times NaN is NaN: put zeros in place of a failed rank's update, don't multiply it by zero",
-            _changed(_times_zero),
-        ),
-        Mistake(
-            "the updates of ranks that say that they are not healthy were added: both the word and the numbers count",
-            _changed(_finite_only),
-        ),
-        Mistake(
-            "NaN or infinity came into the weights: a rank whose update is not finite does not count, whatever it says",
-            _changed(_flags_only),
-        ),
-        Mistake(
-            "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank must not count",
-            _changed(_cleaned),
-        ),
-        Mistake(
-            "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank must not count",
-            _changed(_cleaned_by_count),
-        ),
-        *(
-            Mistake(
-                "the updates of ranks that do not count were added: put zeros in place of the whole update of such a rank",
-                _changed(step),
-            )
-            for step in (_all_cleaned, _all_finite)
-        ),
-        Mistake("the weights were replaced by the mean update: add it to them", _changed(_replaced)),
-        Mistake(
-            "the number of all ranks came back: return the number of those that count",
-            _counted(lambda given: True),
-        ),
-        Mistake(
-            "the number of ranks that say that they are healthy came back: one whose update is not finite does not count",
-            _counted(lambda given: given[2]),
-        ),
-        Mistake(
-            "the number of ranks with finite updates came back: one that says that it is not healthy does not count",
-            _counted(lambda given: bool(plain(given[1]).isfinite().all())),
-        ),
-        Mistake(
-            "only the ranks that count changed their weights: the others need the same step, or the weights are no longer equal",
-            _unlike_right(_oracle_from(_healthy_only)),
-        ),
-        Mistake(
-            "committed although too few ranks are healthy: then nobody may change its weights",
-            _changed(lambda w, args, counts: _sum(args, counts) / max(sum(counts), 1), lambda count, least: count > 0),
-        ),
-        Mistake(
-            "not committed although there are just enough healthy ranks: at_least itself is enough",
-            _changed(lambda w, args, counts: _sum(args, counts) / sum(counts), lambda count, least: count > least),
-        ),
-        Mistake(
-            "0 came back where nothing was committed: return how many ranks count there too", _zero_if_not_committed
-        ),
-        Mistake(
-            "the weights are unchanged although enough ranks are healthy",
-            _changed(lambda w, args, counts: w * 0, lambda count, least: False),
-            _nowhere,
-        ),
+    mistakes=known(
+        {
+            "divided by the number of all ranks: the mean is over the ranks that count": _changed(
+                lambda w, args, counts: _sum(args, counts) / len(args)
+            ),
+            "the sum of the healthy ranks' updates: divide it by their number": _changed(
+                lambda w, args, counts: _sum(args, counts)
+            ),
+            "zero times NaN is NaN: put zeros in place of a failed rank's update, don't multiply it by zero": _changed(
+                _times_zero
+            ),
+            "the updates of ranks that say that they are not healthy were added: "
+            "both the word and the numbers count": _changed(_finite_only),
+            "NaN or infinity came into the weights: a rank whose update is not finite does not count, whatever it "
+            "says": _changed(_flags_only),
+            "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank "
+            "must not count": [_changed(_cleaned), _changed(_cleaned_by_count)],
+            "the updates of ranks that do not count were added: put zeros in "
+            "place of the whole update of such a rank": [_changed(step) for step in (_all_cleaned, _all_finite)],
+            "the weights were replaced by the mean update: add it to them": _changed(_replaced),
+            "the number of all ranks came back: return the number of those that count": _counted(lambda given: True),
+            "the number of ranks that say that they are healthy came back: one whose update is not finite does not "
+            "count": _counted(lambda given: given[2]),
+            "only the ranks that count changed their weights: the others need the same step, or the weights are no "
+            "longer equal": _unlike_right(_oracle_from(_healthy_only)),
+            "committed although too few ranks are healthy: then nobody may change its weights": _changed(
+                lambda w, args, counts: _sum(args, counts) / max(sum(counts), 1), lambda count, least: count > 0
+            ),
+            "not committed although there are just enough healthy ranks: at_least itself is enough": _changed(
+                lambda w, args, counts: _sum(args, counts) / sum(counts), lambda count, least: count > least
+            ),
+            "0 came back where nothing was committed: return how many ranks count there too": _zero_if_not_committed,
+            "the weights are unchanged although enough ranks are healthy": (
+                _changed(lambda w, args, counts: w * 0, lambda count, least: False),
+                _nowhere,
+            ),
+        }
     ),
     collective="all_reduce",
     chunking="none",

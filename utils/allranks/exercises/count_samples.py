@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw
 from allranks.judge.common import many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -58,20 +59,18 @@ EXERCISE = Exercise(
     oracle=_oracle_from(lambda counts, rank: counts),
     allow=COLLECTIVES,
     rules=(Rule("at most 8 bytes x p received", 1, _bytes), rules.in_dtype(), rules.carried(_one_byte_each, _one_byte)),
-    mistakes=(
-        Mistake(
-            "counts are whole numbers: the tensors that they are received into have a dtype too",
-            _oracle_from(lambda counts, rank: counts.float()),
-        ),
-        Mistake("the number of elements instead of the number of samples, which is the length", _elements),
-        Mistake(
-            "each rank's own count only: the others' are missing",
-            _oracle_from(lambda counts, rank: counts[rank].repeat(len(counts))),
-        ),
-        Mistake("the sum of the counts", _oracle_from(lambda counts, rank: counts.sum().reshape(1))),
-        Mistake(
-            "the sum of the counts in every place", _oracle_from(lambda counts, rank: counts.sum().repeat(len(counts)))
-        ),
+    mistakes=known(
+        {
+            "counts are whole numbers: the tensors that they are received into have a dtype too": _oracle_from(
+                lambda counts, rank: counts.float()
+            ),
+            "the number of elements instead of the number of samples, which is the length": _elements,
+            "each rank's own count only: the others' are missing": _oracle_from(
+                lambda counts, rank: counts[rank].repeat(len(counts))
+            ),
+            "the sum of the counts": _oracle_from(lambda counts, rank: counts.sum().reshape(1)),
+            "the sum of the counts in every place": _oracle_from(lambda counts, rank: counts.sum().repeat(len(counts))),
+        }
     ),
     unit="sample at most",
     collective="all_gather",

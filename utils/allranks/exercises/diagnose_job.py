@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from allranks.exercises.families import known
 from allranks.exercises.planted import PlantedJob, Trap, variant
 from allranks.exercises.planted.readings import READINGS, Tell
 from allranks.jobs.root_cause import (
@@ -285,10 +286,7 @@ _EXACT = (
         "a small call was counted once for each of its ranks: the evidence counts each matched call once",
         _oracle_from(_small_calls_of_each_rank),
     ),
-    Mistake(
-        "the evidence is the mean of the files: it must be their sum",
-        _oracle_from(_mean_of_files),
-    ),
+    Mistake("the evidence is the mean of the files: it must be their sum", _oracle_from(_mean_of_files)),
     *(
         Mistake(
             "the evidence is in milliseconds or seconds: it must be in microseconds",
@@ -315,12 +313,13 @@ EXERCISE = Exercise(
     labels={"case": "{}"},
     oracle=_oracle_from(lambda job: job.answer),
     allow=frozenset(),
-    mistakes=(
+    mistakes=known(
         *_EXACT,
-        Mistake(
-            "a job is healthy only if all calls ended and no figure reaches its limit",
-            _oracle_from(lambda job: Diagnosis(Kind.HEALTHY, NOBODY, 0.0)),
-        ),
+        {
+            "a job is healthy only if all calls ended and no figure reaches its limit": _oracle_from(
+                lambda job: Diagnosis(Kind.HEALTHY, NOBODY, 0.0)
+            )
+        },
         *(_wrong_evidence(kind) for kind in _EVIDENCE),
     ),
     unit="job",

@@ -12,9 +12,10 @@ import itertools
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
+from allranks.exercises.families import known
 from allranks.judge.cases import AllOrNothing, Args, Expected, Oracle, Setup
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Mistake
+from allranks.judge.exercise import Exercise, Group
 
 EVERY = -1  # in place of a rank, when every rank does the same wrong thing
 
@@ -40,42 +41,12 @@ Change = Callable[[int, int, int, Setup], tuple[int, int, int]]  # (rank, line, 
 # number of ranks, and found by trying all. A reader can do so too; solutions/lab10_debugging has the answers in words.
 MOST_LINES = 20
 DIGESTS = {
-    "count_samples": {
-        2: "e3981a7523ae8f3d",
-        3: "b2f25cc28ea6a00f",
-        4: "807195d661c8252f",
-        5: "139773af63692aa5",
-    },
-    "mean_loss": {
-        4: "be49a8a909953a05",
-        5: "05f468fe5c1ed259",
-        6: "c155d7fd156e2f04",
-        8: "ca2cd68df6d4cc24",
-    },
-    "mirror": {
-        2: "5a30d00cf274232d",
-        4: "d9b3ca0cc005fb5d",
-        6: "67dd14ae2d83d3e1",
-        8: "7cb8e095e4f6fb4a",
-    },
-    "share_settings": {
-        4: "9fcb29a944d2fbbe",
-        5: "a6cb4712418b338d",
-        6: "7a8bd6ad248c4ac8",
-        8: "e11428b815e34a59",
-    },
-    "hand_out": {
-        4: "e87a08491ccf3a5f",
-        5: "57198a487eae6087",
-        6: "89d0d7eacaa3c374",
-        8: "83a3987cf582f10b",
-    },
-    "mean_of_samples": {
-        4: "54e6bc60d5b17aa9",
-        6: "fa0a53caeb0a13c0",
-        7: "57e4ce858269702e",
-        8: "a70f2c2282b262c4",
-    },
+    "count_samples": {2: "e3981a7523ae8f3d", 3: "b2f25cc28ea6a00f", 4: "807195d661c8252f", 5: "139773af63692aa5"},
+    "mean_loss": {4: "be49a8a909953a05", 5: "05f468fe5c1ed259", 6: "c155d7fd156e2f04", 8: "ca2cd68df6d4cc24"},
+    "mirror": {2: "5a30d00cf274232d", 4: "d9b3ca0cc005fb5d", 6: "67dd14ae2d83d3e1", 8: "7cb8e095e4f6fb4a"},
+    "share_settings": {4: "9fcb29a944d2fbbe", 5: "a6cb4712418b338d", 6: "7a8bd6ad248c4ac8", 8: "e11428b815e34a59"},
+    "hand_out": {4: "e87a08491ccf3a5f", 5: "57198a487eae6087", 6: "89d0d7eacaa3c374", 8: "83a3987cf582f10b"},
+    "mean_of_samples": {4: "54e6bc60d5b17aa9", 6: "fa0a53caeb0a13c0", 7: "57e4ce858269702e", 8: "a70f2c2282b262c4"},
 }
 # of the line that only notices what another line did, where one does
 NOTICING = {
@@ -157,19 +128,19 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(lambda rank, line, kind, setup: (rank, line, kind)),
     allow=frozenset(),
-    mistakes=(
-        Mistake("right for 4 ranks only: compute the rank from the number of ranks", _oracle_from(_as_for_four)),
-        Mistake("rank 0 is the first to complain, not the one to blame", _oracle_from(_victim)),
-        Mistake("this line only shows what another line did wrong", _oracle_from(_noticing)),
-        Mistake(
-            "this is the line before the right one (the first line of a program is 1)",
-            _oracle_from(lambda rank, line, kind, setup: (rank, line - 1, kind)),
-        ),
-        Mistake(
-            "a program can hang without a deadlock: do ranks wait for each other in a circle?",
-            _oracle_from(_deadlock(hangs=True)),
-        ),
-        Mistake("it does not hang, so it is not a deadlock", _oracle_from(_deadlock(hangs=False))),
+    mistakes=known(
+        {
+            "right for 4 ranks only: compute the rank from the number of ranks": _oracle_from(_as_for_four),
+            "rank 0 is the first to complain, not the one to blame": _oracle_from(_victim),
+            "this line only shows what another line did wrong": _oracle_from(_noticing),
+            "this is the line before the right one (the first line of a program is 1)": _oracle_from(
+                lambda rank, line, kind, setup: (rank, line - 1, kind)
+            ),
+            "a program can hang without a deadlock: do ranks wait for each other in a circle?": _oracle_from(
+                _deadlock(hangs=True)
+            ),
+            "it does not hang, so it is not a deadlock": _oracle_from(_deadlock(hangs=False)),
+        }
     ),
     unit="program",
     chunking="none",

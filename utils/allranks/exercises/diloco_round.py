@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 State = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # parameters, anchor, momentum
 
@@ -100,10 +101,6 @@ def _uphill(b: Before) -> State:
     _, after, momentum = _nesterov(b)
     anchor = 2 * b.anchor - after
     return anchor, anchor, momentum
-
-
-def _divided_by_rank(b: Before) -> State:
-    return _nesterov(b._replace(mean=b.mean * b.ranks / max(b.rank, 1)))
 
 
 def _own_difference(b: Before) -> State:
@@ -215,125 +212,61 @@ EXERCISE = Exercise(
     oracle=_taking(_nesterov),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("one all_reduce of P elements", 6, _once), rules.carried(_needed, _needed)),
-    mistakes=(
-        Mistake(
-            "the parameters were averaged, but the outer step is missing: that is local SGD, not DiLoCo",
-            _taking(_no_outer),
-        ),
-        Mistake(
-            "plain momentum: Nesterov's step is difference + beta times the new momentum",
-            _stepping(lambda b, delta, m: b.lr * m),
-        ),
-        Mistake(
-            "the rates were exchanged: the arguments end with lr, beta",
-            _taking(lambda b: _nesterov(b._replace(lr=b.beta, beta=b.lr))),
-        ),
-        Mistake(
-            "momentum was updated, but the step does not use it: anchor moves by lr times (difference + beta times the new momentum)",
-            _stepping(lambda b, delta, m: b.lr * delta),
-        ),
-        Mistake(
-            "the parameters were set to the *old* anchor: they must start from the new one",
-            _taking(_but(parameters="anchor")),
-        ),
-        Mistake(
-            "momentum is not used: it must be updated, and the step takes it in",
-            _stepping(lambda b, delta, m: b.lr * delta, lambda b, delta: b.momentum),
-        ),
-        Mistake(
-            "the step used the old momentum: update the momentum first",
-            _stepping(lambda b, delta, m: b.lr * (delta + b.beta * b.momentum)),
-        ),
-        Mistake(
-            "momentum takes the whole difference: beta momentum + difference, without 1 - beta",
-            _stepping(_right_way, lambda b, delta: b.beta * b.momentum + (1 - b.beta) * delta),
-        ),
-        Mistake(
-            "the old momentum is not used: the new one is beta times the old one + difference",
-            _stepping(_right_way, lambda b, delta: delta),
-        ),
-        Mistake(
-            "beta is missing in the momentum: the new one is beta times the old one + difference",
-            _stepping(_right_way, lambda b, delta: b.momentum + delta),
-        ),
-        Mistake(
-            "the difference was multiplied by lr before it went into momentum: lr belongs into the step of anchor only",
-            _stepping(_right_way, lambda b, delta: b.beta * b.momentum + b.lr * delta),
-        ),
-        Mistake(
-            "the difference was multiplied by lr before it went into momentum: lr belongs into the step of anchor only",
-            _stepping(
-                lambda b, delta, m: b.lr * delta + b.beta * m, lambda b, delta: b.beta * b.momentum + b.lr * delta
+    mistakes=known(
+        {
+            "the parameters were averaged, but the outer step is missing: that is local SGD, not DiLoCo": _taking(
+                _no_outer
             ),
-        ),
-        Mistake(
-            "momentum took in this rank's own difference, so the ranks' momentums differ: average the differences before momentum",
-            _taking(_own_momentum),
-        ),
-        Mistake(
-            "lr is missing: anchor moves by lr times (difference + beta momentum)",
-            _stepping(lambda b, delta, m: delta + b.beta * m),
-        ),
-        Mistake(
-            "beta is missing in the step: it is difference + beta times the new momentum",
-            _stepping(lambda b, delta, m: b.lr * (delta + m)),
-        ),
-        Mistake(
-            "the momentum has the wrong sign in the step: it is difference + beta times the new momentum",
-            _stepping(lambda b, delta, m: b.lr * (delta - b.beta * m)),
-        ),
-        Mistake(
-            "beta is at the wrong place in the step: it belongs to the momentum, not to the difference",
-            _stepping(lambda b, delta, m: b.lr * (b.beta * delta + m)),
-        ),
-        Mistake(
-            "momentum was updated twice for the step: use the new momentum as it is",
-            _stepping(lambda b, delta, m: b.lr * (delta + b.beta * (b.beta * m + delta))),
-        ),
-        Mistake(
-            "the difference is zero: take the mean of the parameters, for anchor is the same on all ranks",
-            _stepping(
-                lambda b, delta, m: b.lr * b.beta * m,
-                lambda b, delta: b.beta * b.momentum,
+            "plain momentum: Nesterov's step is difference + beta times the new momentum": _stepping(
+                lambda b, delta, m: b.lr * m
             ),
-        ),
-        Mistake(
-            "anchor was multiplied by the number of ranks in the difference: the sum of the parameters is a mean already",
-            _taking(lambda b: _nesterov(b._replace(mean=b.mean - (b.ranks - 1) * b.anchor))),
-        ),
-        Mistake(
-            "the sum was divided by this rank's own number: divide by the number of ranks", _taking(_divided_by_rank)
-        ),
-        Mistake(
-            "every tensor took its mean from the beginning of the flat vector: move on by the elements of each tensor",
-            _same_piece,
-        ),
-        Mistake(
-            "anchor did not change, and so the parameters went back to the old one",
-            _taking(_but(parameters="anchor", anchor="anchor")),
-        ),
-        Mistake("the difference has the wrong sign: it is anchor minus the mean of the parameters", _taking(_turned)),
-        Mistake("the step went away from the ranks' mean: subtract lr times it from anchor", _taking(_uphill)),
-        Mistake(
-            "the parameters are not set to the new anchor: copy it into their tensors, for a new tensor in one's place in the list, or under "
-            "its name, changes none that the caller keeps",
-            _taking(_but(parameters="mine")),
-        ),
-        Mistake(
-            "the parameters were set to the mean: they must start from the new anchor", _taking(_but(parameters="mean"))
-        ),
-        Mistake("anchor did not change: the next round starts from the new one", _taking(_but(anchor="anchor"))),
-        Mistake("momentum did not change: the next round needs the new one", _taking(_but(momentum="momentum"))),
-        Mistake(
-            "each rank took the step with its own difference: average over the ranks first", _taking(_own_difference)
-        ),
-        Mistake(
-            "the differences were summed, not averaged: divide by the number of ranks", _taking(_summed_differences)
-        ),
-        Mistake(
-            "the parameters were summed, not averaged: divide by the number of ranks",
-            _taking(_nesterov, lambda stack: stack.sum(0)),
-        ),
+            "the rates were exchanged: the arguments end with lr, beta": _taking(
+                lambda b: _nesterov(b._replace(lr=b.beta, beta=b.lr))
+            ),
+            "momentum was updated, but the step does not use it: anchor moves by lr times (difference + beta times "
+            "the new momentum)": _stepping(lambda b, delta, m: b.lr * delta),
+            "the parameters were set to the *old* anchor: they must start from the new one": _taking(
+                _but(parameters="anchor")
+            ),
+            "momentum is not used: it must be updated, and the step takes it in": _stepping(
+                lambda b, delta, m: b.lr * delta, lambda b, delta: b.momentum
+            ),
+            "the step used the old momentum: update the momentum first": _stepping(
+                lambda b, delta, m: b.lr * (delta + b.beta * b.momentum)
+            ),
+            "momentum takes the whole difference: beta momentum + difference, without 1 - beta": _stepping(
+                _right_way, lambda b, delta: b.beta * b.momentum + (1 - b.beta) * delta
+            ),
+            "the old momentum is not used: the new one is beta times the old one + difference": _stepping(
+                _right_way, lambda b, delta: delta
+            ),
+            "the difference was multiplied by lr before it went into momentum: lr belongs into the step of anchor "
+            "only": [
+                _stepping(_right_way, lambda b, delta: b.beta * b.momentum + b.lr * delta),
+                _stepping(
+                    lambda b, delta, m: b.lr * delta + b.beta * m, lambda b, delta: b.beta * b.momentum + b.lr * delta
+                ),
+            ],
+            "momentum took in this rank's own difference, so the ranks' momentums differ: average the differences "
+            "before momentum": _taking(_own_momentum),
+            "beta is at the wrong place in the step: it belongs to the momentum, not to the difference": _stepping(
+                lambda b, delta, m: b.lr * (b.beta * delta + m)
+            ),
+            "every tensor took its mean from the beginning of the flat vector: "
+            "move on by the elements of each tensor": _same_piece,
+            "anchor did not change, and so the parameters went back to the old one": _taking(
+                _but(parameters="anchor", anchor="anchor")
+            ),
+            "the difference has the wrong sign: it is anchor minus the mean of the parameters": _taking(_turned),
+            "the step went away from the ranks' mean: subtract lr times it from anchor": _taking(_uphill),
+            "the parameters are not set to the new anchor: copy it into their tensors, for a new tensor in one's "
+            "place in the list, or under its name, changes "
+            "none that the caller keeps": _taking(_but(parameters="mine")),
+            "anchor did not change: the next round starts from the new one": _taking(_but(anchor="anchor")),
+            "momentum did not change: the next round needs the new one": _taking(_but(momentum="momentum")),
+            "each rank took the step with its own difference: average over the ranks first": _taking(_own_difference),
+            "the differences were summed, not averaged: divide by the number of ranks": _taking(_summed_differences),
+        }
     ),
     unit="parameter",
     collective="all_reduce",

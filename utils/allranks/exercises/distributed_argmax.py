@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, different_values, plain, shape_of
 from allranks.judge.common import LAYOUTS, Passed, lost_digits, many_ranks
@@ -201,10 +202,10 @@ def _rank_zero_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _tuples(*_best(args), setup)
 
 
-_TIES = (
-    Mistake("ties go to the lowest rank, then the lowest index", _last_rank),
-    Mistake("ties go to the lowest rank, then the lowest index: this is the last index of that rank", _last_index),
-)
+_TIES = {
+    "ties go to the lowest rank, then the lowest index": _last_rank,
+    "ties go to the lowest rank, then the lowest index: this is the last index of that rank": _last_index,
+}
 
 
 def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
@@ -215,7 +216,7 @@ def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
         oracle=lambda setup, args: _tuples(*_best(args, first), setup),
         groups=(*exercise.groups, Group(YOUR_VARIANT, 4, _case("ties", Setup(8, 2), Setup(5, 3)))),
         # what the others know of ties is true of rank 0 only
-        mistakes=(Mistake(cause, _rank_zero_first), *(m for m in exercise.mistakes if m not in _TIES)),
+        mistakes=(Mistake(cause, _rank_zero_first), *(m for m in exercise.mistakes if m.cause not in _TIES)),
     )
 
 
@@ -278,30 +279,26 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.carried(_one_value, _one_value),
     ),
-    mistakes=(
-        Mistake("each rank's own maximum: compare over all ranks", _own),
-        Mistake("the index counts through all ranks' tensors: it must be the flat index on its rank", _local_index),
+    mistakes=known(
+        {
+            "each rank's own maximum: compare over all ranks": _own,
+            "the index counts through all ranks' tensors: it must be the flat index on its rank": _local_index,
+        },
         *lost_digits("the value", "the index", _of_passed),
-        *_TIES,
-        Mistake(
-            "each rank's own rank and index with the global maximum: take those of the rank that holds it", _own_place
-        ),
-        Mistake(
-            "the index is that of each rank's own maximum: take the index that came from the rank that holds the maximum",
-            _own_index,
-        ),
-        Mistake(
-            "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum",
-            _index_of_zero,
-        ),
-        Mistake("rank and index are swapped: return (value, rank, index)", _swapped),
-        Mistake(
-            "the index is that in the last dimension: it must be the flat index, which counts all elements of that rank's tensor",
-            _in_last_dimension,
-        ),
-        Mistake("NaN was ignored: it is the maximum, as in torch.argmax", _without_nan),
-        Mistake("the largest magnitude instead of the maximum", _magnitude),
-        Mistake("the minimum instead of the maximum", _least),
+        {
+            **_TIES,
+            "each rank's own rank and index with the global maximum: take those of the rank that holds it": _own_place,
+            "the index is that of each rank's own maximum: take the index that came from the rank that holds the "
+            "maximum": _own_index,
+            "the index is that of rank 0's own maximum: take the index of "
+            "the rank that holds the maximum": _index_of_zero,
+            "rank and index are swapped: return (value, rank, index)": _swapped,
+            "the index is that in the last dimension: it must be the flat index, which counts all elements of that "
+            "rank's tensor": _in_last_dimension,
+            "NaN was ignored: it is the maximum, as in torch.argmax": _without_nan,
+            "the largest magnitude instead of the maximum": _magnitude,
+            "the minimum instead of the maximum": _least,
+        },
     ),
     variants=Variants(
         (("first", (1, 2, 3, 4, 5, 6, 7)),),

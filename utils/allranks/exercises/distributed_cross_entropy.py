@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import everywhere, known, log_sum_error
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
@@ -34,15 +35,14 @@ def _oracle_from(losses: Rows) -> Oracle:
         parts = [plain(a[0]) for a in args]
         whole, kind = torch.cat(parts, -1), parts[0].dtype
         made = losses(whole.double(), plain(args[0][1]), parts[0].shape[1])
-        return [Expected(made.to(kind), {}, _atol(whole)) for _ in args]
+        return [Expected(made.to(kind), {}, _atol(whole, setup)) for _ in args]
 
     return oracle
 
 
-def _atol(whole: torch.Tensor) -> float:
+def _atol(whole: torch.Tensor, setup: Setup) -> torch.Tensor:
     """Large logits leave fewer bits for the difference of two of them."""
-    largest = whole.double().abs().max().item() if whole.numel() else 0.0
-    return 4 * torch.finfo(whole.dtype).eps * max(largest, 10.0)
+    return log_sum_error(whole, setup.ranks)[:, 0].clamp(min=40 * torch.finfo(whole.dtype).eps)
 
 
 def _losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
@@ -113,13 +113,13 @@ def _modulo(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
 def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
     made = torch.exp(whole).sum(-1).log() - whole.gather(1, targets[:, None])[:, 0]
-    return [Expected(made, {}, _atol(whole)) for _ in args]
+    return [Expected(made, {}, _atol(whole, setup)) for _ in args]
 
 
 def _of_probability(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
     made = -torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0].log()
-    return [Expected(made, {}, _atol(whole)) for _ in args]
+    return [Expected(made, {}, _atol(whole, setup)) for _ in args]
 
 
 def _kept_off_zero(eps: float, *, added: bool) -> Oracle:
@@ -129,7 +129,7 @@ def _kept_off_zero(eps: float, *, added: bool) -> Oracle:
         whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
         of_target = torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0]
         kept = of_target + eps if added else of_target.clamp(min=eps)
-        return [Expected(-kept.log(), {}, _atol(whole)) for _ in args]
+        return [Expected(-kept.log(), {}, _atol(whole, setup)) for _ in args]
 
     return oracle
 
@@ -146,7 +146,7 @@ def _own_parts(*, maximum: str) -> Oracle:
             column = targets - rank * width
             mine = (part - less).gather(1, column.clamp(0, width - 1)[:, None])[:, 0]
             loss = torch.logsumexp(part - less, -1) - torch.where((column >= 0) & (column < width), mine, 0)
-            made.append(Expected(loss.to(kind), {}, _atol(whole.to(kind))))
+            made.append(Expected(loss.to(kind), {}, _atol(whole.to(kind), setup)))
         return made
 
     return oracle
@@ -157,7 +157,7 @@ def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     parts = [plain(a[0]) for a in args]
     whole = torch.cat(parts, -1)
     chosen = whole.double().gather(1, plain(args[0][1])[:, None])[:, 0]
-    return [Expected((torch.logsumexp(p.double(), -1) - chosen).to(p.dtype), {}, _atol(whole)) for p in parts]
+    return [Expected((torch.logsumexp(p.double(), -1) - chosen).to(p.dtype), {}, _atol(whole, setup)) for p in parts]
 
 
 def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -166,7 +166,7 @@ def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     kind = args[0][0].base.dtype
     shifted = torch.cat([t - t.amax(-1, keepdim=True) for t in parts], -1)
     made = torch.exp(shifted).sum(-1).log() - shifted.gather(1, targets[:, None])[:, 0]
-    return [Expected(made.to(kind), {}, _atol(torch.cat(parts, -1).to(kind))) for _ in args]
+    return [Expected(made.to(kind), {}, _atol(torch.cat(parts, -1).to(kind), setup)) for _ in args]
 
 
 def _three_small(run: Run) -> str | None:
@@ -202,95 +202,60 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         rules.carried(one_a_row, one_a_row),
     ),
-    mistakes=(
-        Mistake(
-            "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability",
-            _of_probability,
-        ),
-        Mistake(
-            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
-            _unstable,
-        ),
-        *(
-            Mistake(
-                "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0",
-                _oracle_from(_without_mask(column, less_maximum=less_maximum)),
-                everywhere=True,
-            )
-            for column in (_clamped, _modulo)
-            for less_maximum in (True, False)
-        ),
-        *(
-            Mistake(
-                "the targets were looked up as if each rank's columns began at 0: rank r's begin at r*w, so look for target - r*w",
-                _oracle_from(_where_less(less_maximum=less_maximum)),
-            )
-            for less_maximum in (True, False)
-        ),
-        *(
-            Mistake(
-                "ranks to the right of the target's added a logit too: there target - r*w is negative, which as an index counts from "
-                "the end, so take only what is from 0 to w-1",
-                _oracle_from(_more_found(-1, -1, less_maximum=less_maximum)),
-            )
-            for less_maximum in (True, False)
-        ),
-        *(
-            Mistake(
-                "off by one where a rank looks for the target among its columns: target - r*w = w is the next rank's first column",
-                _oracle_from(_more_found(0, 0, less_maximum=less_maximum)),
-            )
-            for less_maximum in (True, False)
-        ),
-        *(
-            Mistake(
-                "a small number was added to the probability, or put in its place, before the logarithm: log(sum) - x needs no "
-                "probability, and no such number",
-                _kept_off_zero(10.0**-digits, added=added),
-            )
-            for digits in (5, 6, 7, 8, 9, 10, 12, 15, 20, 30)
-            for added in (True, False)
-        ),
-        *(
-            Mistake(
-                "neither the sum of exponentials nor the target's logit was added over the ranks",
-                _own_parts(maximum=maximum),
-            )
-            for maximum in ("all", "own", "no")
-        ),
-        *(
-            Mistake(
-                "the maximum was subtracted in the sum or from the target's logit, but not in both: the logarithm of the "
-                "sum needs it back, or the logit must lack it too",
-                _oracle_from(_two_scales(missing_in_sum=missing)),
-            )
-            for missing in (True, False)
-        ),
-        Mistake(
-            "the target's logit is missing: this is the logarithm of the sum alone",
-            _oracle_from(lambda rows, targets, width: torch.logsumexp(rows, -1)),
-        ),
-        Mistake(
-            "the target's logit is missing: this is the logarithm of the sum alone",
-            _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
-            lambda run: not evidence.maxima_at_least(2)(run),
-        ),
-        Mistake(
-            "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it",
-            _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
-            evidence.maxima_at_least(2),
-        ),
-        Mistake(
-            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
-            _own_maximum,
-        ),
-        Mistake("the sum is over each rank's own columns: add it over all ranks", _own_sum),
-        Mistake("the sign is wrong: the loss is positive", _oracle_from(lambda *a: -_losses(*a))),
-        Mistake("the mean over the rows came back: return one loss a row", _oracle_from(lambda *a: _losses(*a).mean())),
-        Mistake(
-            "the target's probability came back, not its negative logarithm",
-            _oracle_from(lambda *a: torch.exp(-_losses(*a))),
-        ),
+    mistakes=known(
+        {
+            "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability": _of_probability,
+            "not stable: exp of large logits overflows or vanishes; subtract "
+            "each row's maximum over all ranks first": _unstable,
+            "every rank added a logit for the target: only the rank that holds its column must add it, the others "
+            "add 0": [
+                everywhere(_oracle_from(_without_mask(column, less_maximum=less_maximum)))
+                for column in (_clamped, _modulo)
+                for less_maximum in (True, False)
+            ],
+            "the targets were looked up as if each rank's columns began at 0: rank r's begin at r*w, so look for "
+            "target - r*w": [_oracle_from(_where_less(less_maximum=less_maximum)) for less_maximum in (True, False)],
+            "ranks to the right of the target's added a logit too: there target - r*w is negative, which as an index "
+            "counts from the end, so take only what is from 0 to w-1": [
+                _oracle_from(_more_found(-1, -1, less_maximum=less_maximum)) for less_maximum in (True, False)
+            ],
+            "off by one where a rank looks for the target among its columns: target - r*w = w is the next rank's "
+            "first column": [
+                _oracle_from(_more_found(0, 0, less_maximum=less_maximum)) for less_maximum in (True, False)
+            ],
+            "a small number was added to the probability, or put in its place, before the logarithm: log(sum) - x "
+            "needs no probability, and no such number": [
+                _kept_off_zero(10.0**-digits, added=added)
+                for digits in (5, 6, 7, 8, 9, 10, 12, 15, 20, 30)
+                for added in (True, False)
+            ],
+            "neither the sum of exponentials nor the target's logit was added over the ranks": [
+                _own_parts(maximum=maximum) for maximum in ("all", "own", "no")
+            ],
+            "the maximum was subtracted in the sum or from the target's logit, but not in both: the logarithm of the "
+            "sum needs it back, or the logit must lack it too": [
+                _oracle_from(_two_scales(missing_in_sum=missing)) for missing in (True, False)
+            ],
+            "the target's logit is missing: this is the logarithm of the sum alone": [
+                _oracle_from(lambda rows, targets, width: torch.logsumexp(rows, -1)),
+                (
+                    _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+                    lambda run: not evidence.maxima_at_least(2)(run),
+                ),
+            ],
+            "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it": (
+                _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+                evidence.maxima_at_least(2),
+            ),
+            "each rank subtracted its own maximum: the sums only fit "
+            "together with the maximum over all ranks": _own_maximum,
+            "the sum is over each rank's own columns: add it over all ranks": _own_sum,
+            "the sign is wrong: the loss is positive": _oracle_from(lambda *a: -_losses(*a)),
+            "the mean over the rows came back: return one loss a row": _oracle_from(lambda *a: _losses(*a).mean()),
+            "the target's probability came back, not its negative logarithm": _oracle_from(
+                lambda *a: torch.exp(-_losses(*a))
+            ),
+        }
     ),
     unit="row",
     collective="all_reduce",

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 import torch
 
+from allranks.exercises.families import known, log_sum_error
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 
 def _widths(setup: Setup) -> list[int]:
@@ -34,8 +35,9 @@ def _whole(args: Sequence[Args]) -> torch.Tensor:
     return torch.cat([plain(a[0]) for a in args], -1)
 
 
-def _split(whole: torch.Tensor, setup: Setup, atol: float) -> list[Expected]:
-    return [Expected(part.contiguous(), {}, atol) for part in whole.split(_widths(setup), -1)]
+def _split(whole: torch.Tensor, setup: Setup, atol: float | torch.Tensor) -> list[Expected]:
+    parts, limits = (t.split(_widths(setup), -1) for t in (whole, torch.as_tensor(atol).expand(whole.shape)))
+    return [Expected(part.contiguous(), {}, off.contiguous()) for part, off in zip(parts, limits, strict=True)]
 
 
 def _atol(kind: torch.dtype) -> float:
@@ -44,7 +46,9 @@ def _atol(kind: torch.dtype) -> float:
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole = _whole(args)
-    return _split(torch.softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
+    right = torch.softmax(whole.double(), -1)
+    limit = (right * log_sum_error(whole, setup.ranks).expm1()).clamp(min=_atol(whole.dtype))
+    return _split(right.to(whole.dtype), setup, limit)
 
 
 def _local(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -124,11 +128,6 @@ def _log(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _split(torch.log_softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
 
 
-def _over_rows(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    whole = _whole(args)
-    return _split(torch.softmax(whole.double(), 0).to(whole.dtype), setup, _atol(whole.dtype))
-
-
 def _two_small(run: Run) -> str | None:
     broken = rules.calls(run, "all_reduce", "two are enough, a maximum and a sum", most=2)
     if broken:
@@ -184,53 +183,33 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         rules.carried(_one_a_row, _one_a_row),
     ),
-    mistakes=(
-        Mistake("the maxima were added: reduce them with ReduceOp.MAX", _added_maxima),
-        Mistake(
-            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
-            _unstable,
-        ),
-        Mistake(
-            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
-            _unstable_sum,
-        ),
-        Mistake(
-            "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide by the sum "
-            "over all ranks only",
-            _own_sum_first,
-        ),
-        Mistake(
-            "the softmax of each rank's own columns: maximum and sum must be over all ranks",
-            _local,
-            lambda run: not run.collectives,
-        ),
-        Mistake(
-            "the softmax of each rank's own columns: each row's sum must be over all ranks too, or it was not used",
-            _local,
-            lambda run: bool(run.collectives),
-        ),
-        Mistake(
-            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
-            _own_maximum,
-        ),
-        Mistake(
-            "one maximum for all rows: a row far below it becomes 0/0; subtract from each row its own, over all ranks",
-            _one_maximum,
-        ),
-        Mistake(
-            "the maximum of each column was subtracted, as max over dim 0 gives: take each row's, over the last dimension",
-            _over(0, of_sum=False),
-        ),
-        Mistake(
-            "the maxima and the sums are those of the columns, as over dim 0: take each row's, over the last dimension",
-            _over(0, of_sum=True),
-        ),
-        Mistake(
-            "the maxima and the sums are over dimension 1: take the last dimension, dim=-1, which is another one where there are three",
-            _over(1, of_sum=True),
-        ),
-        Mistake("the logarithm of the softmax came back", _log),
-        Mistake("over the rows instead of the last dimension", _over_rows),
+    mistakes=known(
+        {
+            "the maxima were added: reduce them with ReduceOp.MAX": _added_maxima,
+            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first": [
+                _unstable,
+                _unstable_sum,
+            ],
+            "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide "
+            "by the sum over all ranks only": _own_sum_first,
+            "the softmax of each rank's own columns: maximum and sum must be over all ranks": (
+                _local,
+                lambda run: not run.collectives,
+            ),
+            "the softmax of each rank's own columns: each row's sum must be over all ranks too, or it was not used": (
+                _local,
+                lambda run: bool(run.collectives),
+            ),
+            "each rank subtracted its own maximum: the sums only fit "
+            "together with the maximum over all ranks": _own_maximum,
+            "one maximum for all rows: a row far below it becomes 0/0; subtract "
+            "from each row its own, over all ranks": _one_maximum,
+            "the maximum of each column was subtracted, as max over dim 0 gives: take each row's, over the last "
+            "dimension": _over(0, of_sum=False),
+            "the maxima and the sums are over dimension 1: take the last dimension, dim=-1, which is another one "
+            "where there are three": _over(1, of_sum=True),
+            "the logarithm of the softmax came back": _log,
+        }
     ),
     unit="row",
     collective="all_reduce",

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
 from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, lost_digits, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -25,6 +26,8 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         flat = values.view(-1)
         if kind == "ties":
             flat[:] = tie
+        elif kind == "few values":  # more than sort keeps in order by itself, which is up to 16
+            flat[:] = rng.of_rank(rank).integers(1, 4, setup.size).to(flat.dtype)
         elif kind == "all on one rank" and rank < setup.ranks - 1:
             flat[:] = -flat.abs() - 1
         elif kind == "all on one rank":
@@ -114,12 +117,6 @@ def _late_ties(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 def _ascending(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _made(_ranked(args)[: args[0][1]][::-1], args[0][0].base.dtype, setup)
-
-
-def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    if not any(v != v for v, _, _ in _ranked(args)):
-        raise ValueError("no NaN")
-    return _made([x for x in _ranked(args) if x[0] == x[0]][: args[0][1]], args[0][0].base.dtype, setup)
 
 
 def _values_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -217,7 +214,14 @@ EXERCISE = Exercise(
         ),
         Group("any rank count", 1, _k(3, Setup(1, 4), Setup(5, 3), Setup(8, 4))),
         many_ranks(ranks=RING_RANKS, k=(3, 4), size=SIZES),
-        Group("ties", 4, _k(3, *_case("ties", Setup(2, 2), Setup(3, 4)))),
+        Group(
+            "ties",
+            4,
+            (
+                *_k(3, *_case("ties", Setup(2, 2), Setup(3, 4))),
+                *_k(11, *_case("few values", Setup(3, 20), Setup(4, 5))),
+            ),
+        ),
         Group(
             "negative and NaN",
             2,
@@ -251,46 +255,32 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.carried(_one_value, _one_value),
     ),
-    mistakes=(
-        Mistake("each rank's own top k: compare over all ranks", _own),
-        Mistake("the indices count through all ranks' tensors: each must be the flat index on its rank", _joined_index),
+    mistakes=known(
+        {
+            "each rank's own top k: compare over all ranks": _own,
+            "the indices count through all ranks' tensors: each must be the flat index on its rank": _joined_index,
+        },
         *lost_digits("the values", "the indices", _of_passed),
-        *(
-            Mistake(
-                "the indices are places among the gathered candidates: send each value's flat index on its rank too, and take "
-                "that one",
-                oracle,
-            )
-            for oracle in (_place(among_all=True), _place_of_padded)
-        ),
-        Mistake(
-            "the indices are places in each rank's own top k: take the flat index in the rank's tensor",
-            _place(among_all=False),
-        ),
-        Mistake("only the best of each rank took part: several of the top k may be on one rank", _one_from_each),
-        Mistake("the k smallest instead of the largest", _smallest),
-        Mistake("smallest first: the largest must come first", _ascending),
-        Mistake("ties go to the lowest rank, then the lowest index", _late_ties),
-        Mistake(
-            "the right values with other indices: ties go to the lowest rank, then the lowest index, and neither torch.topk "
-            "nor a sort that is not stable promises that",
-            _values_only,
-            _other_indices,
-        ),
-        Mistake(
-            "the right values, but one place, an index on a rank, is returned more than once: probably values that were filled in took "
-            "part, as where a rank has fewer than k",
-            _values_only,
-            _repeated,
-        ),
-        Mistake(
-            "the ranks are those of candidates in groups of k: a rank with fewer than k values has fewer candidates",
-            _rank_by_k,
-        ),
-        Mistake("every value is said to be rank 0's, where a rank has fewer than k values", _rank_zero),
-        Mistake("ranks and indices are swapped: return values, ranks and indices in this order", _swapped),
-        Mistake("each rank says that all of them are its own: a value's rank is the one that held it", _own_rank),
-        Mistake("NaN was ignored: it is the largest, as in torch.topk", _without_nan),
+        {
+            "the indices are places among the gathered candidates: send each value's flat index on its rank too, and "
+            "take that one": [oracle for oracle in (_place(among_all=True), _place_of_padded)],
+            "the indices are places in each rank's own top k: take the flat index in the rank's tensor": _place(
+                among_all=False
+            ),
+            "only the best of each rank took part: several of the top k may be on one rank": _one_from_each,
+            "the k smallest instead of the largest": _smallest,
+            "smallest first: the largest must come first": _ascending,
+            "ties go to the lowest rank, then the lowest index": _late_ties,
+            "the right values with other indices: ties go to the lowest rank, then the lowest index, and neither "
+            "torch.topk nor a sort that is not stable promises that": (_values_only, _other_indices),
+            "the right values, but one place, an index on a rank, is returned more than once: probably values that "
+            "were filled in took part, as where a rank has fewer than k": (_values_only, _repeated),
+            "the ranks are those of candidates in groups of k: a rank with fewer "
+            "than k values has fewer candidates": _rank_by_k,
+            "every value is said to be rank 0's, where a rank has fewer than k values": _rank_zero,
+            "ranks and indices are swapped: return values, ranks and indices in this order": _swapped,
+            "each rank says that all of them are its own: a value's rank is the one that held it": _own_rank,
+        },
     ),
     collective="all_gather",
     chunking="none",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, plain, summed, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
@@ -149,7 +150,7 @@ EXERCISE = Exercise(
         rules.carried(_from_below, _for_above),
     ),
     blocking_weight=2,
-    mistakes=(
+    mistakes=known(
         _adds("the inclusive scan: a rank's own tensor is not part of its result", lambda rank, p: range(rank + 1)),
         _adds("the sum of the higher ranks: the scan runs the other way", lambda rank, p: range(rank + 1, p)),
         _adds("the sum of all ranks, and not of the lower ones only", lambda rank, p: range(p)),
@@ -180,12 +181,11 @@ EXERCISE = Exercise(
         ),
         _adds("rank 0's tensor is missing from the sums", lambda rank, p: range(1, rank)),
         _adds("the left neighbour's tensor is missing from the sums", lambda rank, p: range(max(rank - 1, 0))),
-        Mistake("rank 0 has no lower rank: its result is zeros", _first_keeps),
-        Mistake(
-            "the own tensor was added and then subtracted: beside a huge number the small ones are lost, so never add it",
-            _subtracted,
-            lambda run: DTYPES[run.setup.dtype].is_floating_point,
-        ),
+        {
+            "rank 0 has no lower rank: its result is zeros": _first_keeps,
+            "the own tensor was added and then subtracted: beside a huge number the small ones are lost, so never "
+            "add it": (_subtracted, lambda run: DTYPES[run.setup.dtype].is_floating_point),
+        },
     ),
     collective="scan",
     algorithm="dissemination",

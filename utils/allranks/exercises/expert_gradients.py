@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from allranks.base.errors import name_ranks
+from allranks.exercises.families import known
 from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
 
 DENSE, EXPERTS = 0, 1  # the places of the two lists of parameters
@@ -60,11 +61,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
 
 
 def _oracle(
-    setup: Setup,
-    args: Sequence[Args],
-    dense: Reduced = _dense,
-    expert: Reduced = _expert,
-    absent_too: bool = True,
+    setup: Setup, args: Sequence[Args], dense: Reduced = _dense, expert: Reduced = _expert, absent_too: bool = True
 ) -> list[Expected]:
     kind, ep = args[0][DENSE][0].data.base.dtype, setup.option("ep")
     made = []
@@ -209,62 +206,40 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _needed),
     ),
-    mistakes=(
-        Mistake(
-            "the experts' gradients are ep times too large: they were averaged over the ranks that hold the same experts, but a "
-            "rank's gradient has the tokens of all ep ranks of its group already; divide by the number of all ranks",
-            _reducing(expert=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)),
-        ),
-        Mistake(
-            "the experts' gradients are the sum over the ranks that hold the same experts, and were never divided",
-            _reducing(expert=lambda rank, p, ep: (replicas(rank, p, ep), 1)),
-        ),
-        Mistake(
-            "the experts' gradients were divided twice: once by the number of all ranks is right",
-            _divided_by(lambda p, ep: p * (p // ep), lambda p, ep: ep * ep),
-        ),
-        Mistake(
-            "the experts' sum was divided by ep twice: divide it by the number of all ranks, once",
-            _divided_by(lambda p, ep: ep * ep, lambda p, ep: p * (p // ep)),
-        ),
-        Mistake(
-            "the experts' sum was divided by too much: divide it by the number of all ranks, once",
-            _divided_by(lambda p, ep: p * (p // ep), lambda p, ep: ep * ep, both=True),
-        ),
-        Mistake(
-            "the experts' sum was divided by ep instead of the number of all ranks",
-            _reducing(expert=lambda rank, p, ep: (replicas(rank, p, ep), ep)),
-        ),
-        *(
-            Mistake(
-                "the gradients of different experts were added: the ranks of one expert group hold different experts; rank r's "
-                "replicas are the ranks r % ep, r % ep + ep, and so on",
-                _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep))),  # type: ignore[misc]
-            )
-            for divisor in (lambda p, ep: ep, lambda p, ep: p, lambda p, ep: 1)
-        ),
-        Mistake(
-            "the experts' gradients were averaged over all ranks, which hold different experts",
-            _reducing(expert=_dense),
-        ),
-        Mistake("the experts' gradients are unchanged", _reducing(expert=lambda rank, p, ep: None)),
-        Mistake(
-            "each rank's own gradient of its experts was divided, but the other ranks with the same experts are missing",
-            _reducing(expert=lambda rank, p, ep: ((rank,), p)),
-        ),
-        Mistake(
-            "the dense gradients were averaged over the ranks with the same experts only: every rank holds them",
-            _reducing(dense=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)),
-        ),
-        Mistake(
-            "the dense gradients were averaged over one expert group only: every rank holds them",
-            _reducing(dense=lambda rank, p, ep: (expert_group(rank, p, ep), ep)),
-        ),
-        Mistake(
-            "the sum instead of the mean of the dense gradients", _reducing(dense=lambda rank, p, ep: (range(p), 1))
-        ),
-        Mistake("the dense gradients are unchanged", _reducing(dense=lambda rank, p, ep: None)),
-        Mistake("a rank whose .grad is None must get the result too: give it a .grad of zeros first", _others_only),
+    mistakes=known(
+        {
+            "the experts' gradients are ep times too large: they were averaged over the ranks that hold the same "
+            "experts, but a rank's gradient has the tokens of all ep ranks of its group already; divide by the "
+            "number of all ranks": _reducing(expert=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)),
+            "the experts' gradients are the sum over the ranks that hold the same experts, and were never divided": _reducing(
+                expert=lambda rank, p, ep: (replicas(rank, p, ep), 1)
+            ),
+            "the experts' gradients were divided twice: once by the number of all ranks is right": _divided_by(
+                lambda p, ep: p * (p // ep), lambda p, ep: ep * ep
+            ),
+            "the experts' sum was divided by ep twice: divide it by the number of all ranks, once": _divided_by(
+                lambda p, ep: ep * ep, lambda p, ep: p * (p // ep)
+            ),
+            "the experts' sum was divided by ep instead of the number of all ranks": _reducing(
+                expert=lambda rank, p, ep: (replicas(rank, p, ep), ep)
+            ),
+            "the gradients of different experts were added: the ranks of one expert group hold different experts; "
+            "rank r's replicas are the ranks r % ep, r % ep + ep, and so on": [
+                _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep)))  # type: ignore[misc]
+                for divisor in (lambda p, ep: ep, lambda p, ep: p, lambda p, ep: 1)
+            ],
+            "the experts' gradients were averaged over all ranks, which hold different experts": _reducing(
+                expert=_dense
+            ),
+            "the experts' gradients are unchanged": _reducing(expert=lambda rank, p, ep: None),
+            "each rank's own gradient of its experts was divided, but the other ranks with the same experts are "
+            "missing": _reducing(expert=lambda rank, p, ep: ((rank,), p)),
+            "the dense gradients were averaged over the ranks with the same experts only: every rank holds them": _reducing(
+                dense=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)
+            ),
+            "the sum instead of the mean of the dense gradients": _reducing(dense=lambda rank, p, ep: (range(p), 1)),
+            "a rank whose .grad is None must get the result too: give it a .grad of zeros first": _others_only,
+        }
     ),
     unit="parameter",
     collective="all_reduce",

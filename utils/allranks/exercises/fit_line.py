@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge.cases import Args, Expected, Oracle, Setup
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Mistake
@@ -134,37 +135,31 @@ EXERCISE = Exercise(
     labels={"link": "a link between {}", "order": "in {} order", "scatter": "times that scatter"},
     oracle=_oracle_from(_best, OFF),
     allow=frozenset(),
-    mistakes=(
-        Mistake(
-            "plain least squares: the errors of the longest messages hide alpha. Make the relative errors small",
-            _oracle_from(lambda points: _weighted(points, 0)),
-        ),
-        Mistake("alpha and beta are swapped", _oracle_from(lambda points: _best(points)[::-1], OFF)),
-        Mistake(
-            "a bandwidth instead of beta: beta is seconds a byte",
-            _oracle_from(lambda points: (_best(points)[0], 1 / _best(points)[1]), OFF),
-        ),
-        Mistake(
-            "microseconds instead of seconds", _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF)
-        ),
-        Mistake("alpha is 10^6 times the best one, as in microseconds: it must be in seconds", _times(1e6, 1)),
-        Mistake("alpha is 1000 times the best one, as in milliseconds: it must be in seconds", _times(1e3, 1)),
-        Mistake("both are 1000 times the best ones, as in milliseconds: they must be in seconds", _times(1e3, 1e3)),
-        Mistake("beta is 1/8 of the best one, as in seconds a bit: it must be in seconds a byte", _times(1, 1 / 8)),
-        Mistake("beta is 8 times the best one: n counts bytes already, so it must be in seconds a byte", _times(1, 8)),
-        Mistake(
-            "beta is 10^6 times the best one, as in microseconds a byte: it must be in seconds a byte", _times(1, 1e6)
-        ),
-        Mistake(
-            "beta is 10^9 times the best one, as in nanoseconds a byte: it must be in seconds a byte", _times(1, 1e9)
-        ),
-        Mistake("a line through zero: even an empty message takes alpha", _oracle_from(_through_zero, OFF)),
+    mistakes=known(
+        {
+            "plain least squares: the errors of the longest messages hide alpha. Make the relative errors small": _oracle_from(
+                lambda points: _weighted(points, 0)
+            ),
+            "alpha and beta are swapped": _oracle_from(lambda points: _best(points)[::-1], OFF),
+            "a bandwidth instead of beta: beta is seconds a byte": _oracle_from(
+                lambda points: (_best(points)[0], 1 / _best(points)[1]), OFF
+            ),
+            "microseconds instead of seconds": _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF),
+            "alpha is 10^6 times the best one, as in microseconds: it must be in seconds": _times(1e6, 1),
+            "alpha is 1000 times the best one, as in milliseconds: it must be in seconds": _times(1e3, 1),
+            "both are 1000 times the best ones, as in milliseconds: they must be in seconds": _times(1e3, 1e3),
+            "beta is 1/8 of the best one, as in seconds a bit: it must be in seconds a byte": _times(1, 1 / 8),
+            "beta is 8 times the best one: n counts bytes already, so it must be in seconds a byte": _times(1, 8),
+            "beta is 10^6 times the best one, as in microseconds a byte: it must be in seconds a byte": _times(1, 1e6),
+            "beta is 10^9 times the best one, as in nanoseconds a byte: it must be in seconds a byte": _times(1, 1e9),
+            "a line through zero: even an empty message takes alpha": _oracle_from(_through_zero, OFF),
+        },
         Mistake(_FEW, _oracle_from(_two_points)),
         Mistake(_FEW, _oracle_from(lambda points: (min(points)[1], _two_points(points)[1]))),
-        Mistake(
-            "a power law: a line through the logarithms of n and t says t = a n^b, but the model is t = alpha + n beta",
-            _oracle_from(_power_law),
-        ),
+        {
+            "a power law: a line through the logarithms of n and t says t = a n^b, but the model is t = alpha + n "
+            "beta": _oracle_from(_power_law)
+        },
     ),
     unit="point",
     chunking="none",

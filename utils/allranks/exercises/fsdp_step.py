@@ -8,11 +8,12 @@ from itertools import pairwise
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import computed, rules
 from allranks.judge.cases import Args, Blocks, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.judge.in_rank.arguments import MOST_WHOLE
 from allranks.ranks.wire.wait import outermost
 from allranks.theory.trace import Event
@@ -293,16 +294,16 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _given),
     ),
-    mistakes=(
-        Mistake(
-            "the gradients are in the order of the backward pass: the list begins with that of block 0, as `shards` does",
-            lambda s, a: [Expected(e.returns[::-1], {}, e.atol) for e in _gradients()(s, a)],
-        ),
-        Mistake("the sum instead of the mean of the gradients", _gradients(divide=0)),
-        Mistake("divided by the number of ranks twice", _gradients(divide=2)),
-        Mistake("divided by the number of blocks instead of the number of ranks", _gradients(divide=0, by_blocks=True)),
-        Mistake("each rank's own gradients: nothing was added over the ranks", _gradients(own=True, divide=0)),
-        Mistake("each rank's own gradients, divided by p: nothing was added over the ranks", _gradients(own=True)),
+    mistakes=known(
+        {
+            "the gradients are in the order of the backward pass: the list begins with that of block 0, as `shards` "
+            "does": lambda s, a: [Expected(e.returns[::-1], {}, e.atol) for e in _gradients()(s, a)],
+            "the sum instead of the mean of the gradients": _gradients(divide=0),
+            "divided by the number of ranks twice": _gradients(divide=2),
+            "divided by the number of blocks instead of the number of ranks": _gradients(divide=0, by_blocks=True),
+            "each rank's own gradients: nothing was added over the ranks": _gradients(own=True, divide=0),
+            "each rank's own gradients, divided by p: nothing was added over the ranks": _gradients(own=True),
+        }
     ),
     unit="block",
     chunking="none",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from allranks.exercises.families import known
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
@@ -64,13 +65,15 @@ EXERCISE = Exercise(
         rules.carried(_both, _both),
     ),
     blocking_weight=44,  # the task is to fix a deadlock: the broken program gets a fifth
-    mistakes=(
-        Mistake("left and right are swapped: the left neighbour's edge comes first", _from(1, -1)),
-        Mistake("the left neighbour's edge came twice", _from(-1, -1), _from_one),
-        Mistake("the right neighbour's edge came twice", _from(1, 1), _from_one),
+    mistakes=known(
+        {
+            "left and right are swapped: the left neighbour's edge comes first": _from(1, -1),
+            "the left neighbour's edge came twice": (_from(-1, -1), _from_one),
+            "the right neighbour's edge came twice": (_from(1, 1), _from_one),
+        },
         Mistake(_ONE_BUFFER, _from(-1, -1), _from_both),
         Mistake(_ONE_BUFFER, _from(1, 1), _from_both),
-        Mistake("each rank's own edge came back", _from(0, 0)),
+        {"each rank's own edge came back": _from(0, 0)},
     ),
     collective="send/recv",
     chunking="rank",

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
 from allranks.judge.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
 from allranks.judge.compare import same
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Mistake, Rule, Run, Variants
+from allranks.judge.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
 STEP_NBYTES = 16  # a rank, of what tells the steps
 
@@ -241,26 +242,21 @@ EXERCISE = Exercise(
         "the others share its part of the work.",
         _with_slow_rank,
     ),
-    mistakes=(
-        Mistake(
-            "the steps travelled as float32, which holds no odd number above 2^24: send them in an integer dtype",
-            _rounded_steps,
-            _told_as_float32,
-        ),
-        Mistake("each rank returned its own step: return the largest one, the same on every rank", _own_step),
-        Mistake("0 came back where no rank is behind: return the largest step there too", _zero_step),
-        Mistake(
-            "the ranks that were behind still have their old weights", _ending(lambda args, rank: plain(args[rank][0]))
-        ),
-        Mistake(
-            "rank 0's weights came: but rank 0 may be behind too",
-            _ending(lambda args, rank: plain(args[0][0])),
-        ),
-        Mistake("the weights of the rank that is furthest behind: the largest step is the newest", _ending(_oldest)),
-        Mistake(
-            "the left neighbour's weights: it may be behind too",
-            _ending(lambda args, rank: plain(args[rank if rank in _fresh(args) else rank - 1][0])),
-        ),
+    mistakes=known(
+        {
+            "the steps travelled as float32, which holds no odd number above 2^24: send them in an integer dtype": (
+                _rounded_steps,
+                _told_as_float32,
+            ),
+            "each rank returned its own step: return the largest one, the same on every rank": _own_step,
+            "0 came back where no rank is behind: return the largest step there too": _zero_step,
+            "the ranks that were behind still have their old weights": _ending(lambda args, rank: plain(args[rank][0])),
+            "rank 0's weights came: but rank 0 may be behind too": _ending(lambda args, rank: plain(args[0][0])),
+            "the weights of the rank that is furthest behind: the largest step is the newest": _ending(_oldest),
+            "the left neighbour's weights: it may be behind too": _ending(
+                lambda args, rank: plain(args[rank if rank in _fresh(args) else rank - 1][0])
+            ),
+        }
     ),
     collective="send/recv",
     chunking="none",

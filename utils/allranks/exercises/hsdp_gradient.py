@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.base.errors import name_ranks
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
@@ -195,11 +196,7 @@ EXERCISE = Exercise(
         Group("right mean", 3, (_case(4, 2), _case(6, 3, 5), _case(6, 2))),
         Group("one node, or one rank a node", 1, (_case(3, 3), _case(3, 1), _case(1, 1))),
         Group("more nodes", 1, (_case(8, 2), _case(8, 4, 3))),
-        Group(
-            "many ranks",
-            2,
-            (_case(12, 3).with_choices(ranks=(12,), ranks_per_node=(2, 3, 4, 6), size=(3, 5, 7)),),
-        ),
+        Group("many ranks", 2, (_case(12, 3).with_choices(ranks=(12,), ranks_per_node=(2, 3, 4, 6), size=(3, 5, 7)),)),
         Group("any size", 1, (_case(4, 2, 1), _case(4, 2, 0))),
         Group("any dtype and layout", 1, (_case(4, 2, 6, "float64", values="random"), _case(4, 2, layout="strided"))),
         Group("any circumstances", 1, (_case(4, 2, times=2), _case(4, 2, outer_world=True))),
@@ -213,17 +210,16 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _needed),
     ),
-    mistakes=(
-        Mistake("the sum instead of the mean", _mean(divide="1")),
-        Mistake("divided by the ranks of a node instead of all ranks", _mean(divide="g")),
-        Mistake("divided by the number of nodes instead of all ranks", _mean(divide="m")),
-        Mistake("the mean of this node's ranks only: the nodes never exchanged their chunks", _mean(False, "g")),
-        Mistake("the sum of this node's ranks only, divided by p", _mean(False, "p")),
-        Mistake(
-            "all_reduce ran over all ranks, which added different chunks: give it the group of the ranks with the same chunk",
-            _of_all,
-            _all_reduced_by_all,
-        ),
+    mistakes=known(
+        {
+            "the sum instead of the mean": _mean(divide="1"),
+            "divided by the ranks of a node instead of all ranks": _mean(divide="g"),
+            "divided by the number of nodes instead of all ranks": _mean(divide="m"),
+            "the mean of this node's ranks only: the nodes never exchanged their chunks": _mean(False, "g"),
+            "the sum of this node's ranks only, divided by p": _mean(False, "p"),
+            "all_reduce ran over all ranks, which added different chunks: give it the group of the ranks with the "
+            "same chunk": (_of_all, _all_reduced_by_all),
+        },
         Mistake(
             _OWN_NODE,
             _with_groups(_blocks, lambda p, nodes: _blocks(p, p // nodes)),

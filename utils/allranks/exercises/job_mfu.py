@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 FLOP_PER_TOKEN, FLOP_PER_S = 5.79e10, 989e12  # an 8B model with sequences of 8192, and an H100
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
@@ -134,43 +135,35 @@ EXERCISE = Exercise(
         rules.in_dtype(1, whole=True),
         rules.carried(_both, _both),
     ),
-    mistakes=(
-        Mistake(
-            "the largest number of tokens counts for every replica: tokens are added, only seconds have a maximum",
-            _oracle_from(_most_tokens),
-        ),
-        Mistake("this rank's own share: tokens and seconds of the other ranks are missing", _oracle_from(_own)),
-        Mistake(
-            "the mean of the ranks' shares: fast ranks wait for the slowest one, so all tokens are divided by its seconds",
-            _oracle_from(_mean_of_ranks),
-        ),
-        Mistake(
-            "the mean of the ranks' shares, in which the tokens of a replica count on each of its ranks",
-            _oracle_from(_mean_of_ranks_counted_often),
-        ),
-        Mistake(
-            "this rank's own seconds: the step ends when the slowest rank is done, so it takes the maximum",
-            _with_seconds(lambda seconds, rank: seconds[rank]),
-        ),
-        Mistake(
-            "the mean of the seconds: the step ends when the slowest rank is done",
-            _with_seconds(lambda s, rank: s.mean(0)),
-        ),
-        Mistake(
-            "the seconds of the fastest rank: the step ends when the slowest one is done",
-            _with_seconds(lambda s, rank: s.amin(0)),
-        ),
-        Mistake("the seconds of all ranks added: ranks work at the same time", _with_seconds(lambda s, rank: s.sum(0))),
-        Mistake(
-            "every token counts ranks_per_replica times: the ranks of a replica work on the same tokens",
-            _scaled(lambda of: of[2]),
-        ),
-        Mistake("the number of GPUs is missing: the peak is that of one GPU", _scaled(lambda of: len(of[0]))),
-        Mistake(
-            "divided by the number of replicas: a replica has ranks_per_replica GPUs, and each has the peak",
-            _scaled(lambda of: of[2]),
-        ),
-        Mistake("one number for all steps: each step has a share of its own", _oracle_from(_over_all_steps)),
+    mistakes=known(
+        {
+            "the largest number of tokens counts for every replica: tokens are "
+            "added, only seconds have a maximum": _oracle_from(_most_tokens),
+            "this rank's own share: tokens and seconds of the other ranks are missing": _oracle_from(_own),
+            "the mean of the ranks' shares: fast ranks wait for the slowest one, so all tokens are divided by its "
+            "seconds": _oracle_from(_mean_of_ranks),
+            "the mean of the ranks' shares, in which the tokens of a replica count on each of its ranks": _oracle_from(
+                _mean_of_ranks_counted_often
+            ),
+            "this rank's own seconds: the step ends when the slowest rank is done, so it takes the maximum": _with_seconds(
+                lambda seconds, rank: seconds[rank]
+            ),
+            "the mean of the seconds: the step ends when the slowest rank is done": _with_seconds(
+                lambda s, rank: s.mean(0)
+            ),
+            "the seconds of the fastest rank: the step ends when the slowest one is done": _with_seconds(
+                lambda s, rank: s.amin(0)
+            ),
+            "the seconds of all ranks added: ranks work at the same time": _with_seconds(lambda s, rank: s.sum(0)),
+            "every token counts ranks_per_replica times: the ranks of a replica work on the same tokens": _scaled(
+                lambda of: of[2]
+            ),
+            "the number of GPUs is missing: the peak is that of one GPU": _scaled(lambda of: len(of[0])),
+            "divided by the number of replicas: a replica has ranks_per_replica GPUs, and each has the peak": _scaled(
+                lambda of: of[2]
+            ),
+            "one number for all steps: each step has a share of its own": _oracle_from(_over_all_steps),
+        }
     ),
     unit="step",
     collective="all_reduce",

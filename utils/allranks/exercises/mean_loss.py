@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
 from allranks.judge.common import LAYOUTS, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -66,21 +67,19 @@ EXERCISE = Exercise(
     oracle=_oracle_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("at most two all_reduces", 1, _two), rules.in_dtype(0, whole=True), rules.carried(_both, _both)),
-    mistakes=(
-        Mistake(
-            "the last rank's loss was added to the others' counts: every rank must make its calls in the same order",
-            _oracle_from(_swapped),
-        ),
-        Mistake(
-            "the mean of the ranks' means: a rank with many samples counts as one with few",
-            _oracle_from(lambda a, b, rank: (a / b).mean(0)),
-        ),
-        Mistake("the sum of the ranks' means", _oracle_from(lambda a, b, rank: (a / b).sum(0))),
-        Mistake("each rank's own mean", _oracle_from(lambda a, b, rank: a[rank] / b[rank])),
-        Mistake(
-            "the counts were never summed, or their sum was not used",
-            _oracle_from(lambda a, b, rank: a.sum(0) / b[rank]),
-        ),
+    mistakes=known(
+        {
+            "the last rank's loss was added to the others' counts: every rank "
+            "must make its calls in the same order": _oracle_from(_swapped),
+            "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
+                lambda a, b, rank: (a / b).mean(0)
+            ),
+            "the sum of the ranks' means": _oracle_from(lambda a, b, rank: (a / b).sum(0)),
+            "each rank's own mean": _oracle_from(lambda a, b, rank: a[rank] / b[rank]),
+            "the counts were never summed, or their sum was not used": _oracle_from(
+                lambda a, b, rank: a.sum(0) / b[rank]
+            ),
+        }
     ),
     collective="all_reduce",
     chunking="none",

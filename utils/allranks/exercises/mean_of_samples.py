@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -89,25 +90,25 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.carried(_one_number, _one_number),
     ),
-    mistakes=(
-        Mistake("an empty rank counted as one sample: its count is 0", _oracle_from(_empty_as_one)),
-        Mistake("the mean of the ranks' means, an empty rank counting as zero", _oracle_from(_by_ranks)),
-        Mistake(
-            "the mean of the ranks' means: a rank with many samples counts as one with few",
-            _oracle_from(_of_full_ranks),
-        ),
-        Mistake(
-            "the mean of no samples is NaN, and so is every sum with it: a rank without samples must add 0",
-            _oracle_from(_all_nan),
-            _is_nan_everywhere,
-        ),
-        Mistake(
-            "the mean of the ranks' means: a rank with many samples counts as one with few, and the mean of none is NaN",
-            _oracle_from(_with_nan),
-            lambda run: _is_nan_everywhere(run) or all(len(plain(a[0])) for a in run.args[0]),
-        ),
-        Mistake("the sum instead of the mean", _oracle_from(lambda shards, rank: torch.cat(shards).sum())),
-        Mistake("each rank's own mean", _oracle_from(lambda shards, rank: shards[rank].mean())),
+    mistakes=known(
+        {
+            "an empty rank counted as one sample: its count is 0": _oracle_from(_empty_as_one),
+            "the mean of the ranks' means, an empty rank counting as zero": _oracle_from(_by_ranks),
+            "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
+                _of_full_ranks
+            ),
+            "the mean of no samples is NaN, and so is every sum with it: a rank without samples must add 0": (
+                _oracle_from(_all_nan),
+                _is_nan_everywhere,
+            ),
+            "the mean of the ranks' means: a rank with many samples counts as one with few, and the mean of none is "
+            "NaN": (
+                _oracle_from(_with_nan),
+                lambda run: _is_nan_everywhere(run) or all(len(plain(a[0])) for a in run.args[0]),
+            ),
+            "the sum instead of the mean": _oracle_from(lambda shards, rank: torch.cat(shards).sum()),
+            "each rank's own mean": _oracle_from(lambda shards, rank: shards[rank].mean()),
+        }
     ),
     unit="sample",
     collective="all_reduce",

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 WIDTH = 3  # of a token
 _CALLS = 2  # there and back
@@ -322,87 +323,49 @@ EXERCISE = Exercise(
         Rule("each token that has room to its expert and back", 1, _kept_both_ways, essential=True),
         Rule("two calls with fixed room", 8, _fixed_room),
     ),
-    mistakes=(
-        Mistake(
-            "tokens without room are zero: they pass through as they came",
-            lambda s, a: _through(s, a, dropped=torch.zeros_like),
-        ),
-        Mistake(
-            "no token was dropped: each rank has room for capacity tokens an expert",
-            lambda s, a: _through(s, a, _shifted(10**6)),
-        ),
-        Mistake("the last tokens of each expert were kept: the first ones have the room", _later),
-        Mistake(
-            "one token too many for each expert: capacity of them have room",
-            lambda s, a: _through(s, a, _shifted(1)),
-        ),
-        Mistake(
-            "place number capacity of an expert was used too, which is the first place of the next expert: its own places are 0 to capacity - 1",
-            _beyond(lambda i, place, capacity, experts: place <= capacity),
-        ),
-        Mistake(
-            "tokens without room were put into the places of the next expert: a token is kept only where its place with its expert is "
-            "below capacity, whatever its number among the tokens",
-            _beyond(lambda i, place, capacity, experts: i < capacity * experts),
-        ),
-        Mistake(
-            "every token was put into the first place of its expert: its place is the number of tokens before it that want the same "
-            "expert, a cumsum over the tokens (dim 0)",
-            _first_place_shared,
-        ),
-        Mistake(
-            "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, capacity, width), not "
-            "(L, p, capacity, width)",
-            _by_expert_first,
-        ),
-        Mistake(
-            "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, capacity, width), not "
-            "(L, p, capacity, width)",
-            _senders_first,
-        ),
-        Mistake(
-            "one token too few for each expert: capacity of them have room",
-            lambda s, a: _through(s, a, _shifted(-1)),
-        ),
-        Mistake(
-            "the room was counted for all experts of a rank together: each expert has room of its own for capacity tokens",
-            lambda s, a: _through(s, a, _by_rank),
-        ),
-        Mistake(
-            "the room was counted over all experts together: each expert has room of its own for capacity tokens",
-            lambda s, a: _through(s, a, lambda experts, capacity, local: set(range(capacity))),
-        ),
-        Mistake(
-            "the room was counted over all ranks: each rank has room of its own for capacity of its tokens with each expert",
-            _in_the_world,
-        ),
-        Mistake(
-            "every token was computed by its own rank's experts: it must travel to its expert's rank",
-            lambda s, a: _through(s, a, of=lambda rank, e: rank * len(a[0][3]) + e % len(a[0][3])),
-        ),
-        Mistake(
-            "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)",
-            lambda s, a: _through(s, a, of=lambda rank, e: e % s.ranks * len(a[0][3]) + e // s.ranks),
-        ),
-        Mistake(
-            "tokens without room were put into the last place of their expert, over the token that was there: they are not sent, and "
-            "pass through as they came",
-            _last_place_shared,
-        ),
-        Mistake(
-            "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, with "
-            "L = len(expert_fns)",
-            lambda s, a: _through(s, a, of=lambda rank, e: e // len(a[0][3]) * len(a[0][3])),
-        ),
-        Mistake(
-            "the way back is missing: a rank's experts have made the others' tokens, so a second all_to_all must give these back",
-            _no_way_back,
-        ),
-        Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
-        Mistake(
-            "the tokens came back as they were: no expert's result was used",
-            lambda s, a: _through(s, a, lambda experts, capacity, local: set()),
-        ),
+    mistakes=known(
+        {
+            "tokens without room are zero: they pass through as they came": lambda s, a: _through(
+                s, a, dropped=torch.zeros_like
+            ),
+            "no token was dropped: each rank has room for capacity tokens an expert": lambda s, a: _through(
+                s, a, _shifted(10**6)
+            ),
+            "the last tokens of each expert were kept: the first ones have the room": _later,
+            "place number capacity of an expert was used too, which is the first place of the next expert: its own "
+            "places are 0 to capacity - 1": _beyond(lambda i, place, capacity, experts: place <= capacity),
+            "tokens without room were put into the places of the next expert: a token is kept only where its place "
+            "with its expert is below capacity, whatever its number among the tokens": _beyond(
+                lambda i, place, capacity, experts: i < capacity * experts
+            ),
+            "every token was put into the first place of its expert: its place is the number of tokens before it "
+            "that want the same expert, a cumsum over the tokens (dim 0)": _first_place_shared,
+            "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, "
+            "capacity, width), not (L, p, capacity, width)": [_by_expert_first, _senders_first],
+            "one token too few for each expert: capacity of them have room": lambda s, a: _through(s, a, _shifted(-1)),
+            "the room was counted for all experts of a rank together: each expert has room of its own for capacity "
+            "tokens": lambda s, a: _through(s, a, _by_rank),
+            "the room was counted over all experts together: each expert has room of its own for capacity tokens": lambda s, a: (
+                _through(s, a, lambda experts, capacity, local: set(range(capacity)))
+            ),
+            "the room was counted over all ranks: each rank has room of its own for capacity of its tokens with each "
+            "expert": _in_the_world,
+            "every token was computed by its own rank's experts: it must travel to its expert's rank": lambda s, a: (
+                _through(s, a, of=lambda rank, e: rank * len(a[0][3]) + e % len(a[0][3]))
+            ),
+            "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)": lambda s, a: (
+                _through(s, a, of=lambda rank, e: e % s.ranks * len(a[0][3]) + e // s.ranks)
+            ),
+            "tokens without room were put into the last place of their expert, over the token that was there: they "
+            "are not sent, and pass through as they came": _last_place_shared,
+            "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, "
+            "with L = len(expert_fns)": lambda s, a: _through(
+                s, a, of=lambda rank, e: e // len(a[0][3]) * len(a[0][3])
+            ),
+            "the way back is missing: a rank's experts have made the others' tokens, so a second all_to_all must "
+            "give these back": _no_way_back,
+            "sorted by expert: put the results back into the order of the tokens": _sorted,
+        }
     ),
     unit="token a rank",
     collective="all_to_all",

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
 from allranks.judge.common import SIZES, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
 from allranks.ranks.wire.values import dtype_name
 
@@ -277,54 +278,38 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 0, _dtypes),
         Rule("to its expert only", 8, _experts_only),
     ),
-    mistakes=(
-        Mistake("sorted by expert: put the results back into the order of the tokens", _sorted),
-        Mistake(
-            "the permutation was applied again instead of its inverse; write result[order] = returned",
-            _permuted_twice,
-        ),
-        Mistake(
-            "every token was computed by its own rank's expert: it must travel to its expert's rank before expert_fn is applied",
-            _home,
-        ),
-        Mistake(
-            "the tokens came back as they were: expert_fn was never applied, or what it returned was not used",
-            _untouched,
-        ),
-        Mistake(
-            "an expert without tokens was left out of the counts, so the tokens of those behind it went to the wrong ranks: count "
-            "with torch.bincount(experts, minlength=p)",
-            _by_present_experts,
-        ),
-        Mistake(
-            "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e",
-            lambda setup, args: _through(setup, args, lambda rank, expert: setup.ranks - 1 - expert),
-        ),
-        *(
-            Mistake(
-                "the tokens were not sent in the order of their experts: the first rows go to rank 0, as many as it gets, so sort by expert "
-                "first, from 0 on",
-                _in_this_order(sent, back),
-            )
-            for sent, back in (
-                (_as_they_are, _by_expert),
-                (_as_they_are, _as_they_are),
-                (_from_the_last, _from_the_last),
-            )
-        ),
-        *(
-            Mistake(
-                f"the tokens of expert e went to rank {where}: expert e is on rank e",
-                _to_another(by),
-            )
-            for by, where in ((1, "e + 1"), (-1, "e - 1"))
-        ),
-        Mistake("expert_fn was applied again after the tokens came back", _then(_own, _of_expert)),
-        Mistake("expert_fn was applied twice on the rank of the expert", _then(_of_expert, _of_expert)),
-        Mistake(
-            "expert_fn was applied twice: to the tokens before they left, and on the rank of their expert",
-            _then(_of_expert, _own),
-        ),
+    mistakes=known(
+        {
+            "sorted by expert: put the results back into the order of the tokens": _sorted,
+            "the permutation was applied again instead of its inverse; write result[order] = returned": _permuted_twice,
+            "every token was computed by its own rank's expert: it must travel to its expert's rank before expert_fn "
+            "is applied": _home,
+            "the tokens came back as they were: expert_fn was never applied, "
+            "or what it returned was not used": _untouched,
+            "an expert without tokens was left out of the counts, so the tokens of those behind it went to the wrong "
+            "ranks: count with torch.bincount(experts, minlength=p)": _by_present_experts,
+            "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e": lambda setup, args: (
+                _through(setup, args, lambda rank, expert: setup.ranks - 1 - expert)
+            ),
+            "the tokens were not sent in the order of their experts: the first rows go to rank 0, as many as it "
+            "gets, so sort by expert first, from 0 on": [
+                _in_this_order(sent, back)
+                for sent, back in (
+                    (_as_they_are, _by_expert),
+                    (_as_they_are, _as_they_are),
+                    (_from_the_last, _from_the_last),
+                )
+            ],
+            **{
+                f"the tokens of expert e went to rank {where}: expert e is on rank e": _to_another(by)
+                for by, where in ((1, "e + 1"), (-1, "e - 1"))
+            },
+            "expert_fn was applied again after the tokens came back": _then(_own, _of_expert),
+            "expert_fn was applied twice on the rank of the expert": _then(_of_expert, _of_expert),
+            "expert_fn was applied twice: to the tokens before they left, and on the rank of their expert": _then(
+                _of_expert, _own
+            ),
+        }
     ),
     unit="token a rank",
     collective="all_to_all",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import provenance, rules
-from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
 
 WIDTH = 16  # of a token: a second copy of one must cost more than its experts' numbers and weights
@@ -22,8 +23,7 @@ FINE_WEIGHTS = (
     "weights with many digits"  # all else is exact in bfloat16, and a token has one expert: no sum is rounded
 )
 
-Weighting = Callable[[torch.Tensor], torch.Tensor]
-Made = Callable[[int, torch.Tensor, list[int], torch.Tensor], torch.Tensor]  # (rank, token, experts, weights)
+Place = Callable[[int], tuple[int, int] | None]  # of an expert by its number: its rank, and which one there
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -63,23 +63,52 @@ def _routed(setup: Setup, count: int, rng: Draws) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.int64).reshape(count, k)
 
 
-def _per_token(setup: Setup, args: Sequence[Args], made: Made) -> list[Expected]:
-    """What each rank returns where `made` computes one token's row."""
-    kind, expected = args[0][0].base.dtype, []
-    for rank, a in enumerate(args):
-        tokens, experts, weights = (plain(x) for x in a[:3])
-        rows, sizes = [], []
-        for token, chosen, scale in zip(tokens, experts.tolist(), weights, strict=True):
-            rows.append(made(rank, token, chosen, scale).double())
-            parts = [w * _computed(args, e, token).double().abs() for e, w in zip(chosen, scale.double(), strict=True)]
-            sizes.append(torch.stack(parts).sum(0))
-        result = torch.stack(rows).to(kind) if rows else tokens.clone()
-        most = max((float(size.max()) for size in sizes), default=0.0)
-        atol: Any = most * torch.finfo(kind).eps * (2 + setup.option("k", 2))
-        if rows and setup.option("case") == FINE_WEIGHTS:
-            atol = _one_rounding(torch.stack(rows), kind)
-        expected.append(Expected(result, {}, atol))
-    return expected
+class _Token:
+    """One token of a rank: its row, the numbers of its experts and their weights; all ranks' arguments are at hand."""
+
+    def __init__(self, args: Sequence[Args], rank: int, row: torch.Tensor, experts: list[int], weights: torch.Tensor):
+        self.args, self.rank, self.row, self.experts, self.weights = args, rank, row, experts, weights.double()
+        self.local, self.ranks = len(args[0][3]), len(args)
+        self.homes = [e // self.local for e in experts]
+
+    def part(self, home: int, which: int, row: torch.Tensor | None = None) -> torch.Tensor:
+        """What expert `which` of rank `home` makes of the token, or of another row."""
+        return self.args[home][3][which](self.row if row is None else row).double()
+
+    def sum(self, weights: torch.Tensor | None = None, at: Place | None = None) -> torch.Tensor:
+        """The weighted sum over the token's choices, of the experts at `at(e)`, a (rank, index); None adds nothing."""
+        places = [divmod(e, self.local) if at is None else at(e) for e in self.experts]
+        parts = zip(places, self.weights if weights is None else weights, strict=True)
+        return sum((w * self.part(*place) for place, w in parts if place), torch.zeros(WIDTH, dtype=torch.float64))
+
+    def some(self, choices: Collection[int]) -> torch.Tensor:
+        """The weighted sum over some of the choices."""
+        return self.sum(torch.stack([w * (j in choices) for j, w in enumerate(self.weights)]))
+
+
+def _each(make: Callable[[_Token], torch.Tensor], looser: int = 1, least_k: int = 1) -> Oracle:
+    """What each rank returns where `make` computes one token's row; with fewer than `least_k` choices it is no mistake."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        kind, expected = args[0][0].base.dtype, []
+        if setup.option("k", 2) < least_k:
+            raise ValueError("a token has too few choices")
+        for rank, a in enumerate(args):
+            given, experts, weights = (plain(x) for x in a[:3])
+            tokens = [_Token(args, rank, *one) for one in zip(given, experts.tolist(), weights, strict=True)]
+            rows = [make(token).double() for token in tokens]
+            sizes = [
+                sum(w * t.part(*divmod(e, t.local)).abs() for e, w in zip(t.experts, t.weights, strict=True))
+                for t in tokens
+            ]
+            most = max((float(size.max()) for size in sizes), default=0.0)
+            atol: Any = most * torch.finfo(kind).eps * (2 + setup.option("k", 2)) * looser
+            if rows and setup.option("case") == FINE_WEIGHTS:
+                atol = _one_rounding(torch.stack(rows), kind)
+            expected.append(Expected(torch.stack(rows).to(kind) if rows else given.clone(), {}, atol))
+        return expected
+
+    return oracle
 
 
 def _one_rounding(exact: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
@@ -88,72 +117,7 @@ def _one_rounding(exact: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
     return (high - low).abs()
 
 
-def _computed(args: Sequence[Args], expert: int, token: torch.Tensor) -> torch.Tensor:
-    rank, which = divmod(expert, len(args[0][3]))
-    return args[rank][3][which](token)
-
-
-def _oracle(
-    setup: Setup,
-    args: Sequence[Args],
-    weighting: Weighting = lambda weights: weights,
-    chosen: Callable[[list[int]], list[int]] = lambda experts: list(range(len(experts))),
-) -> list[Expected]:
-    """The weighted sum over a token's experts; `chosen` says which of its choices take part."""
-
-    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-        scale = weighting(weights.double())
-        return torch.stack([scale[j] * _computed(args, experts[j], token).double() for j in chosen(experts)]).sum(0)
-
-    return _per_token(setup, args, made)
-
-
-def _by(computed: Callable[[Sequence[Args], int, int, torch.Tensor], torch.Tensor]) -> Callable:
-    """The weighted sum of what `computed(args, rank, expert, token)` makes."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-            parts = [
-                w * computed(args, rank, e, token).double() for e, w in zip(experts, weights.double(), strict=True)
-            ]
-            return torch.stack(parts).sum(0)
-
-        return _per_token(setup, args, made)
-
-    return oracle
-
-
-def _striped(args: Sequence[Args], rank: int, expert: int, token: torch.Tensor) -> torch.Tensor:
-    where, which = expert % len(args), expert // len(args)
-    return args[where][3][which](token)
-
-
-def _at_home(args: Sequence[Args], rank: int, expert: int, token: torch.Tensor) -> torch.Tensor:
-    return args[rank][3][expert % len(args[rank][3])](token)
-
-
-def _all_on_each_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each rank that has one of a token's experts takes all k of its choices for experts of its own."""
-    local = len(args[0][3])
-
-    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-        ranks = {e // local for e in experts}
-        pairs = [(args[r][3][e % local], w) for r in ranks for e, w in zip(experts, weights.double(), strict=True)]
-        return torch.stack([w * fn(token).double() for fn, w in pairs]).sum(0)
-
-    return _per_token(setup, args, made)
-
-
-def _weighted_before(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-        return torch.stack(
-            [
-                _computed(args, e, (w * token).to(token.dtype)).double()
-                for e, w in zip(experts, weights.double(), strict=True)
-            ]
-        ).sum(0)
-
-    return _per_token(setup, args, made)
+_oracle = _each(lambda t: t.sum())
 
 
 def _rounded_weights(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -161,183 +125,54 @@ def _rounded_weights(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     kind = args[0][0].base.dtype
     if torch.finfo(kind).eps <= torch.finfo(torch.float32).eps:
         raise ValueError("it holds them")
-    return _oracle(setup, args, lambda weights: weights.to(kind).double())
+    return list(_each(lambda t: t.sum(t.weights.to(kind).double()))(setup, args))
 
 
-def _with(
-    own: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    """The right sum as `own(sum, token)` changes it."""
+def _common_weight(t: _Token) -> torch.Tensor:
+    return t.sum(t.weights.sum().expand_as(t.weights))
+
+
+def _weighted_by_rank(t: _Token) -> torch.Tensor:
+    """The unweighted sum of a rank's experts, times the sum of their weights."""
+    of = {home: t.weights[[j for j, h in enumerate(t.homes) if h == home]].sum() for home in t.homes}
+    return t.sum(torch.stack([of[home] for home in t.homes]))
+
+
+def _all_on_each_rank(t: _Token) -> torch.Tensor:
+    """Each rank that has one of a token's experts takes all k of its choices for experts of its own."""
+    return sum((t.sum(at=lambda e, r=r: (r, e % t.local)) for r in set(t.homes)), torch.zeros(WIDTH))  # type: ignore[misc]
+
+
+def _weighted_before(t: _Token) -> torch.Tensor:
+    rows = [(w * t.row).to(t.row.dtype) for w in t.weights]
+    return torch.stack([t.part(*divmod(e, t.local), row) for e, row in zip(t.experts, rows, strict=True)]).sum(0)
+
+
+def _misplaced(sent: bool) -> Oracle:
+    """The rows lay by token where they had to lie by rank, when they were `sent`, or when they were added."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         made = []
-        for right, a in zip(_oracle(setup, args), args, strict=True):
-            changed = own(right.returns.double(), plain(a[0]).double())
-            made.append(Expected(changed.to(right.returns.dtype), {}, right.atol))
+        for rank, (right, a, homes) in enumerate(zip(_oracle(setup, args), args, _copies(args), strict=True)):
+            tokens, experts, weights = (plain(x) for x in a[:3])
+            total = torch.zeros(tokens.shape, dtype=torch.float64)
+            by_rank = [(peer, i) for peer, needed in enumerate(homes) for i in sorted(needed)]
+            for at, (peer, i) in zip(sorted(i for _, i in by_rank), by_rank, strict=True):
+                token = at if sent else i
+                t = _Token(args, rank, tokens[token], experts[token].tolist(), weights[token])
+                total[at] += t.some([j for j, home in enumerate(t.homes) if home == peer])
+            made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
         return made
 
     return oracle
 
 
-def _common_weight(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each expert's result with the sum of the token's weights."""
-    if setup.option("k", 2) < 2:
-        raise ValueError("there is one weight")
-    right = _oracle(setup, args, lambda weights: weights.sum().expand_as(weights))
-    atol = [(1 + setup.option("k", 2)) * r.atol for r in _oracle(setup, args)]
-    return [Expected(r.returns, {}, a) for r, a in zip(right, atol, strict=True)]
+def _first_on_each(t: _Token) -> list[int]:
+    return [j for j, home in enumerate(t.homes) if home not in t.homes[:j]]
 
 
-def _as_often_as_chosen(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """A rank's sum counts as often as the rank has experts of the token."""
-    local = len(args[0][3])
-
-    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-        homes = [e // local for e in experts]
-        parts = [w * _computed(args, e, token).double() for e, w in zip(experts, weights.double(), strict=True)]
-        return torch.stack([homes.count(home) * part for home, part in zip(homes, parts, strict=True)]).sum(0)
-
-    expected = _per_token(setup, args, made)
-    return [Expected(e.returns, {}, setup.option("k", 2) * e.atol) for e in expected]
-
-
-def _added_by_token(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The rows came back by rank, then by token, and were added to the tokens in their order."""
-    local, made = len(args[0][3]), []
-    for right, a, homes in zip(_oracle(setup, args), args, _copies(args), strict=True):
-        tokens, experts, weights = (plain(x) for x in a[:3])
-        total = torch.zeros(tokens.shape, dtype=torch.float64)
-        sent = [(peer, i) for peer, needed in enumerate(homes) for i in sorted(needed)]
-        for at, (peer, i) in zip(sorted(i for _, i in sent), sent, strict=True):
-            for e, w in zip(experts[i].tolist(), weights[i].double(), strict=True):
-                if e // local == peer:
-                    total[at] += w * _computed(args, e, tokens[i]).double()
-        made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
-    return made
-
-
-def _sent_by_token(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The copies lay in the order of the tokens, but were cut by how many each rank needs; each came back to its own token."""
-    local, made = len(args[0][3]), []
-    for right, a, homes in zip(_oracle(setup, args), args, _copies(args), strict=True):
-        tokens, experts, weights = (plain(x) for x in a[:3])
-        total = torch.zeros(tokens.shape, dtype=torch.float64)
-        peers = [peer for peer, needed in enumerate(homes) for _ in needed]
-        for i, peer in zip(sorted(i for needed in homes for i in needed), peers, strict=True):
-            for e, w in zip(experts[i].tolist(), weights[i].double(), strict=True):
-                if e // local == peer:
-                    total[i] += w * _computed(args, e, tokens[i]).double()
-        made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
-    return made
-
-
-def _first_experts_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Only the first expert of each rank has computed."""
-    local = len(args[0][3])
-    if local < 2:
-        raise ValueError("there is one")
-
-    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-        pairs = zip(experts, weights.double(), strict=True)
-        parts = [w * _computed(args, e, token).double() for e, w in pairs if e % local == 0]
-        return torch.stack([torch.zeros(len(token), dtype=torch.float64), *parts]).sum(0)
-
-    return _per_token(setup, args, made)
-
-
-def _weighted_by_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The unweighted sum of a rank's experts, times the sum of their weights."""
-    local = len(args[0][3])
-
-    def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-        homes = [e // local for e in experts]
-        if len(set(homes)) == len(homes):  # as it must be
-            return torch.stack(
-                [w * _computed(args, e, token).double() for e, w in zip(experts, weights.double(), strict=True)]
-            ).sum(0)
-        total = torch.zeros(len(token), dtype=torch.float64)
-        for home in set(homes):
-            mine = [j for j, h in enumerate(homes) if h == home]
-            scale = weights.double()[mine].sum()
-            total += scale * torch.stack([_computed(args, experts[j], token).double() for j in mine]).sum(0)
-        return total
-
-    expected = _per_token(setup, args, made)
-    return [Expected(e.returns, {}, setup.option("k", 2) * e.atol) for e in expected]
-
-
-def _of_some(
-    picked: Callable[[int, int, int], tuple[int, int] | None],
-) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    """The weighted sum of the experts that `picked(e, L, p)` gives as (rank, index); None adds nothing."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        local = len(args[0][3])
-
-        def made(rank: int, token: torch.Tensor, experts: list[int], weights: torch.Tensor) -> torch.Tensor:
-            total = torch.zeros(len(token), dtype=torch.float64)
-            for e, w in zip(experts, weights.double(), strict=True):
-                found = picked(e, local, setup.ranks)
-                if found is not None:
-                    total += w * args[found[0]][3][found[1]](token).double()
-            return total
-
-        return _per_token(setup, args, made)
-
-    return oracle
-
-
-def _first_of_its_rank(args: Sequence[Args], rank: int, expert: int, token: torch.Tensor) -> torch.Tensor:
-    return args[expert // len(args[rank][3])][3][0](token)
-
-
-def _turned_weights(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each result with the weight of another choice of the same token."""
-    if setup.option("k", 2) < 2:
-        raise ValueError("there is one weight")
-    return _oracle(setup, args, lambda weights: weights.flip(0))
-
-
-def _one_a_rank(local: int, last: bool) -> Callable[[list[int]], list[int]]:
-    """Of several choices on one rank only the first, or only the last."""
-
-    def chosen(experts: list[int]) -> list[int]:
-        kept: dict[int, int] = {}
-        for j, expert in enumerate(experts):
-            if last or expert // local not in kept:
-                kept[expert // local] = j
-        return list(kept.values())
-
-    return chosen
-
-
-def _lost_mates(last: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    return lambda setup, args: _oracle(setup, args, chosen=_one_a_rank(len(args[0][3]), last))
-
-
-def _one_rank_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Only what the last of a token's ranks made."""
-    local = len(args[0][3])
-
-    def chosen(experts: list[int]) -> list[int]:
-        last = max(e // local for e in experts)
-        return [j for j, e in enumerate(experts) if e // local == last]
-
-    return _oracle(setup, args, chosen=chosen)
-
-
-def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right rows, but sorted by the first expert."""
-    right = _oracle(setup, args)
-    made = []
-    for wanted, a in zip(right, args, strict=True):
-        order = torch.argsort(plain(a[1])[:, 0], stable=True)
-        made.append(Expected(wanted.returns[order], {}, wanted.atol))
-    return made
-
-
-def _untouched(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected(plain(a[0])) for a in args]
+def _last_on_each(t: _Token) -> list[int]:
+    return [j for j, home in enumerate(t.homes) if home not in t.homes[j + 1 :]]
 
 
 def _copies(args: Sequence[Args]) -> list[list[set[int]]]:
@@ -458,16 +293,7 @@ EXERCISE = Exercise(
         Group("one expert a rank", 1, (_case(3, 4, local=1), _case(4, 3, k=3, local=1))),
         Group("any rank count", 1, (_case(1, 4), _case(5, 4), _case(8, 3))),
         Group("many ranks", 2, (_case(9, 5).with_choices(ranks=(9, 11), size=(5, 7), k=(2, 3)),)),
-        Group(
-            "any routing",
-            2,
-            (
-                _case(3, 4, all_on=0),
-                _case(3, 4, k=3, local=3, all_on=2),
-                _case(4, 1),
-                _case(8, 1),
-            ),
-        ),
+        Group("any routing", 2, (_case(3, 4, all_on=0), _case(3, 4, k=3, local=3, all_on=2), _case(4, 1), _case(8, 1))),
         Group("any number of tokens", 2, (_case(3, 0), _case(3, 0, spread=2), _case(4, 1, spread=1), _case(3, 13))),
         Group(
             "any dtype",
@@ -490,102 +316,66 @@ EXERCISE = Exercise(
         Rule("each token to its experts and back", 1, _both_ways, essential=True),
         Rule("one copy a rank, one sum back", 8, _one_copy),
     ),
-    mistakes=(
-        Mistake(
-            "the results were added without their weights",
-            lambda s, a: _oracle(s, a, lambda weights: torch.ones_like(weights)),
-        ),
-        Mistake(
-            "the mean of the experts' results: multiply each by its own weight, and add",
-            lambda s, a: _oracle(s, a, lambda weights: torch.full_like(weights, 1 / len(weights))),
-        ),
-        Mistake(
-            "each result has the weight of the token's first expert: weights has a column for each choice",
-            lambda s, a: _oracle(s, a, lambda weights: weights[:1].expand_as(weights)),
-        ),
-        Mistake(
-            "the results of a rank's experts were added, and their sum multiplied by the sum of their weights: multiply each result by "
-            "its own weight, then add",
-            _weighted_by_rank,
-        ),
-        Mistake(
-            "only the experts of rank 0 have computed: a number in experts counts all experts, and expert e is expert_fns[e % L] on "
-            "rank e // L, where L = len(expert_fns)",
-            _of_some(lambda e, local, p: (0, e) if e < local else None),
-        ),
-        Mistake(
-            "expert e was taken to be expert_fns[e % p]: it is expert_fns[e % L] on rank e // L, where L = len(expert_fns)",
-            _of_some(lambda e, local, p: (e // local, e % p) if e % p < local else None),
-        ),
-        Mistake(
-            "the weights were divided by their sum: weights are what the router gave, use them as they are",
-            lambda s, a: _oracle(s, a, lambda weights: weights / weights.sum()),
-        ),
-        Mistake(
-            "each token got only one of its experts: experts has k columns",
-            lambda s, a: _oracle(s, a, chosen=lambda experts: [0]),
-        ),
-        Mistake(
-            "of two experts on one rank only one has computed the token: its one copy needs both experts' numbers and weights",
-            _lost_mates(False),
-        ),
-        Mistake(
-            "of two experts on one rank only one has computed the token: its one copy needs both experts' numbers and weights",
-            _lost_mates(True),
-        ),
-        Mistake(
-            "the weights were rounded to the tokens' dtype: weights are float32, use them as they are, and send them as float32",
-            _rounded_weights,
-        ),
-        Mistake(
-            "the token itself was added: the result is only what its experts make of it",
-            _with(lambda total, token: total + token),
-        ),
-        Mistake(
-            "each result has the sum of all of the token's weights: multiply what an expert returns by its own weight",
-            _common_weight,
-        ),
-        Mistake(
-            "where several of a token's experts are on one rank, their sum was added that many times: one copy goes there, and one "
-            "sum comes back",
-            _as_often_as_chosen,
-        ),
-        Mistake(
-            "the sums were added to the tokens in their order: they come back by rank, in the order in which the tokens were sent",
-            _added_by_token,
-        ),
-        Mistake(
-            "the copies lie in the order of the tokens, but the splits count them by rank: put those for rank 0 first, then those for "
-            "rank 1, and so on",
-            _sent_by_token,
-        ),
-        Mistake(
-            "only the first expert of each rank has computed: expert e is expert_fns[e % L] on rank e // L, where L = len(expert_fns)",
-            _first_experts_only,
-        ),
-        Mistake(
-            "every token was computed by the first expert of its experts' ranks: expert e is expert_fns[e % L] there",
-            _by(_first_of_its_rank),
-        ),
-        Mistake("a token's sums of several ranks were stored one over the other: add them", _one_rank_only),
-        Mistake("a result has the weight of another of the token's experts", _turned_weights),
-        Mistake(
-            "the token was multiplied by the weight before its expert computed it: multiply what the expert returns",
-            _weighted_before,
-        ),
-        Mistake(
-            "the experts are in other places: expert e is expert_fns[e % L] on rank e // L, where L = len(expert_fns)",
-            _by(_striped),
-        ),
-        Mistake(
-            "every token was computed by its own rank's experts: it must travel to its experts' ranks", _by(_at_home)
-        ),
-        Mistake(
-            "a rank computed experts of other ranks too: of a token's k choices only those with e // L equal to its rank are its own",
-            _all_on_each_rank,
-        ),
-        Mistake("sorted by expert: put the sums back into the order of the tokens", _sorted),
-        Mistake("the tokens came back as they were: no expert's result was used", _untouched),
+    mistakes=known(
+        {
+            "the results were added without their weights": _each(lambda t: t.sum(torch.ones_like(t.weights))),
+            "the mean of the experts' results: multiply each by its own weight, and add": _each(
+                lambda t: t.sum(torch.full_like(t.weights, 1 / len(t.weights)))
+            ),
+            "each result has the weight of the token's first expert: weights has a column for each choice": _each(
+                lambda t: t.sum(t.weights[:1].expand_as(t.weights))
+            ),
+            "the results of a rank's experts were added, and their sum multiplied by the sum of their weights: "
+            "multiply each result by its own weight, then add": _each(_weighted_by_rank, looser=2),
+            "only the experts of rank 0 have computed: a number in experts counts all experts, and expert e is "
+            "expert_fns[e % L] on rank e // L, where L = len(expert_fns)": _each(
+                lambda t: t.sum(at=lambda e: (0, e) if e < t.local else None)
+            ),
+            "expert e was taken to be expert_fns[e % p]: it is expert_fns[e % L] on rank e // L, where L = "
+            "len(expert_fns)": _each(
+                lambda t: t.sum(at=lambda e: (e // t.local, e % t.ranks) if e % t.ranks < t.local else None)
+            ),
+            "the weights were divided by their sum: weights are what the router gave, use them as they are": _each(
+                lambda t: t.sum(t.weights / t.weights.sum())
+            ),
+            "each token got only one of its experts: experts has k columns": _each(lambda t: t.some([0])),
+            "of two experts on one rank only one has computed the token: its one copy needs both experts' numbers "
+            "and weights": [_each(lambda t: t.some(_first_on_each(t))), _each(lambda t: t.some(_last_on_each(t)))],
+            "the weights were rounded to the tokens' dtype: weights are float32, use them as they are, and send "
+            "them as float32": _rounded_weights,
+            "the token itself was added: the result is only what its experts make of it": _each(
+                lambda t: t.sum() + t.row.double()
+            ),
+            "each result has the sum of all of the token's weights: multiply what an expert returns by its own "
+            "weight": _each(_common_weight, looser=3, least_k=2),
+            "where several of a token's experts are on one rank, their sum was added that many times: one copy "
+            "goes there, and one sum comes back": _each(
+                lambda t: t.sum(torch.tensor([t.homes.count(h) for h in t.homes]) * t.weights), looser=2
+            ),
+            "the sums were added to the tokens in their order: they come back by rank, in the order in which the "
+            "tokens were sent": _misplaced(sent=False),
+            "the copies lie in the order of the tokens, but the splits count them by rank: put those for rank 0 "
+            "first, then those for rank 1, and so on": _misplaced(sent=True),
+            "only the first expert of each rank has computed: expert e is expert_fns[e % L] on rank e // L, where "
+            "L = len(expert_fns)": _each(lambda t: t.sum(at=lambda e: None if e % t.local else (e // t.local, 0))),
+            "every token was computed by the first expert of its experts' ranks: expert e is expert_fns[e % L] "
+            "there": _each(lambda t: t.sum(at=lambda e: (e // t.local, 0))),
+            "a token's sums of several ranks were stored one over the other: add them": _each(
+                lambda t: t.some([j for j, home in enumerate(t.homes) if home == max(t.homes)])
+            ),
+            "a result has the weight of another of the token's experts": _each(
+                lambda t: t.sum(t.weights.flip(0)), least_k=2
+            ),
+            "the token was multiplied by the weight before its expert computed it: multiply what the expert "
+            "returns": _each(_weighted_before),
+            "the experts are in other places: expert e is expert_fns[e % L] on rank e // L, where L = "
+            "len(expert_fns)": _each(lambda t: t.sum(at=lambda e: (e % t.ranks, e // t.ranks))),
+            "every token was computed by its own rank's experts: it must travel to its experts' ranks": _each(
+                lambda t: t.sum(at=lambda e: (t.rank, e % t.local))
+            ),
+            "a rank computed experts of other ranks too: of a token's k choices only those with e // L equal to its "
+            "rank are its own": _each(_all_on_each_rank),
+        }
     ),
     unit="token a rank",
     collective="all_to_all",

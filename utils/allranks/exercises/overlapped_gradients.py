@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allranks.exercises.families import buckets
+from allranks.exercises.families import buckets, known
 from allranks.exercises.families.buckets import SHAPES
 from allranks.judge import rules
 from allranks.judge.cases import Args, Backward, Expected, Parameter, Setup, View, draw
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire.wait import Doing
 
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
@@ -200,31 +200,18 @@ EXERCISE = Exercise(
         Rule("no rank waits before backward is over", 6, _if_buckets_right(_no_early_wait)),
         Rule("each bucket launched as soon as it is complete", 6, _if_buckets_right(_launched_when_ready)),
     ),
-    mistakes=(
-        Mistake("the sum instead of the mean of the gradients", buckets.sum_oracle),
-        Mistake(
-            "divided by the number of parameters instead of the number of ranks",
-            buckets.divided_by(lambda args: len(args[0])),
-        ),
-        Mistake(
-            "divided by the number of buckets instead of the number of ranks",
-            buckets.divided_by(lambda args: len(buckets.buckets(args))),
-        ),
-        *(
-            Mistake(
-                "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns",
-                buckets.last_left(divided, late),
-            )
-            for late in (False, True)
-            for divided in (False, True)
-        ),
-        Mistake(
-            "a gradient that did not fit into a bucket was left out: it must be the first of the next bucket",
-            buckets.left_out_oracle,
-        ),
-        Mistake(
-            "each rank's own gradients: nothing was reduced, or what the all_reduce brought was never copied back", _own
-        ),
+    mistakes=known(
+        {
+            "the sum instead of the mean of the gradients": buckets.sum_oracle,
+            "divided by the number of buckets instead of the number of ranks": buckets.divided_by(
+                lambda args: len(buckets.buckets(args))
+            ),
+            "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns": [
+                buckets.last_left(divided, late) for late in (False, True) for divided in (False, True)
+            ],
+            "each rank's own gradients: nothing was reduced, or what the "
+            "all_reduce brought was never copied back": _own,
+        }
     ),
     unit="parameter",
     collective="all_reduce",

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, RING_RANKS, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 
 def _sizes(setup: Setup) -> list[int]:
@@ -98,12 +99,12 @@ EXERCISE = Exercise(
         rules.in_rounds(lambda p: 4 * (p - 1), "4(p-1)", 3),  # pairs that send one after the other take fewer
     ),
     blocking_weight=3,
-    mistakes=(
-        Mistake("each rank's own chunks came back: nothing was exchanged, or what arrived was not returned", _own),
-        Mistake(
-            "in the order of the exchange instead of rank order: what came from rank q belongs in place q", _rotated
-        ),
-        Mistake("the wrong chunk was sent: chunks[i] goes to rank i", _gathered),
+    mistakes=known(
+        {
+            "each rank's own chunks came back: nothing was exchanged, or what arrived was not returned": _own,
+            "in the order of the exchange instead of rank order: what came from rank q belongs in place q": _rotated,
+            "the wrong chunk was sent: chunks[i] goes to rank i": _gathered,
+        }
     ),
     unit="element a chunk",
     collective="all_to_all",

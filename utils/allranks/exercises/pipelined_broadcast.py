@@ -154,12 +154,7 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(
         Rule("along a chain", 2, _chain),
-        Rule(
-            "within 10 % of (p+k-2)(alpha + n beta/k)",
-            8,
-            _time,
-            rules.on_one_call,
-        ),
+        Rule("within 10 % of (p+k-2)(alpha + n beta/k)", 8, _time, rules.on_one_call),
         Rule("k segments", 3, _segments),
         rules.carried(rules.but_at_the_root, rules.nothing),
     ),

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 STEEPEST = 20.0  # the largest condition number of a case: no rounding can be mistaken for a mistake
 Matrices = list[torch.Tensor]
@@ -109,18 +110,6 @@ def _with_error(new: Callable[[torch.Tensor, torch.Tensor, Args], torch.Tensor |
     return oracle
 
 
-def _returning(other: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]) -> Oracle:
-    """The right error with another result: `other(what the rank wanted, approximation, P)`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        right, (wanted, q) = _oracle(setup, args), _read(args)
-        p = _orthonormal(_mean([w @ q for w in wanted]))
-        made = [other(w, e.returns[0].double(), p) for w, e in zip(wanted, right, strict=True)]
-        return _ended(args, made, [e.changed[2,] for e in right])
-
-    return oracle
-
-
 def _orthonormal_q(divided: bool) -> Oracle:
     """The columns of q were made orthonormal, those of P not."""
 
@@ -138,13 +127,6 @@ def _own_projection(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     wanted, q = _read(args)
     p = _orthonormal(_mean([w @ q for w in wanted]))
     return _ended(args, [p @ p.T @ _mean(wanted)] * len(args), [w - p @ p.T @ w for w in wanted])
-
-
-def _of_the_mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The error is that of the mean: the same on all ranks."""
-    wanted, _ = _read(args)
-    made = [e.returns[0].double() for e in _oracle(setup, args)]
-    return _ended(args, made, [_mean(wanted) - x for x in made])
 
 
 def _exact(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -249,118 +231,52 @@ EXERCISE = Exercise(
         Rule("the q of the next round", 3, _next_q, lambda setup: True),
         rules.carried(_needed, _needed),
     ),
-    mistakes=(
-        Mistake("the error of earlier rounds is not used: M is matrix + error", _differs(with_error=False)),
-        Mistake(
-            "the columns of P are not orthonormal: P Q^T = P P^T M is a projection only if they are",
-            _differs(orthonormal=lambda p: p),
-        ),
-        Mistake(
-            "the columns of P are not orthonormal: P Q^T = P P^T M is a projection only if they are",
-            _differs(orthonormal=lambda p: p, divided=False),
-        ),
-        *(
-            Mistake(
-                "the columns of q were made orthonormal, not those of P: P = M q as q is, and the columns of the reduced P must be orthonormal",
-                _orthonormal_q(divided),
-            )
-            for divided in (False, True)
-        ),
-        Mistake(
-            "only the p-th part of the approximation was subtracted for error: it is that of the mean already, subtract it as it is",
-            lambda s, a: _with_error(lambda w, x, _: w - x / s.ranks)(s, a),
-        ),
-        Mistake(
-            "the columns of P have length 1, but are not at right angles: first subtract from each what it has in common with the "
-            "columns before it, or take torch.linalg.qr",
-            _differs(orthonormal=lambda p: p / p.norm(dim=0)),
-        ),
-        Mistake(
-            "the rows of P were divided by their lengths: its columns must be orthonormal",
-            _differs(orthonormal=lambda p: p / p.norm(dim=1, keepdim=True)),
-        ),
-        Mistake(
-            "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so reduce first",
-            _differs(early=True),
-        ),
-        Mistake(
-            "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so reduce first",
-            _differs(early=True, divided=False),
-        ),
-        Mistake("the error of earlier rounds is missing in P: P = M q with M = matrix + error", _differs(error_in="Q")),
-        Mistake(
-            "the error of earlier rounds is missing in Q: Q = M^T P with M = matrix + error", _differs(error_in="P")
-        ),
-        Mistake(
-            "Q was made with this rank's own P: it takes the P that all ranks have after the first all_reduce",
-            _differs(own_p=True),
-        ),
-        *(
-            Mistake(
-                "Q was made with P before its columns were orthonormal: first make them so, then Q = M^T P",
-                _differs(raw_p=True, divided=divided),
-            )
-            for divided in (False, True)
-        ),
-        Mistake(
-            "Q was made orthonormal too: only the columns of P must be, and Q keeps the lengths",
-            _differs(of_q=_orthonormal),
-        ),
-        Mistake(
-            "the first all_reduce is missing: each rank has a P of its own, and Q belongs to no common P",
-            _differs(first=False),
-        ),
-        Mistake(
-            "the second all_reduce is missing: each rank ends with an approximation of its own matrix",
-            _differs(second=False),
-        ),
-        Mistake("both all_reduces are missing, or what they brought is not used", _differs(first=False, second=False)),
-        Mistake(
-            "error did not change: it must keep what the approximation lacks",
-            _with_error(lambda w, x, a: plain(a[2]).double()),
-        ),
-        Mistake(
-            "error was set to zero: it must keep what the approximation lacks",
-            _with_error(lambda w, x, a: torch.zeros_like(x)),
-        ),
-        Mistake(
-            "the old error is in error twice: M = matrix + error has it already, and error becomes M minus the approximation",
-            _with_error(lambda w, x, a: w - x + plain(a[2]).double()),
-        ),
-        Mistake(
-            "error has the wrong sign: it is what this rank wanted minus the approximation",
-            _with_error(lambda w, x, a: x - w),
-        ),
-        Mistake(
-            "error lacks the old error: it is matrix + error minus the approximation",
-            _with_error(lambda w, x, a: plain(a[0]).double() - x),
-        ),
-        Mistake(
-            "error is that of the mean, or of all ranks: it is what this rank itself wanted minus the approximation",
-            _of_the_mean,
-        ),
-        Mistake(
-            "error is what this rank's own P Q^T lacks: subtract the approximation that all ranks apply",
-            _own_projection,
-        ),
-        Mistake("the whole mean was reduced and returned: nothing is compressed", _exact, _reduces_it_whole),
-        Mistake(
-            "the exact mean was returned: on one rank, too, it is the approximation with r columns",
-            _exact,
-            lambda run: not _reduces_it_whole(run),
-        ),
-        Mistake(
-            "what was returned is the approximation times the number of ranks: Q is a mean already",
-            lambda s, a: _returning(lambda w, x, p: s.ranks * x)(s, a),
-        ),
-        Mistake(
-            "what was returned is P P^T M of this rank's own M: all ranks return P Q^T with the mean Q",
-            _returning(lambda w, x, p: p @ p.T @ w),
-        ),
-        Mistake(
-            "the sum instead of the mean: divide Q by the number of ranks",
-            lambda s, a: _oracle(s, a, scale=s.ranks),
-        ),
+    mistakes=known(
+        {
+            "the error of earlier rounds is not used: M is matrix + error": _differs(with_error=False),
+            "the columns of P are not orthonormal: P Q^T = P P^T M is a projection only if they are": [
+                _differs(orthonormal=lambda p: p),
+                _differs(orthonormal=lambda p: p, divided=False),
+            ],
+            "the columns of q were made orthonormal, not those of P: P = M q as q is, and the columns of the reduced "
+            "P must be orthonormal": [_orthonormal_q(divided) for divided in (False, True)],
+            "only the p-th part of the approximation was subtracted for error: it is that of the mean already, "
+            "subtract it as it is": lambda s, a: _with_error(lambda w, x, _: w - x / s.ranks)(s, a),
+            "the columns of P have length 1, but are not at right angles: first subtract from each what it has in "
+            "common with the columns before it, or take torch.linalg.qr": _differs(
+                orthonormal=lambda p: p / p.norm(dim=0)
+            ),
+            "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so "
+            "reduce first": [_differs(early=True), _differs(early=True, divided=False)],
+            "the error of earlier rounds is missing in Q: Q = M^T P with M = matrix + error": _differs(error_in="P"),
+            "Q was made with P before its columns were orthonormal: first make them so, then Q = M^T P": [
+                _differs(raw_p=True, divided=divided) for divided in (False, True)
+            ],
+            "the first all_reduce is missing: each rank has a P of its own, and Q belongs to no common P": _differs(
+                first=False
+            ),
+            "the second all_reduce is missing: each rank ends with an approximation of its own matrix": _differs(
+                second=False
+            ),
+            "error did not change: it must keep what the approximation lacks": _with_error(
+                lambda w, x, a: plain(a[2]).double()
+            ),
+            "error was set to zero: it must keep what the approximation lacks": _with_error(
+                lambda w, x, a: torch.zeros_like(x)
+            ),
+            "the old error is in error twice: M = matrix + error has it already, and error becomes M minus the "
+            "approximation": _with_error(lambda w, x, a: w - x + plain(a[2]).double()),
+            "error has the wrong sign: it is what this rank wanted minus the approximation": _with_error(
+                lambda w, x, a: x - w
+            ),
+            "error lacks the old error: it is matrix + error minus the approximation": _with_error(
+                lambda w, x, a: plain(a[0]).double() - x
+            ),
+            "error is what this rank's own P Q^T lacks: subtract the "
+            "approximation that all ranks apply": _own_projection,
+            "the whole mean was reduced and returned: nothing is compressed": (_exact, _reduces_it_whole),
+            "the sum instead of the mean: divide Q by the number of ranks": lambda s, a: _oracle(s, a, scale=s.ranks),
+        }
     ),
     unit="row",
     collective="all_reduce",

@@ -92,12 +92,7 @@ EXERCISE = Exercise(
     oracle=sum_oracle,
     allow=P2P,
     rules=(
-        Rule(
-            "at most ceil(lg p) + 2 rounds",
-            8,
-            _rounds,
-            rules.on_one_call,
-        ),
+        Rule("at most ceil(lg p) + 2 rounds", 8, _rounds, rules.on_one_call),
         Rule("one vector a round", 1, _bytes, lambda s: s.ranks > 1 and s.times == 1),
         rules.carried(),
     ),

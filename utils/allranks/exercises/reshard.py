@@ -7,11 +7,12 @@ from itertools import accumulate
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import RING_RANKS, SIZES, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 
 Plan = tuple[list[int], list[int]]
 
@@ -210,21 +211,19 @@ EXERCISE = Exercise(
         rules.carried(_lacking, _asked_of),
     ),
     blocking_weight=2,
-    mistakes=(
-        Mistake(
-            "nothing has moved: these are the rows that the rank had before",
-            _ending(lambda rows, args, r: plain(args[r][0])),
-        ),
-        Mistake(
-            "an even split over all ranks: after says how many rows each rank has",
-            _ending(lambda rows, args, r: rows.tensor_split(len(args))[r]),
-        ),
-        Mistake(
-            "the rows that stayed come first: all rows must be in the order of the whole, so earlier ranks' rows come before them",
-            _ending(_own_first),
-        ),
-        Mistake("the pieces are put together from the last rank to the first", _ending(_reversed)),
-        Mistake("all rows came: each rank must end with its own part only", _ending(lambda rows, args, r: rows)),
+    mistakes=known(
+        {
+            "nothing has moved: these are the rows that the rank had before": _ending(
+                lambda rows, args, r: plain(args[r][0])
+            ),
+            "an even split over all ranks: after says how many rows each rank has": _ending(
+                lambda rows, args, r: rows.tensor_split(len(args))[r]
+            ),
+            "the rows that stayed come first: all rows must be in the order of the whole, so earlier ranks' rows "
+            "come before them": _ending(_own_first),
+            "the pieces are put together from the last rank to the first": _ending(_reversed),
+            "all rows came: each rank must end with its own part only": _ending(lambda rows, args, r: rows),
+        }
     ),
     unit="row",
     collective="all_to_all",

@@ -75,11 +75,7 @@ MISTAKES = (
 GROUPS = (
     Group("right sum", 2, (Setup(2, 2), Setup(3, 6), Setup(4, 12))),
     Group("any rank count", 1, (Setup(1, 4), Setup(4, 4), Setup(5, 15))),
-    Group(
-        "any size",
-        1,
-        (Setup(2, 1), Setup(3, 7), Setup(5, 3), Setup(4, 10), Setup(5, 12), Setup(3, 0), Setup(1, 0)),
-    ),
+    Group("any size", 1, (Setup(2, 1), Setup(3, 7), Setup(5, 3), Setup(4, 10), Setup(5, 12), Setup(3, 0), Setup(1, 0))),
     many_ranks(ranks=RING_RANKS, size=SIZES),
     Group("any dtype", 0.5, (*SUM_DTYPES, Setup(3, 6, "float16"))),
     Group("any layout", 0.5, LAYOUTS),

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 WIDTH = 3  # of a head: enough to tell values apart
 POSITION_NBYTES = 8
@@ -58,13 +59,14 @@ def attention(
         k, v = (torch.cat([plain(a[i]) for a in others]).double() for i in (1, 2))
         mine, theirs = plain(own[3])[:, None], torch.cat([plain(a[3]) for a in others])[None, :]
         scores = (q @ k.T * scale).masked_fill(~sees(mine, theirs), float("-inf"))
-        result = (torch.softmax(scores, -1) @ v).to(own[0].base.dtype)
-        made.append(Expected(result, {}, _atol(own[0].base.dtype)))
+        kind = own[0].base.dtype
+        limit = attention_error(q.abs() @ k.abs().T * scale, scores, v, setup.ranks, kind)
+        made.append(Expected((torch.softmax(scores, -1) @ v).to(kind), {}, limit))
     return made
 
 
-def _atol(kind: torch.dtype) -> float:
-    return {torch.float64: 1e-10, torch.bfloat16: 1.5e-1, torch.float16: 3e-2}.get(kind, 2e-4)
+def _scaled_by_root_of(number: Callable[[Setup], int]) -> Oracle:
+    return lambda s, a: attention(s, a, scale=1 / math.sqrt(max(number(s), 1)))
 
 
 def _by_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -92,14 +94,14 @@ def _keys_by_rank(own_too: bool) -> Oracle:
 
 def _block_softmaxes(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The outputs of the blocks added, each with a softmax of its own."""
-    total: list[torch.Tensor] = []
-    for _rank, own in enumerate(args):
+    made = []
+    for own, right in zip(args, attention(setup, args), strict=True):
         parts = []
         for other in range(setup.ranks):
             block = attention(setup, [own, args[other]], keep=lambda r, o, other=other: o == 1)[0]  # type: ignore[misc]
             parts.append(torch.nan_to_num(block.returns.double()))
-        total.append(sum(parts[1:], parts[0]).to(own[0].base.dtype))
-    return [Expected(t, {}, _atol(t.dtype)) for t in total]
+        made.append(Expected(sum(parts[1:], parts[0]).to(own[0].base.dtype), {}, setup.ranks * right.atol))
+    return made
 
 
 def _mean_of_blocks(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -112,13 +114,13 @@ def _softmaxed(make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], wide:
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         made = []
-        for own in args:
+        for own, right in zip(args, attention(setup, args), strict=True):
             kind = own[0].base.dtype
             q = plain(own[0]).to(torch.float64 if wide else kind)
             k, v, theirs = (torch.cat([plain(a[i]) for a in args]) for i in (1, 2, 3))
             scores = q @ k.to(q.dtype).T / math.sqrt(WIDTH)
             scores = scores.masked_fill(theirs[None] > plain(own[3])[:, None], float("-inf"))
-            made.append(Expected(make(scores, v.to(q.dtype)).to(kind), {}, _atol(kind)))
+            made.append(Expected(make(scores, v.to(q.dtype)).to(kind), {}, 2 * right.atol))
         return made
 
     return oracle
@@ -247,11 +249,7 @@ EXERCISE = Exercise(
         Group("right attention", 3, (_case(2, 4), _case(3, 2), _case(4, 4))),
         Group("zigzag and other orders", 3, (_case(3, 4, "zigzag"), _case(4, 2, "reversed"), _case(2, 4, "striped"))),
         Group("any rank count", 1, (_case(1, 4), _case(5, 2, "zigzag"), _case(8, 2))),
-        Group(
-            "many ranks",
-            2,
-            (_case(9, 2).with_choices(ranks=(9, 11), order=("rank", "zigzag", "striped")),),
-        ),
+        Group("many ranks", 2, (_case(9, 2).with_choices(ranks=(9, 11), order=("rank", "zigzag", "striped")),)),
         Group("any size", 1, (_case(3, 1), _case(2, 7))),
         Group("stable", 2, (_case(3, 4, "zigzag").with_options(scale=1000), _case(2, 4).with_options(scale=-1000))),
         Group(
@@ -282,141 +280,72 @@ EXERCISE = Exercise(
         rules.carried(_needed, _needed),
     ),
     blocking_weight=2,
-    mistakes=(
-        Mistake(
-            "every query sees all keys: it must see only keys whose position is not behind its own",
-            lambda s, a: attention(s, a, lambda mine, theirs: torch.ones_like(mine <= theirs)),
-        ),
-        Mistake(
-            "a query does not see its own key: the key at the query's own position counts too",
-            lambda s, a: attention(s, a, lambda mine, theirs: theirs < mine),
-        ),
-        Mistake(
-            "the mask is turned round: a query sees keys at its own position and before it, not behind it",
-            lambda s, a: attention(s, a, lambda mine, theirs: theirs >= mine),
-        ),
-        Mistake(
-            "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which travels with the keys",
-            _by_index,
-        ),
-        *(
-            Mistake(
-                "the keys of rank r were taken for the r-th part of the sequence: a key's place is in its own rank's positions, which "
-                "must travel with the keys",
-                _keys_by_rank(own_too),
-            )
-            for own_too in (True, False)
-        ),
-        *(
-            Mistake(
-                f"the scores are divided by the root of {what}: it must be the root of the head's width, q.shape[-1]",
-                lambda s, a, number=number: attention(s, a, scale=1 / math.sqrt(max(number(s), 1))),  # type: ignore[misc]
-            )
-            for what, number in (
-                ("the number of a rank's tokens", lambda s: s.size),
-                ("the number of all tokens", lambda s: s.ranks * s.size),
-            )
-        ),
-        Mistake(
-            "attention over this rank's own keys only: the blocks of the other ranks are missing",
-            lambda s, a: attention(s, a, keep=lambda rank, other: rank == other),
-        ),
-        Mistake(
-            "the blocks' outputs were added, each with a softmax of its own: merge them with their maxima and sums",
-            _block_softmaxes,
-        ),
-        Mistake(
-            "NaN where a query sees nothing of a block: its maximum there is minus infinity, and minus infinity minus itself is NaN",
-            _masked_nan,
-        ),
-        Mistake(
-            "the scores are not divided by the root of the head's width",
-            lambda s, a: attention(s, a, scale=1.0),
-        ),
-        Mistake(
-            "the scores are divided by the head's width: it must be the root of the width",
-            lambda s, a: attention(s, a, scale=1 / WIDTH),
-        ),
-        Mistake("a query does not see its own key: the key at the query's own position counts too", _first_sees_itself),
-        Mistake(
-            "a query does not see its own key: the key at the query's own position counts too", _first_sees_nothing
-        ),
-        Mistake(
-            "the mean of the blocks' outputs, each with a softmax of its own: merge them with their maxima and sums",
-            _mean_of_blocks,
-        ),
-        *(
-            Mistake("the output was not divided by the sum of the exponentials", _softmaxed(make))
-            for make in (_not_divided, lambda scores, values: scores.exp() @ values)
-        ),
-        *(
-            Mistake(
-                "the softmax is over the queries: for each query it is over the keys, so over the last dimension of its scores",
-                _softmaxed(make),
-            )
-            for make in (
-                lambda scores, values: torch.softmax(scores, 0) @ values,
-                lambda scores, values: torch.nan_to_num(torch.softmax(scores, 0)) @ values,
-            )
-        ),
-        *(
-            Mistake(
-                "not stable: exp of large scores is infinite, or all of a row's are zero, so the result is NaN; subtract the largest "
-                "score of each query first",
-                _softmaxed(_without_maximum, wide),
-            )
-            for wide in (True, False)
-        ),
-        *(
-            Mistake(
-                "not stable: the largest score of all queries was subtracted, so exp of one query's scores may be zero for all keys, and "
-                "the result NaN; subtract the largest score of each query",
-                _softmaxed(_with_one_maximum, wide),
-            )
-            for wide in (True, False)
-        ),
-        *(
-            Mistake(
-                "what was added before has the scale of an older maximum: with a new one, multiply output and sum by exp(old - new)",
-                _not_scaled_again(step),
-            )
-            for step in (-1, 1)
-        ),
-        *(
-            Mistake(
-                "the sum of the exponentials was multiplied by exp(old - new) where the maximum is a new one, but the output was not",
-                _not_scaled_again(step, sum_is=True),
-            )
-            for step in (-1, 1)
-        ),
-        *(
-            Mistake(
-                "the mask comes from the order in which the blocks came: a key's place in the sequence is in positions, which "
-                "travels with the keys",
-                _as_they_came(step),
-            )
-            for step in (-1, 1)
-        ),
-        Mistake(
-            "every block was masked as if it were at this rank's own positions: those of a block must travel with its keys",
-            _positions_of(lambda rank, other, p: rank),
-        ),
-        *(
-            Mistake(
-                "each block was masked with the positions of the block that came before it: exchange keys, values and positions in the "
-                "same step",
-                _one_late(step),
-            )
-            for step in (1, -1)
-        ),
-        Mistake(
-            "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others",
-            lambda s, a: attention(s, a, keep=lambda rank, other: (rank - other) % s.ranks != s.ranks - 1),
-        ),
-        Mistake(
-            "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others",
-            lambda s, a: attention(s, a, keep=lambda rank, other: (other - rank) % s.ranks != s.ranks - 1),
-        ),
+    mistakes=known(
+        {
+            "every query sees all keys: it must see only keys whose position is not behind its own": lambda s, a: (
+                attention(s, a, lambda mine, theirs: torch.ones_like(mine <= theirs))
+            ),
+            "a query does not see its own key: the key at the query's own position counts too": [
+                lambda s, a: attention(s, a, lambda mine, theirs: theirs < mine),
+                _first_sees_itself,
+                _first_sees_nothing,
+            ],
+            "the mask is turned round: a query sees keys at its own position and before it, not behind it": lambda s, a: (
+                attention(s, a, lambda mine, theirs: theirs >= mine)
+            ),
+            "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which "
+            "travels with the keys": _by_index,
+            "the keys of rank r were taken for the r-th part of the sequence: a key's place is in its own rank's "
+            "positions, which must travel with the keys": [_keys_by_rank(own_too) for own_too in (True, False)],
+            "the scores are divided by the root of the number of a rank's tokens: it must be the root of the head's width, "
+            "q.shape[-1]": _scaled_by_root_of(lambda s: s.size),
+            "the scores are divided by the root of the number of all tokens: it must be the root of the head's width, "
+            "q.shape[-1]": _scaled_by_root_of(lambda s: s.ranks * s.size),
+            "attention over this rank's own keys only: the blocks of the other ranks are missing": lambda s, a: (
+                attention(s, a, keep=lambda rank, other: rank == other)
+            ),
+            "the blocks' outputs were added, each with a softmax of its own: "
+            "merge them with their maxima and sums": _block_softmaxes,
+            "NaN where a query sees nothing of a block: its maximum there is minus infinity, and minus infinity "
+            "minus itself is NaN": _masked_nan,
+            "the scores are not divided by the root of the head's width": lambda s, a: attention(s, a, scale=1.0),
+            "the scores are divided by the head's width: it must be the root of the width": lambda s, a: attention(
+                s, a, scale=1 / WIDTH
+            ),
+            "the mean of the blocks' outputs, each with a softmax of its own: "
+            "merge them with their maxima and sums": _mean_of_blocks,
+            "the output was not divided by the sum of the exponentials": [
+                _softmaxed(make) for make in (_not_divided, lambda scores, values: scores.exp() @ values)
+            ],
+            "the softmax is over the queries: for each query it is over the keys, so over the last dimension of its "
+            "scores": [
+                _softmaxed(make)
+                for make in (
+                    lambda scores, values: torch.softmax(scores, 0) @ values,
+                    lambda scores, values: torch.nan_to_num(torch.softmax(scores, 0)) @ values,
+                )
+            ],
+            "not stable: exp of large scores is infinite, or all of a row's are zero, so the result is NaN; subtract "
+            "the largest score of each query first": [_softmaxed(_without_maximum, wide) for wide in (True, False)],
+            "not stable: the largest score of all queries was subtracted, so exp of one query's scores may be zero "
+            "for all keys, and the result NaN; subtract the largest score of each query": [
+                _softmaxed(_with_one_maximum, wide) for wide in (True, False)
+            ],
+            "what was added before has the scale of an older maximum: with a new one, multiply output and sum by "
+            "exp(old - new)": [_not_scaled_again(step) for step in (-1, 1)],
+            "the sum of the exponentials was multiplied by exp(old - new) where the maximum is a new one, but the "
+            "output was not": [_not_scaled_again(step, sum_is=True) for step in (-1, 1)],
+            "the mask comes from the order in which the blocks came: a key's place in the sequence is in positions, "
+            "which travels with the keys": [_as_they_came(step) for step in (-1, 1)],
+            "every block was masked as if it were at this rank's own positions: those of a block must travel with "
+            "its keys": _positions_of(lambda rank, other, p: rank),
+            "each block was masked with the positions of the block that came before it: exchange keys, values and "
+            "positions in the same step": [_one_late(step) for step in (1, -1)],
+            "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others": [
+                lambda s, a: attention(s, a, keep=lambda rank, other: (rank - other) % s.ranks != s.ranks - 1),
+                lambda s, a: attention(s, a, keep=lambda rank, other: (other - rank) % s.ranks != s.ranks - 1),
+            ],
+        }
     ),
     unit="token a rank",
     collective="all_gather",

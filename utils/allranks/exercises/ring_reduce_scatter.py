@@ -63,17 +63,7 @@ EXERCISE = Exercise(
         Group("right sum", 3, (Setup(2, 2), Setup(3, 6), Setup(4, 12))),
         Group("any rank count", 1, (Setup(1, 4), Setup(3, 3), Setup(5, 15), Setup(8, 16))),
         Group(
-            "any size",
-            2,
-            (
-                Setup(2, 1),
-                Setup(3, 7),
-                Setup(4, 2),
-                Setup(4, 10),
-                Setup(5, 13),
-                Setup(3, 0),
-                Setup(1, 0),
-            ),
+            "any size", 2, (Setup(2, 1), Setup(3, 7), Setup(4, 2), Setup(4, 10), Setup(5, 13), Setup(3, 0), Setup(1, 0))
         ),
         many_ranks(ranks=RING_RANKS, size=SIZES),
         Group("any dtype", 1, SUM_DTYPES),
@@ -115,8 +105,7 @@ EXERCISE = Exercise(
             lambda t, r, s: (summed(t)[0] / len(t)).to(t[0].dtype).tensor_split(s.ranks)[r],
         ),
         returning(
-            "the rank's own contribution is missing",
-            lambda t, r, s: (summed(t)[0] - t[r]).tensor_split(s.ranks)[r],
+            "the rank's own contribution is missing", lambda t, r, s: (summed(t)[0] - t[r]).tensor_split(s.ranks)[r]
         ),
         returning(
             "the flat vector was cut: tensor_split cuts the tensor itself, along its first dimension",

@@ -6,14 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.cases import Args, Expected, Setup, View, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
+NO_DIMENSION = "a tensor without dimensions"
+
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(view, setup.option("k", 1)) for (view,) in vectors(setup, rng)]
+    tensors = [view for (view,) in vectors(setup, rng)]
+    if setup.option("case") == NO_DIMENSION:
+        tensors = [View.of(view.tensor().reshape(())) for view in tensors]
+    return [(view, setup.option("k", 1)) for view in tensors]
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -105,7 +110,11 @@ EXERCISE = Exercise(
             (*_k(1, Setup(1, 4), Setup(5, 4), Setup(8, 4)), *_k(4, Setup(8, 3)), *_k(3, Setup(1, 2))),
         ),
         many_ranks(k=(2, 4, -5, 20), size=SIZES),
-        Group("any size", 1, _k(1, Setup(3, 0), Setup(3, 1), Setup(4, 17))),
+        Group(
+            "any size",
+            1,
+            (*_k(1, Setup(3, 0), Setup(3, 1), Setup(4, 17)), *_k(1, Setup(3, 1).with_options(case=NO_DIMENSION))),
+        ),
         Group("any dtype", 1, _k(1, *MOVED_DTYPES)),
         Group("any layout", 1, _k(1, *LAYOUTS)),
         Group("any circumstances", 1, _k(1, *CIRCUMSTANCES)),

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.theory import pipelines
 
 WIDTH = 3  # numbers in a micro-batch
@@ -301,86 +302,55 @@ EXERCISE = Exercise(
         rules.carried(_needed, _needed),
     ),
     blocking_weight=2,
-    mistakes=(
-        Mistake(
-            "a stage's output gets this rank's own row of upstream; only on the last rank that is right: the others receive theirs",
-            lambda s, a: _gradients(s, a, own_upstream=True),
-        ),
-        Mistake(
-            "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations",
-            lambda s, a: _gradients(s, a, own_batch=True),
-        ),
-        Mistake(
-            "each rank uses its own batch and its own upstream: only rank 0's batch goes through the pipeline",
-            lambda s, a: _gradients(s, a, own_batch=True, own_upstream=True),
-        ),
-        Mistake(
-            "the gradient is of the last micro-batch alone: those of all micro-batches are added",
-            lambda s, a: _gradients(s, a, micro_batches=slice(-1, None)),
-        ),
-        Mistake(
-            "the gradient is of the last micro-batch alone: those of all micro-batches are added",
-            _last_pass_alone,
-        ),
-        Mistake(
-            "what is sent back is the gradient of the stage's output: B sends that of its input, which is times the weight",
-            lambda s, a: _gradients(s, a, back=lambda rank, ranks: False),
-        ),
-        Mistake(
-            "the last stage sends upstream back as it is: B sends the gradient of its input, which is times the weight",
-            lambda s, a: _gradients(s, a, back=lambda rank, ranks: rank < ranks - 1),
-        ),
-        Mistake(
-            "a stage sends on what it gets: its output is its input times the *weight*",
-            _passing_on(forward=lambda x, weight: x),
-        ),
-        Mistake(
-            "what is sent back was multiplied by the weight twice: the gradient of the input is that of the output times the weight",
-            _passing_on(back=lambda g, weight: g * weight * weight),
-        ),
-        Mistake(
-            "every backward pass begins with row 0 of `upstream`: micro-batch i has row i",
-            _passing_on(upstream=lambda rows: rows[:1].expand_as(rows)),
-        ),
-        Mistake(
-            "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its own B",
-            _latest_input,
-        ),
-        *(
-            Mistake(
-                f"the backward passes use the {which} input that is kept: B of micro-batch i needs the input of micro-batch i",
-                _kept_input(place),
-            )
-            for which, place in (("oldest", 0), ("newest", -1))
-        ),
-        Mistake(
-            "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with the next one",
-            _rows_counted,
-        ),
-        Mistake(
-            "the gradient of the weight is the output's gradient times the stage's input: its output was taken instead",
-            _instead_of_input(lambda x, weight: x * weight),
-        ),
-        Mistake(
-            "the gradient of the weight is the output's gradient times the stage's input: the weight was taken instead",
-            _instead_of_input(lambda x, weight: weight.expand_as(x)),
-        ),
-        Mistake(
-            "what is sent back is the output's gradient times the stage's input: the gradient of the input is that gradient times the weight",
-            _input_sent_back,
-        ),
-        Mistake(
-            "the sum was divided by the number of micro-batches: the gradients of all micro-batches are added",
-            _mean,
-        ),
-        Mistake(
-            "the i-th message is taken for micro-batch i: messages come in the order of the neighbour's actions, which may be another one",
-            _by_arrival,
-        ),
-        Mistake(
-            "the gradient is of the first micro-batch alone: those of all micro-batches are added",
-            lambda s, a: _gradients(s, a, micro_batches=slice(0, 1)),
-        ),
+    mistakes=known(
+        {
+            "a stage's output gets this rank's own row of upstream; only on the last rank that is right: the others "
+            "receive theirs": lambda s, a: _gradients(s, a, own_upstream=True),
+            "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations": lambda s, a: (
+                _gradients(s, a, own_batch=True)
+            ),
+            "each rank uses its own batch and its own upstream: only rank 0's batch goes through the pipeline": lambda s, a: (
+                _gradients(s, a, own_batch=True, own_upstream=True)
+            ),
+            "the gradient is of the last micro-batch alone: those of all micro-batches are added": [
+                lambda s, a: _gradients(s, a, micro_batches=slice(-1, None)),
+                _last_pass_alone,
+            ],
+            "what is sent back is the gradient of the stage's output: B sends that of its input, which is times the "
+            "weight": lambda s, a: _gradients(s, a, back=lambda rank, ranks: False),
+            "the last stage sends upstream back as it is: B sends the gradient of its input, which is times the "
+            "weight": lambda s, a: _gradients(s, a, back=lambda rank, ranks: rank < ranks - 1),
+            "a stage sends on what it gets: its output is its input times the *weight*": _passing_on(
+                forward=lambda x, weight: x
+            ),
+            "what is sent back was multiplied by the weight twice: the gradient of the input is that of the output "
+            "times the weight": _passing_on(back=lambda g, weight: g * weight * weight),
+            "every backward pass begins with row 0 of `upstream`: micro-batch i has row i": _passing_on(
+                upstream=lambda rows: rows[:1].expand_as(rows)
+            ),
+            "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its "
+            "own B": _latest_input,
+            **{
+                f"the backward passes use the {which} input that is kept: B of micro-batch i needs the input of micro-batch i": _kept_input(
+                    place
+                )
+                for which, place in (("oldest", 0), ("newest", -1))
+            },
+            "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with "
+            "the next one": _rows_counted,
+            "the gradient of the weight is the output's gradient times the stage's input: its output was taken "
+            "instead": _instead_of_input(lambda x, weight: x * weight),
+            "the gradient of the weight is the output's gradient times the stage's input: the weight was taken "
+            "instead": _instead_of_input(lambda x, weight: weight.expand_as(x)),
+            "what is sent back is the output's gradient times the stage's input: the gradient of the input is that "
+            "gradient times the weight": _input_sent_back,
+            "the sum was divided by the number of micro-batches: the gradients of all micro-batches are added": _mean,
+            "the i-th message is taken for micro-batch i: messages come in the order of the neighbour's actions, "
+            "which may be another one": _by_arrival,
+            "the gradient is of the first micro-batch alone: those of all micro-batches are added": lambda s, a: (
+                _gradients(s, a, micro_batches=slice(0, 1))
+            ),
+        }
     ),
     unit="micro-batch",
     chunking="none",

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
 from allranks.judge.common import many_ranks, only_the_result
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
 
 WIDTH = 3
@@ -207,36 +208,26 @@ EXERCISE = Exercise(
         Rule("one reduce_scatter of the gradient of x", 2, _one_scatter),
         rules.carried(_received, _sent),
     ),
-    mistakes=(
-        Mistake(
-            "the gradient of x is this rank's part only: every rank used these rows for its own columns, so backward adds the "
-            "parts and cuts them in one reduce_scatter",
-            _oracle_from(_own_part),
-        ),
-        Mistake("the gradient of x is the mean of the ranks' parts: it must be their sum", _oracle_from(_mean)),
-        Mistake(
-            "the gradient of w is that of this rank's rows only: it multiplied the rows of all ranks, so gather x again",
-            _oracle_from(_own_rows_of_w),
-        ),
-        Mistake(
-            "both gradients are those of this rank's rows and columns only: backward gathers x again for w, and adds the parts for x",
-            _oracle_from(_own_rows_of_both),
-        ),
-        Mistake(
-            "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without autograd",
-            only_the_result(_oracle_from(_right)),
-            evidence.lacks_gradients(0, 1),
-        ),
-        Mistake(
-            "no gradient arrived at x: the gather cut it off",
-            only_the_result(_oracle_from(_right)),
-            evidence.lacks_gradients(0),
-        ),
-        Mistake(
-            "no gradient arrived at w: backward returned none for it",
-            only_the_result(_oracle_from(_right)),
-            evidence.lacks_gradients(1),
-        ),
+    mistakes=known(
+        {
+            "the gradient of x is this rank's part only: every rank used these rows for its own columns, so backward "
+            "adds the parts and cuts them in one reduce_scatter": _oracle_from(_own_part),
+            "the gradient of x is the mean of the ranks' parts: it must be their sum": _oracle_from(_mean),
+            "the gradient of w is that of this rank's rows only: it multiplied the rows of all ranks, so gather x "
+            "again": _oracle_from(_own_rows_of_w),
+            "both gradients are those of this rank's rows and columns only: backward gathers x again for w, and adds "
+            "the parts for x": _oracle_from(_own_rows_of_both),
+            "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without "
+            "autograd": (only_the_result(_oracle_from(_right)), evidence.lacks_gradients(0, 1)),
+            "no gradient arrived at x: the gather cut it off": (
+                only_the_result(_oracle_from(_right)),
+                evidence.lacks_gradients(0),
+            ),
+            "no gradient arrived at w: backward returned none for it": (
+                only_the_result(_oracle_from(_right)),
+                evidence.lacks_gradients(1),
+            ),
+        }
     ),
     unit="row a rank",
     collective="all_gather",

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import evidence, provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
 from allranks.judge.common import many_ranks, only_the_result
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 EPS = 1e-5  # of layer norm
 NAMES = ("x", "weight", "bias")
@@ -127,11 +128,6 @@ def _cut_out(summed: bool) -> Gradients:
         return w.of_x(own, rank), *(w.from_own_tokens() if summed else w.of_parameters(own, w.tokens(rank)))
 
     return made
-
-
-def _own_gradient(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Every rank normalised all tokens, and its parameters have the gradient of its own part."""
-    return w.of_x(w.total, rank), *w.of_parameters(w.upstream[rank])
 
 
 def _placed(weight: int, bias: int) -> Gradients:
@@ -259,69 +255,44 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_received, _sent),
     ),
-    mistakes=(
-        Mistake(
-            "the gradients of weight and bias are those of this rank's tokens only: all ranks have the same parameters, so their "
-            "gradients must be added over the ranks",
-            _oracle_from(_own_tokens),
-        ),
-        Mistake(
-            "the gradients of weight and bias are the mean over the ranks: each rank has other tokens of the same loss, so it "
-            "must be the sum",
-            _oracle_from(_scaled(0, -1)),
-        ),
-        Mistake(
-            "the gradients of weight and bias are p times too large: they were summed already, and then added over the ranks",
-            _oracle_from(_scaled(0, 1)),
-        ),
-        Mistake("the gradient of bias is that of this rank's tokens only", _oracle_from(_only("weight"))),
-        Mistake("the gradient of weight is that of this rank's tokens only", _oracle_from(_only("bias"))),
-        *(
-            Mistake(
-                "backward through the gather took this rank's rows of its own gradient: the other ranks have parts of the "
-                "gradient of these tokens too, so backward is a reduce_scatter",
-                _oracle_from(_cut_out(summed)),
-            )
-            for summed in (True, False)
-        ),
-        Mistake(
-            "the mean instead of the sum in the reduce_scatter: the ranks' gradients are parts of one sum",
-            _oracle_from(_scaled(-1, -1)),
-        ),
-        Mistake(
-            "the gradients of weight and bias lack the other ranks' parts: the parameters' gradients must be added over the ranks",
-            _oracle_from(_own_gradient),
-        ),
-        Mistake("the bias was not added to the result", _returning(lambda w: w.normal * w.weight)),
-        Mistake(
-            "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, correction=0",
-            _returning(_unbiased),
-        ),
-        Mistake("the result was not multiplied by the weight", _returning(lambda w: w.normal + w.bias)),
-        Mistake(
-            "the gradients of weight and bias are swapped: backward returns them in the order of forward's arguments",
-            _oracle_from(_placed(1, 0)),
-        ),
-        Mistake("the bias got the gradient of the weight: each parameter needs its own", _oracle_from(_placed(0, 0))),
-        Mistake("the weight got the gradient of the bias: each parameter needs its own", _oracle_from(_placed(1, 1))),
-        *(
-            Mistake(
-                f"no gradient arrived at {name}: the function in front of it returned none for it, or it has no part in the result",
+    mistakes=known(
+        {
+            "the gradients of weight and bias are those of this rank's tokens only: all ranks have the same "
+            "parameters, so their gradients must be added over the ranks": _oracle_from(_own_tokens),
+            "the gradients of weight and bias are the mean over the ranks: each rank has other tokens of the same "
+            "loss, so it must be the sum": _oracle_from(_scaled(0, -1)),
+            "the gradients of weight and bias are p times too large: they were summed already, and then added over "
+            "the ranks": _oracle_from(_scaled(0, 1)),
+            "the gradient of bias is that of this rank's tokens only": _oracle_from(_only("weight")),
+            "backward through the gather took this rank's rows of its own gradient: the other ranks have parts of "
+            "the gradient of these tokens too, so backward is a reduce_scatter": [
+                _oracle_from(_cut_out(summed)) for summed in (True, False)
+            ],
+            "the mean instead of the sum in the reduce_scatter: the "
+            "ranks' gradients are parts of one sum": _oracle_from(_scaled(-1, -1)),
+            "the bias was not added to the result": _returning(lambda w: w.normal * w.weight),
+            "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, "
+            "correction=0": _returning(_unbiased),
+            "the gradients of weight and bias are swapped: backward returns them "
+            "in the order of forward's arguments": _oracle_from(_placed(1, 0)),
+            "the bias got the gradient of the weight: each parameter needs its own": _oracle_from(_placed(0, 0)),
+            "the weight got the gradient of the bias: each parameter needs its own": _oracle_from(_placed(1, 1)),
+            **{
+                f"no gradient arrived at {name}: the function in front of it returned none for it, or it has no part in the result": (
+                    only_the_result(_oracle_from(_right)),
+                    evidence.lacks_gradients(which),
+                )
+                for which, name in ((1, "weight"), (2, "bias"))
+            },
+            "the result has no way back to the arguments, so no gradient arrived: the gather cut it off": (
                 only_the_result(_oracle_from(_right)),
-                evidence.lacks_gradients(which),
-            )
-            for which, name in ((1, "weight"), (2, "bias"))
-        ),
-        Mistake(
-            "the result has no way back to the arguments, so no gradient arrived: the gather cut it off",
-            only_the_result(_oracle_from(_right)),
-            evidence.lacks_gradients(0, 1, 2),
-        ),
-        Mistake(
-            "no gradient arrived at weight and bias: the function in front of them returned none",
-            only_the_result(_oracle_from(_right)),
-            evidence.lacks_gradients(1, 2),
-        ),
+                evidence.lacks_gradients(0, 1, 2),
+            ),
+            "no gradient arrived at weight and bias: the function in front of them returned none": (
+                only_the_result(_oracle_from(_right)),
+                evidence.lacks_gradients(1, 2),
+            ),
+        }
     ),
     unit="token a rank",
     collective="all_gather",

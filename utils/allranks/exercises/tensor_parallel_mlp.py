@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
 from allranks.judge.common import many_ranks, only_the_result
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2  # different, so that the log tells the result from the gradient of x
 NAMES = ("x", "a_shard", "b_shard")
@@ -123,12 +124,6 @@ def _partial_and_no_f(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
     return w.y[rank], w.grad_x[rank], w.grad_a[rank], w.grad_b[rank]
 
 
-def _scaled_loss(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
-    """The mean instead of the sum, forward and backward."""
-    p = len(w.a)
-    return _total(w.y) / p, _total(w.grad_x) / p, w.grad_a[rank], w.grad_b[rank]
-
-
 def _exchanged(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """g before the pair and f behind it: x is added over the ranks, the partial results are not."""
     whole, kind = _Whole(args), args[0][0].data.base.dtype
@@ -190,67 +185,44 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_both, _both),
     ),
-    mistakes=(
-        Mistake(
-            "the gradient of x is this rank's part only: every rank used x for its own columns, so backward must add the "
-            "parts over the ranks (the function f, before the pair)",
-            _oracle_from(_times(0, 0, 0, whole_x=False)),
-        ),
-        Mistake(
-            "the sum's backward adds over the ranks again, so gradients are p times too large: every rank has the whole "
-            "gradient of the result already, and g passes it on as it is",
-            _oracle_from(_times(1, 1, 1)),
-        ),
-        Mistake(
-            "the sum's backward adds over the ranks again, so gradients are p times too large, and the gradient of x is this "
-            "rank's part only: f and g are both missing",
-            _oracle_from(_times(1, 1, 1, whole_x=False)),
-        ),
-        Mistake(
-            "the gradient of x is the mean of the ranks' parts: it must be their sum", _oracle_from(_times(-1, 0, 0))
-        ),
-        Mistake(
-            "the mean instead of the sum of the partial products, forward and backward", _oracle_from(_scaled_loss)
-        ),
-        Mistake(
-            "the gradients of the hidden layer were added over the ranks: its columns are others on each rank, so f belongs "
-            "before the pair, at x",
-            _oracle_from(_summed_hidden),
-        ),
-        Mistake(
-            "relu is missing: it belongs between the two products, on x A", _oracle_from(_other_relu(False, "none"))
-        ),
-        *(
-            Mistake(
-                f"relu is applied {where}: it belongs between the two products, on x A, and nowhere else",
-                _oracle_from(wrong),
-            )
-            for where, wrong in (
-                ("to the result, not to x A", _other_relu(False, "sum")),
-                ("to each rank's part of the result, not to x A", _other_relu(False, "part")),
-                ("to the result once more", _other_relu(True, "sum")),
-                ("to each rank's part of the result once more", _other_relu(True, "part")),
-            )
-        ),
-        Mistake("f and g are exchanged: x was added over the ranks, and the partial results were not", _exchanged),
-        Mistake(
-            "the gradients of the shards were added over the ranks: each rank's columns are its own",
-            _oracle_from(_summed_weights),
-        ),
-        Mistake("each rank's partial product: the all_reduce of the result is missing", _oracle_from(_partial)),
-        Mistake(
-            "each rank's partial product: the all_reduce of the result is missing", _oracle_from(_partial_and_no_f)
-        ),
-        Mistake(
-            "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without autograd",
-            only_the_result(_oracle_from(_right)),
-            evidence.lacks_gradients(0, 1, 2),
-        ),
-        Mistake(
-            "no gradient arrived at x: the function before the pair returned no gradient, or was cut off",
-            only_the_result(_oracle_from(_right)),
-            evidence.lacks_gradients(0),
-        ),
+    mistakes=known(
+        {
+            "the gradient of x is this rank's part only: every rank used x for its own columns, so backward must add "
+            "the parts over the ranks (the function f, before the pair)": _oracle_from(_times(0, 0, 0, whole_x=False)),
+            "the sum's backward adds over the ranks again, so gradients are p times too large: every rank has the "
+            "whole gradient of the result already, and g passes it on as it is": _oracle_from(_times(1, 1, 1)),
+            "the sum's backward adds over the ranks again, so gradients are p times too large, and the gradient of x "
+            "is this rank's part only: f and g are both missing": _oracle_from(_times(1, 1, 1, whole_x=False)),
+            "the gradient of x is the mean of the ranks' parts: it must be their sum": _oracle_from(_times(-1, 0, 0)),
+            "the gradients of the hidden layer were added over the ranks: its columns are others on each rank, so f "
+            "belongs before the pair, at x": _oracle_from(_summed_hidden),
+            "relu is missing: it belongs between the two products, on x A": _oracle_from(_other_relu(False, "none")),
+            **{
+                f"relu is applied {where}: it belongs between the two products, on x A, and nowhere else": _oracle_from(
+                    wrong
+                )
+                for where, wrong in (
+                    ("to the result, not to x A", _other_relu(False, "sum")),
+                    ("to each rank's part of the result, not to x A", _other_relu(False, "part")),
+                    ("to the result once more", _other_relu(True, "sum")),
+                    ("to each rank's part of the result once more", _other_relu(True, "part")),
+                )
+            },
+            "f and g are exchanged: x was added over the ranks, and the partial results were not": _exchanged,
+            "the gradients of the shards were added over the ranks: each rank's columns are its own": _oracle_from(
+                _summed_weights
+            ),
+            "each rank's partial product: the all_reduce of the result is missing": [
+                _oracle_from(_partial),
+                _oracle_from(_partial_and_no_f),
+            ],
+            "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without "
+            "autograd": (only_the_result(_oracle_from(_right)), evidence.lacks_gradients(0, 1, 2)),
+            "no gradient arrived at x: the function before the pair returned no gradient, or was cut off": (
+                only_the_result(_oracle_from(_right)),
+                evidence.lacks_gradients(0),
+            ),
+        }
     ),
     unit="row",
     collective="all_reduce",

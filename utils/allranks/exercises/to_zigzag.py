@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -103,25 +104,22 @@ EXERCISE = Exercise(
         rules.carried(_lacking, _wanted),
     ),
     blocking_weight=2,
-    mistakes=(
-        Mistake(
-            "the two chunks are in the wrong order: chunk r comes first, then chunk 2p-1-r",
-            _taking(lambda p: [b[::-1] for b in _pairs(p)]),
-        ),
-        Mistake(
-            "nothing has moved: these are chunks 2r and 2r+1", _taking(lambda p: [(2 * r, 2 * r + 1) for r in range(p)])
-        ),
-        Mistake(
-            "striped: chunk r and chunk r+p instead of chunk 2p-1-r", _taking(lambda p: [(r, r + p) for r in range(p)])
-        ),
-        Mistake(
-            "the second chunk is one too early: with 2p chunks the last has the number 2p-1",
-            _taking(lambda p: [(r, (2 * p - 2 - r) % (2 * p)) for r in range(p)]),
-        ),
-        Mistake(
-            "the second chunk of each rank is the partner's, from the start: rank r needs chunk 2p-1-r",
-            _taking(lambda p: [(r, p - 1 - r) for r in range(p)]),
-        ),
+    mistakes=known(
+        {
+            "the two chunks are in the wrong order: chunk r comes first, then chunk 2p-1-r": _taking(
+                lambda p: [b[::-1] for b in _pairs(p)]
+            ),
+            "nothing has moved: these are chunks 2r and 2r+1": _taking(
+                lambda p: [(2 * r, 2 * r + 1) for r in range(p)]
+            ),
+            "striped: chunk r and chunk r+p instead of chunk 2p-1-r": _taking(lambda p: [(r, r + p) for r in range(p)]),
+            "the second chunk is one too early: with 2p chunks the last has the number 2p-1": _taking(
+                lambda p: [(r, (2 * p - 2 - r) % (2 * p)) for r in range(p)]
+            ),
+            "the second chunk of each rank is the partner's, from the start: rank r needs chunk 2p-1-r": _taking(
+                lambda p: [(r, p - 1 - r) for r in range(p)]
+            ),
+        }
     ),
     unit="row a chunk",
     collective="all_to_all",

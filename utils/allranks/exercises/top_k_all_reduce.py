@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import everywhere, known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import COLLECTIVES, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import COLLECTIVES, About, Exercise, Group, Rule, Run
 
 INDEX_NBYTES = 8
 TOP, REST = 130, 90  # the chosen elements are larger than TOP, all others smaller than REST; bfloat16 holds both
@@ -123,20 +124,6 @@ def _zero_wherever_sent(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(e.returns, {(2,): e.changed[2,].masked_fill(anywhere, 0)}, e.atol) for e in right]
 
 
-def _of_each_row(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The k largest of each row of the last dimension."""
-    width = args[0][0].size[-1]
-    if len(args[0][0].size) < 2:
-        raise ValueError("it has no rows")
-
-    def choose(v: Vectors, k: int) -> torch.Tensor:
-        rows = (v[0] + v[1]).double().abs().reshape(-1, width)
-        first = torch.arange(len(rows))[:, None] * width
-        return (rows.topk(min(k, width)).indices + first).reshape(-1)
-
-    return _oracle(setup, args, choose=choose)
-
-
 def _of_the_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The k largest of the sum over the ranks."""
     total = torch.stack([plain(a[0]).double() + plain(a[2]).double() for a in args]).sum(0).reshape(-1)
@@ -180,13 +167,6 @@ def _misplaced(
         return made
 
     return oracle
-
-
-def _wraps(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Indices in one byte."""
-    if setup.size <= 1 << 8:
-        raise ValueError("it holds them")
-    return _misplaced(lambda chosen, sender, rank: chosen[sender] % (1 << 8))(setup, args)
 
 
 def _count(run: Run, call: int) -> int:
@@ -270,101 +250,55 @@ EXERCISE = Exercise(
         Rule("k values and k indices a rank", 8, lambda run: rules.no_messages(run) or _few_bytes(run)),
         rules.carried(_others_values, _own_values),
     ),
-    mistakes=(
-        Mistake(
-            "the error of earlier steps is not used: choose and send from tensor + error",
-            _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: None),
-        ),
-        Mistake(
-            "the error of earlier steps is not used: choose and send from tensor + error",
-            _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: v[0] - sent),
-        ),
-        Mistake(
-            "chosen by the tensor alone: an element whose error has grown large must be chosen too",
-            _differs(choose=lambda v, k: _largest(v[0], k)),
-        ),
-        Mistake(
-            "the indices are right, but the values sent are the tensor's: send tensor + error",
-            _differs(sends=lambda v: v[0], keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])),
-        ),
-        Mistake(
-            "the right sum, but error did not change: what was not sent is lost for ever",
-            _differs(keeps=lambda v, s: None),
-        ),
-        Mistake(
-            "what was sent stays in error too, so it will be sent again: error is 0 where an element was sent",
-            _differs(keeps=lambda v, sent: v[0] + v[1]),
-        ),
-        Mistake(
-            "the old error is lost where nothing was sent: error becomes tensor + error there, not the tensor",
-            _differs(keeps=lambda v, sent: torch.where(sent != 0, 0, v[0])),
-        ),
-        Mistake(
-            "the tensor is lost where nothing was sent: error becomes tensor + error there",
-            _differs(keeps=lambda v, sent: torch.where(sent != 0, 0, v[1])),
-        ),
-        Mistake(
-            "error was set to zero: keep what was not sent", _differs(keeps=lambda v, sent: torch.zeros_like(sent))
-        ),
-        Mistake(
-            "error is what this rank wanted minus what it sent itself; here the other ranks' elements were subtracted too",
-            _less_the_total,
-        ),
-        Mistake(
-            "chosen by value: a large negative element is large too, so compare absolute values",
-            _differs(choose=lambda v, k: (v[0] + v[1]).double().topk(min(k, len(v[0]))).indices),
-        ),
-        Mistake(
-            "the absolute values were sent: choose by absolute value, but send tensor + error with its sign",
-            _differs(sends=lambda v: (v[0] + v[1]).abs(), keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])),
-        ),
-        Mistake(
-            "chosen by the error alone: choose from tensor + error", _differs(choose=lambda v, k: _largest(v[1], k))
-        ),
-        Mistake("k + 1 elements were chosen, not k", _differs(choose=lambda v, k: _largest(v[0] + v[1], k + 1))),
-        Mistake("k - 1 elements were chosen, not k", _differs(choose=lambda v, k: _largest(v[0] + v[1], k - 1))),
-        Mistake(
-            "the k largest of each row were chosen: k counts for the whole tensor, so flatten it first", _of_each_row
-        ),
-        Mistake(
-            "the k largest of the sum over the ranks were chosen: each rank chooses the k largest of its own",
-            _of_the_sum,
-        ),
-        Mistake(
-            "only the k largest elements of the sum were returned: the sum has every element that some rank sent",
-            _again_of_the_sum,
-        ),
-        Mistake(
-            "error is 0 wherever some rank sent: it is 0 only where this rank itself sent, and keeps its own element elsewhere",
-            _zero_wherever_sent,
-        ),
-        Mistake(
-            "every rank's values were added at this rank's own indices: they belong where their sender's indices say",
-            _misplaced(lambda chosen, sender, rank: chosen[rank]),
-            everywhere=True,
-        ),
-        Mistake(
-            "values and indices are in different orders: each value must stay with its index, so sort both or none",
-            _misplaced(lambda chosen, sender, rank: chosen[sender], lambda values: values.sort(descending=True).values),
-        ),
-        Mistake(
-            "the indices were sent in one byte, which holds no index above 255: send them in a dtype that does", _wraps
-        ),
-        Mistake(
-            "the smallest were chosen, not the largest",
-            _differs(choose=lambda v, k: (-(v[0] + v[1]).double().abs()).topk(min(k, len(v[0]))).indices),
-        ),
-        Mistake(
-            "several ranks chose the same index and only one of their values is left: result[indices] += values adds each "
-            "index once, so use index_add_ or add rank by rank",
-            _differs(last_wins=True),
-        ),
-        Mistake("the mean instead of the sum", _differs(divide=True)),
-        Mistake("this rank's own elements only: those of the other ranks are missing", _differs(own=True)),
-        Mistake(
-            "the indices were sent in the values' dtype, which can't hold them: send them in a dtype of their own",
-            _narrow_index,
-        ),
+    mistakes=known(
+        {
+            "the error of earlier steps is not used: choose and send from tensor + error": [
+                _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: None),
+                _differs(
+                    choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: v[0] - sent
+                ),
+            ],
+            "chosen by the tensor alone: an element whose error has grown large must be chosen too": _differs(
+                choose=lambda v, k: _largest(v[0], k)
+            ),
+            "the indices are right, but the values sent are the tensor's: send tensor + error": _differs(
+                sends=lambda v: v[0], keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])
+            ),
+            "the right sum, but error did not change: what was not sent is lost for ever": _differs(
+                keeps=lambda v, s: None
+            ),
+            "what was sent stays in error too, so it will be sent again: error is 0 where an element was sent": _differs(
+                keeps=lambda v, sent: v[0] + v[1]
+            ),
+            "the old error is lost where nothing was sent: error becomes tensor + error there, not the tensor": _differs(
+                keeps=lambda v, sent: torch.where(sent != 0, 0, v[0])
+            ),
+            "error was set to zero: keep what was not sent": _differs(keeps=lambda v, sent: torch.zeros_like(sent)),
+            "error is what this rank wanted minus what it sent itself; here the other ranks' elements were "
+            "subtracted too": _less_the_total,
+            "chosen by value: a large negative element is large too, so compare absolute values": _differs(
+                choose=lambda v, k: (v[0] + v[1]).double().topk(min(k, len(v[0]))).indices
+            ),
+            "the absolute values were sent: choose by absolute value, but send tensor + error with its sign": _differs(
+                sends=lambda v: (v[0] + v[1]).abs(), keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])
+            ),
+            "k + 1 elements were chosen, not k": _differs(choose=lambda v, k: _largest(v[0] + v[1], k + 1)),
+            "the k largest of the sum over the ranks were chosen: each rank "
+            "chooses the k largest of its own": _of_the_sum,
+            "only the k largest elements of the sum were returned: the sum has "
+            "every element that some rank sent": _again_of_the_sum,
+            "error is 0 wherever some rank sent: it is 0 only where this rank itself sent, and keeps its own element "
+            "elsewhere": _zero_wherever_sent,
+            "every rank's values were added at this rank's own indices: they belong where their sender's indices say": everywhere(
+                _misplaced(lambda chosen, sender, rank: chosen[rank])
+            ),
+            "several ranks chose the same index and only one of their values is left: result[indices] += values adds "
+            "each index once, so use index_add_ or add rank by rank": _differs(last_wins=True),
+            "the mean instead of the sum": _differs(divide=True),
+            "this rank's own elements only: those of the other ranks are missing": _differs(own=True),
+            "the indices were sent in the values' dtype, which can't hold "
+            "them: send them in a dtype of their own": _narrow_index,
+        }
     ),
     collective="all_gather",
     chunking="none",

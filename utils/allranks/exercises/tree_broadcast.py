@@ -59,12 +59,7 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=P2P,
     rules=(
-        Rule(
-            "at most ceil(lg p) rounds",
-            8,
-            _rounds,
-            rules.on_one_call,
-        ),
+        Rule("at most ceil(lg p) rounds", 8, _rounds, rules.on_one_call),
         Rule("each rank receives once", 1, _once, lambda s: s.ranks > 1 and s.times == 1),
         rules.carried(rules.but_at_the_root, rules.nothing),
     ),

@@ -80,21 +80,14 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=P2P,
     rules=(
-        Rule(
-            "at most ceil(lg p) rounds",
-            8,
-            _rounds,
-            rules.on_one_call,
-        ),
+        Rule("at most ceil(lg p) rounds", 8, _rounds, rules.on_one_call),
         Rule("each rank sends once", 1, _bytes, lambda s: s.ranks > 1 and s.times == 1),
         rules.carried(rules.nothing, rules.but_at_the_root),
     ),
     blocking_weight=3,
     mistakes=(
         in_place(
-            "dst received nothing, so it has its own contribution only",
-            _own_only,
-            lambda run: not _dst_received(run),
+            "dst received nothing, so it has its own contribution only", _own_only, lambda run: not _dst_received(run)
         ),
         # with two or three ranks nobody passes a sum on: there both of these hold, and the larger cases tell which it is
         in_place(

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 WIDTH = 2  # of a head
 
@@ -54,7 +55,11 @@ def _oracle(
             else torch.softmax(scores.masked_fill(later, float("-inf")), dim)
         )
     whole = (weights @ v).transpose(0, 1).to(kind)
-    return [Expected(whole[r * n : (r + 1) * n].contiguous(), {}, _atol(kind)) for r in range(setup.ranks)]
+    sizes = q.abs() @ k.abs().transpose(1, 2) * scale
+    limit = attention_error(sizes, scores.masked_fill(later, float("-inf")) if causal else scores, v, 1, kind)
+    limit = limit.transpose(0, 1).clamp(min=_atol(kind))
+    rows = [slice(r * n, (r + 1) * n) for r in range(setup.ranks)]
+    return [Expected(whole[mine].contiguous(), {}, limit[mine].contiguous()) for mine in rows]
 
 
 def _own_tokens(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -71,21 +76,11 @@ def _heads(setup: Setup) -> int:
     return setup.ranks * int(setup.option("heads_a_rank", 1))
 
 
-def _moved_heads(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    """The result with the heads of another rank in each place."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        share = setup.option("heads_a_rank", 1)
-        return [Expected(e.returns.roll(step * share, 1), {}, e.atol) for e in _oracle(setup, args)]
-
-    return oracle
-
-
 def _interleaved(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The heads put together in the wrong order: head i of each rank side by side."""
     share, p = setup.option("heads_a_rank", 1), setup.ranks
     order = [r * share + i for i in range(share) for r in range(p)]
-    return [Expected(e.returns[:, order].contiguous(), {}, e.atol) for e in _oracle(setup, args)]
+    return [Expected(e.returns[:, order].contiguous(), {}, e.atol[:, order].contiguous()) for e in _oracle(setup, args)]
 
 
 def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -99,8 +94,10 @@ def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], li
             args = [tuple(View.of(x.contiguous()) for x in given) for given in mixed]
         made = _oracle(setup, args)
         if back:
-            lies = [e.returns.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for e in made]
-            made = [Expected(x.contiguous(), {}, e.atol) for x, e in zip(lies, made, strict=True)]
+            lies = [
+                [t.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for t in (e.returns, e.atol)] for e in made
+            ]
+            made = [Expected(x.contiguous(), {}, off.contiguous()) for x, off in lies]
         return made
 
     return oracle
@@ -174,80 +171,51 @@ EXERCISE = Exercise(
         Rule("4 (p-1)/p of the bytes", 6, lambda run: rules.no_messages(run) or _four_small(run)),
         rules.carried(_needed, _needed),
     ),
-    mistakes=(
-        Mistake(
-            "every token sees all tokens: it must see only those that are not behind it",
-            lambda s, a: _oracle(s, a, False),
-        ),
-        Mistake(
-            "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has the beginning",
-            lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
-        ),
-        Mistake(
-            "attention over this rank's own tokens only: the keys of the other ranks are missing",
-            _own_tokens,
-            lambda run: not run.collectives,
-        ),
-        Mistake(
-            "the scores are divided by the head's width: it must be the root of the width",
-            lambda s, a: _oracle(s, a, scale=1 / WIDTH),
-        ),
-        Mistake("the scores are not divided by the root of the head's width", lambda s, a: _oracle(s, a, scale=1.0)),
-        *(
-            Mistake(
-                f"the scores are divided by the root of {what}: it must be the root of a head's width, q.shape[-1]",
-                _root_of(number),
-            )
-            for what, number in (
-                ("the width of all heads together", lambda s: WIDTH * _heads(s)),
-                ("the width of all heads of a rank together", lambda s: WIDTH * _heads(s) // s.ranks),
-                ("the number of heads", _heads),
-                ("the number of a rank's tokens", lambda s: s.size),
-                ("the number of all tokens", lambda s: s.ranks * s.size),
-            )
-        ),
-        Mistake(
-            "the mask came after the softmax, so that the weights of one query no longer add up to 1: set the scores of later tokens to "
-            "minus infinity before the softmax",
-            lambda s, a: _oracle(s, a, masked_late=True),
-        ),
-        Mistake(
-            "the softmax is over the queries: the weights of one query, over all keys, must add up to 1, so take dim=-1 of "
-            "scores (queries, keys)",
-            lambda s, a: _oracle(s, a, dim=-2),
-        ),
-        Mistake(
-            "the heads come back in the wrong places: rank r computed the r-th share of the heads", _moved_heads(1)
-        ),
-        Mistake(
-            "the heads come back in the wrong places: rank r computed the r-th share of the heads", _moved_heads(-1)
-        ),
-        Mistake(
-            "the heads come back in the wrong order: a rank's heads lie side by side, not one of each rank in turn",
-            _interleaved,
-        ),
-        Mistake(
-            "tokens and heads were mixed on the way there: a tensor (tokens, heads, width) that is cut into p pieces as it lies in "
-            "memory gives each rank some tokens; make it (p, tokens, heads a rank, width) by reshape and transpose first",
-            _as_it_lies(True, False),
-        ),
-        Mistake(
-            "tokens and heads were mixed on the way back: the pieces of the ranks lie one behind the other, (p, tokens, heads a "
-            "rank, width); transpose to (tokens, p, heads a rank, width) before the reshape",
-            _as_it_lies(False, True),
-        ),
-        Mistake(
-            "tokens and heads were mixed on both ways: pieces of a tensor (tokens, heads, width) as it lies in memory are "
-            "tokens, not heads; reshape and transpose before and after an all-to-all",
-            _as_it_lies(True, True),
-        ),
-        *(
-            Mistake(
-                "the attention is over the heads: it must be over the tokens of each head, so transpose to (heads, tokens, width) first",
-                _over_heads(causal),
-            )
-            for causal in (True, False)
-        ),
+    mistakes=known(
+        {
+            "every token sees all tokens: it must see only those that are not behind it": lambda s, a: _oracle(
+                s, a, False
+            ),
+            "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has "
+            "the beginning": lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
+            "attention over this rank's own tokens only: the keys of the other ranks are missing": (
+                _own_tokens,
+                lambda run: not run.collectives,
+            ),
+            "the scores are divided by the head's width: it must be the root of the width": lambda s, a: _oracle(
+                s, a, scale=1 / WIDTH
+            ),
+            "the scores are not divided by the root of the head's width": lambda s, a: _oracle(s, a, scale=1.0),
+            **{
+                f"the scores are divided by the root of {what}: it must be the root of a head's width, q.shape[-1]": _root_of(
+                    number
+                )
+                for what, number in (
+                    ("the width of all heads together", lambda s: WIDTH * _heads(s)),
+                    ("the width of all heads of a rank together", lambda s: WIDTH * _heads(s) // s.ranks),
+                    ("the number of heads", _heads),
+                    ("the number of a rank's tokens", lambda s: s.size),
+                    ("the number of all tokens", lambda s: s.ranks * s.size),
+                )
+            },
+            "the mask came after the softmax, so that the weights of one query no longer add up to 1: set the scores "
+            "of later tokens to minus infinity before the softmax": lambda s, a: _oracle(s, a, masked_late=True),
+            "the softmax is over the queries: the weights of one query, over all keys, must add up to 1, so take "
+            "dim=-1 of scores (queries, keys)": lambda s, a: _oracle(s, a, dim=-2),
+            "the heads come back in the wrong order: a rank's heads lie side by "
+            "side, not one of each rank in turn": _interleaved,
+            "tokens and heads were mixed on the way there: a tensor (tokens, heads, width) that is cut into p pieces "
+            "as it lies in memory gives each rank some tokens; make it (p, tokens, heads a rank, width) by reshape "
+            "and transpose first": _as_it_lies(True, False),
+            "tokens and heads were mixed on the way back: the pieces of the ranks lie one behind the other, (p, "
+            "tokens, heads a rank, width); transpose to (tokens, p, heads "
+            "a rank, width) before the reshape": _as_it_lies(False, True),
+            "tokens and heads were mixed on both ways: pieces of a tensor (tokens, heads, width) as it lies in "
+            "memory are tokens, not heads; reshape and transpose "
+            "before and after an all-to-all": _as_it_lies(True, True),
+            "the attention is over the heads: it must be over the tokens of each head, so transpose to (heads, "
+            "tokens, width) first": [_over_heads(causal) for causal in (True, False)],
+        }
     ),
     unit="token a rank",
     collective="all_to_all",

@@ -5,15 +5,17 @@ Rank r holds the columns r*w to (r+1)*w - 1 of every row, w = logits_shard.shape
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import everywhere, known, log_sum_error
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 Made = Callable[[torch.Tensor, torch.Tensor, int, int], tuple[torch.Tensor, torch.Tensor]]
 
@@ -38,9 +40,9 @@ def _oracle_from(make: Made) -> Oracle:
         rows, targets = _whole(args)
         kind, width = rows.dtype, args[0][0].size[1]
         eps = torch.finfo(kind).eps
-        # large logits leave fewer bits for the difference of two of them
-        largest = float(rows.double().abs().max())
-        atol = (4 * eps * max(largest, 10.0), eps * max(8.0, 2 * largest))
+        # of the mean over the rows, and of a softmax's elements, which are 1 at most
+        off = float(log_sum_error(rows, setup.ranks).max())
+        atol = (max(off, 40 * eps) + len(rows) * eps * off, max(math.expm1(off), 8 * eps))
         made = []
         for rank in range(setup.ranks):
             loss, gradient = make(rows.double(), targets, rank, width)
@@ -145,11 +147,6 @@ def _alone(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> 
     return (torch.logsumexp(own, -1) - chosen).mean(), _own_softmax(rows, targets, rank, width)[1]
 
 
-def _summed(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    loss, gradient = _right(rows, targets, rank, width)
-    return loss * len(rows), gradient * len(rows)
-
-
 def _loss_times(by: Callable[[int, int], float]) -> Made:
     """The right gradient, and the loss times `by(rows, ranks)`."""
 
@@ -166,10 +163,7 @@ def _ones_added(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int
 
 
 def _each_row(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return (
-        torch.nn.functional.cross_entropy(rows, targets, reduction="none"),
-        _right(rows, targets, rank, width)[1],
-    )
+    return (torch.nn.functional.cross_entropy(rows, targets, reduction="none"), _right(rows, targets, rank, width)[1])
 
 
 def _own_chosen(shifted: bool) -> Made:
@@ -263,122 +257,79 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         rules.carried(one_a_row, one_a_row),
     ),
-    mistakes=(
-        Mistake(
-            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first",
-            _lowered_by(lambda rows, width: torch.zeros(len(rows), 1)),
-        ),
-        *(
-            Mistake(
-                "a rank has the target's logit for the rows whose target is in its own columns only: the other ranks need it too",
-                _oracle_from(_own_chosen(shifted)),
-            )
-            for shifted in (True, False)
-        ),
-        Mistake(
-            "the maximum is missing in the target's logit: it is subtracted in the sum, so it must be subtracted there too",
-            _oracle_from(_raw_chosen),
-        ),
-        *(
-            Mistake(f"exp of large logits overflows or vanishes: {what}", _lowered_by(tops))
-            for what, tops in (
-                (
-                    "the ranks' maxima of a row were added, but the row's maximum is the largest of them",
-                    lambda rows, width: _maxima(rows, width).sum(-1, keepdim=True),
-                ),
-                (
-                    "the smallest of the ranks' maxima of a row was subtracted, but the row's maximum is the largest of them",
-                    lambda rows, width: _maxima(rows, width).amin(-1, keepdim=True),
-                ),
-                (
-                    "one maximum of all rows was subtracted, but each row has its own",
-                    lambda rows, width: rows.amax().expand(len(rows), 1),
-                ),
-                (
-                    "each row's minimum was subtracted, but exp needs its maximum",
-                    lambda rows, width: rows.amin(-1, keepdim=True),
-                ),
-            )
-        ),
-        *(
-            Mistake(
-                "every rank subtracted a one for the target: only the rank that holds its column must, where target - r*w is from 0 to w-1",
-                _oracle_from(made),
-                everywhere=True,
-            )
-            for column in (_clamped, _modulo)
-            for made in (
-                _ones_everywhere(column),
-                _all_logits(column, True, True),
-                _all_logits(column, False, True),
-            )
-        ),
-        *(
-            Mistake(
-                "every rank added a logit for the target to the loss: only the rank that holds its column must, the others add 0",
-                _oracle_from(_all_logits(column, shifted, False)),
-                everywhere=True,
-            )
-            for column in (_clamped, _modulo)
-            for shifted in (True, False)
-        ),
-        Mistake(
-            "the ones at the targets are missing from the gradient: this is the softmax alone", _oracle_from(_no_ones)
-        ),
-        *(
-            Mistake(
-                "the gradient was added over the ranks: each rank's columns are its own, and nothing is sent backward",
-                _oracle_from(_columns_added(mean)),
-            )
-            for mean in (True, False)
-        ),
-        Mistake(
-            "the gradient is of the sum of the losses: the loss is their mean, so divide by the number of rows",
-            _oracle_from(_scaled(lambda rows, ranks: rows)),
-        ),
-        Mistake(
-            "the gradient was divided by the number of targets in this rank's columns: the loss is the mean over all rows, so divide by "
-            "their number",
-            _oracle_from(_by_own_targets),
-        ),
-        Mistake(
-            "the gradient was divided by the number of ranks too: these ranks share one loss",
-            _oracle_from(_scaled(lambda rows, ranks: 1 / ranks)),
-        ),
-        Mistake(
-            "the gradient was multiplied by the number of ranks: each rank has it already",
-            _oracle_from(_scaled(lambda rows, ranks: ranks)),
-        ),
-        Mistake(
-            "the gradient's sign is wrong: it is softmax minus one at the target", _oracle_from(_scaled(lambda *a: -1))
-        ),
-        Mistake("the loss and its gradient are of the sum over the rows: return their mean", _oracle_from(_summed)),
-        Mistake(
-            "the loss is the sum over the rows, though its gradient is that of the mean: return the mean",
-            _oracle_from(_loss_times(lambda rows, ranks: rows)),
-        ),
-        Mistake(
-            "the loss was divided by the number of ranks too: these ranks share one loss",
-            _oracle_from(_loss_times(lambda rows, ranks: 1 / ranks)),
-        ),
-        Mistake(
-            "the loss was multiplied by the number of ranks: each rank has the whole loss already",
-            _oracle_from(_loss_times(lambda rows, ranks: ranks)),
-        ),
-        Mistake(
-            "the ones at the targets were added to the softmax: the gradient is the softmax minus them",
-            _oracle_from(_ones_added),
-        ),
-        Mistake("one loss a row came back: return their mean", _oracle_from(_each_row)),
-        Mistake(
-            "the gradient's softmax is over this rank's columns: divide by the sum over all ranks",
-            _oracle_from(_own_softmax),
-        ),
-        Mistake("the sum of exponentials is of this rank's columns only: add it over the ranks", _oracle_from(_alone)),
-        Mistake(
-            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks",
-            _oracle_from(_own_maximum),
-        ),
+    mistakes=known(
+        {
+            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first": _lowered_by(
+                lambda rows, width: torch.zeros(len(rows), 1)
+            ),
+            "a rank has the target's logit for the rows whose target is in its own columns only: the other ranks "
+            "need it too": [_oracle_from(_own_chosen(shifted)) for shifted in (True, False)],
+            "the maximum is missing in the target's logit: it is subtracted in the sum, so it must be subtracted "
+            "there too": _oracle_from(_raw_chosen),
+            **{
+                f"exp of large logits overflows or vanishes: {what}": _lowered_by(tops)
+                for what, tops in (
+                    (
+                        "the ranks' maxima of a row were added, but the row's maximum is the largest of them",
+                        lambda rows, width: _maxima(rows, width).sum(-1, keepdim=True),
+                    ),
+                    (
+                        "the smallest of the ranks' maxima of a row was subtracted, but the row's maximum is the largest of them",
+                        lambda rows, width: _maxima(rows, width).amin(-1, keepdim=True),
+                    ),
+                    (
+                        "one maximum of all rows was subtracted, but each row has its own",
+                        lambda rows, width: rows.amax().expand(len(rows), 1),
+                    ),
+                    (
+                        "each row's minimum was subtracted, but exp needs its maximum",
+                        lambda rows, width: rows.amin(-1, keepdim=True),
+                    ),
+                )
+            },
+            "every rank subtracted a one for the target: only the rank that holds its column must, where target - "
+            "r*w is from 0 to w-1": [
+                everywhere(_oracle_from(made))
+                for column in (_clamped, _modulo)
+                for made in (
+                    _ones_everywhere(column),
+                    _all_logits(column, True, True),
+                    _all_logits(column, False, True),
+                )
+            ],
+            "the ones at the targets are missing from the gradient: this is the softmax alone": _oracle_from(_no_ones),
+            "the gradient was added over the ranks: each rank's columns are its own, and nothing is sent backward": [
+                _oracle_from(_columns_added(mean)) for mean in (True, False)
+            ],
+            "the gradient is of the sum of the losses: the loss is their mean, so divide by the number of rows": _oracle_from(
+                _scaled(lambda rows, ranks: rows)
+            ),
+            "the gradient was divided by the number of targets in this rank's columns: the loss is the mean over all "
+            "rows, so divide by their number": _oracle_from(_by_own_targets),
+            "the gradient was divided by the number of ranks too: these ranks share one loss": _oracle_from(
+                _scaled(lambda rows, ranks: 1 / ranks)
+            ),
+            "the gradient's sign is wrong: it is softmax minus one at the target": _oracle_from(_scaled(lambda *a: -1)),
+            "the loss is the sum over the rows, though its gradient is that of the mean: return the mean": _oracle_from(
+                _loss_times(lambda rows, ranks: rows)
+            ),
+            "the loss was divided by the number of ranks too: these ranks share one loss": _oracle_from(
+                _loss_times(lambda rows, ranks: 1 / ranks)
+            ),
+            "the loss was multiplied by the number of ranks: each rank has the whole loss already": _oracle_from(
+                _loss_times(lambda rows, ranks: ranks)
+            ),
+            "the ones at the targets were added to the softmax: the gradient is the softmax minus them": _oracle_from(
+                _ones_added
+            ),
+            "one loss a row came back: return their mean": _oracle_from(_each_row),
+            "the gradient's softmax is over this rank's columns: divide by the sum over all ranks": _oracle_from(
+                _own_softmax
+            ),
+            "the sum of exponentials is of this rank's columns only: add it over the ranks": _oracle_from(_alone),
+            "each rank subtracted its own maximum: the sums only fit "
+            "together with the maximum over all ranks": _oracle_from(_own_maximum),
+        }
     ),
     unit="row",
     collective="all_reduce",

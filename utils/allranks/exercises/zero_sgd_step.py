@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 
+from allranks.exercises.families import everywhere, known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
 from allranks.judge.common import MANY_RANKS
 from allranks.judge.drawing import Draws
 from allranks.judge.evidence import unused, used
-from allranks.judge.exercise import Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
@@ -256,50 +257,44 @@ EXERCISE = Exercise(
         Rule("each parameter updated by one rank", 8, _shards_only),
         rules.carried(_others_parameters, rules.nothing),
     ),
-    mistakes=(
-        Mistake("the gradients were summed, not averaged: divide by the number of ranks", _step(divide=0)),
-        *(
-            Mistake(cause, _step(divide=2), holds)
-            for cause, holds in (
-                ("divided by the number of ranks twice: ReduceOp.AVG divides already", used("AVG")),
-                ("divided by the number of ranks twice: the mean is the sum divided by it once", unused("AVG")),
-            )
-        ),
-        Mistake("the step went uphill: subtract lr times the gradient", _step(sign=1)),
-        Mistake("each rank stepped with its own gradient: average over the ranks first", _step(own=True)),
-        Mistake(
-            "each shard was updated with its owner's gradient only: reduce_scatter the gradients first",
-            _owners_gradient,
-        ),
-        Mistake(
-            "each rank kept its own shard: the all_gather of the new parameters is missing, or what it brought is not used",
-            _first_shard_only,
-        ),
-        *(
-            Mistake(f"{what} is in every place: place i must hold the new shard of rank i", _misplaced(shard_of, each))
-            for what, shard_of in (
-                ("rank 0's new shard", lambda rank, p: 0),
-                ("the last rank's new shard", lambda rank, p: p - 1),
-                ("each rank's own new shard", lambda rank, p: rank),
-            )
-            for each in (False, True)
-        ),
-        Mistake(
-            "every rank took its step from the first shard's numbers: cut parameters and gradients at the same place",
-            _first_shards_data,
-            everywhere=True,
-        ),
-        *(
-            Mistake(
-                f"each rank took its step from the numbers of the {neighbour} rank's shard: cut parameters and gradients at the same place",
-                _next_shards_data(step),
-            )
-            for neighbour, step in (("next", 1), ("previous", -1))
-        ),
-        *(
-            Mistake("the parameters also shrank by themselves: there is no weight decay in this step", _decayed(by))
-            for by in (0.1, 0.01, 1e-3, 5e-4, 1e-4)
-        ),
+    mistakes=known(
+        {
+            "the gradients were summed, not averaged: divide by the number of ranks": _step(divide=0),
+            **{
+                cause: (_step(divide=2), holds)
+                for cause, holds in (
+                    ("divided by the number of ranks twice: ReduceOp.AVG divides already", used("AVG")),
+                    ("divided by the number of ranks twice: the mean is the sum divided by it once", unused("AVG")),
+                )
+            },
+            "the step went uphill: subtract lr times the gradient": _step(sign=1),
+            "each rank stepped with its own gradient: average over the ranks first": _step(own=True),
+            "each shard was updated with its owner's gradient only: "
+            "reduce_scatter the gradients first": _owners_gradient,
+            "each rank kept its own shard: the all_gather of the new parameters is missing, or what it brought is "
+            "not used": _first_shard_only,
+            **{
+                f"{what} is in every place: place i must hold the new shard of rank i": [
+                    _misplaced(shard_of, each) for each in (False, True)
+                ]
+                for what, shard_of in (
+                    ("rank 0's new shard", lambda rank, p: 0),
+                    ("the last rank's new shard", lambda rank, p: p - 1),
+                    ("each rank's own new shard", lambda rank, p: rank),
+                )
+            },
+            "every rank took its step from the first shard's numbers: cut "
+            "parameters and gradients at the same place": everywhere(_first_shards_data),
+            **{
+                f"each rank took its step from the numbers of the {neighbour} rank's shard: cut parameters and gradients at the same place": _next_shards_data(
+                    step
+                )
+                for neighbour, step in (("next", 1), ("previous", -1))
+            },
+            "the parameters also shrank by themselves: there is no weight decay in this step": [
+                _decayed(by) for by in (0.1, 0.01, 1e-3, 5e-4, 1e-4)
+            ],
+        }
     ),
     unit="parameter",
     collective="reduce_scatter + all_gather",

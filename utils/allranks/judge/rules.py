@@ -405,7 +405,9 @@ def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -
         if len(mine) > most * times:
             return About(f"rank {rank} {_calls(operation, len(mine))}{run.at(mine[-1].line)}: {enough}", mine[-1])
         if len(mine) < least * times:
-            return f"rank {rank} {_calls(operation, len(mine))}, but every rank {_calls('it', least * times, 'must call')}"
+            return (
+                f"rank {rank} {_calls(operation, len(mine))}, but every rank {_calls('it', least * times, 'must call')}"
+            )
     return None
 
 

@@ -1,1 +1,71 @@
-"""What several exercises share."""
+"""What several exercises share: tables of typical mistakes, and how far right results may be apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+
+from allranks.judge.cases import Oracle
+from allranks.judge.evidence import Holds
+from allranks.judge.exercise import Mistake
+
+# what a mistake leaves on every rank, when the run's log allows it, and whether no rank is right then
+Told = Oracle | tuple[Oracle, Holds] | tuple[Oracle, Holds, bool]
+
+
+def known(*given: Mistake | Mapping[str, Told | list[Told]]) -> tuple[Mistake, ...]:
+    """The mistakes of tables {cause: what it leaves}, in their order. A list has several results of one cause.
+
+    Example:
+        >>> [m.cause for m in known({"nothing came": lambda setup, args: []})]
+        ['nothing came']
+    """
+    return tuple(mistake for one in given for mistake in _each(one))
+
+
+def _each(one: Mistake | Mapping[str, Told | list[Told]]) -> Iterator[Mistake]:
+    if isinstance(one, Mistake):
+        yield one
+        return
+    for cause, told in one.items():
+        for oracle in told if isinstance(told, list) else [told]:
+            yield Mistake(cause, *(oracle if isinstance(oracle, tuple) else (oracle,)))
+
+
+def everywhere(oracle: Oracle) -> Told:
+    """A result that its mistake leaves on every rank: where one rank is right, it was not made."""
+    return oracle, lambda run: True, True
+
+
+def attention_error(
+    sizes: torch.Tensor, scores: torch.Tensor, v: torch.Tensor, blocks: int, kind: torch.dtype
+) -> torch.Tensor:
+    """How far any order of operations in `kind` may be from the exact attention, for each element; half of it is a margin.
+
+    `scores` are (..., queries, keys) in float64, minus infinity where a key is not seen, `v` (..., keys, width), and `sizes` the sums
+    of the absolute products behind the scores. A score is off by the roundings of its products and sums and of its scaling, whether
+    q, k or the product is scaled; maxima that are subtracted and log-sums, one a block and one a merge, round numbers as large as the
+    largest score. Weights that are off by factors e^±d move the mean of v by no more than the sum of w (e^d - 1) |v - mean|, over
+    that of w e^-d. What is added rounds once for each key and block, and log-sums that are off scale all of it.
+    """
+    half, width = torch.finfo(kind).eps / 2, v.shape[-1]
+    largest = scores.masked_fill(scores.isneginf(), 0).abs().amax(-1, keepdim=True)
+    off = (half * ((width + 5) * sizes + (blocks + 6) * largest)).clamp(max=30)
+    weights = torch.softmax(scores, -1).nan_to_num(0)
+    mean = weights @ v
+    away = (v[..., None, :, :] - mean[..., :, None, :]).abs()
+    apart = torch.einsum("...qk,...qkd->...qd", weights * off.expm1(), away)
+    moved = apart / (weights * (-off).exp()).sum(-1, keepdim=True).clamp(min=1e-30)
+    added = (scores.shape[-1] + 4 * blocks + 8 + (blocks + 2) * largest) * half * (weights @ v.abs())
+    return 1.5 * (moved + added)
+
+
+def log_sum_error(rows: torch.Tensor, ranks: int) -> torch.Tensor:
+    """How far the logarithm of a row's sum of exponentials, less a logit, may be off in the rows' dtype, in any order of operations.
+
+    `rows` are (..., columns), the whole rows; the result is (..., 1). Maxima that are subtracted and log-sums, one a rank and one a
+    merge, round numbers as large as the largest logit; the sum rounds once for each column and rank.
+    """
+    largest = rows.double().abs().amax(-1, keepdim=True)
+    return torch.finfo(rows.dtype).eps / 2 * ((ranks + 4) * largest + rows.shape[-1] + ranks + 6)

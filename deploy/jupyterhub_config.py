@@ -12,15 +12,20 @@ To change settings for a machine, use the environment variables below, or /etc/a
 that is read last.
 """
 
+import asyncio
 import contextlib
 import grp
+import ipaddress
 import os
 import pwd
 import shutil
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from jupyterhub.auth import PAMAuthenticator
+from jupyterhub.spawner import LocalProcessSpawner
+from jupyterhub.utils import subdomain_hook_idna
 
 c = get_config()  # noqa: F821 - JupyterHub defines it
 
@@ -35,6 +40,16 @@ EXCHANGE = Path(SETTINGS.get("ALLRANKS_HUB_EXCHANGE", "/var/lib/allranks/exchang
 # not in /tmp, because with the systemd spawner each person has a separate /tmp. A hub that is not root has no folder
 # that all accounts share, and can't use that spawner: then worlds use their default
 LEASES = SETTINGS.get("ALLRANKS_LEASES") or ("/var/lib/allranks/leases" if os.geteuid() == 0 else "")
+URL = SETTINGS.get(
+    "ALLRANKS_HUB_URL", "http://127.0.0.1:8000"
+)  # on loopback: docs/jupyterhub.md says how to put TLS in front
+# The address that people type. Each person's pages have a name below it, because pages of one name can act as each other's visitor.
+# Browsers know all names below localhost, so that a hub without a name of its own has these
+ON_LOOPBACK = urlsplit(URL).hostname in ("127.0.0.1", "::1", "localhost")
+PUBLIC = SETTINGS.get("ALLRANKS_HUB_PUBLIC_URL") or (
+    f"http://hub.localhost:{urlsplit(URL).port or 80}" if ON_LOOPBACK else URL
+)
+NAMES = SETTINGS.get("ALLRANKS_HUB_NAMES", "wildcard")
 MEMORY = SETTINGS.get("ALLRANKS_HUB_MEMORY", "6G")  # a person's
 CORES = float(SETTINGS.get("ALLRANKS_HUB_CORES", "2"))  # likewise
 IDLE_S = int(SETTINGS.get("ALLRANKS_HUB_IDLE_S", "3600"))  # without use: first kernels, then servers are ended
@@ -126,6 +141,23 @@ open_to_all(Path(sys.base_prefix).resolve())
 reach = f"!user={GRADER}"
 c.JupyterHub.load_roles = [
     {
+        # JupyterHub's own role, less the right to make tokens and to share servers: a page that gets hold of a visitor's
+        # cookie could make itself a key that outlives the visit
+        "name": "user",
+        "description": "use one's own server",
+        "scopes": [
+            f"{scope}!user"
+            for scope in (
+                "access:servers",
+                "servers",
+                "read:users",
+                "users:activity",
+                "read:tokens",
+                "read:roles:users",
+            )
+        ],
+    },
+    {
         "name": "grader-account",
         "description": "makes the hub know the grader's account",
         "scopes": [],
@@ -134,7 +166,9 @@ c.JupyterHub.load_roles = [
     {
         "name": "instructor",
         "description": "start, use and stop the grader's server",
-        "scopes": [f"{scope}{reach}" for scope in ("access:servers", "servers", "read:users:name")],
+        "scopes": [f"{scope}{reach}" for scope in ("access:servers", "servers", "read:users:name")]
+        if NAMES != "one"
+        else [],
         "groups": [f"formgrade-{COURSE}"],
     },
     {
@@ -156,8 +190,7 @@ c.Spawner.server_token_scopes = [
 
 STATE.mkdir(mode=0o700, parents=True, exist_ok=True)
 STATE.chmod(0o700)
-# on loopback only: docs/jupyterhub.md says how to put TLS in front of it
-c.JupyterHub.bind_url = SETTINGS.get("ALLRANKS_HUB_URL", "http://127.0.0.1:8000")
+c.JupyterHub.bind_url = URL
 c.JupyterHub.db_url = f"sqlite:///{STATE / 'jupyterhub.sqlite'}"
 c.JupyterHub.cookie_secret_file = str(STATE / "cookie_secret")
 c.ConfigurableHTTPProxy.pid_file = str(STATE / "proxy.pid")
@@ -167,6 +200,58 @@ c.ConfigurableHTTPProxy.command = [
 ]
 c.JupyterHub.cleanup_servers = False  # people's servers continue when the hub restarts
 c.JupyterHub.template_vars = {"announcement_login": "All Ranks: log in with your account on this machine."}
+
+# ------------------------------------------------------------------------------------------------ names in browsers
+
+# A person's server may answer with any page, and a browser lets a page do what its visitor may do under the same name.
+
+
+def name_of(name: str, domain: str, kind: str) -> str:
+    """The host under which a browser finds somebody's server. A service is the hub's own page, and has the hub's name."""
+    if kind == "service":
+        return domain
+    if NAMES == "wildcard":
+        return subdomain_hook_idna(name, domain, kind)
+    return f"{'grader' if name == GRADER else 'people'}.{domain}"
+
+
+def has_names_below(url: str) -> bool:
+    """Whether there can be names below the address's: not below a number, nor below `localhost` itself, for cookies."""
+    host = urlsplit(url).hostname or ""
+    with contextlib.suppress(ValueError):
+        ipaddress.ip_address(host)
+        return False
+    return "." in host
+
+
+if NAMES not in ("wildcard", "three", "one"):
+    sys.exit(f"ALLRANKS_HUB_NAMES is {NAMES!r}; it is wildcard, three or one.")
+if NAMES != "one" and not has_names_below(PUBLIC):
+    sys.exit(
+        f"{PUBLIC} can have no names below it. Set ALLRANKS_HUB_PUBLIC_URL to the address that people type, with a name; or, "
+        "if there is none, ALLRANKS_HUB_NAMES=one: docs/jupyterhub.md, step 3."
+    )
+HOST = urlsplit(PUBLIC).hostname
+if NAMES == "one":
+    print(
+        "WARNING: ALLRANKS_HUB_NAMES=one. Whoever opens a page of another person's server gives that person everything that the "
+        "own account may do at this hub, a typed password too. Formgrader is off, so that no instructor's account does it for the "
+        "gradebook. Give the hub a wildcard name: docs/jupyterhub.md, step 3.",
+        file=sys.stderr,
+    )
+else:
+    c.JupyterHub.subdomain_host = PUBLIC.rstrip("/")
+    c.JupyterHub.subdomain_hook = name_of
+    if NAMES == "three":
+        print(
+            f"WARNING: ALLRANKS_HUB_NAMES=three. All people's servers are at people.{HOST}: a student who opens a page of another "
+            "student's server gives that student the own server. The hub and the grader's server have other names, and are safe "
+            "from this. A wildcard name makes everybody safe: docs/jupyterhub.md, step 3.",
+            file=sys.stderr,
+        )
+    elif PUBLIC.startswith("https://"):
+        # a page can set cookies for the names above its own, but none that begins so
+        c.JupyterHub.cookie_host_prefix_enabled = True
 
 # nbgrader's exchange. nbgrader needs a root that all can write to. The sticky bit prevents others from moving the
 # course's folder, and making the folder here prevents others from making it first.
@@ -194,7 +279,7 @@ def landing(handler):
     """
     user = handler.current_user
     teaches = user is not None and any(group.name == f"formgrade-{COURSE}" for group in user.groups)
-    return GRADERS_SERVER if teaches else ""
+    return GRADERS_SERVER if teaches and NAMES != "one" else ""
 
 
 c.JupyterHub.default_url = landing
@@ -234,17 +319,55 @@ def role_of(spawner) -> None:
 
 c.Spawner.pre_spawn_hook = role_of
 
+
+def listener(port: int) -> int | None:
+    """The uid of the process that listens on a TCP port of this machine; None if nobody does."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
+                words = line.split()
+                if words[3] == "0A" and int(words[1].rpartition(":")[2], 16) == port:
+                    return int(words[7])
+    return None
+
+
+def on_a_port_of_their_own(spawner: type) -> type:
+    """The spawner, which says that a server has started only when the person's own process listens on its port.
+
+    Another account could listen there first: it would be sent the person's requests, with their cookies.
+    """
+
+    class Checked(spawner):
+        async def start(self):
+            """The server's address, once its process listens; raises RuntimeError if another account's does."""
+            where = await super().start()
+            if where is None:
+                return where
+            port = where[1] if isinstance(where, tuple) else urlsplit(where).port
+            person = pwd.getpwnam(self.user.name).pw_uid if os.geteuid() == 0 else os.geteuid()
+            while (found := listener(port)) is None and await self.poll() is None:
+                await asyncio.sleep(0.05)
+            if found not in (None, person):
+                await self.stop(now=True)
+                raise RuntimeError(f"uid {found} listens on port {port}, which is for the server of {self.user.name}")
+            return where
+
+    return Checked
+
+
 # If systemd runs and jupyterhub-systemdspawner is installed, cgroups limit everything that a person runs. Otherwise the
 # script sets the limits of a process: memory per process, cores, processes. These are weaker (docs/jupyterhub.md).
 SPAWNER = SETTINGS.get("ALLRANKS_HUB_SPAWNER", "systemd" if Path("/run/systemd/system").is_dir() else "local")
 if SPAWNER == "systemd":
-    c.JupyterHub.spawner_class = "systemd"
+    from systemdspawner import SystemdSpawner
+
+    c.JupyterHub.spawner_class = on_a_port_of_their_own(SystemdSpawner)
     c.SystemdSpawner.isolate_tmp = True
     c.SystemdSpawner.isolate_devices = False  # GPUs are devices
     c.SystemdSpawner.disable_user_sudo = True
     c.SystemdSpawner.unit_name_template = "allranks-{USERNAME}-singleuser"
 elif SPAWNER == "local":
-    c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"
+    c.JupyterHub.spawner_class = on_a_port_of_their_own(LocalProcessSpawner)
     c.Spawner.environment["ALLRANKS_HUB_RLIMITS"] = "1"
 else:
     sys.exit(f"ALLRANKS_HUB_SPAWNER is {SPAWNER!r}; it is systemd or local.")

@@ -138,11 +138,31 @@ def _answers(path: Path) -> bool:
     return True
 
 
+def answer_the_proxy_and_me() -> None:
+    """Makes this process's web server hang up on all accounts of the machine but root, whose proxy asks for others, and this one.
+
+    Who is not logged in could otherwise send bodies of half a gigabyte: the server reads them before it asks for a login.
+    """
+    from allranks.ranks.engines.strangers import other_end
+    from tornado.httpserver import HTTPServer
+
+    handle_stream = HTTPServer.handle_stream
+
+    def checked(self, stream, address):
+        if other_end(stream.socket) not in (0, os.getuid()):
+            stream.close()
+            return None
+        return handle_stream(self, stream, address)
+
+    HTTPServer.handle_stream = checked
+
+
 def warm_engines() -> None:
     """Starts the fork server that all notebooks of this server share, if forking is safe here."""
     from allranks.ranks.engines.forkserver import ForkServerError, forking_is_safe
-    from allranks.ranks.engines.kernels import warm_for_jupyter
+    from allranks.ranks.engines.kernels import name_to_jupyter, warm_for_jupyter
 
+    name_to_jupyter()  # also where kernels are not forked: ours have no open port
     if forking_is_safe():
         try:
             warm_for_jupyter()
@@ -194,6 +214,9 @@ def main() -> None:
         if exchange := os.environ.get("ALLRANKS_EXCHANGE"):  # for nbgrader in a shell outside of the hub
             (folder / "exchange.txt").write_text(f"{exchange}\n", encoding="utf-8")
         os.chdir(folder)  # nbgrader reads its configuration from the current folder
+        from allranks.ranks.engines.kernels import name_to_jupyter
+
+        name_to_jupyter()
     else:
         lay_out_course()
         os.chdir(COURSE)
@@ -201,6 +224,8 @@ def main() -> None:
 
     from jupyterhub.singleuser import main as singleuser
 
+    if ON_SHARED_MACHINE:
+        answer_the_proxy_and_me()
     sys.argv[0] = "jupyterhub-singleuser"
     singleuser()
 

@@ -23,7 +23,7 @@ from jupyterhub.spawner import Spawner
 from running_hub import GRADER, Hub, make_accounts, processes_of, ranks_of, run
 from systemdspawner import SystemdSpawner
 from traitlets.config.loader import PyFileConfigLoader
-from visitor import HUB, Kernel, Visitor
+from visitor import HUB, Kernel, Visitor, address
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
@@ -38,7 +38,6 @@ TOKEN = "a-token-for-prometheus-of-32-letters"
 def hub(tmp_path_factory):
     """The accounts, the grader's clone, and the hub."""
     make_accounts({name: (PASSWORDS[name], GROUPS[name]) for name in PASSWORDS})
-    Path("/etc/allranks").mkdir()
     for path, text in ((Path("/etc/allranks/prometheus.token"), TOKEN), (Path("/etc/allranks/hub.env"), "")):
         path.touch(mode=0o600)
         path.write_text(text)
@@ -100,7 +99,7 @@ def test_every_setting_is_one(hub, monkeypatch, spawner):
     assert not unknown
     server = SystemdSpawner(config=config, user=SimpleNamespace(name="ana", id=1, url="/"))
     assert (server.mem_limit, server.cpu_limit, server.notebook_dir) == (6 << 30, 2.0, "~/allranks")
-    assert (config.JupyterHub.spawner_class == "systemd") == (spawner == "systemd")
+    assert issubclass(config.JupyterHub.spawner_class, SystemdSpawner) == (spawner == "systemd")
     leases = Path(server.environment["ALLRANKS_LEASES"])  # not in /tmp, of which such a server has its own
     assert not leases.is_relative_to("/tmp") and leases.stat().st_mode & 0o7777 == 0o1777
     graders = SystemdSpawner(config=config, user=SimpleNamespace(name=GRADER, id=2, url="/"))
@@ -181,7 +180,7 @@ def test_a_servers_cookie_goes_to_that_server_only(ana, ben):
     for person in (ana, ben):
         with requests.Session() as browser:
             browser.cookies.update(person.session.cookies)
-            assert browser.get(f"{HUB}/user/{person.name}/lab", timeout=60).ok
+            assert browser.get(address(f"/user/{person.name}/lab"), timeout=60).ok
             paths = {cookie.name: cookie.path for cookie in browser.cookies}
         assert paths[f"jupyterhub-user-{person.name}"] == f"/user/{person.name}/"
         assert {name for name, path in paths.items() if path == "/"} <= {"jupyterhub-session-id"}
@@ -338,7 +337,7 @@ def test_an_instructor_lands_in_formgrader(ana, ida):
         return person.session.get(f"{HUB}{path}", allow_redirects=False, timeout=60).headers["Location"]
 
     assert leads_to(ida, "/hub/") == f"/hub/spawn/{GRADER}"
-    assert leads_to(ida, f"/hub/spawn/{GRADER}").startswith(f"/user/{GRADER}/")
+    assert leads_to(ida, f"/hub/spawn/{GRADER}").startswith(address(f"/user/{GRADER}/"))
     assert ida.ask("GET", f"/user/{GRADER}/").headers["Location"].rstrip("?") == f"/user/{GRADER}/formgrader"
     assert GRADER not in leads_to(ana, "/hub/")
     form = {"username": "ida", "password": PASSWORDS["ida"]}

@@ -224,7 +224,7 @@ class _Log:
                 raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
         world = world if world and world > max(self.ranks) else None
-        found = []
+        found: list[RankRecord] = []
         for rank, told in sorted(self.ranks.items()):
             mine = {
                 "backend": "nccl",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from allranks.judge import causes, computed, origin, pieces, provenance, speed
+from allranks.judge import causes, computed, evidence, origin, pieces, provenance, speed
 from allranks.judge.cases import Setup
 from allranks.judge.exercise import About, Exercise, ResultFault, Rule, Run, kind_of
 from allranks.judge.fault import blame_of, code_of, fault_of, text_of
@@ -241,7 +241,12 @@ def _not_added(run: Run, faults: list[ResultFault]) -> str | None:
     """What the log says of a sum that was not made."""
     if not _adds(run):
         return _other_reduction(run)
-    return origin.passed_on_as_received(run) or origin.ends_as_received(run, faults[0])
+    return (
+        evidence.sends_unfilled(run)
+        or origin.adds_another_buffer(run)
+        or origin.passed_on_as_received(run)
+        or origin.ends_as_received(run, faults[0])
+    )
 
 
 def _adds(run: Run) -> bool:

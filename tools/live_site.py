@@ -44,9 +44,8 @@ DATA = ("base/theme.css", "theory/race/leaderboard.json", "exercises/planted/sta
 LEFT_OUT = (
     "allranks.show.plots",
     "allranks.show.widgets",
-    "allranks.ranks.world",
-    "allranks.ranks.engines",
-    "allranks.ranks.wire",
+    "allranks.ranks",
+    "allranks.judge",
     "allranks.machine.bench",
 )
 POLICY = (

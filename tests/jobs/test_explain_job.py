@@ -277,3 +277,56 @@ def test_the_links_column_is_left_out_where_no_link_is_known():
     assert "waiting" in _table(_CALLS, rows)[0] and "link" not in _table(_CALLS, rows)[0]
     known = [(*rows[0][:10], "25"), rows[0]]
     assert "link GB/s" in _table(_CALLS, known)[0] and _table(_CALLS, known)[2].endswith("?")
+
+
+def test_ranks_without_a_number_are_called_by_their_files(tmp_path):
+    for rank, name in enumerate(("alpha", "beta", "gamma")):
+        profile = Profile(rank, 3)
+        del profile.header["distributedInfo"]["rank"]
+        steps(profile, rank, late=5000)
+        profile.save(tmp_path / f"{name}.json")
+    first = explain(tmp_path).causes[0]
+    assert (first.kind, first.rank) == ("straggler", None)
+    assert "The rank of beta.json is the straggler" in first.cause and "Rank 1" not in first.cause + first.evidence
+
+
+def test_a_name_with_tp_says_the_rank(tmp_path):
+    for place, rank in enumerate((0, 2, 1)):
+        profile = Profile(rank, 3)
+        del profile.header["distributedInfo"]["rank"]
+        steps(profile, rank, late=5000)
+        profile.save(tmp_path / f"{17270 + place}-TP-{rank}.trace.json")
+    found = explain(tmp_path)
+    assert (found.causes[0].kind, found.causes[0].rank) == ("straggler", 1)
+    assert [r.rank_from for r in found.job.records] == ["the file's name"] * 3
+
+
+def test_much_exposed_communication_is_not_called_healthy(tmp_path):
+    profile = Profile(0, 2, device="Unknown").compute(0, 100)
+    for i in range(9):
+        profile.call("allreduce", 100 + 1000 * i, 1095 + 1000 * i, elements=1000 + i)
+    profile.save(tmp_path / "rank0.json")
+    found = explain(tmp_path / "rank0.json")
+    assert found.causes[0].kind == "exposed" and "98 % of the time" in found.causes[0].cause
+    assert "costs little" not in found.text()
+
+
+def test_the_page_to_send_names_no_folder_host_or_address(tmp_path):
+    profile = Profile(0, 2, host_name="secret-node-7").compute(0, 50).call("allreduce", 50, 90)
+    (tmp_path / "private").mkdir()
+    profile.save(tmp_path / "private" / "rank0.json")
+    (tmp_path / "private" / "notes.log").write_text(
+        "a:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.1.2.3<0>\na:1:1 [0] NCCL INFO Using network Socket\n"
+    )
+    found = explain(tmp_path / "private")
+    page = found.html()
+    assert (
+        page.startswith("<!doctype html>")
+        and "<script" not in page
+        and "http://" not in page
+        and "https://" not in page
+    )
+    for word in (str(tmp_path), "private", "secret-node-7", "10.1.2.3"):
+        assert word not in page
+    (tmp_path / "private" / "x.bin").write_bytes(b"nothing")
+    assert str(tmp_path) in explain(tmp_path / "private").html(paths=True)

@@ -1,7 +1,10 @@
 """Logs: the watchdog's texts of many ranks, NCCL's own lines, errors of ranks, and nvidia-smi topo -m."""
 
+import os
+
 import pytest
-from allranks.jobs import ProfileError, explain
+from allranks.jobs import ProfileError, explain, reading
+from allranks.jobs.formats import Format
 
 HUNG = (
     "[rank{r}]:[E1101 10:00:00.0 ProcessGroupNCCL.cpp:629] [Rank {r}] Watchdog caught collective operation timeout: "
@@ -120,3 +123,22 @@ def test_the_links_of_a_machine_are_told(tmp_path):
     words = " ".join(told(tmp_path, TOPO, "topo.txt").said)
     assert "4 GPUs; pairs: 4 by SYS, across CPU sockets, 2 by 12 NVLinks" in words
     assert "GPU2, GPU3: the nearest card is behind a CPU" in words
+
+
+def test_a_pipe_does_not_hold_up_the_others(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "job.log").write_text(hung(0) + hung(1, seq=6))
+    found = explain([tmp_path / "pipe", tmp_path / "job.log"])
+    assert found.causes[0].rank == 1 and "no ordinary file" in found.skipped[0]["why"]
+
+
+def test_a_reader_that_fails_loses_no_other_file(tmp_path, monkeypatch):
+    def fails(path):
+        raise IndexError("in the middle")
+
+    (tmp_path / "a.json").write_text('{"traceEvents": []}')
+    (tmp_path / "job.log").write_text(hung(0) + hung(1, seq=6))
+    broken = Format("kineto", lambda path, head: head.startswith(b"{"), fails)
+    monkeypatch.setattr(reading, "FORMATS", (broken, *reading.FORMATS))
+    found = explain(tmp_path)
+    assert found.causes[0].rank == 1 and "its reader failed: IndexError" in found.skipped[0]["why"]

@@ -52,7 +52,7 @@ EXPLAINED = [
     ("44_*", 2, None, ["no list of entries"], []),
     ("47_*/with_c10d", 0, "no_times", ["how long the calls take"], ["Nothing stands out", "No operator of torch"]),
     ("48_*", 0, None, ["iteration_20"], []),
-    ("50_*", 0, None, [], ["waits", "did not finish", "never made"]),
+    ("50_*", 0, "no_hang", ["Every recorded call ended"], ["waits", "did not finish", "never made"]),
     ("51_*", 0, "desync", ["Rank 1 made another call", "barrier"], []),
     ("52_*", 0, "missing_rank", ["Rank 0 never made call 2", "85 % sure"], ["itself waits"]),
     ("54_*", 0, "unread_device", ["mtia_ccp_events"], ["neither compute nor communicate most"]),

@@ -188,3 +188,21 @@ def test_too_many_magics_for_the_transformer(monkeypatch):
 def test_the_packages_that_a_line_imports():
     text = "import a.b, c\nfrom d.e import (\n    f,\n)\nx = 1\n"
     assert [imported_at(text, line) for line in (1, 3, 5, None)] == [{"a", "c"}, {"d"}, set(), set()]
+
+
+@pytest.mark.parametrize("kind", ["markdown", "raw"])
+def test_a_function_in_a_cell_that_is_no_code_is_named_as_such(kind):
+    cells = [
+        {"cell_type": "code", "source": "import torch\n"},
+        {"cell_type": kind, "source": "def ring_shift(tensor, k):\n    return tensor\n"},
+    ]
+    with pytest.raises(SourceError, match=r"ring_shift stands in a \w+ cell of hand_in.ipynb \(cell 2 from the top"):
+        read_source({"nbformat": 4, "cells": cells}, "ring_shift", "hand_in.ipynb")
+
+
+def test_an_example_in_a_text_is_not_taken_for_the_answer():
+    text = "Write it like this:\n```python\ndef ring_shift(tensor, k):\n    ...\n```\n"
+    with pytest.raises(SourceError, match="it defines no function"):
+        read_source(
+            {"nbformat": 4, "cells": [{"cell_type": "markdown", "source": text}]}, "ring_shift", "hand_in.ipynb"
+        )

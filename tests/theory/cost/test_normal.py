@@ -68,3 +68,8 @@ def test_only_runs_of_the_same_machine_count(collective, ranks, nodes, chip, cou
     for curve in found.values():
         assert curve == sorted(curve) and all(busbw > 0 for _, busbw in curve)
     assert bus_factor("all_reduce", 8) == 1.75
+
+
+def test_a_rack_of_hosts_on_one_nvlink_domain_is_one_node():
+    found = normal(Measured("all_reduce", 72, 18, [(2**30, 2**30 * 142 / 72 / 800e9)], gpu="NVIDIA GB200"))
+    assert (found.nodes, found.machine) == (1, "gb200-nvl72") and found.top == pytest.approx(800)

@@ -87,6 +87,20 @@ def _by_own_targets(
     return loss, gradient * len(rows) / max(here, 1)
 
 
+def _owners_only(only_ones: bool) -> Made:
+    """A row's gradient is on the rank whose columns hold its target only: the whole of it, or just its one."""
+
+    def made(rows: torch.Tensor, targets: torch.Tensor, rank: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        loss, gradient = _right(rows, targets, rank, width)
+        owns = (targets // width == rank)[:, None]
+        if only_ones:
+            columns = torch.arange(rank * width, (rank + 1) * width, device=targets.device)
+            gradient = -(targets[:, None] == columns).to(gradient.dtype) / len(rows)
+        return loss, gradient * owns
+
+    return made
+
+
 def _columns_added(mean: bool) -> Made:
     """The gradients of the ranks' columns added, as if the ranks had the same columns."""
 
@@ -298,6 +312,8 @@ EXERCISE = Exercise(
                 )
             ],
             "the ones at the targets are missing from the gradient: this is the softmax alone": _oracle_from(_no_ones),
+            "a row's gradient is only on the rank whose columns hold its target: each rank has the softmax of its own "
+            "columns in it, whoever holds the target": [_oracle_from(_owners_only(one)) for one in (False, True)],
             "the gradient was added over the ranks: each rank's columns are its own, and nothing is sent backward": [
                 _oracle_from(_columns_added(mean)) for mean in (True, False)
             ],

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allranks.jobs.formats import Format
 from allranks.jobs.job import MAX_RANKS, Call, Interval, ProfileError, RankRecord, is_time, merged
@@ -20,6 +19,9 @@ from allranks.jobs.kernels import is_peer_copy, sends
 from allranks.jobs.names import operation, short_name
 from allranks.jobs.phrases import ms
 from allranks.jobs.scan import EventFile, lines_of
+
+if TYPE_CHECKING:
+    import sqlite3
 
 __all__ = ["FORMATS", "JAX", "NSIGHT", "PROFILER"]
 
@@ -101,6 +103,8 @@ def _records(
 
 
 def _read_sqlite(path: Path) -> list[RankRecord]:
+    import sqlite3  # here, since a browser's Python has none
+
     try:
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True) as base:
             base.text_factory = lambda raw: raw.decode("utf-8", "replace")

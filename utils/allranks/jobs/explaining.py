@@ -13,7 +13,7 @@ from typing import Any
 from allranks.jobs.analysis import TIMED as WITH_TIMES
 from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.jobs.causes import Seen, causes
-from allranks.jobs.desync import by_logs, desync
+from allranks.jobs.desync import RECORDERS, by_logs, desync
 from allranks.jobs.job import Cause, Job, RankRecord
 from allranks.jobs.leading import leading
 from allranks.jobs.matching import Matching, match
@@ -147,7 +147,7 @@ class Explanation:
         for number, cause in enumerate(self.causes, 1):
             parts += _cause(number, cause)
         if self.ranks:
-            rows = [_rank_row(t, r.file) for t, r in zip(self.ranks, self._timed(), strict=True)]
+            rows = [_rank_row(t, r) for t, r in zip(self.ranks, self._timed(), strict=True)]
             parts += ["", "Where the time goes", *_table(_RANKS, rows)]
         if self.collectives:
             parts += ["", "The collectives", *_table(_CALLS, [_call_row(c) for c in self.collectives[:ROWS]])]
@@ -216,6 +216,10 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     logged = by_logs(job)
     found = causes(Seen(timed, matching, times, rows)) if timed.records or not (stopped or logged) else []
     found = found if stopped else leading(timed, matching, found)
+    dumps = [r for r in job.records if r.source in RECORDERS]
+    if dumps and not stopped and all(c.state == "completed" for r in dumps for c in r.calls):
+        words = f"{sum(len(r.calls) for r in dumps):,} calls of {len(dumps)} ranks are recorded, and all of them ended"
+        found = [Cause("Every recorded call ended: these dumps show no hang.", words, None, 0.9, "no_hang"), *found[1:]]
     if stopped:
         found = [c for c in found if c.kind not in ("healthy", "missing_rank")]
     return Explanation(job, matching, times, rows, (*stopped, *logged, *found))
@@ -243,10 +247,19 @@ _RANKS = ("rank", "span", "compute", "communication", "exposed", "idle", "overla
 _CALLS = ("collective", "group", "calls", "bytes", "time", "waiting", "moving", "one call", "algbw", "busbw", "link")
 
 
-def _rank_row(t: RankTimes, file: str) -> tuple[str, ...]:
-    times = (t.span_us, t.compute_us, t.communication_us, t.exposed_us, t.idle_us)
+def _rank_row(t: RankTimes, record: RankRecord) -> tuple[str, ...]:
+    file = record.file
+    known = bool(t.communication_us) or all(
+        c.end_us is not None for c in record.calls
+    )  # calls without times are not 0 µs
+    talk = (t.communication_us, t.exposed_us) if known else (None, None)
+    times = (t.span_us, t.compute_us, *talk, t.idle_us)
     overlap = "-" if t.overlap is None else f"{100 * t.overlap:.1f} %"
-    return (PurePath(file).name[:40] if t.rank is None else str(t.rank), *map(ms, times), overlap)
+    return (
+        PurePath(file).name[:40] if t.rank is None else str(t.rank),
+        *("?" if time is None else ms(time) for time in times),
+        overlap,
+    )
 
 
 def _call_row(c: Collective) -> tuple[str, ...]:

@@ -237,6 +237,8 @@ class _Events:
         else:
             calls = self.calls.of_host(rank, groups, notes)
             classes = self._host_intervals(calls)
+            if calls and info.get("backend") not in (None, "gloo", "mpi"):
+                notes.append("compute is the time of torch's operators on the host, which only launch the GPU's work")
         if self.both:
             names = ", ".join(sorted(short_name(name) for name in self.both)[:3])
             notes.append(

@@ -21,6 +21,7 @@ from allranks.jobs.scan import lines_of
 __all__ = ["FORMAT", "LOG", "TOPOLOGY", "WATCHDOG", "read_lines"]
 
 WATCHDOG, LOG, TOPOLOGY = "watchdog", "nccl log", "nvidia-smi topo"
+MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?: ran for (\d+) milliseconds)?"
@@ -60,7 +61,14 @@ def _text_with_watchdog(path: Path) -> bool:
     """Whether a text speaks of a watchdog or of NCCL further on: a log begins with anything."""
     if path.suffix.lower() not in (".log", ".txt", ".out", ".err", ".stderr", ".stdout"):
         return False
-    return any("Watchdog caught" in line or "NCCL INFO" in line or "NCCL WARN" in line for line in lines_of(path))
+    letters = 0
+    for line in lines_of(path):
+        if "Watchdog caught" in line or "NCCL INFO" in line or "NCCL WARN" in line:
+            return True
+        letters += len(line)
+        if letters > MOST_LETTERS:
+            break
+    return False
 
 
 @dataclass

@@ -64,6 +64,8 @@ def read_file(path: Path) -> Found:
     ([], 'it can not be opened: No such file or directory')
     """
     try:
+        if path.exists() and not path.is_file():
+            return [], "it is no ordinary file: a pipe or a device can't be looked into"
         head = head_of(path)
         if not head:
             return [], "it is empty" if path.stat().st_size == 0 else "the gzip file holds nothing that can be unpacked"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from allranks.base.errors import capital
-from allranks.judge import factor, failed_run, known, origin, pieces, provenance, puts, reasons, shared, speed
+from allranks.judge import evidence, factor, failed_run, known, origin, pieces, provenance, puts, reasons, shared, speed
 from allranks.judge.cases import Setup
 from allranks.judge.causes import Cause, Code, cause, clause
 from allranks.judge.compare import Comparison, result_faults
@@ -346,7 +346,12 @@ def _not_added(run: Run) -> str | None:
     """What the log says of a sum that was not made."""
     if not _adds(run):
         return _other_reduction(run)
-    return origin.passed_on_as_received(run) or origin.ends_as_received(run, result_faults(run)[0])
+    return (
+        evidence.sends_unfilled(run)
+        or origin.adds_another_buffer(run)
+        or origin.passed_on_as_received(run)
+        or origin.ends_as_received(run, result_faults(run)[0])
+    )
 
 
 def _adds(run: Run) -> bool:

@@ -135,8 +135,32 @@ def _digits(dtype: torch.dtype) -> float:
     return 100.0  # whole numbers: counts and indices are no loss
 
 
+def sends_unfilled(run: Run) -> str | None:
+    """The first message of every rank holds only zeros, where its own tensor does not: its buffer was never filled."""
+    first: dict[int, LogEntry] = {}
+    for entry in run.sends:
+        first.setdefault(entry.rank, entry)
+    if len(first) < run.ranks:
+        return None
+    for rank, entry in first.items():
+        sent, own = provenance.numbers(entry), plain(run.args[entry.call][rank][0])
+        if sent is None or not entry.numel or bool(sent.any()):
+            return None
+        if not isinstance(own, torch.Tensor) or not bool(own.any()):
+            return None
+    entry = first[min(first)]
+    words = f"every rank sends only zeros{run.at(entry.line)}: the buffer was never filled with its own data"
+    return About(words, entry, kind="a buffer that was never filled is sent")
+
+
 def too_few_steps(run: Run, wanted: int, what: str) -> str | None:
-    """Every rank sends the same number of messages in a call, and fewer than a ring needs: in words, without a full stop."""
+    """Every rank sends the same number of messages in a call, and fewer than a ring needs: in words, without a full stop.
+
+    What is sent may be the fault instead: a ring of other steps is right as well, if its messages hold what they must.
+    """
+    unfilled = sends_unfilled(run)
+    if unfilled is not None:
+        return unfilled
     sent = {sum(e.rank == rank for e in run.sends) for rank in range(run.ranks)}
     count = sent.pop() / run.setup.times if len(sent) == 1 else wanted
     if not 0 < count < wanted or count != int(count):

@@ -414,6 +414,31 @@ def ends_as_received(run: Run, fault: ResultFault) -> str | None:
     return told[0] if told else None
 
 
+def adds_another_buffer(run: Run) -> str | None:
+    """With different values: whole tensors go round the ring as they must, each to every rank, and what comes is not what is added."""
+    if run.setup.times != 1 or run.ranks < 2:
+        return None
+    for rank in range(run.ranks):
+        sends = [e for e in run.sends if e.rank == rank and e.call == 0]
+        own = plain(run.args[0][rank][0]).reshape(-1)
+        if len(sends) < run.ranks - 1 or any(e.numel != own.numel() for e in sends):
+            return None
+        for step, entry in enumerate(sends[: run.ranks - 1]):
+            came = (
+                [own]
+                if step == 0
+                else [n for e in received_before(run, entry) if (n := provenance.numbers(e)) is not None]
+            )
+            numbers = provenance.numbers(entry)
+            if numbers is None or not any(torch.equal(numbers, c.to(numbers.dtype)) for c in came):
+                return None
+    first = next(iter(received_by(run, 0)), None)
+    if first is None:
+        return None
+    words = "the tensors of all other ranks come to every rank, and are not what it adds: it adds another buffer than the one received into"
+    return About(words, first, kind=_NOT_ADDED)
+
+
 def passed_on_as_received(run: Run) -> str | None:
     """With different values, of a function that adds: the first message that is just what its sender received before, or just its
     own tensor although something had come."""

@@ -167,8 +167,24 @@ def _from_notebook(notebook: dict, function: str, filename: str) -> Source:
     if features:
         lines[0] = f"from __future__ import {', '.join(sorted(features))}"
     whole = "\n".join(lines)
+    if not _defines(whole, function):
+        _of_another_kind(cells, function, filename)
     kept = _keep(_parse(whole, filename), whole, function, Source(whole, function, filename, tuple(starts)))
     return Source(kept, function, filename, tuple(starts))
+
+
+def _of_another_kind(cells: list, function: str, filename: str) -> None:
+    """Raises SourceError if the function stands in a cell that is no code cell: a key changes the kind of a cell by accident."""
+    for place, cell in enumerate(cells, 1):
+        kind = cell.get("cell_type") if isinstance(cell, dict) else None
+        text = _source_of(cell) if kind in ("markdown", "raw", "heading") else ""
+        before = re.split(rf"\bdef\s+{re.escape(function)}\b", text, maxsplit=1)[0]
+        if _defines(text, function) and "```" not in before:  # in a fence it is an example
+            name = {"markdown": "Markdown"}.get(str(kind), kind)
+            raise SourceError(
+                f"{function} stands in a {name} cell of {filename} (cell {place} from the top, all kinds counted), so that it is text, not "
+                "code. Make it a code cell again: click beside the cell and press Y."
+            )
 
 
 def _cells(notebook: dict) -> list | None:

@@ -29,6 +29,7 @@ __all__ = ["Normal", "Shape", "chip_of", "normal", "published"]
 PUBLISHED = Path(__file__).with_name("static") / "nccl_tests.csv"
 SITES_FOR_A_PERCENTILE = 5
 SMALL, LARGE = 64 << 10, 64 << 20
+RACKS, RACK_GPUS = ("GB200", "GB300"), 72
 LOW = 0.85  # of the reference: below, a size is lower than normal
 _CHIP = re.compile(r"\b(GB300|GB200|GH200|B300|B200|H200|H100|H800|A100|A800|V100|MI3\d\dX)\b", re.I)
 Curve = list[tuple[int, float]]  # (bytes, busbw in GB/s) by size
@@ -132,6 +133,8 @@ def normal(sweep: Measured, machine: str | None = None) -> Normal:
     if not own:
         raise CostError("there is no size to compare")
     nodes = sweep.nodes or 1
+    if chip_of(sweep.gpu) in RACKS and sweep.ranks <= RACK_GPUS:
+        nodes = 1  # the hosts of a rack share one NVLink domain, and NCCL takes them for one node
     where = _machine(sweep, nodes, machine)
     chip = chip_of(sweep.gpu) or (where.gpu if where is not None else "")
     others = published(sweep.collective, sweep.ranks, nodes, chip) if chip else {}

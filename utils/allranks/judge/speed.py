@@ -127,7 +127,7 @@ def _sends_segments(run: Run) -> bool:
 
 @dataclass(frozen=True)
 class FastRule(Rule):
-    """A rule on the time; `bound` gives the least seconds of a run, and `told` says of a slow one why and how slow, and what else is to be said."""
+    """A rule on the time; `bound` gives the least seconds of a run, and `told` says of a slow one how slow and why, and what else is to be said."""
 
     bound: Bound = bound_s
     told: Callable[[Run], tuple[str, str] | None] = lambda run: None
@@ -141,12 +141,12 @@ def at_most(times: float, weight: float, bound: Bound = bound_s) -> FastRule:
         if found is None:
             return None
         *others, why = found.path[:2]
-        more = " ".join((*others, *found.better[:2]))
-        return f"{why} {found.ratio_words}; at most {times:g} times is asked.", more
+        slow = f"{found.ratio:.2f} times the lower bound, and at most {times:g} times is asked"
+        return f"{slow}: {why[:1].lower()}{why[1:]}", " ".join((f"{found.ratio_words}.", *others, *found.better[:2]))
 
     def breach(run: Run) -> str | None:
         said = told(run)
-        return None if said is None else " ".join(said).rstrip(". ")
+        return None if said is None else " ".join(said)
 
     def part(run: Run) -> float:
         least, took = bound(run), float(run.outcome.seconds)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -196,10 +197,10 @@ def _blocks(order: list[int], sizes: list[int], shards: list[torch.Tensor]) -> C
         weights = _bytes(whole)
         if len(weights) >= _NO_CHANCE and whole.numel() > shards[wanted].numel():
             known[weights] = wanted
-        count = _count(used, known, whole.dtype)
+        count = _count(used, known, shards, sizes)
         if count > MOST_WHOLE:
             gc.collect()  # a circle of references lives for as long as the collector pleases
-            count = _count(used, known, whole.dtype)
+            count = _count(used, known, shards, sizes)
         # the judge compares the weights and counts the blocks; a buffer that nobody waits for may be another block's memory
         result = take_piece(used=weights + bytes([0 if any(late) else min(count, 255)])).read()
         if turn < len(sizes):
@@ -209,10 +210,30 @@ def _blocks(order: list[int], sizes: list[int], shards: list[torch.Tensor]) -> C
     return compute
 
 
-def _count(used: list[StorageWeakRef], known: dict[bytes, int], dtype: torch.dtype) -> int:
-    """How many whole blocks there are: pieces of memory that blocks computed with, or blocks of which there is a copy."""
+def _count(used: list[StorageWeakRef], known: dict[bytes, int], shards: list[torch.Tensor], sizes: list[int]) -> int:
+    """How many whole blocks are in memory, two copies of one block as two.
+
+    Each is a piece of memory that a block computed with, that has a block's weights, or that an all_gather is still to fill.
+    """
     used[:] = [memory for memory in used if _is_there(memory)]
-    return max(len(used), len(_copied(known, dtype)))
+    dtype, whole = shards[0].dtype, set(sizes) - {shard.numel() for shard in shards}
+    lengths, found = {len(weights) for weights in known}, {memory.cdata for memory in used}
+    for thing in objects_made_here(held=True):
+        if type(thing) is torch.Tensor and thing.dtype == dtype and _has_memory(thing):
+            # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
+            nbytes = thing.numel() * thing.element_size()
+            data = ctypes.string_at(thing.data_ptr(), nbytes) if nbytes in lengths or thing.numel() in whole else b""
+            if data in known or (thing.numel() in whole and data and _unfilled(data, dtype)):
+                found.add(thing.untyped_storage()._cdata)
+        elif type(thing) is np.ndarray and thing.flags.owndata:  # else it is a window on a tensor
+            if thing.nbytes in lengths and thing.tobytes() in known:
+                found.add(id(thing))
+    return len(found)
+
+
+def _unfilled(data: bytes, dtype: torch.dtype) -> bool:
+    """Whether it is what stands in memory that an operation has still to fill."""
+    return holds_poison(torch.frombuffer(bytearray(data), dtype=dtype))
 
 
 def _is_there(memory: StorageWeakRef) -> bool:
@@ -221,17 +242,6 @@ def _is_there(memory: StorageWeakRef) -> bool:
         return False
     storage = torch.UntypedStorage._new_with_weak_ptr(memory.cdata)
     return storage is not None and storage.nbytes() > 0
-
-
-def _copied(known: dict[bytes, int], dtype: torch.dtype) -> set[int]:
-    """The blocks whose weights are in some tensor of this process."""
-    sizes = {len(weights) // dtype.itemsize for weights in known}
-    found = (thing for thing in objects_made_here() if type(thing) is torch.Tensor and thing.dtype == dtype)
-    fitting = (tensor for tensor in found if tensor.numel() in sizes and _has_memory(tensor))
-    # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
-    return {
-        known[data] for t in fitting if (data := ctypes.string_at(t.data_ptr(), t.numel() * t.element_size())) in known
-    }
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:

@@ -100,9 +100,13 @@ def without_the_course() -> Iterator[None]:
             within[inner] = module
 
 
-def objects_made_here() -> list[Any]:
-    """The objects that this process has made since it was forked and that the collector knows: those before are frozen."""
-    return gc.get_objects()
+def objects_made_here(held: bool = False) -> list[Any]:
+    """The objects that this process has made since it was forked and that the collector knows: those before are frozen.
+
+    With `held` what these hold, too: the collector does not know arrays and bytes by themselves.
+    """
+    found = gc.get_objects()
+    return [*found, *gc.get_referents(*found)] if held else found
 
 
 @functools.cache  # once a process: such a hook stays

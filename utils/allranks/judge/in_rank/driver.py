@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from allranks.judge.in_rank.live import kept_nbytes, memory_now
 from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
 from allranks.ranks.wire.endpoint import do_piece, take_piece
@@ -26,6 +27,7 @@ from allranks.ranks.wire.window import memory
 
 WRAPPER = "__allranks_call__"
 LONGEST_TEXT = 40  # more of a returned text is not read
+KEPT_NBYTES = 8  # of the number that says how many bytes a call keeps until its gradient comes
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
 # what a rank says to a wrong call: {} are numbers of the case, which grading doesn't show
 WROTE_INTO_GRADIENT = "a backward() wrote into the gradient that autograd gave it: copy it first"
@@ -86,10 +88,15 @@ def call(function: Callable, case: dict) -> dict:
     upstream = _view(described[-1][2:])[0] if described and described[-1][0] == "upstream" else None
     for spec in described if upstream is None else described[:-1]:
         arguments.append(_build(spec, handles, arguments))
-    returned = function(*arguments)
+    if upstream is not None and described[-1][1]:
+        before = memory_now()
+        returned = function(*arguments)
+        kept = kept_nbytes(before, returned)
+        piece = take_piece(used=kept.to_bytes(KEPT_NBYTES, "big"))
+        upstream.copy_(from_raw(piece.read(), upstream.dtype, upstream.shape))
+    else:
+        returned = function(*arguments)
     if upstream is not None:
-        if described[-1][1]:
-            upstream.copy_(from_raw(take_piece().read(), upstream.dtype, upstream.shape))
         _differentiate(returned, upstream)
     _earlier.append((returned, handles))
     result = {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}

@@ -52,7 +52,8 @@ prediction = [0, 0]
 #
 # - One `all_gather_single` for each block forward, and one backward; one `reduce_scatter_single` for each block. (The last two blocks may be kept from forward to backward.)
 # - **At most two whole blocks at a time**: a block counts from the launch of its all_gather to the end of its last pass. So don't launch the next
-#   all_gather before the pass of the block *before the one that computes* is over. When a block computes, no more than two may be in memory, copies too:
+#   all_gather before the pass of the block *before the one that computes* is over. When a block computes, no more than two may be in memory. Each copy counts,
+#   a tensor or an array (two copies of one block are two), and so does a block that an all_gather is still to fill:
 #   let go of the tensor (or give its memory back with `untyped_storage().resize_(0)`) *and* of the handle of its all_gather, which keeps it alive.
 # - **No pause between two passes**: what the next pass needs must be on its way while this one computes. `async_op=True` returns a handle; call `wait()`
 #   on it where you need the result, and not earlier.

@@ -95,7 +95,8 @@ print("MFU:", world.run(mfu_of_ranks, deadline=20)[0])
 # differentiable: `check` calls `.backward(gradient)` on what you return, each rank with its own gradient, and compares `x.grad` and `w.grad`.
 #
 # - Forward: one all-gather of `x`.
-# - Until the backward pass, keep your own rows only. The gradient of `w` needs all rows: gather `x` **again**, in the backward pass.
+# - Until the backward pass, keep your own rows only. The gradient of `w` needs all rows: gather `x` **again**, in the backward pass. What counts is each
+#   tensor and array that is still in memory when the gradient comes, beside `x`, `w` and the result: at most two copies of your rows and of your columns.
 # - All ranks used your rows, each for its own columns. So the gradient of `x` is a sum over ranks, of which you need your rows: one reduce-scatter.
 # - `torch.autograd.Function` has a `forward(ctx, x, w)` that calls `ctx.save_for_backward(...)`, and a `backward(ctx, gradient)` that returns a gradient for each argument.
 

@@ -16,7 +16,7 @@ from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstr
 from allranks.judge.common import many_ranks, only_the_result
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
-from allranks.ranks.wire import LogEntry
+from allranks.ranks.wire import LogEntry, record
 
 WIDTH = 3
 LATER_S = 64.0  # of virtual time, in which the layers behind this one compute
@@ -159,6 +159,32 @@ def _after_the_gradient(run: Run) -> str | None:
     return None
 
 
+def _room(setup: Setup) -> int:
+    """Elements that a rank may keep until backward, beside its arguments and the result: two copies of its rows and of its columns."""
+    columns = setup.option("columns", 2 * setup.ranks)
+    return 2 * WIDTH * (setup.size + -(-columns // setup.ranks))
+
+
+def _own_rows_kept(run: Run) -> str | None:
+    """Until the gradient comes no rank may keep the other ranks' rows, in whatever tensors or arrays."""
+    itemsize = run.args[0][0][0].data.base.element_size()
+    for call in range(run.setup.times):
+        for rank in range(run.ranks):
+            kept = sum(
+                int.from_bytes(used.data, "big") for used in record.used(run.outcome.router, rank, call).values()
+            )
+            if kept > _room(run.setup) * itemsize:
+                gather = next(iter(_gathers(run, call, rank)), None)
+                return About(
+                    f"rank {rank} keeps {kept} bytes from the forward to the backward pass, beside x, w and the result, but its rows of x "
+                    f"have {_nbytes(run, call, rank)}: let go of what all_gather brought{run.at(gather.line if gather else None)}, with "
+                    "all copies",
+                    gather,
+                    kind="keeps the gathered rows",
+                )
+    return None
+
+
 def _one_scatter(run: Run) -> str | None:
     """One reduce_scatter of the gradient of x."""
     for call in range(run.setup.times):
@@ -190,7 +216,12 @@ EXERCISE = Exercise(
         Group("right result and gradients", 4, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
         Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 1))),
         Group(
-            "any size", 1, (*(Setup(p, 2).with_options(columns=c) for p, c in ((2, 3), (3, 5), (4, 9))), Setup(3, 1))
+            "any size",
+            1,
+            (
+                *(Setup(p, n).with_options(columns=c) for p, n, c in ((2, 2, 3), (3, 2, 5), (4, 2, 9), (4, 16, 4))),
+                Setup(3, 1),
+            ),
         ),
         many_ranks(2, Setup(9, 2), columns=(19, 23, 29)),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
@@ -205,6 +236,12 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         Rule("x gathered forward, and again backward", 6, _gathered_again),
         Rule("the second gather in the backward pass", 3, _after_the_gradient, rules.on_one_call),
+        Rule(
+            "only its own rows kept until backward",
+            3,
+            _own_rows_kept,
+            lambda setup: (setup.ranks - 1) * setup.size * WIDTH > _room(setup),
+        ),
         Rule("one reduce_scatter of the gradient of x", 2, _one_scatter),
         rules.carried(_received, _sent),
     ),

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from allranks.judge.in_rank.live import kept_nbytes, memory_now
 from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
 from allranks.ranks.wire.endpoint import do_piece, take_piece
@@ -24,6 +26,7 @@ from allranks.ranks.wire.values import Pickled, dtype_name, from_raw, raw
 from allranks.ranks.wire.window import memory
 
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
+KEPT_NBYTES = 8  # of the number that says how many bytes a call keeps until its gradient comes
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
 _NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 
@@ -272,10 +275,10 @@ class Blocks(Argument):
             weights = _bytes(whole)
             if len(weights) >= _NO_CHANCE and whole.numel() > shards[wanted].numel():
                 known[weights] = wanted
-            count = _count(used, known, whole.dtype)
+            count = _count(used, known, shards, sizes)
             if count > MOST_WHOLE:
                 gc.collect()  # a circle of references lives for as long as the collector pleases
-                count = _count(used, known, whole.dtype)
+                count = _count(used, known, shards, sizes)
             # the judge compares the weights and counts the blocks; a buffer that nobody waits for may be another block's memory
             result = take_piece(used=weights + bytes([0 if any(late) else min(count, 255)])).read()
             if turn < len(sizes):
@@ -309,11 +312,14 @@ class Upstream(Argument):
     def build(handles: list[Handle], before: list, *described: Any) -> Callable:
         late, *window = described
         gradient, _ = _window(*window)
+        there = memory_now() if late else set()
 
         def differentiate(returned: Any) -> None:
             """Backward from what was returned; what can't be differentiated leaves no gradients, and the comparison says so."""
             if late:
-                gradient.copy_(from_raw(take_piece().read(), gradient.dtype, gradient.shape))
+                kept = kept_nbytes(there, returned)
+                piece = take_piece(used=kept.to_bytes(KEPT_NBYTES, "big"))
+                gradient.copy_(from_raw(piece.read(), gradient.dtype, gradient.shape))
             fits = isinstance(returned, torch.Tensor) and (returned.shape, returned.dtype) == (
                 gradient.shape,
                 gradient.dtype,
@@ -490,10 +496,30 @@ def _window(base: torch.Tensor, size: list[int], stride: list[int], offset: int)
     return torch.as_strided(base, tuple(size), tuple(stride), offset), base
 
 
-def _count(used: list[StorageWeakRef], known: dict[bytes, int], dtype: torch.dtype) -> int:
-    """How many whole blocks there are: pieces of memory that blocks computed with, or blocks of which there is a copy."""
+def _count(used: list[StorageWeakRef], known: dict[bytes, int], shards: list[torch.Tensor], sizes: list[int]) -> int:
+    """How many whole blocks are in memory, two copies of one block as two.
+
+    Each is a piece of memory that a block computed with, that has a block's weights, or that an all_gather is still to fill.
+    """
     used[:] = [memory for memory in used if _is_there(memory)]
-    return max(len(used), len(_copied(known, dtype)))
+    dtype, whole = shards[0].dtype, set(sizes) - {shard.numel() for shard in shards}
+    lengths, found = {len(weights) for weights in known}, {memory.cdata for memory in used}
+    for thing in objects_made_here(held=True):
+        if type(thing) is torch.Tensor and thing.dtype == dtype and _has_memory(thing):
+            # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
+            nbytes = thing.numel() * thing.element_size()
+            data = ctypes.string_at(thing.data_ptr(), nbytes) if nbytes in lengths or thing.numel() in whole else b""
+            if data in known or (thing.numel() in whole and data and _unfilled(data, dtype)):
+                found.add(thing.untyped_storage()._cdata)
+        elif type(thing) is np.ndarray and thing.flags.owndata:  # else it is a window on a tensor
+            if thing.nbytes in lengths and thing.tobytes() in known:
+                found.add(id(thing))
+    return len(found)
+
+
+def _unfilled(data: bytes, dtype: torch.dtype) -> bool:
+    """Whether it is what stands in memory that an operation has still to fill."""
+    return holds_poison(torch.frombuffer(bytearray(data), dtype=dtype))
 
 
 def _is_there(memory: StorageWeakRef) -> bool:
@@ -502,17 +528,6 @@ def _is_there(memory: StorageWeakRef) -> bool:
         return False
     storage = torch.UntypedStorage._new_with_weak_ptr(memory.cdata)
     return storage is not None and storage.nbytes() > 0
-
-
-def _copied(known: dict[bytes, int], dtype: torch.dtype) -> set[int]:
-    """The blocks whose weights are in some tensor of this process."""
-    sizes = {len(weights) // dtype.itemsize for weights in known}
-    found = (thing for thing in objects_made_here() if type(thing) is torch.Tensor and thing.dtype == dtype)
-    fitting = (tensor for tensor in found if tensor.numel() in sizes and _has_memory(tensor))
-    # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
-    return {
-        known[data] for t in fitting if (data := ctypes.string_at(t.data_ptr(), t.numel() * t.element_size())) in known
-    }
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:

@@ -103,9 +103,17 @@ def without_the_course() -> Iterator[None]:
             within[inner] = module
 
 
-def objects_made_here() -> list[Any]:
-    """The objects that this process has made since it was forked and that the collector knows: those before are frozen."""
-    return gc.get_objects()
+def objects_made_here(held: bool = False) -> list[Any]:
+    """The objects that this process has made since it was forked and that the collector knows: those before are frozen.
+
+    With `held` what these hold, too: the collector does not know arrays by themselves, nor dicts and tuples of such things.
+    """
+    found = gc.get_objects()
+    if not held:
+        return found
+    inside = gc.get_referents(*found)
+    unknown = [thing for thing in inside if isinstance(thing, dict | tuple) and not gc.is_tracked(thing)]
+    return [*found, *inside, *gc.get_referents(*unknown)]
 
 
 @functools.cache  # once a process: such a hook stays

@@ -235,7 +235,7 @@ class NcclRulesGroup(PythonGroup):
         operation = self._operation("batch_isend_irecv", reads, writes)
         about = self._about("batch_isend_irecv", batch[0][1], None)
         self._connect([(kind, peer) for kind, _, peer, _ in batch if peer != self.rank()], about)
-        exchange = functools.partial(self._exchange, batch, about)
+        exchange = functools.partial(self._exchange, batch, tells=True)
         return self._begin(exchange, operation, about, [t for _, t, _, _ in batch])
 
     def _connect(self, messages: Sequence[tuple[str, int]], about: dict[str, Any]) -> None:
@@ -265,10 +265,10 @@ class NcclRulesGroup(PythonGroup):
             works.append(self.inner.send([flat], peer, _DATA))
         return works
 
-    def _exchange(
-        self, batch: Sequence[tuple[str, torch.Tensor, int, int]], about: dict[str, Any] | None = None
-    ) -> None:
-        """Runs messages at the same time, and waits for all of them; `about` is told which one it waits for."""
+    def _exchange(self, batch: Sequence[tuple[str, torch.Tensor, int, int]], tells: bool = False) -> None:
+        """Runs messages at the same time, and waits for all of them; if it tells, a report says for which one."""
+        ticket = self.this.queue.current if tells else None  # this runs in the queue's thread
+        about = ticket.about if ticket is not None else None
         mine = self.rank()
         own = [(t, tag) for kind, t, peer, tag in batch if kind == "send" and peer == mine]
         sends = [w for kind, t, peer, tag in batch if kind == "send" and peer != mine for w in self._post(t, peer, tag)]

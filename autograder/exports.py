@@ -77,7 +77,7 @@ def canvas(
     found: Overview,
     file: TextIO,
     roster: Path | None,
-    wanted: Wanted = Wanted(),  # noqa: B008 - it is frozen
+    wanted: Wanted = Wanted(),
 ) -> tuple[int, list[str]]:
     """Writes the file for Canvas's *Grades*, *Import*; returns how many students are in it, and sentences about who is not.
 
@@ -147,7 +147,7 @@ def _read(path: Path) -> list[list[str]]:
 # --------------------------------------------------------------------------------------------------------------- Moodle
 
 
-def moodle(found: Overview, file: TextIO, wanted: Wanted = Wanted()) -> int:  # noqa: B008 - it is frozen
+def moodle(found: Overview, file: TextIO, wanted: Wanted = Wanted()) -> int:
     """Writes the file for Moodle's *Grades*, *Import*, *CSV file*, in UTF-8 with commas; returns how many students are in it.
 
     Map *Username* (or *ID number*, or *Email address*) to the same of Moodle, and each other column to a grade item.

@@ -12,7 +12,10 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 # where the files go, under allranks/course/, and which they are
-FILES = {"given": ("TUTOR.md", "chapters/*/*.ipynb", "labs/*/*.ipynb"), "teacher": ("autograder/*.py",)}
+FILES = {
+    "given": ("TUTOR.md", "chapters/*/*.ipynb", "labs/*/*.ipynb"),
+    "teacher": ("autograder/*.py", "autograder/templates/**/*"),
+}
 
 
 class BuildWithCourse(build_py):
@@ -26,7 +29,7 @@ class BuildWithCourse(build_py):
         for folder, patterns in FILES.items():
             target = Path(self.build_lib, "allranks", "course", folder)
             shutil.rmtree(target, ignore_errors=True)  # of an earlier build
-            for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern)):
+            for path in sorted(path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()):
                 copy = target / path.relative_to(ROOT)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)

@@ -6,17 +6,17 @@ the page shows, never a file.
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
-from allranks.base.theme import style
 from nbconvert.exporters import HTMLExporter
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.preprocessors import NbGraderPreprocessor
 
+from autograder.pages import page
 from autograder.pairs import partner
 from autograder.regrades import entries
 from autograder.showing import highlight_code
@@ -76,28 +76,20 @@ class FeedbackTop(NbGraderPreprocessor):
             if "student" in about:
                 other = partner(Path(coursedir_of(self).root), about["assignment"], about["student"])
                 handed_in = ", ".join(filter(None, (handed_in, f"with {other}" if other else "")))
-            shown = top_html(parts, float(about.get("score") or 0), float(about.get("max_score") or 0), handed_in)
-            shown += self._regraded(about)
+            score, most = float(about.get("score") or 0), float(about.get("max_score") or 0)
+            shown = top_html(parts, score, most, handed_in, self._regraded(about))
             output = nbformat.v4.new_output("display_data", data={"text/html": shown})
             first = nbformat.v4.new_code_cell("", outputs=[output])
             first.metadata["transient"] = {"remove_source": True}
             nb.cells.insert(0, first)
         return nb, resources
 
-    def _regraded(self, about: dict) -> str:
-        """What was done about this student's last request to mark again, as HTML; "" if nothing was."""
+    def _regraded(self, about: dict) -> dict[str, Any] | None:
+        """What was done about this student's last request to mark again; None if nothing was."""
         if "assignment" not in about:
-            return ""
+            return None
         done = entries(Path(coursedir_of(self).root), about["assignment"], about.get("student"))
-        if not done:
-            return ""
-        last = done[-1]
-        changed = "; ".join(last["changes"]) or "nothing changes"
-        answer = f"<br>{html.escape(last['answer'])}" if last["answer"] else ""
-        return (
-            f'<p class="ar-theme"><b>Marked again</b> on {html.escape(last["when"][:10])}: {last["before"]:g} points before, '
-            f"{last['after']:g} after. {html.escape(changed)}.{answer}</p>"
-        )
+        return done[-1] if done else None
 
 
 def _has_points(cell: NotebookNode) -> bool:
@@ -140,72 +132,23 @@ def _part(cell: NotebookNode, code: dict[str, str]) -> Part:
     )
 
 
-def top_html(parts: list[Part], score: float, most: float, handed_in: str = "") -> str:
+def top_html(
+    parts: list[Part], score: float, most: float, handed_in: str = "", again: dict[str, Any] | None = None
+) -> str:
     """The HTML of the page's top. All names and causes are escaped; the cards are the grader's own.
+
+    `again` is what was done about a request to mark again (`regrades.entries`).
 
     >>> "8.5" in top_html([Part("distributed_mean", 8.5, 10)], 8.5, 10)
     True
     """
-    bars = "".join(map(_bar, parts))
-    worst = max((part for part in parts if part.shown and part.lost), key=lambda part: part.lost, default=None)
-    one = f"<h4>The one thing to look at</h4>{worst.shown}{_code(worst)}" if worst else ""
-    waits = sum(part.points for part in parts if part.waits)
-    later = f"<small>{waits:g} of them not marked yet</small>" if waits else ""
-    when = f"<small>{html.escape(handed_in)}</small>" if handed_in else ""
-    rows = "".join(_row(part, part is worst) for part in parts)
-    return (
-        f'{style()}{_STYLE}<div class="ar-theme ar-feedback"><div class="marks"><p><strong>{score:g}</strong> of {most:g} points{later}{when}</p>'
-        f'<div class="bars">{bars}</div></div>{one}<h4>Exercise by exercise</h4>{rows}</div>'
+    return page(
+        "feedback_top.html.j2",
+        parts=parts,
+        worst=max((part for part in parts if part.shown and part.lost), key=lambda part: part.lost, default=None),
+        score=score,
+        most=most,
+        waits=sum(part.points for part in parts if part.waits),
+        handed_in=handed_in,
+        again=again,
     )
-
-
-def _bar(part: Part) -> str:
-    kind, rest = ("waits", part.points - part.score) if part.waits else ("lost", part.lost)
-    return (
-        f'<div style="flex:{part.points:g} 1 0"><strong>{html.escape(part.name)}</strong><div class="bar">'
-        f'<i style="flex:{part.score:g}"></i><i class="{kind}" style="flex:{rest:g}"></i></div>'
-        f"<small>{part.told}</small></div>"
-    )
-
-
-def _row(part: Part, is_above: bool) -> str:
-    mark = "…" if part.waits else "✓" if not part.lost else "✗" if not part.score else "◐"
-    cause = "as above" if is_above else html.escape(part.cause[:160])
-    line = f"<b>{mark}</b><code>{html.escape(part.name)}</code><span>{part.told}</span><small>{cause}</small>"
-    if is_above or not part.shown:
-        return f'<div class="row">{line}</div>'
-    return f'<details><summary class="row">{line}</summary>{part.shown}{_code(part)}</details>'
-
-
-def _code(part: Part) -> str:
-    """The student's own answer, folded; the card shows the line at fault."""
-    return f'<details class="own"><summary>Your code</summary>{part.code}</details>' if part.code else ""
-
-
-_STYLE = """<style>
-.rendered_html table{border-collapse:collapse;margin:8px 0 12px}
-.rendered_html :is(th,td){padding:4px 12px;border-bottom:1px solid #c9d0d8;text-align:left}
-.ar-feedback{max-width:1000px;padding:4px 0 16px}
-.ar-feedback .marks{display:flex;flex-wrap:wrap;gap:8px 40px;align-items:center;border-bottom:1px solid var(--ar-hair);padding-bottom:12px}
-.ar-feedback .marks p{font-size:20px;color:var(--ar-soft);margin:0}
-.ar-feedback .marks p strong{font-size:52px;line-height:1;color:var(--ar-ink);margin-right:10px}
-.ar-feedback .bars{display:flex;flex-wrap:wrap;gap:8px 3px;flex:1 1 420px;font-size:13px}
-.ar-feedback .bars>div{min-width:90px;overflow-wrap:anywhere}
-.ar-feedback .bars small{font-size:12px}
-.ar-feedback .bar{display:flex;height:24px;margin:4px 0;border-radius:4px;overflow:hidden}
-.ar-feedback .bar i{background:var(--ar-ink)}
-.ar-feedback .bar i.lost{background:repeating-linear-gradient(135deg,var(--ar-lost) 0 3px,transparent 3px 7px)}
-.ar-feedback .bar i.waits{background:var(--ar-hair)}
-.ar-feedback .marks p small{display:block;font-size:13px}
-.ar-feedback .own summary{cursor:pointer;min-height:30px;margin-top:6px;display:list-item}
-.ar-feedback .own pre{background:var(--ar-panel);color:var(--ar-ink);border:0;font:13px/1.5 var(--ar-mono)}
-.ar-feedback>h4{font:600 15px var(--ar-font);margin:20px 0 8px;color:var(--ar-ink)}
-.ar-feedback .row{display:flex;flex-wrap:wrap;gap:4px 20px;align-items:center;min-height:44px;margin:0 0 8px;padding:4px 16px;
-border:1px solid var(--ar-line);border-radius:10px;cursor:default}
-.ar-feedback .row::before,.ar-feedback .row::after{display:none}
-.ar-feedback summary.row{cursor:pointer}
-.ar-feedback .row code{flex:0 0 210px;background:none;color:var(--ar-ink);font:14px var(--ar-mono)}
-.ar-feedback .row span{flex:0 0 130px}
-.ar-feedback .row small{flex:1 1 200px;color:var(--ar-soft);font-size:13px}
-.ar-feedback details[open]{margin-bottom:12px}
-</style>"""

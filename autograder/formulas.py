@@ -39,14 +39,24 @@ def formula(tex: str, is_display: bool = False) -> str:
     return f'<div style="text-align:center;margin:.6em 0">{shown}</div>' if is_display else shown
 
 
+@functools.cache
+def ready() -> bool:
+    """Imports what draws formulas; False if that is not installed. An import that a time limit interrupts can't be done again."""
+    try:
+        from matplotlib import figure, mathtext  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
 @functools.lru_cache(maxsize=1000)  # all students' notebooks have the lab's own formulas
 def _drawn(tex: str) -> tuple[str, float, float] | None:
     """The SVG in base64, its height and its depth below the line, in units of the text's size; None if it can't be drawn."""
-    try:
-        from matplotlib import mathtext
-        from matplotlib.font_manager import FontProperties
-    except ImportError:
+    if not ready():
         return None
+    from matplotlib import mathtext
+    from matplotlib.font_manager import FontProperties
+
     for old, new in _OTHERWISE:
         tex = re.sub(rf"{re.escape(old)}(?![a-zA-Z])", new.replace("\\", "\\\\"), tex)
     if "$" in tex:

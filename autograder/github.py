@@ -75,10 +75,10 @@ def write(course: Path, lab: str, out: Path) -> list[str]:
         raise PackError(f"There is no exercise in labs/{lab}: type `nbgrader generate_assignment {lab}` first.")
     files[".github/workflows/classroom.yml"] = workflow(steps).encode()
     files[".github/classroom/result.py"] = (HERE / "templates" / "github" / "result.py").read_bytes()
-    files[".github/classroom/constraints.txt"] = (course / "constraints.txt").read_bytes()
+    files[".github/classroom/constraints.txt"] = (HERE.parent / "constraints.txt").read_bytes()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in package_files(course):
+        for name, content in package_files():
             archive.writestr(zipfile.ZipInfo(f"allranks/{name}"), content, zipfile.ZIP_DEFLATED)
     files[PACKAGE] = packed.getvalue()
     try:

@@ -54,8 +54,8 @@ def pack(course: Path, lab: str, out: Path, sandbox: str = "bubblewrap", visibil
             f"`allranks course variants {lab} --off` first."
         )
     settings = {"lab": lab, "sandbox": sandbox, "visibility": visibility, "secret": secrets.randbits(128)}
-    files = dict(package_files(course))
-    files |= {path.relative_to(course).as_posix(): path.read_bytes() for path in (course / "autograder").glob("*.py")}
+    files = dict(package_files())
+    files |= {f"autograder/{path.name}": path.read_bytes() for path in HERE.glob("*.py")}
     files |= {f"labs/{lab}/{name}": (course / "labs" / lab / name).read_bytes() for name in notebooks}
     for name, content in files.items():
         if name.endswith(".ipynb") and b"### BEGIN SOLUTION" in content:
@@ -70,15 +70,16 @@ def pack(course: Path, lab: str, out: Path, sandbox: str = "bubblewrap", visibil
         raise PackError(f"{out} can't be written ({error.strerror}).") from None
 
 
-def package_files(course: Path) -> Iterator[tuple[str, bytes]]:
-    """What pip needs to install the package: each file's name in the course and its bytes. Raises PackError."""
+def package_files() -> Iterator[tuple[str, bytes]]:
+    """What pip needs to install the package: each file's name in this checkout and its bytes. Raises PackError."""
+    root = HERE.parent  # a course of `allranks course init` has no package
     names = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE")
     try:
         for name in names:
-            yield name, (course / name).read_bytes()
-        for path in sorted((course / "utils" / "allranks").rglob("*")):
+            yield name, (root / name).read_bytes()
+        for path in sorted((root / "utils" / "allranks").rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                yield path.relative_to(course).as_posix(), path.read_bytes()
+                yield path.relative_to(root).as_posix(), path.read_bytes()
     except OSError as error:
         raise PackError(
             f"{error.filename} can't be read ({error.strerror}): pack from a clone of the course."

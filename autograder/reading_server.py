@@ -11,16 +11,14 @@ import hmac
 import json
 import secrets
 from collections.abc import Callable
-from pathlib import Path
 
-from allranks.base.theme import style
 from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
+from autograder.pages import page
 from autograder.reading import Question, Reading, ReadingError
 
-PAGE = Path(__file__).with_name("templates") / "reading.html"
 COOKIE = "allranks-reading"
 HEADER = "X-Allranks-Token"
 HOSTS = {"127.0.0.1", "localhost", "[::1]"}
@@ -59,8 +57,7 @@ class _Page(_Handler):
             f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; img-src data:; connect-src 'self'; "
             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         )
-        page = PAGE.read_text(encoding="utf-8").replace("{{style}}", style())
-        self.finish(page.replace("{{nonce}}", nonce).replace("{{token}}", self.token))
+        self.finish(page("reading.html.j2", nonce=nonce, token=self.token))
 
 
 class _Questions(_Handler):

@@ -18,7 +18,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat import NotebookNode
 
-from autograder.formulas import PICTURE, formula
+from autograder.formulas import PICTURE, formula, ready
 from autograder.showing import cut, in_time
 
 _RUNS = re.compile(r"(javascript|vbscript|data)(\s*(?::|&colon;|&#0*58;?|&#x0*3a;?))", re.IGNORECASE)
@@ -47,6 +47,7 @@ def markdown2html(source: str) -> str:
 
     Nothing in it loads or leads anywhere. Only links within the page stay, and formulas, which are pictures in the page.
     """
+    ready()  # before the time runs
     return in_time(
         lambda: without_addresses(MarkdownWithMath(_Renderer(escape=False)).render(source)), lambda: _plain(source)
     )

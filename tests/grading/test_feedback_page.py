@@ -79,4 +79,4 @@ def test_what_can_not_be_drawn_is_shown_as_typed(tex):
 
 def test_a_formula_is_escaped_and_no_other_picture_gets_through():
     shown = markdown2html('$<b>"x$ and ![x](data:text/html;base64,AAAA) and [y](data:image/svg+xml;base64,AAAA)')
-    assert "<b>" not in shown and "data:text" not in shown and 'href="#"' in shown
+    assert "<b>" not in shown and "href" not in shown and "<img" not in shown

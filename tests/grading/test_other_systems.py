@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from allranks.course import teaching
 from classes import allranks, wrong
 from grading_course import LAB, NOTEBOOK, ROOT
 
@@ -209,3 +210,15 @@ def test_check_tells_the_points(tmp_path):
     done = subprocess.run([*program, "--points", "3"], capture_output=True, text=True, check=False)
     told = json.loads(done.stdout)
     assert (told["points"], told["max_points"]) == (0.0, 3.0)
+
+
+def test_a_folder_of_course_init_is_packed_too(tmp_path):
+    """It has no package and no grader of its own: both come from where allranks runs."""
+    course = teaching.init(tmp_path / "course", (LAB,)).folder
+    pack(course, LAB, tmp_path / "gradescope.zip")
+    with zipfile.ZipFile(tmp_path / "gradescope.zip") as archive:
+        names = set(archive.namelist())
+    assert {"run_autograder", "course/pyproject.toml", "course/autograder/gradescope.py"} <= names
+    assert f"course/labs/{LAB}/{NOTEBOOK}.ipynb" in names
+    written = write(course, LAB, tmp_path / "repository")
+    assert ".github/workflows/classroom.yml" in written and f"{NOTEBOOK}.ipynb" in written

@@ -148,7 +148,7 @@ def test_servers_share_the_memory_of_one_process_of_roots(ana, ben):
     )
     for name in ("ana", "ben"):
         forks = [p for p in processes_of(name) if p.ppid() == machine.pid]
-        titles = sorted(" ".join(p.cmdline())[:40] for p in forks)
+        titles = sorted(" ".join(p.cmdline())[:46] for p in forks)
         assert titles == ["jupyterhub-singleuser (All Ranks)", "python -m allranks.ranks.engines.forkserver /t"]
         for process in forks:
             kept = process.memory_full_info().uss

@@ -290,7 +290,8 @@ class _Tell(_Handler):
 
     def _source(self) -> str:
         """Who tells: an account of this machine, or the address of another."""
-        uid = other_end(self.request.connection.stream.socket)
+        connection: Any = self.request.connection
+        uid = other_end(connection.stream.socket)
         return f"account {uid}" if uid is not None else self.request.remote_ip
 
 

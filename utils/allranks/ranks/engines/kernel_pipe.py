@@ -31,8 +31,8 @@ def close_to_others() -> None:
         >>> from allranks.ranks.engines import kernel_pipe
         >>> kernel_pipe.close_to_others()
     """
-    setup_in: Any = IOPubThread._setup_pipe_in
-    setup_out: Any = IOPubThread._setup_pipe_out
+    thread: Any = IOPubThread
+    setup_in, setup_out = thread._setup_pipe_in, thread._setup_pipe_out
     if getattr(setup_in, "closed", False):
         return
 
@@ -58,8 +58,7 @@ def close_to_others() -> None:
         return context, socket
 
     pipe_in.closed = True  # type: ignore[attr-defined]
-    IOPubThread._setup_pipe_in = pipe_in  # type: ignore[method-assign]
-    IOPubThread._setup_pipe_out = pipe_out  # type: ignore[method-assign]
+    thread._setup_pipe_in, thread._setup_pipe_out = pipe_in, pipe_out
 
 
 def run() -> None:

@@ -1,12 +1,26 @@
 """Ranks that start again, and how they end: NCCL's settings, the times of a slow start, and CUDA's MPS."""
 
-from dataclasses import replace
+import inspect
+from dataclasses import fields, replace
 
 import psutil
 import pytest
 from allranks import World
 from allranks.ranks.engines.devices import MPS_ENV, Placement
 from allranks.ranks.world import WorldError, cluster
+from allranks.ranks.world.request import Request
+
+
+def test_the_arguments_of_world_stand_in_one_place():
+    shown = inspect.signature(World)
+    names = [name for name in shown.parameters if name != "asked_backend"]
+    assert names == [each.name for each in fields(Request) if each.name not in ("_", "asked_backend")]
+    assert [p.kind.name for p in shown.parameters.values()] == ["POSITIONAL_OR_KEYWORD"] + ["KEYWORD_ONLY"] * 13
+    assert list(inspect.signature(World.__init__).parameters)[1:] == names
+    with pytest.raises(TypeError, match="unexpected keyword argument 'rank'"):
+        World(rank=4)
+    with pytest.raises(TypeError, match="too many positional arguments"):
+        World(4, "gloo")
 
 
 @pytest.mark.live

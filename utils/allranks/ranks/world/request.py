@@ -56,10 +56,11 @@ class Request:
         return replace(wanted, **wanted._ruled())
 
     @classmethod
-    def signature(cls) -> inspect.Signature:
-        """The signature of World."""
+    def signature(cls, *before: str) -> inspect.Signature:
+        """The signature of World; `before` names arguments that stand before its own."""
+        first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in before]
         every = inspect.signature(cls).parameters.values()
-        return inspect.Signature([p for p in every if p.name != "asked_backend"])
+        return inspect.Signature([*first, *(p for p in every if p.name != "asked_backend")])
 
     def place(self) -> Placement:
         """Where the ranks of a world on this machine run. Raises DeviceError."""

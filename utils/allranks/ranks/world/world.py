@@ -523,7 +523,9 @@ def _forget() -> None:
             world._shared.forget()
 
 
-World.__signature__ = Request.signature()  # type: ignore[attr-defined]  # what help() and editors show
+# what help(), editors and docs/api.md show
+World.__signature__ = Request.signature()  # type: ignore[attr-defined]
+World.__init__.__signature__ = Request.signature("self")  # type: ignore[attr-defined]
 atexit.register(_stop_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

@@ -253,6 +253,16 @@ def test_an_error_inside_leaves_the_world_as_it_was(world):
     test_outside_of_trace_nothing_is_recorded(world)
 
 
+@pytest.mark.parametrize(
+    ("hosts", "aligned", "clocks"),
+    [("aa", False, "one machine's"), ("ab", False, "not aligned"), ("ab", True, "aligned by an all_reduce")],
+)
+def test_a_trace_says_whether_its_ranks_clocks_agree(hosts, aligned, clocks):
+    about = {"device": "a GPU", "backend": "nccl", "nccl": "2.30.7", "torch": "2", "aligned": aligned}
+    parts = [({"records": [], "program": []}, {**about, "host": host}) for host in hosts]
+    assert live.join(parts).meta["clocks"] == clocks
+
+
 def test_a_message_that_was_never_received_has_no_partner():
     def part(records, program):
         return {"records": records, "program": program}, {

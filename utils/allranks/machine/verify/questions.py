@@ -80,11 +80,12 @@ def call_then_compute() -> None:
     import torch
     import torch.distributed as dist
 
-    x, a = torch.ones(1 << 20, device=device()), torch.ones(4096 if device().type == "cuda" else 64, device=device())
+    # few elements: ranks that share a GPU take turns on it, and a large all_reduce would take longer than the work beside it
+    x, a = torch.ones(1 << 10, device=device()), torch.ones(4096 if device().type == "cuda" else 64, device=device())
     a = torch.outer(a, a)
     dist.barrier()
     work = dist.all_reduce(x, async_op=True)
-    for _ in range(20):
+    for _ in range(40):
         a @ a
     if device().type != "cuda":
         time.sleep(0.5)

@@ -3,8 +3,8 @@
 It stands in for the default group only inside `record`, so other calls cost nothing. It forwards to the very group that
 the calls use outside, so both have one communicator and the same rules; groups that the program makes inside are wrapped
 as they are made. An operation ends when it is complete, wherever the program waits for it. Times are those of the machine's
-monotonic clock, which all its processes share, so ranks need no alignment; clocks of several machines are not aligned, and
-their traces say so. On GPUs, times are CUDA events, and the ranks' zeros are the end of one small all_reduce.
+monotonic clock, which all its processes share, so ranks need no alignment; clocks of several machines are not aligned. On GPUs,
+times are CUDA events, and the ranks' zeros are the end of one small all_reduce. A trace says which it was.
 """
 
 from __future__ import annotations
@@ -471,7 +471,8 @@ def record(function, args: tuple, kwargs: dict) -> tuple:
     for item in log.records:
         item.posted = log.clock.seconds(item.posted)
         item.done = None if item.done is None else log.clock.seconds(item.done)
-    return result, (vars_of(log), {**describe(), "host": socket.gethostname(), "pid": os.getpid()})
+    about = {**describe(), "host": socket.gethostname(), "pid": os.getpid(), "aligned": align}
+    return result, (vars_of(log), about)
 
 
 @contextlib.contextmanager

@@ -309,7 +309,7 @@ def made(tmp_path_factory):
     if subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True).returncode:
         pytest.skip("This is no git checkout; a kit holds the committed state of one.")
     for name in kit.needed(HERE):
-        packed_again(name, local)
+        packed_again(name, local, small=True)
     old = {name: os.environ.get(name) for name in ("PIP_NO_INDEX", "PIP_CONFIG_FILE")}
     os.environ.update(PIP_NO_INDEX="1", PIP_CONFIG_FILE=os.devnull)
     try:

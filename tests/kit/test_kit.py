@@ -254,6 +254,8 @@ def test_all_runs_share_the_minutes(tmp_path, monkeypatch):
     assert carry.main([]) == 0
     assert [seconds for _, seconds in runs] == pytest.approx([0.45 * 525, 540 - 15 - 60])
     assert [minutes for minutes, _ in runs] == pytest.approx([(0.45 * 525 - 15) / 60, 7.5], abs=0.051)
+    monkeypatch.setattr(carry, "install", lambda *_: (clock.__setitem__(0, clock[0] + 530), (tmp_path, tmp_path))[1])
+    assert carry.main([]) == 2 and len(runs) == 2, "an install that took all the time leaves none to run in"
 
 
 def test_files_that_are_missing_or_damaged(tmp_path):

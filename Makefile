@@ -32,7 +32,7 @@ help:
 	@echo "make bench          measure what docs/promises.md quotes"
 	@echo "make lock           write uv.lock after a change of pyproject.toml or constraints.txt"
 	@echo "make verify         prove this machine in ten minutes, GPU or not; the record goes to docs/verified/   (ARGS=\"--gpus 1\")"
-	@echo "make kit            a folder to carry to a machine without a network   (PYTHON_VERSION=3.12 NCCL_SOURCE=... OUT=...)"
+	@echo "make kit            a folder to carry to a machine without a network   (PYTHON_VERSION=3.12 NCCL=download OUT=...)"
 
 $(STAMP): pyproject.toml constraints.txt tools/setup.py
 	$(PYTHON) tools/setup.py $(if $(TORCH),--torch $(TORCH))
@@ -112,10 +112,10 @@ bench: $(STAMP)
 verify: $(STAMP)
 	$(BIN)/allranks verify $(ARGS)
 
-# for a machine without a network: the checkout, wheels, NCCL's source and the script that proves it
+# for a machine without a network: the checkout, wheels, NCCL's wheel in slices and the script that proves it
 kit: $(STAMP)
 	$(BIN)/python tools/kit.py $(if $(PYTHON_VERSION),--python-version $(PYTHON_VERSION)) $(if $(OUT),--out $(OUT)) \
-	$(if $(WHEELS),--wheels $(WHEELS)) $(if $(NCCL_SOURCE),--nccl-source $(NCCL_SOURCE)) $(ARGS)
+	$(if $(WHEELS),--wheels $(WHEELS)) $(if $(NCCL),--nccl $(NCCL)) $(ARGS)
 
 clean:
 	rm -rf .venv build dist site $(JS)/node_modules .pytest_cache .ruff_cache .mypy_cache .coverage .coverage.*

@@ -10,15 +10,15 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 
-def packed_again(name: str, folder: Path, hollow: bool = False) -> None:
-    """The installed package as a wheel in `folder`; a hollow one has the metadata only."""
+def packed_again(name: str, folder: Path, hollow: bool = False, small: bool = False) -> None:
+    """The installed package as a wheel in `folder`; a hollow one has the metadata only, a small one is compressed as an index's."""
     dist = metadata.distribution(name)
     tags = [line.split(": ")[1] for line in dist.read_text("WHEEL").splitlines() if line.startswith("Tag: ")]
     # a file's name joins what differs between its tags: py2.py3-none-any
     joined = "-".join(".".join(dict.fromkeys(column)) for column in zip(*(tag.split("-") for tag in tags), strict=True))
     label = f"{dist.metadata['Name'].replace('-', '_')}-{dist.version}"
     file = f"{label}-{joined}.whl"
-    with zipfile.ZipFile(folder / file, "w") as wheel:
+    with zipfile.ZipFile(folder / file, "w", zipfile.ZIP_DEFLATED if small else zipfile.ZIP_STORED) as wheel:
         for entry in dist.files:
             parts = entry.parts
             if (

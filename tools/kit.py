@@ -2,16 +2,17 @@
 
     make kit                                          for Python 3.12, in build/kit/
     make kit PYTHON_VERSION=3.11 OUT=/media/stick     for another Python, to another folder
-    make kit NCCL_SOURCE=nccl.tar.gz                  with NCCL's source: an archive, a clone, or the address of a repository
+    make kit NCCL=nvidia_nccl_cu13-2.30.7-....whl     with NCCL 2.30 from its wheel, in slices; NCCL=download gets it with pip
     make kit WHEELS=folder                            wheels from a folder first; what it lacks comes from pip's index
 
-The machine has Python, torch and numpy already; the kit holds the rest, in folders part-1, part-2, ... of at most 60 MB:
+The machine has Python, torch and numpy already; the kit holds the rest, at most 60 MiB in one folder:
 
 - the checkout of HEAD, and a wheel of allranks built from it;
 - the wheels that live ranks and chapters need without JupyterLab. Their names follow from pyproject.toml and from the metadata
   of the packages installed here, their versions from constraints.txt;
-- NCCL's source, if there is one, to be built there where torch's own NCCL is older;
 - run.sh and carry.py, which do the work there, and manifest.json: every file with its size and SHA-256.
+
+NCCL's wheel is larger than all of that. Its slices lie in nccl/, each small enough to be carried by itself, before the rest.
 """
 
 from __future__ import annotations
@@ -35,17 +36,16 @@ from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 ROOT = Path(__file__).resolve().parent.parent
-FORMAT = 1  # of manifest.json
-PART_BYTES = 60 * 10**6
+FORMAT = 2  # of manifest.json
+KIT_BYTES = 60 << 20  # what is carried at once
+SLICE_BYTES = 45 * 10**6
 # on the machine already; their own requirements are there too
 THERE = {"torch", "numpy"}
 # what a reader opens notebooks with; the kit runs them without it
 LEFT_OUT = {"jupyterlab"}
 # beside the course's own requirements and the extra lab: what executes a notebook and reads a percent script
 ALSO = ("nbclient", "jupytext")
-NCCL_TAG = "v2.30.7-1"
-# what `make src.build` reads; the rest of the repository is documents and bindings
-NCCL_PATHS = ("Makefile", "makefiles", "src", "LICENSE.txt")
+NCCL_PACKAGE, NCCL_VERSION = "nvidia-nccl-cu13", "2.30.7"
 ON_THE_MACHINE = ("run.sh", "carry.py")
 GLIBC = "2.28"  # the machine's C library: that of Debian 10, RHEL 8 and later; a wheel for an older one runs too
 
@@ -217,81 +217,61 @@ def checkout(folder: Path, root: Path = ROOT) -> Path:
     return path
 
 
-def nccl_source(source: str, folder: Path, tag: str = NCCL_TAG) -> Path:
-    """NCCL's source as an archive with one folder: of an archive, of a clone, or of a repository that git can clone.
-
-    Raises KitError if it is none of these, or not the version of `tag`.
-    """
-    path = folder / "nccl.tar.gz"
-    given = Path(source)
-    with tempfile.TemporaryDirectory() as scratch:
-        if given.is_file():
-            try:
-                unpack(given, Path(scratch))
-            except (tarfile.TarError, OSError) as error:
-                raise KitError(f"NCCL_SOURCE={source} is not an archive that tar reads: {error}.") from None
-            tops = [p for p in [Path(scratch), *Path(scratch).iterdir()] if (p / "makefiles" / "version.mk").is_file()]
-            if not tops:
-                raise KitError(f"NCCL_SOURCE={source} has no makefiles/version.mk: it is not NCCL's source.")
-            _refuse_version((tops[0] / "makefiles" / "version.mk").read_text(encoding="utf-8"), source, tag)
-            with tarfile.open(path, "w:gz") as archive:
-                for name in NCCL_PATHS:
-                    archive.add(tops[0] / name, f"nccl/{name}")
-            return path
-        clone = given
-        if not given.is_dir():
-            clone = Path(scratch) / "nccl"
-            done = subprocess.run(
-                ["git", "clone", "-q", "--depth", "1", "--branch", tag, source, str(clone)],
-                capture_output=True,
-                text=True,
-            )
-            if done.returncode:
-                raise KitError(
-                    f"NCCL_SOURCE={source} is neither an archive nor a clone here, and git can't clone it: {done.stderr.strip()}"
-                )
-        reference = tag if _git(clone, "rev-parse", "-q", "--verify", f"{tag}^{{commit}}") is not None else "HEAD"
-        version = _git(clone, "show", f"{reference}:makefiles/version.mk")
-        if version is None:
-            raise KitError(f"NCCL_SOURCE={source} is no clone of NVIDIA's repository nccl.")
-        _refuse_version(version, source, tag)
-        if _git(clone, "archive", "--prefix=nccl/", "-o", str(path.absolute()), reference, *NCCL_PATHS) is None:
-            raise KitError(f"git can't archive {', '.join(NCCL_PATHS)} of {source}.")
+def nccl_wheel(given: str, folder: Path, machine: str, glibc: str = GLIBC) -> Path:
+    """NCCL's wheel: a file, or "download", which asks pip. Raises KitError if it is none that several ranks can share a GPU with."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = Path(given)
+    if given == "download":
+        command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps"]
+        command += ["--only-binary=:all:", "--dest", str(folder), f"{NCCL_PACKAGE}=={NCCL_VERSION}"]
+        for platform in platforms(machine, glibc):
+            command += ["--platform", platform]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise KitError(f"pip could not get {NCCL_PACKAGE} {NCCL_VERSION}: {done.stderr.strip()[-300:]}")
+        (path,) = folder.glob("*.whl")
+    if not path.is_file():
+        raise KitError(f"NCCL={given} is not a file; it is NCCL's wheel, or the word download.")
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except ValueError:
+        raise KitError(f"NCCL={given} is not named like a wheel.") from None
+    if not name.startswith("nvidia-nccl") or version.release < (2, 30):
+        raise KitError(f"NCCL={given} is {name} {version}; the kit needs nvidia-nccl-cu12 or -cu13, 2.30 or newer.")
+    if not any(tag.platform.endswith(machine) for tag in tags):
+        raise KitError(f"NCCL={given} is not for {machine}.")
     return path
 
 
-def _git(clone: Path, *arguments: str) -> str | None:
-    """What git prints; None if it fails."""
-    done = subprocess.run(["git", "-C", str(clone), *arguments], capture_output=True, text=True)
-    return None if done.returncode else done.stdout
+def in_slices(path: Path, folder: Path, nbytes: int = SLICE_BYTES) -> list[dict]:
+    """Cuts a file into slices in `folder`; their manifest rows, in order."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with open(path, "rb") as whole:
+        while part := whole.read(nbytes):
+            target = folder / f"slice-{len(rows) + 1}"
+            target.write_bytes(part)
+            rows.append(_row(target))
+    return rows
 
 
-def _refuse_version(text: str, source: str, tag: str) -> None:
-    numbers = [re.search(rf"^NCCL_{part}\s*:=\s*(\d+)", text, flags=re.M) for part in ("MAJOR", "MINOR", "PATCH")]
-    version = ".".join(n[1] for n in numbers if n)
-    if f"v{version}-" != tag.rpartition("-")[0] + "-":
-        raise KitError(f"NCCL_SOURCE={source} is NCCL {version or 'of an unknown version'}; the kit needs {tag}.")
+def _row(path: Path) -> dict:
+    return {
+        "file": path.name,
+        "bytes": path.stat().st_size,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
 
 
-def into_parts(files: list[Path], out: Path, limit: int = PART_BYTES) -> list[dict]:
-    """Moves the files into part-1, part-2, ... of at most `limit` bytes each; their manifest rows. Raises KitError."""
-    rows, room = [], []
-    for path in sorted(files, key=lambda path: -path.stat().st_size):
-        nbytes = path.stat().st_size
-        if nbytes > limit:
-            raise KitError(
-                f"{path.name} has {nbytes / 1e6:.0f} MB, and a part has {limit / 1e6:.0f}; make the file smaller."
-            )
-        number = next((n for n, left in enumerate(room) if left >= nbytes), len(room))
-        if number == len(room):
-            room.append(limit)
-        room[number] -= nbytes
-        part = out / f"part-{number + 1}"
-        part.mkdir(parents=True, exist_ok=True)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        shutil.move(path, part / path.name)
-        rows.append({"file": path.name, "part": part.name, "bytes": nbytes, "sha256": digest})
-    return sorted(rows, key=lambda row: (row["part"], row["file"]))
+def gather(files: list[Path], out: Path, limit: int = KIT_BYTES) -> list[dict]:
+    """Moves the files into `out`; their manifest rows. Raises KitError if they are too large together."""
+    total = sum(path.stat().st_size for path in files)
+    if total > limit:
+        largest = max(files, key=lambda path: path.stat().st_size)
+        raise KitError(
+            f"The kit has {total / 2**20:.1f} MiB, and {limit / 2**20:.0f} can be carried; the largest file is {largest.name}."
+        )
+    return [_row(Path(shutil.move(path, out / path.name))) for path in sorted(files)]
 
 
 def make(
@@ -300,18 +280,17 @@ def make(
     machine: str,
     local: Path | None,
     nccl: str | None,
-    limit: int = PART_BYTES,
+    limit: int = KIT_BYTES,
     glibc: str = GLIBC,
 ) -> dict:
-    """Makes the kit in `out`; returns its manifest. What was in the folder's parts before is gone. Raises KitError."""
+    """Makes the kit in `out`; returns its manifest. A kit that was there before is gone. Raises KitError."""
     if not re.fullmatch(r"3\.\d+", python_version) or int(python_version[2:]) < 11:
         raise KitError(f"PYTHON_VERSION={python_version}: it is 3.11 or newer, for example 3.12.")
     if local is not None and not local.is_dir():
         raise KitError(f"WHEELS={local} is not a folder.")
     platforms(machine, glibc)
     packages = needed(python_version)
-    for old in out.glob("part-*") if out.is_dir() else ():
-        shutil.rmtree(old)
+    _remove_old(out)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out) as name:
         scratch = Path(name)
@@ -321,22 +300,37 @@ def make(
             own_wheel(tree, scratch),
             *wheels(packages, python_version, machine, scratch / "wheels", local, glibc),
         ]
-        if nccl:
-            files.append(nccl_source(nccl, scratch))
-        # room for what every part-1 has beside them
-        rows = into_parts(files, out, limit - 200_000)
+        rows = gather(files, out, limit - 200_000)  # room for what is beside them
+        slices = in_slices(nccl_wheel(nccl, scratch / "nccl", machine, glibc), out / "nccl") if nccl else []
     for script in ON_THE_MACHINE:
-        shutil.copy(ROOT / "tools" / "kit" / script, out / "part-1" / script)
+        shutil.copy(ROOT / "tools" / "kit" / script, out / script)
     manifest = {
         "format": FORMAT,
         "python": python_version,
         "machine": machine,
-        "commit": (_git(ROOT, "rev-parse", "HEAD") or "").strip(),
-        "nccl": NCCL_TAG if nccl else None,
+        "commit": _commit(),
         "files": rows,
+        "nccl": slices,
     }
-    (out / "part-1" / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    (out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest
+
+
+def _remove_old(out: Path) -> None:
+    """Removes the files that an older kit's manifest names; others in the folder stay."""
+    try:
+        old = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+        names = [row["file"] for row in old["files"]]
+    except (OSError, ValueError, KeyError):
+        return
+    for name in [*names, *ON_THE_MACHINE, "manifest.json"]:
+        (out / name).unlink(missing_ok=True)
+    shutil.rmtree(out / "nccl", ignore_errors=True)
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -347,7 +341,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--glibc", default=GLIBC, help=f"the machine's C library, at least (default: {GLIBC})")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "kit")
     parser.add_argument("--wheels", type=Path, help="a folder with wheels, to be used before pip's index")
-    parser.add_argument("--nccl-source", help=f"NCCL's source of {NCCL_TAG}: an archive, a clone or an address for git")
+    parser.add_argument("--nccl", help=f"NCCL's wheel (2.30 or newer), or the word download ({NCCL_VERSION})")
     options = parser.parse_args(arguments)
     try:
         manifest = make(
@@ -355,24 +349,26 @@ def main(arguments: list[str] | None = None) -> int:
             options.python_version,
             options.machine,
             options.wheels,
-            options.nccl_source,
+            options.nccl,
             glibc=options.glibc,
         )
     except KitError as error:
         print(error, file=sys.stderr)
         return 2
     for row in manifest["files"]:
-        print(f"{row['part']}  {row['bytes'] / 1e6:6.2f} MB  {row['file']}")
+        print(f"{row['bytes'] / 1e6:6.2f} MB  {row['file']}")
     count = sum(row["file"].endswith(".whl") for row in manifest["files"])
-    print(
-        f"{os.path.relpath(options.out)}: {count} wheels, {sum(row['bytes'] for row in manifest['files']) / 1e6:.1f} MB in all."
-    )
-    if not manifest["nccl"]:
+    nbytes = sum(row["bytes"] for row in manifest["files"])
+    print(f"{os.path.relpath(options.out)}: {count} wheels, {nbytes / 2**20:.1f} MiB in all.")
+    if manifest["nccl"]:
         print(
-            f"It has no NCCL: several ranks on one GPU will need torch's own NCCL to be 2.30. NCCL_SOURCE= takes {NCCL_TAG} of "
-            "github.com/NVIDIA/nccl, as an archive, a clone or an address."
+            f"nccl/: {len(manifest['nccl'])} slices of NCCL's wheel. Carry them first, one by one, into one folder there."
         )
-    print("Carry the folder (or its parts, side by side), then there: bash part-1/run.sh")
+    else:
+        print(
+            f"It has no NCCL: several ranks on one GPU will need torch's own to be 2.30. NCCL=download takes {NCCL_VERSION}."
+        )
+    print("Carry the folder, then there: bash run.sh   (NCCL=folder names the folder with the slices)")
     return 0
 
 

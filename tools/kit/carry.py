@@ -7,18 +7,24 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import threading
+import time
+import zipfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SHARING_NCCL = (2, 30)  # the first that lets several ranks use one GPU
-BUILD_S = 1800
+MINUTES = 9.0  # for all runs together
+RESERVE_S = 15.0  # for the end of a run that is stopped
+LIBRARY = "nvidia/nccl/lib/libnccl.so.2"  # in NCCL's wheel
 # asked in a process of its own, so that this one never starts CUDA
 LOOK = """
 import ctypes, json
-facts = {"torch": None, "numpy": None, "nccl": None, "gpus": 0, "arch": None}
+facts = {"torch": None, "numpy": None, "nccl": None, "gpus": 0}
 try:
     import torch
     facts["torch"] = str(torch.__version__)
@@ -39,7 +45,6 @@ else:
             facts["nccl"] = [code.value // 10000, code.value % 10000 // 100, code.value % 100]
         if torch.cuda.is_available():
             facts["gpus"] = torch.cuda.device_count()
-            facts["arch"] = "%d%d" % torch.cuda.get_device_capability(0)
 print(json.dumps(facts))
 """
 
@@ -53,21 +58,44 @@ def read_manifest(here=HERE):
     try:
         manifest = json.loads((here / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise KitError(f"The kit's manifest.json can't be read: {error}. Carry part-1 once more.") from None
+        raise KitError(f"The kit's manifest.json can't be read: {error}. Carry it once more.") from None
     places, wrong = {}, []
     for row in manifest["files"]:
-        # side by side as they were made, or all in one folder
-        candidates = [here / row["file"], here.parent / row["part"] / row["file"]]
-        path = next((p for p in candidates if p.is_file()), None)
-        if path is None:
-            wrong.append(f"{row['part']}/{row['file']} is missing")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != row["sha256"]:
-            wrong.append(f"{row['part']}/{row['file']} differs from what was packed")
+        path = here / row["file"]
+        if not path.is_file():
+            wrong.append(f"{row['file']} is missing")
+        elif not _is(path, row):
+            wrong.append(f"{row['file']} differs from what was packed")
         else:
             places[row["file"]] = path
     if wrong:
-        raise KitError(f"The kit is not whole: {'; '.join(wrong[:5])}. Carry these parts once more, side by side.")
+        raise KitError(f"The kit is not whole: {'; '.join(wrong[:5])}. Carry these files once more.")
     return manifest, places
+
+
+def _is(path, row):
+    return path.stat().st_size == row["bytes"] and hashlib.sha256(path.read_bytes()).hexdigest() == row["sha256"]
+
+
+def nccl_file(manifest, folder, work):
+    """(NCCL's library from the slices of its wheel in `folder`, None if they are not all there; a sentence about it)."""
+    rows = manifest["nccl"]
+    if not rows:
+        return None, "The kit has no NCCL."
+    lacking = [row["file"] for row in rows if not ((folder / row["file"]).is_file() and _is(folder / row["file"], row))]
+    if lacking:
+        return None, f"Of NCCL's wheel, {', '.join(lacking)} of {len(rows)} slices are not whole in {folder}."
+    wheel = work / "nccl.whl"
+    with open(wheel, "wb") as whole:
+        for row in rows:
+            whole.write((folder / row["file"]).read_bytes())
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            return Path(archive.extract(LIBRARY, work / "nccl")), "NCCL comes from the kit's wheel."
+    except (zipfile.BadZipFile, KeyError) as error:
+        return None, f"The slices are no wheel of NCCL: {error}."
+    finally:
+        wheel.unlink()
 
 
 def refuse_python(manifest, version=sys.version_info[:2]):
@@ -116,6 +144,7 @@ def install(places, work):
             "--disable-pip-version-check",
             "--no-index",
             "--no-deps",
+            "--no-compile",  # what a run imports is compiled then; all of it takes a minute
         ]
         done = subprocess.run([*command, "--target", str(site), *wheels], capture_output=True, text=True)
         if done.returncode:
@@ -143,68 +172,54 @@ def environment(work, site):
     return found
 
 
-def building(facts, has_source, tools):
-    """Whether NCCL is to be built, and a sentence about it. `tools` maps nvcc, make and g++ to their paths or None."""
-    nccl = facts["nccl"] and tuple(facts["nccl"])
-    if not facts["gpus"]:
-        return False, "There is no GPU here: the ranks run on the CPU with gloo."
-    if nccl is None:
-        return False, "This torch has no NCCL: the ranks run on the CPU with gloo."
-    words = ".".join(map(str, nccl))
-    if nccl >= SHARING_NCCL:
-        return False, f"torch's NCCL is {words}: several ranks can use one GPU."
-    but = f"torch's NCCL is {words}, which takes one rank a GPU"
-    if not has_source:
-        return False, f"{but}, and the kit has no source of a newer one: several ranks run on the CPU."
-    if lacking := [name for name, path in tools.items() if path is None]:
-        return False, f"{but}, and here is no {', '.join(lacking)} to build a newer one: several ranks run on the CPU."
-    return True, f"{but}: building the kit's NCCL for one architecture, sm_{facts['arch']}, meanwhile."
+def runs(facts, nccl):
+    """(arguments of verify, further environment, name of the log, share of the time) of each run. `nccl`: the kit's NCCL, or None.
+
+    On one GPU: one rank with torch's own NCCL, then two on it with an NCCL that can do that, else two on the CPU.
+    """
+    gpus = facts["gpus"]
+    if not gpus:
+        return [(["--ranks", "4"], {}, "verify-cpu.log", 1.0)]
+    shares = facts["nccl"] is not None and tuple(facts["nccl"]) >= SHARING_NCCL
+    preload = {} if shares or nccl is None else {"LD_PRELOAD": str(nccl)}
+    two = (["--ranks", "2", "--gpus", "1"], preload, "verify-2-on-1.log")
+    if gpus > 1:
+        everything = (["--ranks", str(gpus), "--gpus", str(gpus)], {}, "verify-all.log")
+        return [(*everything, 0.65), (*two, 0.35)] if shares or preload else [(*everything, 1.0)]
+    if not (shares or preload):
+        two = (["--ranks", "2"], {}, "verify-2-on-cpu.log")
+    return [(["--ranks", "1", "--gpus", "1"], {}, "verify-1.log", 0.45), (*two, 0.55)]
 
 
-def tools():
-    """The paths of what builds NCCL."""
-    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    nvcc = shutil.which("nvcc") or shutil.which(os.path.join(home, "bin", "nvcc"))
-    return {"nvcc": nvcc, "make": shutil.which("make"), "g++": shutil.which("g++")}
-
-
-def build_command(arch, nvcc):
-    """The command that builds NCCL for one architecture."""
-    home = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
-    gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
-    return ["make", f"-j{os.cpu_count() or 1}", "src.build", f"CUDA_HOME={home}", f"NVCC_GENCODE={gencode}"]
-
-
-def runs(facts, ranks, nccl_file):
-    """(arguments of verify, further environment, name of the log) of each run. `nccl_file` is the NCCL that was built, or None."""
-    found = []
-    for number in ranks:
-        arguments, env = ["--ranks", str(number)], {}
-        newest = nccl_file is not None or (facts["nccl"] is not None and tuple(facts["nccl"]) >= SHARING_NCCL)
-        if facts["gpus"] and (number == 1 or newest):
-            arguments += ["--gpus", "1"]
-        if facts["gpus"] and number > 1 and newest:
-            env = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "4"}
-            if nccl_file is not None:
-                env["LD_PRELOAD"] = str(nccl_file)
-        found.append((arguments, env, f"verify-{number}.log"))
-    if facts["gpus"] > 1:
-        found.append((["--gpus", str(facts["gpus"]), "--ranks", str(facts["gpus"])], {}, "verify-all-gpus.log"))
+def minutes_of(text):
+    """The number of $MINUTES. Raises KitError."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 1 <= found < 1e4:
+        raise KitError(f"MINUTES={text!r}: it is how long all runs may take together, from 1 on, for example 9.")
     return found
 
 
-def world_sizes(text):
-    """The numbers of $RANKS. Raises KitError."""
-    parts = text.replace(",", " ").split()
-    if not parts or not all(part.isdigit() and int(part) > 0 for part in parts):
-        raise KitError(f"RANKS={text!r}: it is world sizes, for example RANKS='1 2 4'.")
-    return [int(part) for part in parts]
+def about_the_machine(file):
+    """Writes what the driver and the system say of this machine; each command has some seconds."""
+    commands = (["nvidia-smi"], ["nvidia-smi", "topo", "-m"], ["nvidia-smi", "-q", "-d", "CLOCK,POWER,PERFORMANCE"])
+    with open(file, "w", encoding="utf-8") as text:
+        for command in (*commands, ["df", "-h", "/dev/shm"], ["sh", "-c", "ulimit -a"]):
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+                text.write(f"$ {' '.join(command)}\n{done.stdout}{done.stderr}\n")
+            except (OSError, subprocess.TimeoutExpired) as error:
+                text.write(f"$ {' '.join(command)}\n{error}\n")
 
 
-def run(arguments, env, cwd, log):
-    """Runs a command whose output is shown and kept in a file; its exit code."""
+def run(arguments, env, cwd, log, until):
+    """Runs a command whose output is shown and kept in a file; its exit code. At `until` it is asked to end, then made to."""
     with open(log, "wb") as file:
         process = subprocess.Popen(arguments, env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        watch = threading.Thread(target=_end_in_time, args=(process, until), daemon=True)
+        watch.start()
         try:
             for line in process.stdout:
                 file.write(line)
@@ -217,71 +232,60 @@ def run(arguments, env, cwd, log):
         return process.wait()
 
 
+def _end_in_time(process, until):
+    """Interrupts a process at `until`, so that it writes its record, and kills it if it has not ended soon after."""
+    for wait_s, number in ((until - time.monotonic(), signal.SIGINT), (RESERVE_S, signal.SIGKILL)):
+        try:
+            process.wait(max(0.1, wait_s))
+            return
+        except subprocess.TimeoutExpired:
+            process.send_signal(number)
+
+
 def main(arguments):
     """The exit code: 0 if every run passed, 1 if a step of one failed, 2 if the kit can't be used here."""
-    build = None
+    began = time.monotonic()
     try:
         out = Path(os.environ.get("OUT", "out")).absolute()
         work = Path(os.environ.get("WORK", "work")).absolute()
-        sizes = world_sizes(os.environ.get("RANKS", "1 2 4"))
+        until = began + 60 * minutes_of(os.environ.get("MINUTES", str(MINUTES)))
         manifest, places = read_manifest()
         refuse_python(manifest)
         facts = look()
         for folder in (out, work):
             folder.mkdir(parents=True, exist_ok=True)
         say(f"Python {manifest['python']}, torch {facts['torch']}, {facts['gpus']} GPUs.")
-        have = tools()
-        wanted, words = building(facts, "nccl.tar.gz" in places, have)
-        say(words)
-        nccl_log = out / "nccl-build.log"
-        if wanted:
-            _unpack(places["nccl.tar.gz"], work)
-            with open(nccl_log, "wb") as file:
-                command = build_command(facts["arch"], have["nvcc"])
-                build = subprocess.Popen(command, cwd=work / "nccl", stdout=file, stderr=file)
+        about_the_machine(out / "machine.txt")
+        nccl = None
+        if facts["gpus"]:
+            nccl, words = nccl_file(manifest, Path(os.environ.get("NCCL", HERE / "nccl")), work)
+            say(words)
         checkout, site = install(places, work)
         env = environment(work, site)
-        nccl_file, codes = None, []
-        # the first run has one rank, for which torch's own NCCL is right: NCCL is built meanwhile
-        for turn, number in enumerate(sizes):
-            if build is not None and number > 1 and nccl_file is None:
-                nccl_file, build = built(build, work, nccl_log), None
-            codes.append(_prove(runs(facts, [number], nccl_file)[0], env, checkout, out, arguments))
-            if turn == len(sizes) - 1 and facts["gpus"] > 1:
-                codes.append(_prove(runs(facts, [], None)[0], env, checkout, out, arguments))
+        codes, left = [], 1.0
+        for more, added, log, share in runs(facts, nccl):
+            now = time.monotonic()
+            ends = now + (until - RESERVE_S - now) * share / left
+            left -= share
+            if ends - now < 2 * RESERVE_S:
+                say(f"There is no time left for {log}; take more MINUTES.")
+                codes.append(2)
+                continue
+            codes.append(_prove([*more, *arguments], {**env, **added}, checkout, out, log, ends))
     except (KitError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         say("Stopped.")
         return 130
-    finally:
-        if build is not None:
-            build.kill()
-            build.wait()
     say(f"The records are in {out}.")
     return max(codes)
 
 
-def built(build, work, log):
-    """The NCCL that the build makes, after waiting for it; None if it failed."""
-    say("Waiting for the build of NCCL.")
-    try:
-        code = build.wait(BUILD_S)
-    except subprocess.TimeoutExpired:
-        build.kill()
-        build.wait()
-        code = f"no end within {BUILD_S} s"
-    file = work / "nccl" / "build" / "lib" / "libnccl.so.2"
-    if code == 0 and file.exists():
-        return file
-    say(f"The build of NCCL failed ({code}), see {log}: several ranks run on the CPU.")
-    return None
-
-
-def _prove(one, env, checkout, out, more):
-    arguments, added, log = one
-    minutes = os.environ.get("MINUTES", "10")
+def _prove(arguments, env, checkout, out, log, ends):
+    minutes = max(
+        0.5, (ends - time.monotonic() - RESERVE_S) / 60
+    )  # a step that is under way at its end has some seconds
     command = [
         sys.executable,
         "-m",
@@ -290,12 +294,11 @@ def _prove(one, env, checkout, out, more):
         "--out",
         str(out),
         "--minutes",
-        minutes,
+        f"{minutes:.1f}",
         *arguments,
-        *more,
     ]
-    say(f"allranks verify {' '.join(arguments)}  {' '.join(f'{k}={v}' for k, v in added.items())}".rstrip())
-    return run(command, {**env, **added}, checkout, out / log)
+    say(f"allranks verify --minutes {minutes:.1f} {' '.join(arguments)}")
+    return run(command, env, checkout, out / log, ends)
 
 
 def say(text):

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Proves this machine with what the kit carries, without a network:  bash part-1/run.sh
+# Proves this machine with what the kit carries, without a network, in nine minutes:  bash run.sh
 #
 #   PYTHON=python3.12   the Python that has torch (default: python3)
-#   OUT=folder          for the records and logs (default: ./out)
+#   OUT=folder          for the records and logs, at most eight files (default: ./out)
 #   WORK=folder         for what is unpacked, some 200 MB (default: ./work)
-#   RANKS="1 2 4"       the world sizes, one run each     MINUTES=10   how long a run may take
+#   NCCL=folder         the folder with the slices of NCCL's wheel (default: nccl/ beside this file)
+#   MINUTES=9           how long all runs may take together
 #
 # Further arguments go to `allranks verify`.
 set -euo pipefail

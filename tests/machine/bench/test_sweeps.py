@@ -3,12 +3,15 @@
 import csv
 import importlib
 import io
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from allranks import World, bench, cost
-from allranks.machine.bench import BenchError, Call, Row, Sweep, sweeps
+from allranks.machine.bench import BenchError, Call, Row, Sweep, sweeps, timers
 
 
 def a_sweep(times, call=None, ranks=4):
@@ -56,6 +59,87 @@ def test_the_csv_has_nccl_tests_columns():
     rows = list(csv.reader(io.StringIO(a_sweep({1024: 0.001, 2048: 0.002}).to_csv())))
     assert rows[0] == ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong"]
     assert rows[1] == ["1024", "256", "float32", "sum", "-1", "1000.00", "0.0010", "0.0015", "0"]
+
+
+def test_in_place_columns_are_those_of_nccl_tests():
+    part = {"times_s": [0.002], "wrong": 0, "in_place_s": [0.001], "in_place_wrong": 3, "events": True, "calls": 20}
+    other = {**part, "times_s": [0.001], "in_place_s": [0.0005], "in_place_wrong": 1}
+    row = sweeps._row(Call("all_gather"), 1000, 2, [[part, other]])
+    assert row.iterations == 20 and row.time_us == pytest.approx(2000), "on GPUs: the slowest rank's"
+    found = replace(a_sweep({1024: 0.001}, Call("all_gather"), ranks=2), rows=(row,))
+    assert found.ways == ("out-of-place", "in-place") and found.wrong == 4
+    assert found.figures(row) == [pytest.approx((2000, 0.004, 0.002, 0)), pytest.approx((1000, 0.008, 0.004, 4))]
+    head, cells = csv.reader(io.StringIO(found.to_csv()))
+    assert head[9:] == ["in-place time", "in-place algbw", "in-place busbw", "in-place #wrong"]
+    assert cells[9:] == ["1000.00", "0.0080", "0.0040", "4"]
+    assert a_sweep({1024: 0.001}).ways == ("in-place",), "torch's all_reduce has one tensor"
+
+
+class Gpu:
+    """torch.cuda's events on a pretended stream: work takes its time there, and a launch takes the host's."""
+
+    LAUNCH_S, KERNEL_S, SYNC_S = 20e-6, 5e-6, 50e-6
+
+    def __init__(self, monkeypatch):
+        self.host_s = self.stream_s = 0.0
+        self.launched, gpu = 0, self
+
+        class Event:
+            def __init__(self, enable_timing):
+                assert enable_timing
+
+            def record(self):
+                self.at_s = gpu.stream_s = max(gpu.stream_s, gpu.host_s)
+
+            def synchronize(self):
+                gpu.host_s = max(gpu.host_s, self.at_s) + gpu.SYNC_S
+
+            def elapsed_time(self, end):
+                return 1e3 * (end.at_s - self.at_s)
+
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(dist, "get_backend", lambda *_: "nccl")
+        monkeypatch.setattr(timers.on_rank, "wait_for_gpu", lambda: None)
+
+    def all_reduce(self, seconds):
+        self.host_s += self.LAUNCH_S
+        self.stream_s = max(self.stream_s, self.host_s) + seconds
+        self.launched += 1
+
+
+def test_on_a_gpu_many_calls_are_timed_between_two_events(monkeypatch):
+    """A clock around one call would measure its launch and the wait: 75 us here, for a kernel of 30."""
+    gpu = Gpu(monkeypatch)
+    clock = timers.timer()
+    assert clock.device == torch.device("cuda", 0) and clock.events
+    (mean_s,) = clock.times_s(lambda: gpu.all_reduce(30e-6), 100)
+    assert gpu.launched == 100 and mean_s == pytest.approx(30e-6, rel=0.01)
+    assert (clock.calls(20e-6), clock.calls(1e-6), clock.calls(0.5), clock.calls(0.0)) == (100, 100, 1, 100)
+    assert timers.ClockTimer(torch.device("cpu")).calls(1e-6) == 1
+
+
+def test_seconds_of_times_short_calls_in_blocks_on_a_gpu(monkeypatch):
+    gpu = Gpu(monkeypatch)
+    monkeypatch.setattr(dist, "barrier", lambda **_: None)
+    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: None)
+    # the figures of ranks are compared in a tensor, which here is the CPU's
+    tensor = torch.tensor
+    monkeypatch.setattr(torch, "tensor", lambda *a, **options: tensor(*a, **{**options, "device": "cpu"}))
+    quick, long = bench.seconds_of(lambda: gpu.all_reduce(40e-6), lambda: gpu.all_reduce(0.1), iterations=3, warmups=1)
+    assert quick == pytest.approx(40e-6, rel=0.05) and long == pytest.approx(0.1, rel=0.01)
+    calls = math.ceil(timers.BLOCK_S / 60e-6)  # a launch and the kernel, as the warm-up saw them
+    assert gpu.launched == 2 + 3 * (calls + 1)
+
+
+@pytest.mark.live
+def test_in_place_calls_come_out_right_on_real_ranks():
+    with World(ranks=2, backend="gloo") as world:
+        for name in sweeps.ALSO_IN_PLACE:
+            found = bench.sweep(world, Call(name), [1024], iterations=2, warmups=1, passes=1, in_place=True)
+            assert found.wrong == 0 and found.rows[0].in_place[0] > 0
+        only = bench.sweep(world, Call("all_to_all"), [1024], iterations=2, warmups=1, passes=1, in_place=True)
+        assert only.rows[0].in_place is None and only.ways == ("out-of-place",)
 
 
 def test_a_fit_foretells_sizes_and_worlds_that_it_has_not_seen():

@@ -26,6 +26,7 @@ from allranks.machine.verify import (
     choose,
     faults,
     machine,
+    questions,
     sweeps,
     verify,
 )
@@ -67,6 +68,10 @@ def test_what_the_steps_found(proved):
         assert set(calls_steps.DTYPES) <= set(figures["calls", name]["right"])
         assert "wrong" not in figures["calls", name]
     assert figures["calls", "trace"]["messages"] == 3
+    assert figures["calls", "symmetric memory"]["with"] == questions.STAND_IN
+    assert all(set(figures["faults", "panels"][kind].values()) == {"GPU"} for kind in questions.KINDS)
+    assert "The world has fresh ranks now" in figures["faults", "device-side assert"]["report"]
+    assert figures["faults", "settings of NCCL"]["seen"] == ["INIT", "ENV", None]
     report = figures["faults", "hang"]["report"]
     assert (
         "rank 1: in dist.all_reduce" in report and "rank 2: in dist.all_reduce" in report and "rank 0: done" in report
@@ -188,6 +193,11 @@ def test_memory_that_stays_is_found(monkeypatch, context):
     monkeypatch.setattr(faults, "GIVEN_BACK_S", 2.0)
     with pytest.raises(StepFailed, match="800 MiB more than before are in use"):
         faults.memory_back(context)
+
+
+def test_the_floors_are_measured_on_the_cpu_too(context):
+    found = questions.ask_floors(context)
+    assert found["all_reduce_4_bytes_us"] > 0 and found["wait_alone_us"] >= 0
 
 
 def test_a_sweep_keeps_rows_and_fits(context):

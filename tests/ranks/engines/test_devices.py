@@ -1,6 +1,7 @@
 """Placing ranks on GPUs and cores, on pretend inventories: no GPU is needed to know what would happen with one."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from allranks.ranks.engines import libraries, rank
 from allranks.ranks.engines.devices import (
+    GPU_INDEX_ENV,
     GPU_SHARE_ENV,
     MAX_RANKS,
     DeviceError,
@@ -16,6 +18,7 @@ from allranks.ranks.engines.devices import (
     Gpu,
     Inventory,
     _visible,
+    own_settings,
     place,
 )
 from pretend_nvml import PretendNvml
@@ -27,10 +30,19 @@ def machine(gpus: int, nccl=(2, 30, 7), cores: int = 16) -> Inventory:
     return Inventory(tuple(Gpu(i, f"GPU-{i}{i}{i}{i}-uuid", "NVIDIA H200", H200) for i in range(gpus)), cores, nccl)
 
 
-def test_each_rank_sees_its_own_gpu_only():
+def seen(placed) -> list[str]:
+    """The UUID of the GPU that each rank uses, as CUDA and torch find it from the rank's environment."""
+    return [e["CUDA_VISIBLE_DEVICES"].split(",")[int(e[GPU_INDEX_ENV])] for e in placed.env]
+
+
+def test_each_rank_sees_all_gpus_of_its_world_and_uses_its_own():
     placed = place(8, inventory=machine(8))
     assert placed.backend == "nccl"
-    assert [e["CUDA_VISIBLE_DEVICES"] for e in placed.env] == [f"GPU-{i}{i}{i}{i}-uuid" for i in range(8)]
+    everything = [f"GPU-{i}{i}{i}{i}-uuid" for i in range(8)]
+    assert {e["CUDA_VISIBLE_DEVICES"] for e in placed.env} == {",".join(everything)}
+    assert seen(placed) == everything
+    # one index for each device, as symmetric memory wants it, and as set_device(LOCAL_RANK) of a script finds it
+    assert [e[GPU_INDEX_ENV] for e in placed.env] == [e["LOCAL_RANK"] for e in placed.env]
     assert [e["RANK"] for e in placed.env] == [str(i) for i in range(8)]
     assert {e["WORLD_SIZE"] for e in placed.env} == {"8"}
     assert placed.threads == 2
@@ -165,7 +177,8 @@ def test_mig_devices_of_different_cards_come_first_and_those_of_one_card_share_i
     assert [g.uuid for g in two.gpus] == ["MIG-aaaa-0", "MIG-bbbb-0"] and two.note is None
     assert "NCCL_MULTI_RANK_GPU_ENABLE" not in two.env[0]
     four = place(4, "nccl", cut_machine())
-    assert sorted(e["CUDA_VISIBLE_DEVICES"] for e in four.env) == sorted(uuid for uuid, _ in MIG)
+    assert seen(four) == ["MIG-aaaa-0", "MIG-aaaa-1", "MIG-bbbb-0", "MIG-bbbb-1"]  # those of one card are neighbours
+    assert [e["CUDA_VISIBLE_DEVICES"] for e in four.env] == seen(four), "CUDA shows a process one MIG device only"
     assert four.env[0]["NCCL_MULTI_RANK_GPU_ENABLE"] == "1" and "does not promise that MIG devices" in four.note
     with pytest.raises(
         DeviceError, match=r"4 ranks on 2 GPUs cut into 4 MIG devices: NCCL 2\.27.*Ask for World\(ranks=2\)"
@@ -181,7 +194,7 @@ def test_mig_devices_of_different_cards_come_first_and_those_of_one_card_share_i
 def test_how_many_gpus_to_use_can_be_said(ranks, gpus, uuids, crowded):
     placed = place(ranks, None, machine(8), gpus=gpus)
     assert placed.backend == "nccl" and placed.ranks == (ranks or gpus)
-    assert placed.gpu_count == len({e["CUDA_VISIBLE_DEVICES"] for e in placed.env}) == uuids
+    assert placed.gpu_count == len(set(seen(placed))) == uuids
     assert ("NCCL_MULTI_RANK_GPU_ENABLE" in placed.env[0]) == crowded
 
 
@@ -408,6 +421,49 @@ def test_a_lease_on_two_parts_of_one_gpu_allows_that_to_nccl():
     two = place(inventory=inventory)
     assert "NCCL_MULTI_RANK_GPU_ENABLE" not in two.moved_to((inventory.gpus[1], inventory.gpus[2])).env[0]
     assert two.moved_to(inventory.gpus[:2]).env[0]["NCCL_MULTI_RANK_GPU_ENABLE"] == "1"
+
+
+@pytest.mark.parametrize("ranks, gpus, blocks", [(4, 2, "0011"), (5, 2, "00011"), (8, 3, "00011122"), (3, 3, "012")])
+def test_ranks_that_share_a_gpu_are_neighbours_and_have_no_nvls(monkeypatch, ranks, gpus, blocks):
+    """NCCL 2.30.7 compares neighbouring ranks, and of these only the last pair, before it uses NVLS (init.cc)."""
+    monkeypatch.delenv("NCCL_NVLS_ENABLE", raising=False)
+    there = machine(8).gpus
+    for placed in (
+        place(ranks, None, machine(8), gpus=gpus),
+        place(ranks, None, machine(8), gpus=gpus).moved_to(there[-gpus:]),
+    ):
+        first = placed.gpus[0].index
+        assert "".join(str(gpu.index - first) for gpu in placed.gpus) == blocks
+        assert {e.get("NCCL_NVLS_ENABLE") for e in placed.env} == {"0" if ranks > gpus else None}
+
+
+def test_a_rank_never_sees_a_gpu_that_its_world_does_not_hold():
+    leased = machine(8).gpus[5:7]
+    moved = place(2, inventory=machine(8)).moved_to(leased)
+    assert {e["CUDA_VISIBLE_DEVICES"] for e in moved.env} == {"GPU-5555-uuid,GPU-6666-uuid"}
+    assert seen(moved) == [gpu.uuid for gpu in leased]
+
+
+def test_settings_of_nccl_are_those_of_now_and_not_of_the_first_start(monkeypatch):
+    for name in [name for name in os.environ if name.startswith("NCCL_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NCCL_ALGO", "Ring")
+    monkeypatch.setenv("NCCL_VERSION", "2.28.9-1")  # of an image of NVIDIA's: NCCL does not read it
+    placed = place(2, "nccl", machine(2))
+    assert placed.env[0]["NCCL_ALGO"] == "Ring" and own_settings() == {"NCCL_ALGO": "Ring"}
+    monkeypatch.setenv("NCCL_ALGO", "Tree")
+    assert [e["NCCL_ALGO"] for e in placed.env] == ["Tree", "Tree"]
+    monkeypatch.delenv("NCCL_ALGO")
+    assert "NCCL_ALGO" not in placed.env[0] and "NCCL_VERSION" not in placed.env[0]
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "2")
+    with pytest.raises(DeviceError, match="NCCL_NVLS_ENABLE=2 is set"):
+        assert place(4, None, machine(2), gpus=2).env
+
+
+def test_who_shares_cudas_mps_is_told_what_a_kill_does():
+    shared = place(2, inventory=judged(machine(2).gpus, mps=True), shared=True)
+    assert "a rank of theirs that is killed in the middle of its work can end yours" in shared.note and shared.mps
+    assert not place(2, inventory=machine(2), shared=True).mps
 
 
 # ------------------------------------------------------------------------------------------ numbers of GPUs, and WSL2

@@ -1,6 +1,7 @@
 """How a rank joins a group on a GPU: what it tells torch before and while it makes the group."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from allranks.ranks.engines import rank
+from allranks.ranks.engines import rank, watch
 
 
 class Made(Exception):
@@ -30,12 +31,13 @@ def joined(monkeypatch):
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
     monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
 
-    def join(backend):
+    def join(backend, **env):
         # join writes the environment itself, so take its changes back
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "environ", os.environ.copy())
+            patch.setattr(signal, "signal", lambda number, handler: told.update(handler=handler))
             with pytest.raises(Made):
-                rank.join(0, 1, backend, "file:///nowhere", {}, 1, None)
+                rank.join(0, 1, backend, "file:///nowhere", env, 1, None)
         return told
 
     return join
@@ -44,6 +46,58 @@ def joined(monkeypatch):
 def test_a_rank_on_a_gpu_gives_its_device_so_that_communicators_form_at_once(joined):
     assert joined("nccl")["device_id"] == torch.device("cuda", 0)
     assert joined("gloo")["device_id"] is None
+
+
+def test_a_rank_binds_the_gpu_that_its_environment_names_and_is_watched_there(joined, monkeypatch):
+    monkeypatch.setattr(watch, "_gpu", [])
+    assert joined("nccl", ALLRANKS_GPU_INDEX="3")["device_id"] == torch.device("cuda", 3)
+    assert watch._gpu == [torch.device("cuda", 3)]
+
+
+def test_under_mps_a_rank_ends_by_itself(joined, monkeypatch):
+    assert "handler" not in joined("nccl") and joined("nccl", ALLRANKS_MPS="1")["handler"] is rank.end_in_peace
+    done = []
+    monkeypatch.setattr(rank, "_uses_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: done.append("synchronize"))
+    monkeypatch.setattr(os, "_exit", done.append)
+    rank.end_in_peace()
+    assert done == ["synchronize", 0]
+
+
+def raised(error, other=None):
+    try:
+        if other is None:
+            raise error
+        try:
+            raise error
+        except Exception as first:
+            raise other from first
+    except Exception as last:
+        return rank.describe_error(last)["breaks_group"]
+
+
+def test_what_poisons_a_gpu_or_its_communicator_breaks_the_group():
+    """CUDA repeats the error of a device-side assert in every later call of the process."""
+    assert raised(torch.AcceleratorError("CUDA error: device-side assert triggered"))
+    assert raised(dist.DistBackendError("NCCL error: unhandled cuda error"))
+    assert raised(
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"), ValueError("bad batch")
+    )
+    assert not raised(torch.AcceleratorError("CUDA error: out of memory"))
+    assert not raised(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB."))
+    assert not raised(ValueError("a mistake"), KeyError("another"))
+
+
+def test_an_error_of_cuda_that_was_swallowed_shows_when_the_stream_is_asked(monkeypatch):
+    class Stream:
+        def query(self):
+            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(rank, "_uses_gpu", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    assert raised(ValueError("no batch"))
+    monkeypatch.setattr(Stream, "query", lambda self: False)  # it still works: that is no error
+    assert not raised(ValueError("no batch"))
 
 
 def test_survivors_of_a_killed_rank_wait_for_the_report_and_are_not_aborted(joined):

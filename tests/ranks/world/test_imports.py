@@ -52,6 +52,27 @@ print(in_notebook())
     assert run(code) == "False\n"
 
 
+ROOTS = tuple(
+    f"allranks.ranks.engines.{name}" for name in ("forkserver.machine", "gpu_service", "gpu_nodes", "gpu_metrics")
+)
+
+
+def test_a_learner_imports_nothing_of_roots_services():
+    """They open devices and fork for other accounts; a notebook needs none of it, and asks them over sockets."""
+    code = """
+import sys, allranks
+for name in allranks.__all__:
+    getattr(allranks, name)
+from allranks.ranks import magics
+from allranks.ranks.engines import kernels, served_leases
+from allranks.ranks.world import launched
+print(*sys.modules)
+"""
+    loaded = run(code).split()
+    assert "allranks.ranks.engines.leases" in loaded
+    assert [name for name in loaded if name.endswith(ROOTS)] == []
+
+
 @pytest.mark.live
 @pytest.mark.skipif(sys.platform != "linux", reason="ranks are forked on Linux only")
 def test_while_the_engines_start_no_other_thread_imports():

@@ -1,8 +1,11 @@
 """`world.trace`: what real ranks sent over gloo, held against the schedule that the program follows."""
 
 import inspect
+import time
 
 import pytest
+import torch
+import torch.distributed as dist
 from allranks import World
 from allranks.ranks.world import RanksError, live
 from allranks.theory.schedules import ring_all_reduce
@@ -91,6 +94,22 @@ def test_what_only_a_future_tells_the_end_of_has_one(world):
     reduced = [event for event in trace if event.op == "all_reduce"]
     assert [event.nbytes for event in reduced] == [16] * 4
     assert all(event.end is not None and event.end > event.start for event in reduced)
+
+
+def test_a_bar_ends_with_the_collective_and_not_with_the_wait(world):
+    """What the program does between its call and its wait is beside the bar, and not in it."""
+
+    def between():
+        x = torch.ones(1000)
+        work = dist.all_reduce(x, async_op=True)
+        time.sleep(0.3)  # it is complete long before
+        dist.all_reduce(torch.ones(1))
+        work.wait()
+
+    _, trace = world.trace(between)
+    for rank in range(trace.ranks):
+        first, second = sorted((e for e in trace.events if e.rank == rank), key=lambda e: e.start)
+        assert first.end <= second.start
 
 
 def test_times_and_lines_are_those_of_the_run(world):
@@ -232,6 +251,16 @@ def test_an_error_inside_leaves_the_world_as_it_was(world):
     with pytest.raises(RanksError, match="All 4 ranks: ValueError: boo"):
         world.trace(fail)
     test_outside_of_trace_nothing_is_recorded(world)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "aligned", "clocks"),
+    [("aa", False, "one machine's"), ("ab", False, "not aligned"), ("ab", True, "aligned by an all_reduce")],
+)
+def test_a_trace_says_whether_its_ranks_clocks_agree(hosts, aligned, clocks):
+    about = {"device": "a GPU", "backend": "nccl", "nccl": "2.30.7", "torch": "2", "aligned": aligned}
+    parts = [({"records": [], "program": []}, {**about, "host": host}) for host in hosts]
+    assert live.join(parts).meta["clocks"] == clocks
 
 
 def test_a_message_that_was_never_received_has_no_partner():

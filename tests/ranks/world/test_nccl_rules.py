@@ -191,6 +191,66 @@ def test_groups_in_another_order_hang(world):
     assert "(in the group of ranks 0 and 1)" in str(told.value)
 
 
+def one_for_half():
+    group = dist.new_group([0, 1], backend="gloo")
+    x = torch.ones(1, device="cpu")
+    if dist.get_rank() < 2:
+        dist.all_reduce(x, group=group)
+    return x.item()
+
+
+def of_members_only():
+    if dist.get_rank() < 2:
+        group = dist.new_group([0, 1], use_local_synchronization=True)
+        x = torch.ones(1)
+        dist.all_reduce(x, group=group)
+        return x.item()
+    return 1.0
+
+
+@pytest.mark.parametrize("program", [one_for_half, of_members_only])
+def test_a_group_that_not_every_rank_splits_is_made_and_the_next_split_is_right(world, program):
+    """The world has a bound device, as on GPUs; ncclCommSplit would wait for the ranks that never call it."""
+    assert world.run(program, deadline=30) == [2.0, 2.0, 1.0, 1.0]
+    assert world.trace(program, deadline=30)[0] == [2.0, 2.0, 1.0, 1.0]
+    assert world.run(sums) == [sums_of(P)] * P
+
+
+def test_a_split_waits_for_every_rank(world):
+    """On NCCL a group of two needs a call of all four."""
+
+    def without_the_last():
+        if dist.get_rank() < P - 1:
+            dist.new_group([0, 1])
+
+    with pytest.raises(RanksStuck, match="every rank takes part in the split"):
+        world.run(without_the_last, deadline=3)
+    assert world.run(sums) == [sums_of(P)] * P
+
+
+@pytest.mark.parametrize(
+    "name_it",
+    [
+        lambda: torch.cuda.set_device(0),
+        lambda: torch.ones(2, device="cuda:0"),
+        lambda: torch.ones(2).to("cuda:0"),
+        lambda: torch.ones(2, device="cpu").cuda(0),
+        lambda: torch.nn.Linear(2, 2).to(torch.device("cuda", 0)),
+        lambda: torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2), device_ids=[0]),
+    ],
+    ids=["set_device", "made", "moved", "cuda", "module", "DDP"],
+)
+def test_a_gpu_of_another_rank_is_refused(world, name_it):
+    """Each rank sees all GPUs of its world: on ranks 1 to 3, cuda:0 is rank 0's."""
+
+    def program():
+        return name_it() and None if dist.get_rank() else None
+
+    with pytest.raises(RanksError, match="cuda:0 is another rank's GPU: this rank's is cuda:1") as told:
+        world.run(program)
+    assert sorted(told.value.errors) == [1, 2, 3]
+
+
 def by_parity():
     rank, p = dist.get_rank(), dist.get_world_size()
     x, arrived = torch.full((4,), float(rank)), torch.empty(4)
@@ -404,6 +464,25 @@ def test_a_trace_tells_what_was_sent_and_when_it_ended(world):
     assert all(e.end is not None and e.end > e.start for e in trace.events)
 
 
+def test_a_bar_of_a_trace_ends_with_its_operation(world):
+    """The program does something else before it waits; and a trace must not make an early read right."""
+
+    def between():
+        x = torch.ones(1000)
+        work = dist.all_reduce(x, async_op=True)
+        while not work.is_completed():
+            time.sleep(0.001)
+        dist.all_reduce(torch.ones(1))
+        work.wait()
+
+    _, trace = world.trace(between)
+    for rank in range(P):
+        first, second = sorted((e for e in trace.events if e.rank == rank), key=lambda e: e.start)
+        assert first.end <= second.start
+    with pytest.raises(RanksError, match="this reads a tensor that all_reduce, begun in line"):
+        world.trace(too_early)
+
+
 def test_device_and_what_a_world_says_of_itself(world):
     assert world.run(lambda: str(torch.ones(1).device)) == ["cpu:0"] * P
     assert "gloo under NCCL's rules" in repr(world) and world.rules == "nccl"
@@ -471,10 +550,12 @@ def test_the_forms_of_a_cluster_pass(world):
         from torch.distributed.device_mesh import init_device_mesh
 
         assert torch.cuda.is_available() and dist.is_nccl_available() and dist.get_backend() == "nccl"
-        torch.cuda.set_device(0)
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).to("cuda"), device_ids=[0])
+        local = dist.get_rank()
+        torch.cuda.set_device(local)
+        assert (torch.cuda.current_device(), torch.cuda.device_count()) == (local, dist.get_world_size())
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2).to("cuda"), device_ids=[local])
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            y = model(torch.ones(3, 4, device="cuda:0"))
+            y = model(torch.ones(3, 4, device=f"cuda:{local}"))
         y.float().sum().backward()
         mesh = init_device_mesh("cuda", (2, dist.get_world_size() // 2))
         x = torch.from_numpy(model.module.bias.grad.cpu().numpy()).type_as(y)

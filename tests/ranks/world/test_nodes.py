@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from allranks import World
-from allranks.ranks.engines.devices import DeviceError, Driver, Gpu, Inventory
+from allranks.ranks.engines.devices import GPU_INDEX_ENV, DeviceError, Driver, Gpu, Inventory
 from allranks.ranks.engines.nodes import Seat, choose_backend, environment, look, number
 from allranks.ranks.world import WorldError
 
@@ -29,8 +29,9 @@ def test_ranks_are_numbered_host_by_host_and_local_ranks_within():
     ordered = number(seats)
     assert [(s.host, s.engine_id) for s in ordered] == [("a", 1), ("a", 3), ("b", 0), ("b", 2)]
     env = environment(ordered, "nccl")
-    assert [(e["RANK"], e["LOCAL_RANK"], e["CUDA_VISIBLE_DEVICES"]) for e in env] == [
-        ("0", "0", "a-gpu0"), ("1", "1", "a-gpu1"), ("2", "0", "b-gpu0"), ("3", "1", "b-gpu1"),
+    assert [(e["RANK"], e["LOCAL_RANK"], e["CUDA_VISIBLE_DEVICES"], e[GPU_INDEX_ENV]) for e in env] == [
+        ("0", "0", "a-gpu0,a-gpu1", "0"), ("1", "1", "a-gpu0,a-gpu1", "1"),
+        ("2", "0", "b-gpu0,b-gpu1", "0"), ("3", "1", "b-gpu0,b-gpu1", "1"),
     ]  # fmt: skip
     assert {(e["WORLD_SIZE"], e["LOCAL_WORLD_SIZE"]) for e in env} == {("4", "2")}
 

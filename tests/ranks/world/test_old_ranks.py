@@ -66,7 +66,7 @@ def test_new_ranks_start_when_the_gpus_list_the_old_ones_no_more(monkeypatch):
     with World(ranks=2) as world:
         old = set(world.pids)
         placed = world._engines.placement
-        world._engines.placement = Placement(placed.backend, (GPU, GPU), placed.env, placed.threads)
+        world._engines.placement = Placement(placed.backend, (GPU, GPU), placed.fixed, placed.threads)
         world.reset()
         assert seen == [(["GPU-0"], old)] * 3
         assert not old & set(world.pids) and world.run(os.getpid) == world.pids

@@ -19,7 +19,7 @@ import pytest
 from allranks import World
 from allranks.ranks.engines import clusters
 from allranks.ranks.engines.clusters import ClusterError
-from allranks.ranks.engines.devices import DeviceError
+from allranks.ranks.engines.devices import GPU_INDEX_ENV, DeviceError
 from allranks.ranks.engines.nodes import Seat, choose_backend, environment
 from allranks.ranks.engines.ports import hold
 from allranks.ranks.world import WorldError
@@ -136,13 +136,19 @@ def test_keys_lie_in_a_directory_of_ones_own(tmp_path, monkeypatch):
         clusters.shared_directory()
 
 
+def seen(environments):
+    return [(env["CUDA_VISIBLE_DEVICES"], env[GPU_INDEX_ENV]) for env in environments]
+
+
 def test_engines_that_were_given_a_gpu_each_use_it():
     """Where a batch system shows each task its own GPU; where it shows all to all, the local rank chooses."""
     own = [Seat(i, "a", (f"gpu{i}",), 8, (2, 30), i) for i in range(2)]
     assert choose_backend(own) == "nccl"
-    assert [env["CUDA_VISIBLE_DEVICES"] for env in environment(own, "nccl")] == ["gpu0", "gpu1"]
+    assert seen(environment(own, "nccl")) == [("gpu0", "0"), ("gpu1", "0")]
     every = [Seat(i, "a", ("gpu0", "gpu1"), 8, (2, 30), i) for i in range(2)]
-    assert [env["CUDA_VISIBLE_DEVICES"] for env in environment(every, "nccl")] == ["gpu0", "gpu1"]
+    assert seen(environment(every, "nccl")) == [("gpu0,gpu1", "0"), ("gpu0,gpu1", "1")]
+    more = [Seat(i, "a", ("gpu0", "gpu1", "gpu2"), 8, (2, 30), i) for i in range(2)]
+    assert seen(environment(more, "nccl")) == [("gpu0,gpu1", "0"), ("gpu0,gpu1", "1")], "no GPU that no rank uses"
     same = [Seat(i, "a", ("gpu0",), 8, (2, 30), i) for i in range(2)]
     assert choose_backend(same) == "gloo"
     with pytest.raises(DeviceError, match="a has 1 GPUs for 2 ranks"):

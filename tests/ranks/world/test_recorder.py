@@ -3,6 +3,8 @@
 import contextlib
 import subprocess
 import sys
+import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -149,6 +151,8 @@ class Events:
         self.made.append(f"event {len(self.made)}")
         return self.made[-1]
 
+    at_end_of = recorder._StreamClock.at_end_of
+
 
 class Queued(dist._Work):
     """A handle as NCCL's: its future is done as soon as the work is queued."""
@@ -174,6 +178,108 @@ def test_a_future_marks_the_end_on_its_stream_and_is_no_wait():
     assert log.records[0].done == "event 1" and log.program == [("post", 0)]
     work.wait()
     assert log.records[0].done == "event 1" and log.program == [("post", 0), ("wait", 0)]
+
+
+class Streams:
+    """torch.cuda's streams: the stream that is current, and what each waits for."""
+
+    def __init__(self, monkeypatch):
+        self.current, self.waits = "main", {}
+        monkeypatch.setattr(torch.cuda, "Stream", lambda: f"side {len(self.waits)}")
+        monkeypatch.setattr(torch.cuda, "stream", self.on)
+
+    @contextlib.contextmanager
+    def on(self, stream):
+        before, self.current = self.current, stream
+        yield
+        self.current = before
+
+
+class Latest(Queued):
+    """A handle as torch 2.15's: whoever takes its future, or waits, makes the current stream wait."""
+
+    def __init__(self, streams):
+        super().__init__()
+        self.streams = streams
+
+    def wait(self, *timeout):
+        self.streams.waits[self.streams.current] = True
+        return True
+
+    def get_future(self):
+        self.wait()
+        return super().get_future()
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_bar_ends_with_the_operation_and_not_where_the_program_waits(monkeypatch, many):
+    streams, log = Streams(monkeypatch), recorder._Log(Events())
+    log.clock.mark = lambda: log.clock.made.append(streams.current) or f"event on {streams.current}"
+    numbers = [
+        log.post(recorder.Record("collective", "all_reduce", (0,), None, 4, 0, 4, 0, "float32", 1, "start"))
+        for _ in range(1 + many)
+    ]
+    held = SimpleNamespace(device=torch.device("cuda", 1))
+    parts = [recorder.RecordedWork(Latest(streams), log, n, [held]) for n in numbers]
+    work = recorder.RecordedBatch(Latest(streams), parts) if many else parts[0]
+    work.mark_end()
+    assert {r.done for r in log.records} == {"event on side 0"}
+    assert set(streams.waits) == {"side 0"}, "what the program queues next must not wait for the operation"
+    assert work.tensors == [held] * len(numbers), "the program has not waited: its memory must stay"
+    assert [what for what, _ in log.program] == ["post"] * len(numbers)
+    work.wait()
+    assert {r.done for r in log.records} == {"event on side 0"} and work.tensors == ()
+    assert [what for what, _ in log.program] == ["post"] * len(numbers) + ["wait"] * len(numbers)
+
+
+def test_a_gloo_group_in_a_world_on_gpus_ends_where_the_program_waits(monkeypatch):
+    """Its future is completed by a thread of gloo's, which has no stream of this rank."""
+    streams, log = Streams(monkeypatch), recorder._Log(Events())
+    record = recorder.Record("collective", "all_reduce", (0,), None, 4, 0, 4, 0, "float32", 1, "start")
+    work = recorder.RecordedWork(Latest(streams), log, log.post(record), [torch.ones(1)])
+    work.mark_end()
+    assert record.done is None and not streams.waits
+    work.wait()
+    assert record.done is not None
+
+
+def test_the_zeros_of_gpus_are_the_end_of_one_all_reduce(monkeypatch):
+    """Each rank's clock begins when its own event is reached; the all_reduce makes that one moment."""
+    done = []
+
+    class Event:
+        def __init__(self, enable_timing):
+            pass
+
+        def record(self, stream):
+            done.append(f"zero on {stream}")
+
+    def all_reduce(tensor, op=None):
+        done.append("all_reduce")
+        if op is not None:
+            tensor -= 5.0  # another rank was here 5 seconds earlier
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: done.append("synchronize"))
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"cuda:{device}")
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    monkeypatch.setattr(recorder.time, "monotonic", lambda: 100.0)
+    assert recorder._StreamClock(align=True).zero_s == 95.0
+    assert done == ["synchronize", "all_reduce", "zero on cuda:3", "all_reduce"]
+
+
+def test_a_barrier_in_a_trace_warns_of_no_device(monkeypatch):
+    """The recorded group shows torch no device; the group that it forwards to has one, and takes it."""
+    monkeypatch.setattr(recorder, "_recorded", {})
+    monkeypatch.setattr(recorder.RecordedGroup, "barrier", lambda self, opts: Queued())
+    with default_group("gloo"), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with recorder._recorded_default(), monkeypatch.context() as gpu:
+            gpu.setattr(torch._C, "_get_accelerator", lambda: torch.device("cuda"))
+            gpu.setattr(c10d, "_get_object_coll_device", lambda *_: "cuda")
+            dist.barrier()
+        assert [str(w.message) for w in told if "barrier" in str(w.message)] == []
 
 
 ON_NCCL = """

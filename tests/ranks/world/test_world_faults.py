@@ -18,6 +18,7 @@ from allranks.ranks.engines.devices import DeviceError
 from allranks.ranks.engines.leases import Ledger
 from allranks.ranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 from allranks.ranks.world import idle as idleness
+from allranks.ranks.world.call import Call
 from allranks.ranks.world.hang import missing_ranks
 from allranks.ranks.world.idle import Idle
 from allranks.ranks.world.rank_status import RankStatus
@@ -228,6 +229,38 @@ def test_a_rank_that_reads_from_a_gpu_that_waits_is_not_computing(world):
     works(world)
 
 
+def test_a_panel_of_a_rank_that_reads_from_its_gpu_says_so(world):
+    """The rank looks twice before it answers; the picture must wait for that."""
+
+    def read():
+        import time
+
+        from allranks.ranks.engines import watch
+
+        watch.gpu_works = lambda frame: True
+        time.sleep(4)  # x.cpu()
+
+    call = threading.Thread(target=lambda: world.run(read, deadline=30))
+    call.start()
+    time.sleep(1)
+    pages = [Call(world._engines, None, (), 30)._picture(1.0) for _ in range(3)]
+    call.join()
+    assert [page.count("waiting for its GPU") for page in pages] == [3, 3, 3]
+    assert not any("does not answer" in page for page in pages)
+
+
+@pytest.mark.parametrize("words, fresh", [("device-side assert triggered", True), ("out of memory", False)])
+def test_an_error_that_cuda_repeats_replaces_the_ranks(world, words, fresh):
+    def asserts():
+        raise torch.AcceleratorError(f"CUDA error: {words}")
+
+    before = world.pids
+    with pytest.raises(RanksError, match=words) as caught:
+        world.run(asserts)
+    assert ("The world has fresh ranks now" in str(caught.value)) == fresh == (world.pids != before)
+    works(world)
+
+
 def test_a_rank_that_computes_on_the_cpu_still_reads_as_computing(world):
     """One stands in C code while its GPU is idle, the other moves on while its GPU works."""
     with pytest.raises(RanksStuck) as caught:
@@ -268,10 +301,13 @@ def test_the_streams_in_the_users_variables_count(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    monkeypatch.setattr(torch.cuda, "default_stream", lambda: Stream(True))
+    asked = []
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: asked.append(device) or Stream(True))
+    monkeypatch.setattr(watch, "_gpu", [torch.device("cuda", 3)])  # in a thread, the current device is always cuda:0
     assert not watch._gpu_works(sys._getframe())
     copying = Stream(False)
     assert watch._gpu_works(sys._getframe()), copying
+    assert asked == [torch.device("cuda", 3)] * 2
 
 
 def test_what_a_gpu_says_late_is_the_cells_error(world):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from allranks.machine.bench import Call, Prediction, Sweep
     from allranks.ranks.world import World
 
-_WIDTHS = (12, 12, 9, 6, 5, 11, 9, 9, 7)
+_WIDTHS = (12, 12, 9, 6, 5, 11, 13, 9, 7, 11, 13, 9, 7)
 
 
 @click.command(name="bench")
@@ -25,7 +26,9 @@ _WIDTHS = (12, 12, 9, 6, 5, 11, 9, 9, 7)
 @click.option("--ranks", type=int, help="The world size. Default: one a GPU, or 4 on the CPU.")
 @click.option("--backend", type=click.Choice(["gloo", "nccl"]), help="Default: what fits the machine.")
 @click.option("--min-bytes", "-b", type=Size(), default="8", show_default=True)
-@click.option("--max-bytes", "-e", type=Size(), default="16MiB", show_default=True)
+@click.option(
+    "--max-bytes", "-e", type=Size(), default="16MiB", show_default=True, help="As large as memory allows: 4GiB."
+)
 @click.option("--factor", "-f", type=int, default=2, show_default=True, help="From one size to the next.")
 @click.option("--iterations", "-n", type=int, default=20, show_default=True, help="Timed calls a size.")
 @click.option("--warmups", "-w", type=int, default=5, show_default=True, help="Calls before those.")
@@ -107,7 +110,7 @@ def _swept(world: World, call: Call, sizes: list[int], options: dict[str, int]) 
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         total = len(sizes) * min(options["passes"], max(1, options["iterations"]))
         task = bar.add_task(f"{call.collective}, {world.ranks} ranks", total=total)
-        return sweep(world, call, sizes, progress=lambda: bar.advance(task), **options)
+        return sweep(world, call, sizes, progress=lambda: bar.advance(task), in_place=True, **options)
 
 
 def report(found: Sweep) -> str:
@@ -115,20 +118,26 @@ def report(found: Sweep) -> str:
     who = found.call.algorithm or f"{found.backend}'s own"
     about = ", ".join(f"{key} {value}" for key, value in found.about.items())
     lines = [f"# {found.call.collective} ({who}), {found.ranks} ranks, {found.backend}, {about}"]
-    heads = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
-    units = ("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
-    for row in (heads, units):
-        lines.append(("#" + "".join(text.rjust(w) for text, w in zip(row, _WIDTHS, strict=True))[1:]).rstrip())
+    # one group of columns for each way that was measured
+    groups = len(found.ways)
+    ways = [cell for way in found.ways for cell in ("", way, "", "")]
+    heads = ("size", "count", "type", "redop", "root", *("time", "algbw", "busbw", "#wrong") * groups)
+    units = ("(B)", "(elements)", "", "", "", *("(us)", "(GB/s)", "(GB/s)", "") * groups)
+    for row in ([["", "", "", "", "", *ways]] if groups > 1 else []) + [[*heads], [*units]]:
+        lines.append(("#" + _line(row)[1:]).rstrip())
     for r in found.rows:
-        cells = (
-            str(r.size), str(r.count), r.type, r.redop, str(r.root), f"{r.time_us:.2f}", f"{r.algbw_gb_per_s:.3f}",
-            f"{r.busbw_gb_per_s:.3f}", str(r.wrong),
-        )  # fmt: skip
-        lines.append("".join(text.rjust(w) for text, w in zip(cells, _WIDTHS, strict=True)))
+        cells = [str(r.size), str(r.count), r.type, r.redop, str(r.root)]
+        for time_us, algbw, busbw, wrong in found.figures(r):
+            cells += [f"{time_us:.2f}", f"{algbw:.3f}", f"{busbw:.3f}", str(wrong)]
+        lines.append(_line(cells))
     lines.append(f"# wrong elements: {found.wrong}; average bus bandwidth: {found.average_busbw_gb_per_s:.4f} GB/s")
     if len(found.rows) >= 3 and found.ranks > 1:
         lines += ["", *_fitted(found)]
     return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "".join(text.rjust(width) for text, width in zip(cells, _WIDTHS, strict=False))
 
 
 def _fitted(found: Sweep) -> list[str]:

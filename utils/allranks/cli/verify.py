@@ -27,7 +27,7 @@ STOPPED = 130  # as a shell says it of a program that Ctrl-C ended
 @click.option("--only", help="Only these phases, by comma: machine, calls, faults, sweeps, chapters.")
 @click.option("--legacy", is_flag=True, help="A second pass with torch's older NCCL backend (torch 2.15 and later).")
 @click.option("--minutes", type=float, default=10, show_default=True, help="How long a pass may take.")
-@click.option("--max-bytes", type=Size(), help="The largest size of a sweep. Default: 1GiB on GPUs, 16MiB on the CPU.")
+@click.option("--max-bytes", type=Size(), help="The largest size of a sweep. Default: 4GiB on GPUs, 16MiB on the CPU.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

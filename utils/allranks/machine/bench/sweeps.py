@@ -2,10 +2,12 @@
 
 - `size`: bytes of the full vector (all_gather, reduce_scatter, gather, scatter: of all ranks' parts together; all_to_all: of
   what one rank sends). `count`: elements that a rank passes for one part. Both as nccl-tests prints them.
-- `time`: the mean over iterations and ranks. algbw = size / time. busbw = algbw times the collective's factor.
+- `time`: on the CPU, the mean over iterations and ranks, by clocks. On GPUs, what the slowest rank takes for a call, by two
+  events around all calls of a pass. algbw = size / time. busbw = algbw times the collective's factor.
+- in place: the output lies where the input does. `all_reduce`, `broadcast` and `reduce` of torch are always so.
 - `wrong`: elements, over all ranks, that differ from the same result computed locally.
-- `best`: the fastest iteration, where an iteration takes as long as its slowest rank. Fits and predictions use it, because other
-  programs disturbed it least.
+- `best`: the fastest iteration (on GPUs, pass), where each takes as long as its slowest rank. Fits and predictions use it, because
+  other programs disturbed it least.
 
 `seconds_of` times any calls, on the ranks that make them.
 """
@@ -15,20 +17,20 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from allranks.base.errors import CourseError
 from allranks.base.progress import counted
-from allranks.ranks.engines import rank as on_rank
+from allranks.machine.bench.timers import timer
 from allranks.theory import cost
 from allranks.theory.schedules import Schedule, ScheduleError, describe
 
 if TYPE_CHECKING:
     import torch
 
+    from allranks.machine.bench.timers import ClockTimer
     from allranks.ranks.world import World
 
 # the collectives that can be measured
@@ -39,8 +41,11 @@ DTYPES = ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32",
 OPS = ("sum", "prod", "min", "max", "avg")
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+ALWAYS_IN_PLACE = ("all_reduce", "broadcast", "reduce")  # torch's have one tensor
+ALSO_IN_PLACE = ("all_gather", "reduce_scatter")  # a rank's part lies in the whole vector
 IN_PARTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
 COLUMNS = ("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong")
+IN_PLACE_COLUMNS = ("in-place time", "in-place algbw", "in-place busbw", "in-place #wrong")
 
 
 class BenchError(CourseError):
@@ -115,8 +120,10 @@ class Call:
 class Row:
     """One size of a sweep, with nccl-tests' columns. Times are in microseconds, bandwidths in 10^9 bytes a second.
 
-    `time_us` is the mean, `best_us` and `median_us` are over iterations, each as long as its slowest rank. `wrong` counts wrong
-    elements. `root` is -1 and `redop` "none" if the collective has none.
+    `time_us` is the mean, `best_us` and `median_us` are over iterations, each as long as its slowest rank; on GPUs they are over
+    passes, and `time_us` is the slowest rank's too. `wrong` counts wrong elements. `in_place` has the time of the same call with
+    its output where its input is, and the wrong elements of that; None if it was not measured. `root` is -1 and `redop` "none"
+    if the collective has none.
 
     Example:
         >>> row = bench.Row(1024, 256, "float32", "sum", -1, 50.0, 0.02048, 0.03072, 0, 41.0, 48.0, 20)
@@ -136,6 +143,7 @@ class Row:
     best_us: float
     median_us: float
     iterations: int
+    in_place: tuple[float, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +179,24 @@ class Sweep:
     @property
     def wrong(self) -> int:
         """The number of wrong elements of all rows."""
-        return sum(row.wrong for row in self.rows)
+        return sum(row.wrong + (row.in_place[1] if row.in_place is not None else 0) for row in self.rows)
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What was measured, as nccl-tests names its groups of columns: "out-of-place" and "in-place", or only one of them."""
+        if self.call.collective in ALWAYS_IN_PLACE:
+            return ("in-place",)
+        return ("out-of-place", "in-place")[: 1 + any(row.in_place is not None for row in self.rows)]
+
+    def figures(self, row: Row) -> list[tuple[float, float, float, int]]:
+        """(time in us, algbw, busbw, wrong elements) of a row, in each of the `ways`."""
+        found = [(row.time_us, row.algbw_gb_per_s, row.busbw_gb_per_s, row.wrong)]
+        if row.in_place is not None:
+            time_us, wrong = row.in_place
+            algbw = cost.algbw_gb_per_s(row.size, time_us / 1e6)
+            busbw = cost.busbw_gb_per_s(self.call.collective, self.ranks, row.size, time_us / 1e6)
+            found.append((time_us, algbw, busbw, wrong))
+        return found
 
     def fit(self, rows: Sequence[Row] | None = None) -> cost.Fit:
         """Alpha and beta from the best times of `rows`, by default of all. Raises CostError for fewer than three rows."""
@@ -210,15 +235,15 @@ class Sweep:
         return found
 
     def to_csv(self) -> str:
-        """The rows with nccl-tests' columns: size in bytes, time in microseconds, bandwidths in GB/s."""
+        """The rows with nccl-tests' columns: size in bytes, time in microseconds, bandwidths in GB/s; then those in place, if measured."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow((*COLUMNS, *IN_PLACE_COLUMNS[: 4 * (len(self.ways) - 1)]))
         for r in self.rows:
-            writer.writerow(
-                (r.size, r.count, r.type, r.redop, r.root, f"{r.time_us:.2f}", f"{r.algbw_gb_per_s:.4f}",
-                 f"{r.busbw_gb_per_s:.4f}", r.wrong)
-            )  # fmt: skip
+            cells: list[object] = [r.size, r.count, r.type, r.redop, r.root]
+            for time_us, algbw, busbw, wrong in self.figures(r):
+                cells += [f"{time_us:.2f}", f"{algbw:.4f}", f"{busbw:.4f}", wrong]
+            writer.writerow(cells)
         return text.getvalue()
 
 
@@ -291,12 +316,14 @@ def sweep(
     warmups: int = 5,
     passes: int = 4,
     budget_s: float = 2.0,
+    in_place: bool = False,
     progress: Callable[[], None] | None = None,
 ) -> Sweep:
     """Measures `call` on `world` for each size in `nbytes`; leaves out sizes too small for one element in each part.
 
     Each size is timed `iterations` times, less often if that would take longer than `budget_s` seconds. The iterations are
-    spread over `passes` passes through all sizes, so that other programs disturb all sizes alike. `progress` is called
+    spread over `passes` passes through all sizes, so that other programs disturb all sizes alike. With `in_place`, all_gather and
+    reduce_scatter are measured a second time with their output where their input is. `progress` is called
     len(nbytes) * passes times; without it a bar shows after a second how far it has come. Raises BenchError, and what `world.run` raises.
 
     Example (needs ranks):
@@ -315,12 +342,13 @@ def sweep(
     if not counts:
         raise BenchError(f"No size is large enough for one {call.dtype} element on each of {world.ranks} ranks.")
     found: dict[int, list[list[dict[str, Any]]]] = {count: [] for count in counts}
+    both = in_place and schedule is None and call.collective in ALSO_IN_PLACE
     passes = min(passes, iterations)
     turns = [(number, count) for number in range(passes) for count in counts]
     for number, count in counted(turns, len(turns), f"timings of {call.collective}") if progress is None else turns:
         share = iterations // passes + (number < iterations % passes)
         with world.undisturbed():
-            parts = world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number)
+            parts = world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number, both)
         found[count].append(parts)
         if progress is not None:
             progress()
@@ -334,8 +362,10 @@ def sweep(
 def _row(call: Call, count: int, ranks: int, parts: list[list[dict[str, Any]]]) -> Row:
     """The row of one size, from what `measure` returned: `parts[pass][rank]`."""
     size = call.nbytes(count, ranks)
-    mean_s = statistics.fmean(time_s for part in parts for rank in part for time_s in rank["times_s"])
-    slowest_s = [max(times_s) for part in parts for times_s in zip(*(rank["times_s"] for rank in part), strict=True)]
+    mean_s, slowest_s = _summary(parts, "times_s")
+    there = None
+    if "in_place_s" in parts[0][0]:
+        there = _summary(parts, "in_place_s")[0] * 1e6, sum(rank["in_place_wrong"] for rank in parts[0])
     return Row(
         size=size,
         count=count,
@@ -348,51 +378,97 @@ def _row(call: Call, count: int, ranks: int, parts: list[list[dict[str, Any]]]) 
         wrong=sum(rank["wrong"] for rank in parts[0]),
         best_us=min(slowest_s) * 1e6,
         median_us=statistics.median(slowest_s) * 1e6,
-        iterations=len(slowest_s),
+        iterations=sum(part[0].get("calls", len(part[0]["times_s"])) for part in parts),
+        in_place=there,
     )
+
+
+def _summary(parts: list[list[dict[str, Any]]], name: str) -> tuple[float, list[float]]:
+    """(mean seconds, seconds of each iteration on its slowest rank); on GPUs the mean is the slowest rank's."""
+    slowest_s = [max(times_s) for part in parts for times_s in zip(*(rank[name] for rank in part), strict=True)]
+    if parts[0][0].get("events"):
+        return statistics.fmean(slowest_s), slowest_s
+    return statistics.fmean(time_s for part in parts for rank in part for time_s in rank[name]), slowest_s
 
 
 # ------------------------------------------------------------------------------------------------------- on the ranks
 
 
 def measure(
-    call: Call, schedule: Schedule | None, count: int, iterations: int, warmups: int, budget_s: float, check: bool
+    call: Call,
+    schedule: Schedule | None,
+    count: int,
+    iterations: int,
+    warmups: int,
+    budget_s: float,
+    check: bool,
+    in_place: bool = False,
 ) -> dict[str, Any]:
-    """Runs on every rank: checks the result of one call, warms up, then times each iteration.
+    """Runs on every rank: checks the result of one call, warms up, then times iterations.
 
-    Returns the seconds of each iteration ("times_s"), the number of this rank's wrong elements, torch's version, and the device.
+    Returns their seconds ("times_s": of each, or by `events` their mean), how many `calls` they were, the number of this rank's
+    `wrong` elements, the same in place ("in_place_s", "in_place_wrong"), torch's version, and the device.
     """
+    import torch
+
+    clock = timer()
+    device = clock.device
+    found = {
+        "events": clock.events,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+    }
+    for prefix, there in (("", False), ("in_place_", True))[: 1 + in_place]:
+        found[f"{prefix}wrong"] = _checked(call, schedule, count, device, there) if check else 0
+        times_s, calls = _measured(call, schedule, count, iterations, warmups, budget_s, clock, there)
+        found[f"{prefix}s" if prefix else "times_s"] = times_s
+        found[f"{prefix}calls"] = calls
+    return found
+
+
+def _numel(call: Call, count: int) -> int:
+    """The elements of the full vector."""
+    import torch.distributed as dist
+
+    return count * dist.get_world_size() if call.collective in IN_PARTS else count
+
+
+def _checked(call: Call, schedule: Schedule | None, count: int, device: torch.device, in_place: bool) -> int:
+    """How many elements of one call's result on this rank are wrong."""
+    import torch.distributed as dist
+
+    ranks, rank, numel = dist.get_world_size(), dist.get_rank(), _numel(call, count)
+    result = _runner(call, schedule, _data(call, rank, numel, device), ranks, rank, in_place)()
+    return _wrong(call, result, ranks, rank, numel, device)
+
+
+def _measured(
+    call: Call,
+    schedule: Schedule | None,
+    count: int,
+    iterations: int,
+    warmups: int,
+    budget_s: float,
+    clock: ClockTimer,
+    in_place: bool,
+) -> tuple[list[float], int]:
+    """(seconds, number of calls) of as many iterations as the budget allows; all ranks make the same number."""
     import torch
     import torch.distributed as dist
 
-    ranks, rank = dist.get_world_size(), dist.get_rank()
-    device, finish = _clock()
-    numel = count * ranks if call.collective in IN_PARTS else count
-    wrong = 0
-    if check:
-        result = _runner(call, schedule, _data(call, rank, numel, device), ranks, rank)()
-        wrong = _wrong(call, result, ranks, rank, numel, device)
-        del result
     # zeros, so that repeated sums don't grow
-    once = _runner(call, schedule, torch.zeros(numel, dtype=getattr(torch, call.dtype), device=device), ranks, rank)
+    vector = torch.zeros(_numel(call, count), dtype=getattr(torch, call.dtype), device=clock.device)
+    once = _runner(call, schedule, vector, dist.get_world_size(), dist.get_rank(), in_place)
     last_s = 0.0
     for _ in range(max(1, warmups)):
-        last_s = _timed(once, finish)
-    # every rank must make the same number of iterations
-    slowest_s = torch.tensor([last_s], dtype=torch.float64, device=device)
+        (last_s,) = clock.times_s(once, 1)
+    slowest_s = torch.tensor([last_s], dtype=torch.float64, device=clock.device)
     dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX)
     affordable = int(budget_s / max(slowest_s.item(), 1e-9))
-    iterations = min(iterations, max(1, affordable))
+    calls = min(iterations, max(1, affordable))
     dist.barrier()
-    finish()
-    times_s = [_timed(once, finish) for _ in range(iterations)]
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return {
-        "times_s": times_s,
-        "wrong": wrong,
-        "torch": torch.__version__,
-        "device": name,
-    }
+    clock.finish()
+    return clock.times_s(once, calls), calls
 
 
 def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int = 1) -> list[float]:
@@ -400,8 +476,9 @@ def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int 
 
     Every rank of the default group must call this, with the same number of calls; each call takes no arguments. All ranks
     get the same figures. An iteration times the calls one after the other, so that other programs disturb all of them alike.
-    A barrier lets all ranks begin together; under NCCL the clock waits until the GPU is done. The first `warmups`
-    iterations don't count. Raises BenchError if there is nothing to time.
+    A barrier lets all ranks begin together. On GPUs an iteration makes a short call many times, between two events of the GPU: a
+    clock around one call would measure its launch too. The first `warmups` iterations don't count. Raises BenchError if there
+    is nothing to time.
 
     Example (needs ranks):
         >>> def time_it():
@@ -437,36 +514,22 @@ def times_of(
         raise BenchError(
             f"There are {len(calls)} calls, {iterations} iterations and {warmups} warm-ups; at least 1, 1 and 0 are needed."
         )
-    device, finish = _clock()
+    clock = timer()
+    many = [1] * len(calls)
     times_s: list[list[float]] = []
-    for _ in range(warmups + iterations):
+    for number in range(warmups + iterations):
+        if number == warmups and warmups and clock.events:  # every rank must make the same number of calls
+            once_s = torch.tensor(times_s[-1], dtype=torch.float64, device=clock.device)
+            dist.all_reduce(once_s, op=dist.ReduceOp.MAX, group=group)
+            many = [clock.calls(seconds) for seconds in once_s.tolist()]
         times_s.append([])
-        for call in calls:
+        for call, together in zip(calls, many, strict=True):
             dist.barrier(group=group)
-            finish()
-            times_s[-1].append(_timed(call, finish))
-    slowest_s = torch.tensor(times_s[warmups:], dtype=torch.float64, device=device)
+            clock.finish()
+            times_s[-1] += clock.times_s(call, together)
+    slowest_s = torch.tensor(times_s[warmups:], dtype=torch.float64, device=clock.device)
     dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX, group=group)
     return [sorted(column) for column in slowest_s.T.tolist()]
-
-
-def _timed(call: Callable[[], object], finish: Callable[[], None]) -> float:
-    """Seconds from the start of the call until `finish` says that the device has done its work."""
-    start_s = time.perf_counter()
-    call()
-    finish()
-    return time.perf_counter() - start_s
-
-
-def _clock() -> tuple[torch.device, Callable[[], None]]:
-    """(device, finish): where the default group's collectives run, and a function that waits until that device is idle."""
-    import torch
-    import torch.distributed as dist
-
-    if dist.get_backend() == "nccl":
-        return torch.device("cuda", torch.cuda.current_device()), torch.cuda.synchronize
-    # the default device, which under NCCL's rules is not torch.device("cpu"); the wait there is for the rank's queue
-    return torch.empty(0).device, on_rank.wait_for_gpu
 
 
 def _data(call: Call, rank: int, numel: int, device: torch.device | str, start: int = 0) -> torch.Tensor:
@@ -484,9 +547,12 @@ def _data(call: Call, rank: int, numel: int, device: torch.device | str, start: 
 
 
 def _runner(
-    call: Call, schedule: Schedule | None, vector: torch.Tensor, ranks: int, rank: int
+    call: Call, schedule: Schedule | None, vector: torch.Tensor, ranks: int, rank: int, in_place: bool = False
 ) -> Callable[[], torch.Tensor | None]:
-    """A function that makes the call on `vector` (the full one) and returns its result; the outputs are allocated only once."""
+    """A function that makes the call on `vector` (the full one) and returns its result; the outputs are allocated only once.
+
+    With `in_place`, the whole output of all_gather is `vector`, and the output of reduce_scatter is a part of it.
+    """
     import torch
     import torch.distributed as dist
 
@@ -509,10 +575,10 @@ def _runner(
         case "reduce":
             return lambda: (dist.reduce(vector, dst=root, op=op), vector if rank == root else None)[1]
         case "all_gather":
-            out = torch.empty_like(vector)
+            out = vector if in_place else torch.empty_like(vector)
             return lambda: (dist.all_gather_single(out, own), out)[1]
         case "reduce_scatter":
-            out = torch.empty_like(own)
+            out = own if in_place else torch.empty_like(own)
             return lambda: (dist.reduce_scatter_single(out, vector, op=op), out)[1]
         case "all_to_all":
             out = torch.empty_like(vector)

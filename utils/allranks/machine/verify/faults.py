@@ -13,7 +13,7 @@ import psutil
 
 from allranks.machine.verify.calls import device
 from allranks.machine.verify.machine import our_processes
-from allranks.machine.verify.steps import Context, Step, StepFailed
+from allranks.machine.verify.steps import Context, Step, StepFailed, as_user_code
 from allranks.ranks.world import RankDied, RanksError, RanksStuck, World
 
 DEADLINE_S = 5.0
@@ -118,7 +118,7 @@ def error_beside_item(context: Context) -> dict[str, Any]:
     world.run(add)
     stuck, seconds = _fails_with(
         (RanksStuck, RanksError),
-        lambda: world.run(one_raises, deadline=max(SOON_S + 15, DEADLINE_S)),
+        lambda: world.run(as_user_code(one_raises), deadline=max(SOON_S + 15, DEADLINE_S)),
         "An error on rank 0",
     )
     context.note(seconds_to_report=round(seconds, 2), report=str(stuck))

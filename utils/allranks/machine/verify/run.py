@@ -14,14 +14,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from allranks.base.errors import CourseError
-from allranks.machine.verify import calls, chapters, faults, machine, sweeps
+from allranks.machine.verify import calls, chapters, faults, machine, questions, sweeps
 from allranks.machine.verify.record import Record
 from allranks.machine.verify.steps import LEGACY_PHASES, PHASES, Outcome, Plan, Step
 from allranks.machine.verify.worker import Worker
 from allranks.ranks.engines.devices import SHARING_NCCL, Inventory, place
 from allranks.ranks.engines.forkserver import ForkServer, ForkServerError, forking_is_safe
 
-ALL_STEPS: tuple[Step, ...] = (*machine.STEPS, *calls.STEPS, *faults.STEPS, *sweeps.STEPS, *chapters.STEPS)
+ALL_STEPS: tuple[Step, ...] = (
+    *machine.STEPS,
+    *calls.STEPS,
+    *questions.CALLS,
+    *questions.FAULTS,  # before the faults that take long
+    *faults.STEPS,
+    *questions.SWEEPS,
+    *sweeps.STEPS,
+    *chapters.STEPS,
+)
 LEGACY_ENV = {"TORCH_DIST_USE_NCCL2": "0"}
 FIRST_NCCL2 = (2, 15)  # the first torch whose "nccl" is the new backend
 MOST_SERVERS = 5  # after so many lost fork servers each step starts its own

@@ -27,6 +27,9 @@ MAX_SHARES = 64
 MIN_MEMORY_BYTES = 1 << 30
 MEMORY_ENV = "ALLRANKS_MEMORY"  # how many bytes a rank may use
 GPU_SHARE_ENV = "ALLRANKS_GPU_SHARE"  # which fraction of its GPU's memory a rank may use
+MPS_ENV = "ALLRANKS_MPS"  # set if ranks use their GPU through CUDA's MPS, together with others
+GPU_INDEX_ENV = "ALLRANKS_GPU_INDEX"  # which of the GPUs that a rank sees is its own
+_NOT_READ = {"NCCL_VERSION"}  # images of NVIDIA's set it, and NCCL does not read it
 BACKENDS = ("nccl", "gloo")
 SHARING_NCCL = (
     2,
@@ -236,32 +239,87 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where each rank of one world runs."""
+    """Where each rank of one world runs.
+
+    `fixed` holds the environment variables of each rank that stay for as long as the world does; `env` adds the settings of
+    gloo and NCCL that the notebook has now, unless the ranks are on other machines (`local` is false).
+    """
 
     backend: str
     gpus: tuple[Gpu | None, ...]
-    env: tuple[dict[str, str], ...]
+    fixed: tuple[dict[str, str], ...]
     threads: int
     note: str | None = None
     shares: int | None = None  # how many people can share each GPU; None: no sharing
+    wsl: bool = False
+    local: bool = True
 
     @property
     def ranks(self) -> int:
         """The world size."""
-        return len(self.env)
+        return len(self.fixed)
 
     @property
     def gpu_count(self) -> int:
         """How many different GPUs the ranks use."""
         return len(set(self.gpus) - {None})
 
+    @property
+    def mps(self) -> bool:
+        """Whether the ranks use their GPUs through CUDA's MPS, which other people's processes may use too."""
+        return any(MPS_ENV in each for each in self.fixed)
+
+    @property
+    def env(self) -> tuple[dict[str, str], ...]:
+        """The environment variables of each rank, for ranks that start now. Raises DeviceError if a setting forbids that."""
+        settings = _settings(self.gpus, self.wsl) if self.local else {}
+        return tuple({**settings, **each} for each in self.fixed)
+
     def moved_to(self, gpus: tuple[Gpu, ...]) -> Placement:
         """The same placement on the GPUs of a lease. There must be as many as before."""
-        mine = tuple(gpus[rank % len(gpus)] for rank in range(self.ranks))
-        # a lease may have two MIG devices of one GPU where this placement had devices of two
-        crowd = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if _ranks_a_card(mine) > 1 else {}
-        env = tuple({**e, **crowd, "CUDA_VISIBLE_DEVICES": gpu.uuid} for e, gpu in zip(self.env, mine, strict=True))
-        return replace(self, gpus=mine, env=env)
+        mine = _in_blocks(gpus, self.ranks)
+        return replace(self, gpus=mine, fixed=_showing(mine, self.fixed))
+
+
+def own_settings() -> dict[str, str]:
+    """The notebook's own settings of NCCL, as they are now: NCCL reads them when ranks start, and never again."""
+    return {n: v for n, v in sorted(os.environ.items()) if n.startswith("NCCL_") and v and n not in _NOT_READ}
+
+
+def _in_blocks(gpus: Sequence[Gpu], ranks: int) -> tuple[Gpu, ...]:
+    """The GPU of each rank: neighbours share a GPU, and those of one physical GPU are neighbours.
+
+    NCCL 2.30 looks only at neighbouring ranks for what several ranks on one GPU can't have.
+    """
+    order = {name: place for place, name in enumerate(dict.fromkeys(gpu.physical for gpu in gpus))}
+    ordered = sorted(gpus, key=lambda gpu: order[gpu.physical])
+    return tuple(ordered[rank * len(ordered) // ranks] for rank in range(ranks))
+
+
+def _showing(mine: Sequence[Gpu], env: Sequence[dict[str, str]]) -> tuple[dict[str, str], ...]:
+    """The environments with the GPUs that each rank sees."""
+    seen = visible([gpu.uuid for gpu in mine])
+    return tuple(
+        {**each, "CUDA_VISIBLE_DEVICES": shown, GPU_INDEX_ENV: str(index)}
+        for each, (shown, index) in zip(env, seen, strict=True)
+    )
+
+
+def visible(mine: Sequence[str]) -> list[tuple[str, int]]:
+    """(CUDA_VISIBLE_DEVICES, index of its own) of each rank, for ranks of one machine on the GPUs with these UUIDs.
+
+    All ranks see all GPUs of their world, in one order, as with torchrun: symmetric memory refuses ranks whose devices have
+    one index, and a script's `torch.cuda.set_device(LOCAL_RANK)` works. Of MIG devices CUDA shows a process only one.
+
+    >>> visible(["GPU-a", "GPU-b"])
+    [('GPU-a,GPU-b', 0), ('GPU-a,GPU-b', 1)]
+    >>> visible(["MIG-a", "MIG-b"])
+    [('MIG-a', 0), ('MIG-b', 0)]
+    """
+    if any(uuid.startswith("MIG-") for uuid in mine):
+        return [(uuid, 0) for uuid in mine]
+    there = list(dict.fromkeys(mine))
+    return [(",".join(there), there.index(uuid)) for uuid in mine]
 
 
 def place(
@@ -315,31 +373,30 @@ def place(
         backend = "nccl" if have.nccl and ranks <= whole else "gloo"
     threads = max(1, have.cores // ranks)
     common = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": str(threads)}
-    common |= _network()
     if backend == "gloo":
         note = _why_cpu(ranks, have) if by_itself else None
         return _on_cpu(ranks, have, common, threads, memory_bytes, note)
     chosen = spread(have.gpus)[: min(gpus or count, ranks)]
-    mine = tuple(chosen[rank % len(chosen)] for rank in range(ranks))
+    mine = _in_blocks(chosen, ranks)
     notes = [have.unclear] if have.unclear else []
-    common["CUDA_DEVICE_ORDER"] = _own("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     if have.wsl and ranks > 1:
-        common["NCCL_P2P_DISABLE"] = _own("NCCL_P2P_DISABLE", "1")
         notes.append("WSL2 has no P2P between GPUs: NCCL uses the machine's memory (NCCL_P2P_DISABLE).")
     if _ranks_a_card(mine) > 1:
-        common |= _crowd(mine)
-        notes.append(_crowded(mine, have, common))
+        notes.append(_crowded(mine, have))
     shares = default_shares() if shared else None
+    if have.mps:
+        common[MPS_ENV] = "1"
+    env = _showing(mine, _numbered(common, ranks))
     if shares:
         _refuse_exclusive(mine, have, "Leave out shared=")
-    env = _numbered(common, ranks)
-    for gpu, its in zip(mine, env, strict=True):
-        its["CUDA_VISIBLE_DEVICES"] = gpu.uuid
-        if shares:
+        for gpu, its in zip(mine, env, strict=True):
             its[GPU_SHARE_ENV] = f"{1 / (shares * mine.count(gpu)):.6f}"
-    if shares:
         notes.append(f"1/{shares} of each GPU's memory is yours; others may use the rest, and share its speed.")
-    return Placement("nccl", mine, env, threads, " ".join(notes) or None, shares)
+        if have.mps:
+            notes.append(
+                "They share CUDA's MPS with you: a rank of theirs that is killed in the middle of its work can end yours."
+            )
+    return Placement("nccl", mine, env, threads, " ".join(notes) or None, shares, have.wsl)
 
 
 def _on_cpu(
@@ -359,14 +416,14 @@ def _own(name: str, otherwise: str) -> str:
     return os.environ.get(name) or otherwise
 
 
-def _network() -> dict[str, str]:
-    """What keeps gloo and NCCL on loopback: left alone, both may take an address that other machines can reach.
+def _settings(mine: Sequence[Gpu | None], wsl: bool) -> dict[str, str]:
+    """What gloo and NCCL are told now: the notebook's own settings, and what the course sets where it has none.
 
-    With it, the user's own settings of NCCL, which a notebook may have set after the fork server started.
+    Left alone, both may take an address that other machines can reach. Raises DeviceError if a setting forbids the placement.
     """
     lo = "lo0" if sys.platform == "darwin" else "lo"
-    return {
-        **{name: value for name, value in os.environ.items() if name.startswith("NCCL_")},
+    found = {
+        **own_settings(),
         "GLOO_SOCKET_IFNAME": _own("GLOO_SOCKET_IFNAME", lo),
         "NCCL_SOCKET_IFNAME": _own(
             "NCCL_SOCKET_IFNAME", f"={lo}"
@@ -374,6 +431,14 @@ def _network() -> dict[str, str]:
         # NCCL's RAS would tell every account of the machine about the job, on a port without a key
         "NCCL_RAS_ENABLE": _own("NCCL_RAS_ENABLE", "0"),
     }
+    gpus = [gpu for gpu in mine if gpu is not None]
+    if gpus:
+        found["CUDA_DEVICE_ORDER"] = _own("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        if wsl and len(gpus) > 1:
+            found["NCCL_P2P_DISABLE"] = _own("NCCL_P2P_DISABLE", "1")
+        if _ranks_a_card(gpus) > 1:
+            found |= _crowd(gpus)
+    return found
 
 
 def _why_cpu(ranks: int, have: Inventory) -> str | None:
@@ -402,15 +467,19 @@ def _ranks_a_card(mine: Sequence[Gpu]) -> int:
 
 
 def _crowd(mine: Sequence[Gpu]) -> dict[str, str]:
-    """What NCCL must be told if several ranks use one GPU; `mine` has the GPU of each rank."""
+    """What NCCL must be told if several ranks use one GPU; `mine` has the GPU of each rank. Raises DeviceError."""
+    nvls = os.environ.get("NCCL_NVLS_ENABLE", "0")
+    if nvls != "0":
+        raise DeviceError(f"NCCL_NVLS_ENABLE={nvls} is set, and with it NCCL takes one rank a GPU. Unset it.")
     most = max(Counter(gpu.uuid for gpu in mine).values())
-    settings = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+    # NCCL 2.30 itself switches NVLS off only where the last two ranks share a GPU
+    settings = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_NVLS_ENABLE": "0"}
     if most > 1 and not os.environ.get("NCCL_MAX_NCHANNELS"):  # the older name of the same limit
         settings["NCCL_MAX_CTAS"] = _own("NCCL_MAX_CTAS", str(max(1, SHARED_CTAS // most)))
     return settings
 
 
-def _crowded(mine: Sequence[Gpu], have: Inventory, settings: dict[str, str]) -> str:
+def _crowded(mine: Sequence[Gpu], have: Inventory) -> str:
     """The note for a world in which several ranks use one GPU. Raises DeviceError if that is not possible."""
     ranks, used, cards = len(mine), len(set(mine)), {gpu.physical for gpu in have.gpus}
     mig = any(gpu.parent for gpu in have.gpus)
@@ -425,8 +494,7 @@ def _crowded(mine: Sequence[Gpu], have: Inventory, settings: dict[str, str]) -> 
     most = max(Counter(gpu.uuid for gpu in mine).values())
     if most > 1:
         _refuse_exclusive(mine, have, f"Ask for World(ranks={fewer})")
-    if os.environ.get("NCCL_NVLS_ENABLE") == "1":
-        raise DeviceError("NCCL_NVLS_ENABLE=1 is set, and with it NCCL takes one rank a GPU. Unset it.")
+    settings = _crowd(mine)
     limit = f", NCCL_MAX_CTAS={settings['NCCL_MAX_CTAS']}" if "NCCL_MAX_CTAS" in settings else ""
     note = (
         f"{_count(ranks, 'rank')} share {_count(used, 'MIG device' if mig else 'GPU')} (NCCL_MULTI_RANK_GPU_ENABLE{limit}; "

@@ -36,14 +36,15 @@ def wait_until_gone(pids: Iterable[int], uuids: Iterable[str], limit_s: float) -
     In a container NVML may list the host's ids, or none: then only the end of the processes is waited for.
     """
     left, uuids, deadline = set(pids), list(uuids), time.monotonic() + limit_s
-    while left := {pid for pid in left if _runs(pid)} | (left & listed(uuids)):
+    while left := {pid for pid in left if runs(pid)} | (left & listed(uuids)):
         if time.monotonic() > deadline:
             return left
         time.sleep(LOOK_S)
     return left
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether a process has not ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     return False

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allranks.ranks.engines import ports
-from allranks.ranks.engines.devices import DeviceError, Inventory
+from allranks.ranks.engines.devices import GPU_INDEX_ENV, DeviceError, Inventory, visible
 
 _held: list[socket.socket] = []  # on an engine: it holds the port of the rendezvous
 
@@ -77,15 +77,16 @@ def environment(ordered: list[Seat], backend: str) -> list[dict[str, str]]:
         if backend == "nccl":
             seen = [other.gpus for other in ordered if other.host == seat.host]
             if len(seen) > 1 and len(set().union(*seen)) == sum(map(len, seen)):
-                mine = seat.gpus[:1]  # the launcher (a batch system) gave each engine its own GPUs
+                mine, place = seat.gpus[:1], 0  # the launcher (a batch system) gave each engine its own GPUs
             else:
-                mine = seat.gpus[local : local + 1]
-            if not mine:
+                mine, place = seat.gpus[: on_host[seat.host]], local
+            if place >= len(mine):
                 raise DeviceError(
                     f"{seat.host} has {len(seat.gpus)} GPUs for {on_host[seat.host]} ranks: start one engine for each GPU, or "
                     f"attach with backend='gloo'. {' '.join(seat.refused)}".rstrip()
                 )
-            env["CUDA_VISIBLE_DEVICES"] = mine[0]
+            shown, index = visible(mine)[place]
+            env |= {"CUDA_VISIBLE_DEVICES": shown, GPU_INDEX_ENV: str(index)}
         found.append(env)
     return found
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from allranks.ranks.engines.devices import GPU_SHARE_ENV, MEMORY_ENV
+from allranks.ranks.engines.devices import GPU_INDEX_ENV, GPU_SHARE_ENV, MEMORY_ENV, MPS_ENV
 from allranks.ranks.engines.usercode import in_library
 
 if TYPE_CHECKING:
@@ -59,6 +59,11 @@ def arm_stack_dump() -> None:
         faulthandler.enable(file=descriptor, all_threads=True)
 
 
+def import_torch() -> None:
+    """Imports torch, which a rank that was not forked does only now: from a network disk that can take minutes."""
+    import torch.distributed  # noqa: F401
+
+
 def join(
     rank: int, world_size: int, backend: str, meet: str, env: dict[str, str], threads: int, path: list[str] | None
 ) -> dict[str, Any]:
@@ -78,7 +83,7 @@ def join(
     import torch
     import torch.distributed as dist
 
-    from allranks.ranks.engines import older_torch, own_network, strangers, watch
+    from allranks.ranks.engines import older_torch, own_network, splits, strangers, watch
 
     if WATCH_ENV in env:
         watch.serve(env[WATCH_ENV])
@@ -92,8 +97,11 @@ def join(
     if backend == "nccl":
         for name, value in NCCL_SETTINGS.items():
             os.environ.setdefault(name, value)
-        device = torch.device("cuda", 0)  # CUDA_VISIBLE_DEVICES shows this rank its own GPU only
+        device = torch.device("cuda", int(env.get(GPU_INDEX_ENV, 0)))
         torch.cuda.set_device(device)
+        watch.on_gpu(device)
+        if MPS_ENV in env:
+            signal.signal(signal.SIGTERM, end_in_peace)
         _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
         torch.set_default_device(device)  # so that torch.ones(4) in a cell is on the GPU: cells need no device=
     if backend == "gloo":
@@ -109,6 +117,7 @@ def join(
         # that sends unbatched messages, and torch 2.15 does not
         device_id=device if backend == "nccl" else None,
     )
+    splits.watch(dist.group.WORLD)
     namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
     # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
     dist.all_reduce(torch.zeros(1, device=device))
@@ -271,9 +280,50 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict[str, A
         "type": type(error).__name__,
         "message": str(error.msg) if isinstance(error, SyntaxError) else str(error),
         "hint": hint,
-        "breaks_group": getattr(error, "breaks_group", False),
+        "breaks_group": getattr(error, "breaks_group", False) or _poisons(error),
         "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
     }
+
+
+def _poisons(error: BaseException | None) -> bool:
+    """Whether CUDA or NCCL can't go on in this process: after a device-side assert, say, every later call fails with its error.
+
+    Running out of memory is no such error. The user's code may have raised another error from it, or because of it.
+    """
+    import torch
+    import torch.distributed as dist
+
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, dist.DistBackendError):
+            return True
+        if isinstance(error, torch.AcceleratorError) and "out of memory" not in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    if _uses_gpu():
+        try:
+            torch.cuda.current_stream().query()  # does not wait; an error of CUDA that stays is raised here too
+        except torch.AcceleratorError as left:
+            return "out of memory" not in str(left)
+        except Exception:  # a stream that can't be asked, for example while it records a graph
+            return False
+    return False
+
+
+def end_in_peace(*_: object) -> None:
+    """Ends this rank when its GPU has done its work: under CUDA's MPS, a process that is killed before can break all others.
+
+    A handler of SIGTERM; a rank in a collective that never ends does not come here, and is killed.
+    """
+    import torch
+
+    if _uses_gpu():
+        try:
+            torch.cuda.synchronize()
+        except RuntimeError:  # an error of the user's code, which its own call has reported
+            pass
+    os._exit(0)
 
 
 def namespace() -> dict[str, Any]:

@@ -104,6 +104,14 @@ def stands(works: Callable[[], bool]) -> bool:
     return not _ran and works()
 
 
+_gpu: list[Any] = []  # the rank's device: the current one of a thread is always cuda:0, which may be another rank's
+
+
+def on_gpu(device: Any) -> None:
+    """Says which GPU this rank uses."""
+    _gpu[:] = [device]
+
+
 def _gpu_works(frame: FrameType) -> bool:
     """Whether a stream that the main thread may wait for has unfinished work. Never waits, and starts no CUDA.
 
@@ -113,7 +121,7 @@ def _gpu_works(frame: FrameType) -> bool:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return False
-    streams, at = [torch.cuda.default_stream()], frame
+    streams, at = [torch.cuda.default_stream(device) for device in _gpu], frame
     while at is not None:
         if not in_library(at.f_code.co_filename):
             streams += [v for v in (*at.f_locals.values(), *at.f_globals.values()) if isinstance(v, torch.cuda.Stream)]

@@ -54,7 +54,15 @@ class Placement:
         (False, True)
     """
 
-    def __init__(self, flight: Flight | None = None, synchronize: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        flight: Flight | None = None,
+        synchronize: Callable[[], None] | None = None,
+        index: int = 0,
+        count: int = 1,
+    ) -> None:
+        """The rank's GPU has the number `index` among the `count` GPUs that it sees."""
+        self.index, self.count = index, count
         self.flight = flight or Flight()
         self.synchronize = synchronize or self.flight.land_all
         self._host: dict[int, StorageWeakRef] = {}
@@ -100,6 +108,21 @@ class Placement:
                 key = _key(tensor)
                 if key is not None and key not in kept:
                     self._host.pop(key, None)
+
+    def check_gpu(self, named: object) -> None:
+        """Raises NcclRuleError if a program names a GPU that is another rank's: "cuda:0", 0, or such a torch.device."""
+        if named is None or isinstance(named, bool) or not isinstance(named, int | str | torch.device):
+            return
+        try:
+            device = torch.device("cuda", named) if isinstance(named, int) else torch.device(named)
+        except RuntimeError:
+            return
+        if device.type == "cuda" and device.index not in (None, self.index):
+            raise NcclRuleError(
+                Rule.OTHER_GPU,
+                f"cuda:{device.index} is another rank's GPU: this rank's is cuda:{self.index}. NCCL and symmetric memory take one "
+                "rank a GPU. Write device, or cuda without a number, or torch.cuda.set_device(int(os.environ['LOCAL_RANK'])).",
+            )
 
     def check_collective(self, op: str, tensors: list[torch.Tensor]) -> None:
         """Raises NcclRuleError if a tensor that an operation is to move is not on the device."""
@@ -196,6 +219,7 @@ class _Calls(TorchFunctionMode):
             return self._move(func, args, kwargs)
         if func is torch.Tensor.type_as:
             return func(*args, **kwargs) if self._same_place(args) else self._move(torch.Tensor.to, args, kwargs)
+        self.placement.check_gpu(kwargs.get("device"))
         device = _wanted(kwargs.get("device"))
         if device is None:
             self._check_generator(kwargs, DEVICE, args)
@@ -239,6 +263,7 @@ class _Calls(TorchFunctionMode):
         tensor, *rest = args
         name = func.__name__
         if name in ("cpu", "cuda"):
+            self.placement.check_gpu(rest[0] if rest else kwargs.get("device"))
             device: torch.device | None = HOST if name == "cpu" else DEVICE
             rest, kwargs = [], {k: v for k, v in kwargs.items() if k == "memory_format"}
         else:
@@ -247,6 +272,7 @@ class _Calls(TorchFunctionMode):
                 device = HOST if self.placement.on_host(other) else DEVICE
             else:
                 named = rest[0] if rest and not isinstance(rest[0], torch.dtype) else kwargs.get("device")
+                self.placement.check_gpu(named)
                 device = _wanted(named)
                 if device is not None and rest and not isinstance(rest[0], torch.dtype):
                     rest = [HOST, *rest[1:]]
@@ -370,11 +396,13 @@ def _with_cpu_for_cuda(function: Callable[..., Any], place: int, name: str) -> C
     return call
 
 
-def _without_device_ids(function: Callable[..., Any]) -> Callable[..., Any]:
+def _without_device_ids(function: Callable[..., Any], placement: Placement) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(
         self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
+        for named in (*(device_ids or ()), output_device):
+            placement.check_gpu(named)
         return function(self, module, None, None, *args, **kwargs)
 
     return call
@@ -412,10 +440,15 @@ def _patched(placement: Placement) -> Iterator[None]:
             function = _with_cpu_for_cuda(getattr(owner, name), place, argument)
             stack.enter_context(mock.patch.object(owner, name, function))
         ddp = torch.nn.parallel.DistributedDataParallel
-        stack.enter_context(mock.patch.object(ddp, "__init__", _without_device_ids(ddp.__init__)))
+        stack.enter_context(mock.patch.object(ddp, "__init__", _without_device_ids(ddp.__init__, placement)))
         cuda = torch.cuda
-        for name, answer in (("is_available", True), ("device_count", 1), ("current_device", 0), ("set_device", None)):
-            function = for_users(lambda *_, answer=answer, **__: answer, getattr(cuda, name))
+        for name, instead in (
+            ("is_available", lambda: True),
+            ("device_count", lambda: placement.count),
+            ("current_device", lambda: placement.index),
+            ("set_device", placement.check_gpu),
+        ):
+            function = for_users(instead, getattr(cuda, name))
             stack.enter_context(mock.patch.object(cuda, name, function))
         stack.enter_context(mock.patch.object(cuda, "synchronize", lambda device=None: placement.synchronize()))
         yield

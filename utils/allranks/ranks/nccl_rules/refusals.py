@@ -19,6 +19,7 @@ class Rule(StrEnum):
 
     HOST_TENSOR = "host_tensor"
     MIXED_DEVICES = "mixed_devices"
+    OTHER_GPU = "other_gpu"
     NUMPY = "numpy"
     GENERATOR = "generator"
     GAPS = "gaps"

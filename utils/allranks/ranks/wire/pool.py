@@ -8,25 +8,23 @@ import os
 import socket
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from allranks.base.errors import CourseError
 from allranks.ranks.engines.usercode import by_value
 from allranks.ranks.wire import explain, launch
 from allranks.ranks.wire.codec import Channel, CodecError
-from allranks.ranks.wire.memory import Memory
-from allranks.ranks.wire.messages import Program, Rules
+from allranks.ranks.wire.messages import Program
+from allranks.ranks.wire.options import RunOptions
 from allranks.ranks.wire.outcome import Outcome
-from allranks.ranks.wire.router import DELIVERIES, Pieces, Router
+from allranks.ranks.wire.router import DELIVERIES, Router
 from allranks.ranks.wire.session import Member, Session
 from allranks.ranks.wire.source import Lines, filename_of, texts
-from allranks.ranks.wire.wait import NameLine, line_number
 from allranks.theory.simulator import TopologyNetwork
 from allranks.theory.simulator.clock import Network, UniformNetwork
 from allranks.theory.topology import Topology
 
 MAX_RANKS = 64
-MEMORY_BYTES = 1 << 30
-_OUTPUT_FACTOR = 16  # printing this many times what is kept ends the run
 _START_S = 120
 
 
@@ -91,33 +89,7 @@ class Ranks:
         """Forks the first `ranks` ranks (all by default) that don't live yet."""
         self._ensure(self.size if ranks is None else ranks)
 
-    def run(
-        self,
-        fn: Callable | Program,
-        ranks: int | None = None,
-        args: Sequence = (),
-        *,
-        per_rank: Sequence | None = None,
-        calls: int | None = None,
-        guard: bool = False,
-        final_args: bool = True,
-        allow: Sequence[str] | None = None,
-        rules: Rules | None = None,
-        delivery: str = "rendezvous",
-        seed: int = 0,
-        alpha: float = 1.0,
-        beta: float = 0.0,
-        topology: Network | Topology | None = None,
-        scale: int = 1,
-        cpu_s: float = 10,
-        wall_s: float = 30,
-        memory_bytes: int = MEMORY_BYTES,
-        output_bytes: int = 65536,
-        pieces: Pieces | None = None,
-        memory: Memory | None = None,
-        name_line: NameLine = line_number,
-        ahead: bool = False,
-    ) -> Outcome:
+    def run(self, fn: Callable | Program, ranks: int | None = None, args: Sequence = (), **options: Any) -> Outcome:
         """Runs `fn` once on each of `ranks` ranks and says what happened; see `run`. Raises WireError.
 
         Example (needs ranks):
@@ -130,52 +102,32 @@ class Ranks:
             raise WireError("These ranks were closed; make new ones.")
         ranks = self.size if ranks is None else ranks
         _check_ranks(ranks, self.size)
-        if delivery not in DELIVERIES:
-            raise WireError(f"delivery is {delivery!r}; it must be one of {', '.join(DELIVERIES)}.")
-        if rules is None:
-            rules = Rules(allow=None if allow is None else frozenset({allow} if isinstance(allow, str) else allow))
-        jobs = _arguments(ranks, args, per_rank, calls)
-        fabric = _fabric(topology, scale, alpha, beta)
+        if options.get("delivery", DELIVERIES[0]) not in DELIVERIES:
+            raise WireError(f"delivery is {options['delivery']!r}; it must be one of {', '.join(DELIVERIES)}.")
+        asked = RunOptions(**options)
+        jobs = _arguments(ranks, args, asked.per_rank, asked.calls)
+        fabric = _fabric(asked.topology, asked.scale, asked.alpha, asked.beta)
         began = time.monotonic()
-        if not rules.alone:  # a rank that ran an answer refuses for good what answers may not do
+        if not asked.rules.alone:  # a rank that ran an answer refuses for good what answers may not do
             self._discard([r for r, m in enumerate(self._members) if m is not None and m.alone])
         self._ensure(ranks)
         for member in self._members[:ranks]:
             if member is not None:
-                member.alone = rules.alone
-        limits = {
-            "cpu_s": cpu_s,
-            "wall_s": wall_s,
-            "memory_bytes": memory_bytes,
-            "output_bytes": output_bytes,
-            "output_limit": output_bytes * _OUTPUT_FACTOR,
-        }
-        router = Router(ranks, rules, delivery, seed, calls or 1, pieces, memory)
-        session = Session(self._members[:ranks], router, limits)
+                member.alone = asked.rules.alone
+        router = Router(ranks, asked.rules, asked.delivery, asked.seed, asked.calls or 1, asked.pieces, asked.memory)
+        session = Session(self._members[:ranks], router, asked.limits)
         filename = fn.filename if isinstance(fn, Program) else filename_of(fn)
-        job = {
-            "ranks": ranks,
-            "filename": filename,
-            "seed": derive_rank_seed(seed),
-            "contiguous": rules.contiguous,
-            "nccl": rules.nccl,
-            "alone": rules.alone,
-            "ahead": ahead and not rules.nccl,
-            "guard": guard,
-            "final_args": final_args,
-            "memory": None if memory is None else [memory.numel, memory.dtype],
-        }
         try:
             with by_value(fn):
-                session.begin({**job, "cpu_s": cpu_s, "memory_bytes": memory_bytes}, fn, jobs, guard)
-            session.loop(time.monotonic() + wall_s)
+                session.begin(asked.job(ranks, filename, derive_rank_seed(asked.seed)), fn, jobs, asked.guard)
+            session.loop(time.monotonic() + asked.wall_s)
         except BaseException:
             self._discard(range(ranks))
             raise
         text_of = texts(fn, filename)
         session.kill_children()
-        results, finals = session.results(calls is not None, jobs, final_args)
-        failure = explain.verdict(router, Lines(text_of, name_line), limits)
+        results, finals = session.results(asked.calls is not None, jobs, asked.final_args)
+        failure = explain.verdict(router, Lines(text_of, asked.name_line), asked.limits)
         self._discard(session.stop_ranks())
         router.forget()
         return Outcome(

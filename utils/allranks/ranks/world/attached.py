@@ -23,7 +23,7 @@ class Attached(Engines):
     afterwards = "These engines were started elsewhere, so they can't be replaced from here: restart them there, then World.attach again."
 
     def __init__(self, file: str | Path, backend: str | None) -> None:
-        super().__init__(Placement(backend or "gloo", (), (), 1), "attached")
+        super().__init__(Placement(backend or "gloo", (), (), 1, local=False), "attached")
         self.file, self.backend = Path(file).expanduser(), backend
 
     def _start(self, progress: Callable[[str], None]) -> None:
@@ -50,11 +50,13 @@ class Attached(Engines):
         env = nodes.environment(ordered, backend)
         self._views = [self._client[seat.engine_id] for seat in ordered]
         threads = max(1, min(s.cores // sum(o.host == s.host for o in ordered) for s in ordered))
-        self.placement = Placement(backend, (None,) * len(ordered), tuple(env), threads)
+        self.placement = Placement(backend, (None,) * len(ordered), tuple(env), threads, local=False)
         first = ordered[0].engine_id
         (address,) = self._ask([first], nodes.address_towards, [(controller,)], deadline)
         (port,) = self._ask([first], nodes.hold_port, [(address,)], deadline)
         self._ask([s.engine_id for s in ordered], nodes.set_interface, [(address,)] * len(ordered), deadline)
+        self._import()
+        deadline = time.monotonic() + START_TIMEOUT_S
         progress(f"{len(ordered)} ranks on {len({s.host for s in ordered})} nodes meet ({backend})")
         joined = [
             view.apply_async(on_rank.join, r, len(ordered), backend, f"tcp://{address}:{port}", env[r], threads, None)

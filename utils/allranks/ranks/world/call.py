@@ -25,7 +25,6 @@ from allranks.ranks.world.screen import Screen
 # how long the other ranks may go on after one has failed, before we check whether they wait for it
 GRACE_S = 1.0
 POLL_S = 0.02
-ASK_S = 0.15  # for a picture: a rank that is slower reads as one that does not answer
 
 
 class Call:
@@ -156,7 +155,7 @@ class Call:
 
     def _picture(self, elapsed_s: float) -> str:
         """What each rank does at this moment, drawn."""
-        answers = ask_ranks({rank: self.engines.watch(rank) for rank in range(self.ranks)}, ASK_S)
+        answers = ask_ranks({rank: self.engines.watch(rank) for rank in range(self.ranks)})
         statuses = []
         for rank in range(self.ranks):
             if rank not in self.outcomes:

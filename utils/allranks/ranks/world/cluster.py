@@ -13,10 +13,11 @@ import os
 import queue
 import re
 import shutil
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -24,10 +25,11 @@ from allranks.base.errors import CourseError
 from allranks.base.rundir import RunDirError, run_dir, sweep
 from allranks.ranks.engines import gpu_processes, own_network, strangers
 from allranks.ranks.engines import rank as on_rank
-from allranks.ranks.engines.devices import Placement
+from allranks.ranks.engines.devices import Placement, own_settings
 from allranks.ranks.engines.forkserver import ForkServer, ForkServerError, describe_exit, forking_is_safe
 
 START_TIMEOUT_S = 90.0
+IMPORT_TIMEOUT_S = 300.0  # for torch, which ranks of a slow start import from a disk that may be a network's
 STALL_S = 0.5
 STARTS = 3  # how often ranks are started before other accounts that take a rank's place are too many
 BROKEN = re.compile(
@@ -35,7 +37,9 @@ BROKEN = re.compile(
 )  # what gloo says of a peer that left
 LOOK_S = 0.2  # between two looks at who is connected, while ranks meet
 LEAVE_S = 20.0  # how long ranks that were ended may hold a GPU
+PEACE_S = 3.0  # how long ranks under CUDA's MPS may take to end by themselves
 KEEP_NOTHING = "--IPController.db_class=ipyparallel.controller.dictdb.NoDB"  # else the controller keeps everything that was sent, up to 1 GiB
+IMPORTED = "imported torch"
 _numbers = itertools.count()
 
 
@@ -62,6 +66,7 @@ class Engines:
         self.placement, self.rules = placement, rules
         self.launcher = launcher
         self.described: list[dict] = []
+        self.settings: dict[str, str] | None = None  # NCCL's, with which the ranks were started; None: not known
         self.directory: Path | None = None
         # ipyparallel's, which are untyped
         self._cluster: Any = None
@@ -138,7 +143,7 @@ class Engines:
             progress(self.notes[-1])
 
     def _start(self, progress: Callable[[str], None]) -> None:
-        ranks, deadline = self.placement.ranks, time.monotonic() + START_TIMEOUT_S
+        ranks = self.placement.ranks
         base = run_dir()
         sweep(base)
         self.directory = base / f"world-{next(_numbers)}-{os.getpid()}"
@@ -154,9 +159,10 @@ class Engines:
         from traitlets.config import Config
 
         if self.launcher == "warm":
-            ForkServer.ensure().wait_warm(START_TIMEOUT_S)
+            ForkServer.ensure().wait_warm(IMPORT_TIMEOUT_S)
         self._wait_for_old_ranks(progress)
         progress("starting the controller")
+        deadline = time.monotonic() + START_TIMEOUT_S
         apart = self.placement.backend == "gloo" and os.environ.get(own_network.WANTED_ENV) != "0"
         engine_env = {"BaseLauncher": {"environment": {own_network.WANTED_ENV: "1"}}} if apart else {}
         self._start_controller(
@@ -167,8 +173,11 @@ class Engines:
         engines.announce = False  # a world replaces all its engines at once, hub included
         self._client = self._connect(ranks, deadline, progress)
         self._views = [self._client[i] for i in sorted(self._client.ids)]
+        if self.launcher != "warm":
+            progress("the ranks import torch")
+            self._import()
         progress(f"{ranks} ranks meet ({self.placement.backend})")
-        self.described = self._join(deadline)
+        self.described = self._join(time.monotonic() + START_TIMEOUT_S)
 
     def _wait_for_old_ranks(self, progress: Callable[[str], None]) -> None:
         """Waits until the GPUs are free of ranks that were ended: a GPU for one process only, or a small one, has no room."""
@@ -236,8 +245,20 @@ class Engines:
             raise
         return client
 
+    def _import(self) -> None:
+        """Lets ranks that were not forked import torch, so that the time to meet says something about the network."""
+        pending = [view.apply_async(on_rank.import_torch) for view in self._views]
+        deadline = time.monotonic() + IMPORT_TIMEOUT_S
+        for rank, reply in enumerate(pending):
+            while not reply.ready():
+                self._expect_alive(deadline, IMPORTED)
+                reply.wait(0.05)
+            if not reply.successful():
+                self._refused(rank, reply)
+
     def _join(self, deadline: float) -> list[dict]:
-        store = self.directory / "store"
+        store, env = self.directory / "store", self.placement.env
+        self.settings = own_settings()
         join = on_rank.join if self.rules is None else _join_under_rules
         pending = [
             view.apply_async(
@@ -247,7 +268,7 @@ class Engines:
                 self.placement.backend,
                 f"file://{store}",
                 {
-                    **self.placement.env[rank],
+                    **env[rank],
                     on_rank.STACKS_ENV: str(self.stacks(rank)),
                     on_rank.WATCH_ENV: str(self.watch(rank)),
                 },
@@ -285,6 +306,11 @@ class Engines:
         for rank, exit_words in self.dead().items():
             raise WorldError(f"Rank {rank} {exit_words} before it had {verb}.")
         if time.monotonic() > deadline:
+            if verb == IMPORTED:
+                raise WorldError(
+                    f"Not all {self.placement.ranks} ranks had {verb} after {IMPORT_TIMEOUT_S:.0f} s. The first import from a "
+                    "network disk is slow, and the next one faster: try again."
+                )
             words = f"Not all {self.placement.ranks} ranks had {verb} after {START_TIMEOUT_S:.0f} s."
             if self.placement.backend == "nccl" and verb == "joined":
                 words += (
@@ -304,6 +330,11 @@ class Engines:
     def watch(self, rank: int) -> Path:
         """The socket on which rank `rank` reports what it is doing."""
         return self.directory / f"rank-{rank}.sock"
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the notebook has other settings of NCCL now than the ranks were started with."""
+        return self.ours and self.placement.backend == "nccl" and self.settings not in (None, own_settings())
 
     @property
     def pids(self) -> list[int]:
@@ -370,6 +401,8 @@ class Engines:
             children = [launcher.child for launcher in launchers if getattr(launcher, "child", None)]
             if self.ours and any(self.placement.gpus):
                 Engines.ended.update(pids, (r.child.pid for r in ranks.values() if getattr(r, "child", None)))
+            if self.placement.mps:
+                end_in_peace([*pids, *(r.child.pid for r in ranks.values() if getattr(r, "child", None))])
             for child in children:
                 child.kill()
             with contextlib.suppress(Exception):
@@ -397,6 +430,16 @@ class Engines:
             lines += [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-2:]
         errors = [line for line in lines if "rror" in line]
         return f"Its log says: {errors[-1]}" if errors else ""
+
+
+def end_in_peace(pids: Iterable[int]) -> None:
+    """Asks ranks to end when their GPU has done its work, and waits a little for that (see `rank.end_in_peace`)."""
+    left, deadline = set(pids), time.monotonic() + PEACE_S
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    while (left := {pid for pid in left if gpu_processes.runs(pid)}) and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _join_under_rules(*arguments: Any) -> dict[str, Any]:

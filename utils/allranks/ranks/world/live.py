@@ -88,10 +88,17 @@ def join(parts: list[tuple[dict, dict]]) -> Trace:
             "torch": about["torch"],
             "devices": [description["device"] for _, description in parts],
             "nodes": len(hosts),
-            "clocks": "one machine's" if len(hosts) == 1 else "not aligned",
+            "clocks": _clocks([description for _, description in parts], hosts),
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
         },
     )
+
+
+def _clocks(descriptions: list[dict], hosts: list[str]) -> str:
+    """Whether times of different ranks can be compared, in words."""
+    if all(description.get("aligned") for description in descriptions):
+        return "aligned by an all_reduce"
+    return "one machine's" if len(hosts) == 1 else "not aligned"
 
 
 def _p2p(record: dict) -> bool:

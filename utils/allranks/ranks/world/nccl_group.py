@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 
 from allranks.base.errors import name_ranks
 from allranks.ranks.engines import rank as on_rank
@@ -56,9 +57,9 @@ _reductions = {"SUM": "SUM", "AVG": "SUM", "PRODUCT": "PRODUCT", "MIN": "MIN", "
 class _Rank:
     """What all groups of this rank share."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int, world_size: int) -> None:
         self.queue = Queue()
-        self.placement = Placement(synchronize=self.settle)
+        self.placement = Placement(synchronize=self.settle, index=rank, count=world_size)
         torch.cuda.Event = type("Event", (Event,), {"queue": self.queue})  # type: ignore[misc]
         watch.waits.append(self.queue.waiting_for)
         on_rank.at_the_end.append(self.settle)
@@ -129,6 +130,12 @@ class QueuedWork(dist._Work):
         self.ticket.then(lambda: done.set_result(None))
         return future
 
+    def end_mark(self) -> Event:
+        """The moment at which the operation is complete, as a mark in the queue. It orders nothing."""
+        mark: Event = torch.cuda.Event()
+        mark._ticket = self.ticket
+        return mark
+
     def _source_rank(self) -> int:
         return int(self.ticket.about.get("peer", -1))
 
@@ -179,6 +186,7 @@ class NcclRulesGroup(PythonGroup):
 
     backend_name = BACKEND
     supports_coalescing = True
+    supports_splitting = True
 
     def __init__(self, inner: Any, control: Any, members: tuple[int, ...], this: _Rank) -> None:
         super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]  # the stub knows only one of its forms
@@ -524,6 +532,20 @@ class NcclRulesGroup(PythonGroup):
     def _get_sequence_number_for_group(self) -> int:
         return self._seq
 
+    # groups that are split from this one
+
+    def perform_nocolor_split(self, device: torch.device) -> None:
+        """Takes part in the split for a group that this rank is not in: ncclCommSplit waits on the host for every rank."""
+        tell = lambda: {"op": "new_group", "waits_for": "peer", "why": "every rank takes part in the split"}  # noqa: E731
+        watch.waits.insert(0, tell)
+        try:
+            self.control.barrier().wait()
+        finally:
+            watch.waits.remove(tell)
+
+    def eager_connect_single_device(self, device: torch.device) -> None:
+        """Does nothing: the group has its connections already."""
+
     # what all of them share
 
     def _together(self, works: list[QueuedWork], outputs: Sequence[torch.Tensor]) -> QueuedWork:
@@ -780,18 +802,24 @@ def _create(options: Any, _: Any) -> NcclRulesGroup:
         )
         for part in ("data", "control")
     )
+    if options.global_ranks_in_group and c10d.is_initialized():
+        world = c10d._get_default_group()
+        if world.bound_device_id is not None and isinstance(world, NcclRulesGroup):
+            world.perform_nocolor_split(world.bound_device_id)
     return NcclRulesGroup(data, control, members, _this[0])
 
 
 def join(rank: int, world_size: int, backend: str, *rest: Any) -> dict[str, Any]:
     """Makes this engine a rank, as `engines.rank.join` does, in a group under NCCL's rules. Runs on the rank."""
     if not _this:
-        _this.append(_Rank())
+        _this.append(_Rank(rank, world_size))
         dist.get_backend = for_users(_named_nccl(dist.get_backend), dist.get_backend)
         dist.is_nccl_available = for_users(lambda: True, dist.is_nccl_available)
         dist.new_group = _new_group(dist.new_group)
         dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
     described = on_rank.join(rank, world_size, BACKEND, *rest)
+    # as a rank on a GPU: torch then splits the world's communicator for each new group, and every rank must come to that
+    dist.group.WORLD.bound_device_id = torch.device("cuda", rank)
     on_rank.namespace().update(device=DEVICE)
     _this[0].placement.__enter__()  # for as long as the rank lives
     return {**described, "backend": WORDS}

@@ -2,9 +2,9 @@
 
 It stands in for the default group only inside `record`, so other calls cost nothing. It forwards to the very group that
 the calls use outside, so both have one communicator and the same rules; groups that the program makes inside are wrapped
-as they are made. Times are those of the machine's monotonic clock, which all its processes share, so ranks need no
-alignment; on GPUs, times are CUDA events on the rank's stream. Clocks of several machines are not aligned, and their
-traces say so.
+as they are made. An operation ends when it is complete, wherever the program waits for it. Times are those of the machine's
+monotonic clock, which all its processes share, so ranks need no alignment; clocks of several machines are not aligned. On GPUs,
+times are CUDA events, and the ranks' zeros are the end of one small all_reduce. A trace says which it was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from unittest import mock
 
@@ -83,24 +84,57 @@ class _HostClock:
     def seconds(self, mark) -> float:
         return mark
 
+    def at_end_of(self, work, tensors: Sequence[torch.Tensor], over, batch: bool = False) -> None:
+        """Calls `over(mark)` when the operation is complete, if its handle can tell: gloo's for a message can't."""
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            work.get_future().then(lambda _: over(self.mark()))
+
 
 class _StreamClock:
     """Events on the rank's stream (under NCCL's rules: marks in its queue), placed on the monotonic clock by one event that both clocks know."""
 
     on_streams = True
 
-    def __init__(self) -> None:
+    def __init__(self, align: bool) -> None:
+        """`align`: the ranks take the end of one all_reduce as the same moment; every rank must be here then."""
         torch.cuda.synchronize()
+        self.device = torch.cuda.current_device() if align else None
+        if align:
+            dist.all_reduce(torch.zeros(1))
         self.zero, self.zero_s = self.mark(), time.monotonic()
+        if align:
+            first_s = torch.tensor([self.zero_s], dtype=torch.float64)
+            dist.all_reduce(first_s, op=dist.ReduceOp.MIN)
+            self.zero_s = first_s.item()
 
     def mark(self):
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        # by its number: in a thread of torch's, the current device is cuda:0, which may be another rank's
+        event.record() if self.device is None else event.record(torch.cuda.current_stream(self.device))
         return event
 
     def seconds(self, mark) -> float:
         mark.synchronize()
         return self.zero_s + self.zero.elapsed_time(mark) * 1e-3
+
+    def at_end_of(self, work, tensors: Sequence[torch.Tensor], over, batch: bool = False) -> None:
+        """Calls `over(mark)` with a mark that is reached when the operation is complete; the rank's stream does not wait.
+
+        NCCL's futures are done as soon as the work is queued; what follows one runs on a stream that waits for the work. The
+        one handle of a batch has no future in all versions.
+        """
+        if hasattr(work, "end_mark"):  # under NCCL's rules
+            over(work.end_mark())
+            return
+        if all(tensor.device.type == "cpu" for tensor in tensors):  # gloo's, which no stream waits for
+            return
+        with torch.cuda.stream(torch.cuda.Stream()):  # from torch 2.15 on, get_future makes the current stream wait
+            if batch:
+                work.wait()
+                over(self.mark())
+            else:
+                with contextlib.suppress(RuntimeError):
+                    work.get_future().then(lambda _: over(self.mark()))
 
 
 class _Log:
@@ -117,6 +151,11 @@ class _Log:
         self.program.append(("post", len(self.records) - 1))
         return len(self.records) - 1
 
+    def end(self, number: int, mark) -> None:
+        """Marks when an operation was complete; the first mark counts."""
+        if self.records[number].done is None:
+            self.records[number].done = mark
+
     def finish(self, number: int, waited: bool = True) -> None:
         """Marks the end of an operation; `waited`: the program waits for it here."""
         if self.records[number].done is None:
@@ -132,14 +171,22 @@ _log: list[_Log] = []  # the log of the `record` under way, if any
 class RecordedWork(dist._Work):
     """A handle that calls the backend's handle, and records when the program waited for it."""
 
-    def __init__(self, work, log: _Log, number: int) -> None:
+    def __init__(self, work, log: _Log, number: int, tensors: Sequence[torch.Tensor] = ()) -> None:
         super().__init__()
         self.work, self.log, self.number = work, log, number
+        # the backend lets go of them at the first look at its handle, which is ours; the program's is its wait
+        self.tensors = tensors
+
+    def mark_end(self) -> None:
+        """Lets the clock mark when the operation is complete, even if the program waits later, or never."""
+        if self.work is not None:
+            self.log.clock.at_end_of(self.work, self.tensors, lambda mark: self.log.end(self.number, mark))
 
     def wait(self, *timeout) -> bool:
         """Waits for the operation."""
         answer = self.work.wait(*timeout)
         self.log.finish(self.number)
+        self.tensors = ()
         return answer
 
     def is_completed(self) -> bool:
@@ -176,14 +223,25 @@ class RecordedBatch(RecordedWork):
     """The one handle of several operations that NCCL runs as a group."""
 
     def __init__(self, work, parts: list[RecordedWork]) -> None:
-        super().__init__(work, parts[0].log, parts[0].number)
+        super().__init__(work, parts[0].log, parts[0].number, [t for part in parts for t in part.tensors])
         self.parts = parts
+
+    def mark_end(self) -> None:
+        """Lets the clock mark when all of them are complete."""
+
+        def over(mark) -> None:
+            for part in self.parts:
+                self.log.end(part.number, mark)
+
+        if self.work is not None:
+            self.log.clock.at_end_of(self.work, self.tensors, over, batch=True)
 
     def wait(self, *timeout) -> bool:
         """Waits for all of them."""
         answer = self.work.wait(*timeout)
         for part in self.parts:
             part.log.finish(part.number)
+        self.tensors = ()
         return answer
 
 
@@ -230,7 +288,11 @@ class RecordedGroup(PythonGroup):
 
     def _end_coalescing(self, device: torch.device):
         whole, parts, self._batch = self.inner._end_coalescing(device), self._batch, None
-        return RecordedBatch(whole, parts) if parts else whole
+        if not parts:
+            return whole
+        batch = RecordedBatch(whole, parts)
+        batch.mark_end()
+        return batch
 
     def send(self, tensors, dst: int, tag: int = 0):
         """Sends to the member `dst`."""
@@ -269,9 +331,11 @@ class RecordedGroup(PythonGroup):
                 log.clock.mark(),
             )
         )
-        work = RecordedWork(function(*arguments, **options), log, number)
+        work = RecordedWork(function(*arguments, **options), log, number, flat)
         if self._batch is not None:
             self._batch.append(work)
+        elif name != "barrier":  # whose handle makes the program wait
+            work.mark_end()
         return work
 
 
@@ -378,7 +442,12 @@ def _recorded_default() -> Iterator[tuple[RecordedGroup, bool]]:
     c10d._update_default_pg(recorded)
     _replace(plain, recorded)
     try:
-        with mock.patch.object(c10d, "_new_process_group_helper", _recording_helper(plain, recorded)):
+        with (
+            mock.patch.object(c10d, "_new_process_group_helper", _recording_helper(plain, recorded)),
+            warnings.catch_warnings(),
+        ):
+            # torch asks the group of a trace for the device, and the group below it has one
+            warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context")
             yield recorded, queued
     finally:
         c10d._update_default_pg(plain)
@@ -390,8 +459,9 @@ def record(function, args: tuple, kwargs: dict) -> tuple:
 
     Every rank must call it at the same time.
     """
-    with _recorded_default() as (_, queued):
-        log = _Log(_StreamClock() if queued else _HostClock())
+    with _recorded_default() as (group, queued):
+        align = queued and c10d.get_backend(group.inner) != BACKEND
+        log = _Log(_StreamClock(align) if queued else _HostClock())
         _log.append(log)
         try:
             result = function(*args, **kwargs)
@@ -401,7 +471,8 @@ def record(function, args: tuple, kwargs: dict) -> tuple:
     for item in log.records:
         item.posted = log.clock.seconds(item.posted)
         item.done = None if item.done is None else log.clock.seconds(item.done)
-    return result, (vars_of(log), {**describe(), "host": socket.gethostname(), "pid": os.getpid()})
+    about = {**describe(), "host": socket.gethostname(), "pid": os.getpid(), "aligned": align}
+    return result, (vars_of(log), about)
 
 
 @contextlib.contextmanager

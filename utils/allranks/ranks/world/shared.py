@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from allranks.base.rundir import RunDirError, run_dir
-from allranks.ranks.world.cluster import START_TIMEOUT_S, Engines, WorldError
+from allranks.ranks.world.cluster import START_TIMEOUT_S, Engines, WorldError, end_in_peace
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,32}")
 LOOK_S = 0.2
@@ -77,6 +77,7 @@ class Shared:
             "directory": str(engines.directory),
             "backend": engines.placement.backend,
             "described": engines.described,
+            "settings": engines.settings,
         }
         fresh = self.notice.with_suffix(f".{os.getpid()}")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -173,7 +174,7 @@ class Borrowed(Engines):
                 raise WorldError(f"Not all ranks of the world {self.shared.name!r} answer.")
             time.sleep(0.02)
         self._views = [self._client[i] for i in sorted(self._client.ids)]
-        self.described = told["described"]
+        self.described, self.settings = told["described"], told["settings"]
 
     def _told(self, deadline: float) -> dict:
         """Waits until the owner has published ranks that we have not killed, and returns that.
@@ -200,6 +201,8 @@ class Borrowed(Engines):
 
     def renew(self) -> None:
         """Kills the ranks, and connects to the new ones that their owner then starts."""
+        if self.placement.mps:
+            end_in_peace(self.pids)
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -9,11 +9,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from allranks.base.errors import CourseError
 from allranks.ranks.engines import rank as on_rank
-from allranks.ranks.engines.devices import Inventory, Placement, check_request, place
+from allranks.ranks.engines.devices import Inventory, Placement, check_request
 from allranks.ranks.engines.leases import Lease
 from allranks.ranks.engines.served_leases import ledger_of
 from allranks.ranks.engines.usercode import by_value
@@ -24,12 +25,10 @@ from allranks.ranks.world.cluster import Engines, WorldError, choose_launcher
 from allranks.ranks.world.failures import RanksError
 from allranks.ranks.world.faults import InjectedFault
 from allranks.ranks.world.idle import Idle
+from allranks.ranks.world.request import RULES, Request, check_seconds
 from allranks.ranks.world.screen import Line
 from allranks.ranks.world.shared import Borrowed, Keeper, Shared
 from allranks.theory.trace import Trace
-
-DEADLINE_S = 60.0
-IDLE_MINUTES = 30.0
 
 _current: World | None = None
 _guard = threading.RLock()
@@ -43,8 +42,6 @@ def current() -> World:
     return _current
 
 
-RULES = {"nccl": "NCCL's"}
-RULES_ENV = "ALLRANKS_RULES"  # the rules of every world that asks for neither a backend nor a place
 START = "from allranks import World; world = World(ranks=4)"
 
 
@@ -85,107 +82,77 @@ class World:
     _engines: Engines
     _idle: Idle
 
-    def __new__(
-        cls,
-        ranks: int | None = None,
-        *,
-        backend: str | None = None,
-        name: str | None = None,
-        cluster: str | Path | None = None,
-        rules: str | None = None,
-        **options,
-    ) -> World:
+    def __new__(cls, *args, **options) -> World:
         """The running world if it is what the arguments ask for; otherwise a new one."""
-        rules, ruled_backend = _ruled(rules, backend, name, cluster, options)
+        wanted = Request.of(args, options)
         with _guard:
-            if _current is not None and _current.running and cluster is None:
-                gpus, shared = options.get("gpus"), options.get("shared", False)
-                profile = options.get("profile")
-                check_request(ranks, backend, gpus)
-                fits = ranks in (None, _current.ranks) and backend in (None, _current.backend)
-                fits = fits and gpus in (None, _current._placement.gpu_count) and rules == _current.rules
-                fits = fits and (not shared or _current._placement.shares is not None)
-                if fits and name in (None, _current.name) and profile in (None, _current.profile):
+            if _current is not None and _current.running and wanted.cluster is None:
+                check_request(wanted.ranks, wanted.backend, wanted.gpus)
+                if _current._is(wanted):
                     return _current
-                if profile is None:  # refuses a wrong request before the running world ends
-                    place(ranks, ruled_backend, memory_bytes=options.get("memory_bytes"), gpus=gpus, shared=shared)
-                if name is not None:
-                    Shared(name)  # for the same reason
+                if wanted.profile is None:  # refuses a wrong request before the running world ends
+                    wanted.place()
+                if wanted.name is not None:
+                    Shared(wanted.name)  # for the same reason
             return super().__new__(cls)
 
-    def __init__(
-        self,
-        ranks: int | None = None,
-        *,
-        backend: str | None = None,
-        name: str | None = None,
-        cluster: str | Path | None = None,
-        deadline: float = DEADLINE_S,
-        idle_minutes: float = IDLE_MINUTES,
-        memory_bytes: int | None = None,
-        gpus: int | None = None,
-        shared: bool = False,
-        profile: str | None = None,
-        nodes: int | None = None,
-        settings: dict | None = None,
-        launcher: str | None = None,
-        rules: str | None = None,
-    ) -> None:
+    def __init__(self, *args, **options) -> None:
         global _current
-        asked = {"gpus": gpus, "shared": shared, "profile": profile}
-        rules, backend = _ruled(rules, backend, name, cluster, asked)
-        launcher, slow = choose_launcher(launcher)
-        _check_deadline(deadline)
-        _check_seconds("idle_minutes", idle_minutes)
+        wanted = Request.of(args, options)
+        launcher, slow = choose_launcher(wanted.launcher)
         with _guard:
-            self.deadline = deadline
+            self.deadline = wanted.deadline
             if self is _current and self.running:
-                self._idle.limit_s = 60 * idle_minutes
+                self._idle.limit_s = 60 * wanted.idle_minutes
                 return
-            if profile is not None and (gpus is not None or shared or memory_bytes is not None):
-                raise WorldError(
-                    "gpus=, shared= and memory_bytes= are for this machine; with profile= say it in settings=."
-                )
-            elsewhere = _elsewhere(ranks, backend, name, profile, nodes, settings, launcher)
+            elsewhere = _elsewhere(wanted, launcher)
             if _current is not None:
                 _current.stop()
-            self.profile, self.rules = profile, rules
-            self.name, self._shared = name, Shared(name) if name is not None else None
+            self.profile, self.rules, self.name = wanted.profile, wanted.rules, wanted.name
+            self._shared = Shared(wanted.name) if wanted.name is not None else None
             self._keeper: Keeper | None = None
-            # what the owner of the name published; None if there is no name, or if this process owns it
-            told = self._shared.wait_for_notice() if self._shared is not None and not self._shared.claim() else None
-            if told is not None:
-                have = len(told["described"])
-                if ranks not in (None, have):
-                    raise WorldError(
-                        f"The shared world {name!r} has {have} ranks, not {ranks}; World(name={name!r}) joins it."
-                    )
-                ranks, backend = have, told["backend"]
             self._busy = threading.Lock()
             self._fault: InjectedFault | None = None
             self._undisturbed = False
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
-            if elsewhere is not None:
-                self._engines = elsewhere
-            elif cluster is not None:
-                self._engines = Attached(cluster, backend)
-            else:
-                try:
-                    placement = place(ranks, backend, memory_bytes=memory_bytes, gpus=gpus, shared=shared)
-                except BaseException:
-                    if self._shared is not None:
-                        self._shared.give_up()  # else no process could use the name until this one ends
-                    raise
-                self._engines = (
-                    Engines(placement, launcher, rules) if told is None else Borrowed(placement, self._shared)
-                )
-            self._idle = Idle(60 * idle_minutes, self._stop_idle, self._say_idle, self._look)
+            self._engines = elsewhere or self._engines_here(wanted, launcher)
+            self._idle = Idle(60 * wanted.idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
-            self._notes = [n for n in (slow, self._placement.note) if n]
+            self._slow = slow
             _current = self  # set before the ranks start: after an interrupt, the next World ends those that started
             self._start()
+
+    def _engines_here(self, wanted: Request, launcher: str) -> Engines:
+        """The engines of a world on this machine, not started yet: of one's own, or those of the name's owner."""
+        if wanted.cluster is not None:
+            return Attached(wanted.cluster, wanted.backend)
+        # what the owner of the name published; None if there is no name, or if this process owns it
+        told = self._shared.wait_for_notice() if self._shared is not None and not self._shared.claim() else None
+        if told is not None:
+            have = len(told["described"])
+            if wanted.ranks not in (None, have):
+                raise WorldError(
+                    f"The shared world {self.name!r} has {have} ranks, not {wanted.ranks}; World(name={self.name!r}) joins it."
+                )
+            wanted = replace(wanted, ranks=have, backend=told["backend"])
+        try:
+            placement = wanted.place()
+        except BaseException:
+            if self._shared is not None:
+                self._shared.give_up()  # else no process could use the name until this one ends
+            raise
+        return Engines(placement, launcher, self.rules) if told is None else Borrowed(placement, self._shared)
+
+    def _is(self, wanted: Request) -> bool:
+        """Whether this world is what a request asks for."""
+        placed = self._placement
+        fits = wanted.ranks in (None, self.ranks) and wanted.asked_backend in (None, self.backend)
+        fits = fits and wanted.gpus in (None, placed.gpu_count) and wanted.rules == self.rules
+        fits = fits and (not wanted.shared or placed.shares is not None)
+        fits = fits and wanted.name in (None, self.name) and wanted.profile in (None, self.profile)
+        return fits and not self._engines.outdated
 
     @classmethod
     def attach(cls, file: str | Path, **options) -> World:
@@ -219,10 +186,20 @@ class World:
             raise
         seconds = time.monotonic() - began
         backend = self.backend if self.rules is None else f"{self.backend} under {RULES[self.rules]} rules"
-        self._ready = " ".join([f"ready in {seconds:.1f} s ({backend}).", *self._notes, *self._engines.notes])
+        self._began_words = f"ready in {seconds:.1f} s ({backend})."
         line.say(self._ready)
         self.why_stopped = None
         self._idle.start()
+
+    @property
+    def _ready(self) -> str:
+        """What the world's line says while the ranks are there."""
+        notes = [note for note in (self._slow, self._placement.note) if note]
+        if self._engines.settings and self.backend == "nccl":
+            said = ", ".join(f"{name}={value}" for name, value in self._engines.settings.items())
+            whose = "your" if self._engines.ours else "the owner's"
+            notes.append(f"NCCL runs with {whose} settings: {said}.")
+        return " ".join([self._began_words, *notes, *self._engines.notes])
 
     def _wait_for_gpus(self, line: Line) -> Lease:
         def told(place: int, seconds: float | None) -> None:
@@ -426,6 +403,11 @@ class World:
         operation of the rank begins `delay_s` seconds late) or "drop_message" (the rank's first send is not sent).
         Raises WorldError.
         """
+        if kind == "kill" and self._placement.mps and self._placement.shares is not None:
+            raise WorldError(
+                "This world shares its GPUs through CUDA's MPS, where a rank that is killed can end other people's ranks too. "
+                "Take kind='pause', or a world without shared=."
+            )
         self._fault = InjectedFault.checked(rank, kind, after_s, delay_s, self.ranks)
 
     @contextlib.contextmanager
@@ -467,7 +449,7 @@ class World:
 
     def _everywhere(self, function, args: tuple, deadline: float | None, source: str | None = None) -> list:
         deadline = self.deadline if deadline is None else deadline
-        _check_deadline(deadline)
+        check_seconds("deadline", deadline, "seconds")
         if not self.running:
             raise WorldError(self.why_stopped or f"This world was stopped. Start it again:  {START}")
         if not self._busy.acquire(blocking=False):
@@ -509,61 +491,15 @@ def _backend_words(described: dict) -> str:
     return f"{described['backend']} {described['nccl']}" if described["nccl"] else described["backend"]
 
 
-def _ruled(
-    rules: str | None, backend: str | None, name: str | None, cluster: object, options: dict
-) -> tuple[str | None, str | None]:
-    """The rules and the backend that a request asks for. Raises WorldError if they don't go together."""
-    elsewhere = [
-        word
-        for word, value in (("name", name), ("cluster", cluster), *options.items())
-        if word in ("name", "cluster", "gpus", "shared", "profile") and value not in (None, False)
-    ]
-    if rules is None:
-        rules = os.environ.get(RULES_ENV) or None
-        if rules is None or backend is not None or elsewhere:
-            return None, backend
-    if rules not in RULES:
-        raise WorldError(f"rules={rules!r} is unknown; it is 'nccl', or leave it out.")
-    if backend == "nccl":
-        raise WorldError(
-            "rules='nccl' is for ranks on the CPU, and backend='nccl' has those rules anyway; leave one out."
-        )
-    if elsewhere:
-        raise WorldError(f"rules= is for a world of your own on this machine's CPU; leave {elsewhere[0]}= out.")
-    return rules, "gloo"
-
-
-def _elsewhere(
-    ranks: int | None,
-    backend: str | None,
-    name: str | None,
-    profile: str | None,
-    nodes: int | None,
-    settings: dict | None,
-    launcher: str,
-) -> Engines | None:
+def _elsewhere(wanted: Request, launcher: str) -> Engines | None:
     """The engines of a profile; None if there is none."""
-    if profile is None:
-        if nodes is not None or settings is not None:
-            raise WorldError("nodes= and settings= go with profile='slurm' or profile='ssh'; leave them out here.")
+    if wanted.profile is None:
         return None
-    if name is not None:
-        raise WorldError("A world on other machines (profile=) can't be shared by name=; leave one of them out.")
-    check_request(ranks, backend)
     from allranks.ranks.world.launched import Launched  # this import of ipyparallel's launchers takes half a second
 
-    return Launched(profile, ranks, backend, launcher, nodes=nodes, settings=settings)
-
-
-def _check_deadline(deadline: object) -> None:
-    _check_seconds("deadline", deadline, "seconds")
-
-
-def _check_seconds(name: str, value: object, unit: str = "minutes") -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
-        raise WorldError(
-            f"{name}={value!r}: it is a number of {unit} above 0, for example {60 if unit == 'seconds' else 30}."
-        )
+    return Launched(
+        wanted.profile, wanted.ranks, wanted.backend, launcher, nodes=wanted.nodes, settings=wanted.settings
+    )
 
 
 def _stop_at_exit() -> None:
@@ -587,6 +523,9 @@ def _forget() -> None:
             world._shared.forget()
 
 
+# what help(), editors and docs/api.md show
+World.__signature__ = Request.signature()  # type: ignore[attr-defined]
+World.__init__.__signature__ = Request.signature("self")  # type: ignore[attr-defined]
 atexit.register(_stop_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)

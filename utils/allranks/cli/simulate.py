@@ -61,11 +61,17 @@ if TYPE_CHECKING:
 @click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
 @click.option("--no-nvls", is_flag=True, help="NVLink's switches do not add; with --algorithm nccl.")
 @click.option("--sharp", is_flag=True, help="InfiniBand's switches add (NCCL_COLLNET_ENABLE=1); with --algorithm nccl.")
+@click.option("--one-process", is_flag=True, help="One process drives all GPUs of a node; with --algorithm nccl.")
+@click.option(
+    "--calibrate",
+    type=click.Path(path_type=Path),
+    help="Measurements of this machine (nccl-tests' output, or a file of `allranks fit`) that narrow the interval; with --algorithm nccl.",
+)
 @click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     collective, algorithm, ranks, nodes, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
-    in_flight, straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, sharp, as_list, as_json,
+    in_flight, straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, sharp, one_process, calibrate, as_list, as_json,
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
@@ -97,12 +103,27 @@ def command(
                 "single message, so that nothing can be slowed down or traced."
             )
         priced = _nccl.priced(
-            collective, nbytes, name, nodes, ranks, None if floor is None else 1e6 * floor, not no_nvls, sharp
+            collective,
+            nbytes,
+            name,
+            nodes,
+            ranks,
+            None if floor is None else 1e6 * floor,
+            not no_nvls,
+            sharp,
+            one_process,
+            calibrate,
         )
         click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
         return
-    if floor is not None or no_nvls or sharp:
-        wrong = "--no-nvls" if no_nvls else "--sharp" if sharp else "--floor"
+    of_nccl = {
+        "--no-nvls": no_nvls,
+        "--sharp": sharp,
+        "--floor": floor is not None,
+        "--one-process": one_process,
+        "--calibrate": calibrate,
+    }
+    for wrong in (option for option, given in of_nccl.items() if given):
         raise CommandError(f"{wrong} goes with --algorithm nccl.")
     described = (
         bandwidth,
@@ -230,16 +251,13 @@ def _parsed(
 
 
 def _band(found: Simulation) -> dict[str, Any]:
-    """Where half of the published measurements of this kind lie, if it is every card of a preset at once; else nothing."""
-    from allranks.theory.cost.nccl_bands import LINK_BANDS
-    from allranks.theory.cost.nccl_price import kind_of
+    """Where 8 of 10 sites that published lie, if it is every card of a preset at once; else nothing."""
+    from allranks.theory.cost.nccl_price import kind_of, link_interval
     from allranks.theory.topology import PRESETS
 
     if found.method != "closed form" or PRESETS.get(found.topology.name) != found.topology or not found.seconds:
         return {}
-    kind = kind_of(found.topology.nodes(found.ranks), found.nbytes)
-    low, high, points = LINK_BANDS[kind]
-    return {"low_seconds": low * found.seconds, "high_seconds": high * found.seconds, "kind": kind, "points": points}
+    return link_interval([(kind_of(found.topology.nodes(found.ranks), found.nbytes), found.seconds)])
 
 
 def _report(found: Simulation) -> str:
@@ -261,8 +279,7 @@ def _report(found: Simulation) -> str:
     words.append(f"  simulated    {how}")
     if band := _band(found):
         words.append(
-            f"  band         {_time(band['low_seconds'])} to {_time(band['high_seconds'])}: half of {band['points']} published "
-            f"measurements ({band['kind']}) lie so; --algorithm nccl knows more"
+            f"  measured     {_nccl.interval(band, _time)}: {band['sites']} sites ({band['kind']}); --algorithm nccl knows more"
         )
     return "\n".join(words)
 

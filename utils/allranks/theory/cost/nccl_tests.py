@@ -99,7 +99,7 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
 def _name(word: str) -> str | None:
     """Our name of a collective; None for what is none. Raises CostError for a word that nobody knows."""
     word = word.lower().replace("-", "_")
-    word = word.removesuffix("_perf")
+    word = word.removesuffix("_mpi").removesuffix("_perf")  # nccl-tests built with MPI adds _mpi
     if word in _OTHER_NAMES:
         return _OTHER_NAMES[word]
     if word not in COLLECTIVES:

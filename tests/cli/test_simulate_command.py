@@ -72,7 +72,7 @@ def test_the_list_names_algorithms_and_presets():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--ranks", "0"), "The ranks are 0; they are a whole number from 1 to 65536."),
+        (("--ranks", "0"), "The ranks are 0; they are a whole number from 1 to 1048576."),
         (("--ranks", "-3"), "The ranks are -3;"),
         (("--bytes", "-5"), "The bytes are -5; they can't be negative."),
         (("--bytes", "many"), "'many' is not a number of bytes;"),
@@ -270,3 +270,26 @@ def test_a_floor_that_is_no_time_is_one_sentence(floor):
     assert (ran.exit_code, ran.stdout) == (2, "") and ran.stderr.startswith(
         f"The floor is {float(floor):g} s; it must be"
     )
+
+
+def test_what_a_slow_link_or_a_lost_card_costs_at_a_thousand_nodes():
+    for option, value in (("--slow-link", "500:3=2"), ("--lost-card", "500:3")):
+        found = json.loads(run("--nodes", "1000", "--bytes", "1GiB", option, value, "--json").stdout)
+        assert found["seconds"] > found["healthy_seconds"] and found["times_as_long"] == pytest.approx(
+            found["seconds"] / found["healthy_seconds"]
+        )
+        assert "of the same machine in health" in run("--nodes", "1000", "--bytes", "1GiB", option, value).stdout
+        for wrong in ("x", "0:99=2" if option == "--slow-link" else "0:99"):
+            ran = run("--nodes", "2", option, wrong)
+            assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+
+
+def test_the_version_of_nccl_is_said_and_can_be_chosen():
+    assert json.loads(run("--algorithm", "nccl", "--nccl", "2.27", "--json").stdout)["nccl_version"] == "2.27.7"
+    assert "as NCCL 2.30.7 would" in run("--algorithm", "nccl").stdout
+    for arguments, words in (
+        (("--algorithm", "nccl", "--nccl", "2.32"), "NCCL 2.32 is not known"),
+        (("--nccl", "2.27"), "--nccl goes with"),
+    ):
+        ran = run(*arguments)
+        assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1) and words in ran.stderr

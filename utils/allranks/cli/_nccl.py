@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.cli._shared import CommandError
 from allranks.theory.cost.calibrated import PARTS
+from allranks.theory.cost.nccl_tables import VERSION, VERSIONS
 
 if TYPE_CHECKING:
     from allranks.theory.cost.nccl_machines import NcclMachine
@@ -24,6 +25,7 @@ def priced(
     sharp: bool = False,
     one_process: bool = False,
     calibrate: Path | None = None,
+    version: str = VERSION,
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
     from allranks.theory.cost.nccl_machines import machine
@@ -34,7 +36,14 @@ def priced(
     nodes = _nodes(nodes, ranks, where.gpus_per_node)
     ranks = nodes * where.gpus_per_node if ranks is None else ranks
     collective = collective.lower().replace("-", "_")
-    asked: dict[str, Any] = {"nodes": nodes, "ranks": ranks, "nvls": nvls, "sharp": sharp, "one_process": one_process}
+    asked: dict[str, Any] = {
+        "nodes": nodes,
+        "ranks": ranks,
+        "nvls": nvls,
+        "sharp": sharp,
+        "one_process": one_process,
+        "version": version,
+    }
     own = own_measurements(calibrate) if calibrate else []
     price = nccl_price(collective, nbytes, where, floor_us=floor_us, own=own, **asked)
     before = nccl_price(collective, nbytes, where, **asked) if price.own else price
@@ -61,6 +70,7 @@ def priced(
         "width_before": before.width,
         "parts": price.parts,
         "machine_source": where.source,
+        "nccl_version": VERSIONS[version][0],
     }
 
 
@@ -121,7 +131,7 @@ def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
         f" with {found['protocol']}, {found['channels']} channels" if found["protocol"] else ""
     )
     lines = [
-        f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, on {where}, as NCCL 2.30.7 would",
+        f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, on {where}, as NCCL {found['nccl_version']} would",
         f"  chosen       {chosen}",
         f"  time         {interval(found, seconds_in_words)}",
         f"  width        x {found['width']:.2g}: {', '.join(f'{PARTS[name]} x {factor:.2f}' for name, factor in _largest(found))}",

@@ -12,6 +12,7 @@ import click
 
 from allranks.cli import _nccl, _own
 from allranks.cli._shared import CommandError, Size
+from allranks.theory.cost.nccl_tables import VERSION
 
 if TYPE_CHECKING:
     from allranks.theory.simulator import Simulation
@@ -48,6 +49,15 @@ if TYPE_CHECKING:
     "--background", multiple=True, metavar="KIND=SHARE", help="Others use SHARE of inside, host, nic or leaf links."
 )
 @click.option("--fail", multiple=True, metavar="KIND:WHERE:INDEX", help="A failed link: nic:0:3 is card 3 of node 0.")
+@click.option(
+    "--slow-link",
+    multiple=True,
+    metavar="NODE:CARD=FACTOR",
+    help="A byte through this card takes FACTOR times as long.",
+)
+@click.option(
+    "--lost-card", multiple=True, metavar="NODE:CARD", help="A card that has failed; the next takes its bytes."
+)
 @click.option("--nodes-per-leaf", type=int, help="Nodes below one leaf switch.")
 @click.option("--oversubscription", type=float, help="Bandwidth of a leaf's ports over that of its uplinks.")
 @click.option("--rails", is_flag=True, help="A leaf switch for each card number.")
@@ -61,6 +71,7 @@ if TYPE_CHECKING:
 @click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
 @click.option("--no-nvls", is_flag=True, help="NVLink's switches do not add; with --algorithm nccl.")
 @click.option("--sharp", is_flag=True, help="InfiniBand's switches add (NCCL_COLLNET_ENABLE=1); with --algorithm nccl.")
+@click.option("--nccl", "version", help="NCCL's version, 2.27 or 2.30 (the default); with --algorithm nccl.")
 @click.option("--one-process", is_flag=True, help="One process drives all GPUs of a node; with --algorithm nccl.")
 @click.option(
     "--calibrate",
@@ -71,7 +82,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     collective, algorithm, ranks, nodes, nbytes, name, bandwidth, alpha, gamma, root, segments, ranks_per_node, columns,
-    in_flight, straggler, background, fail, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, sharp, one_process, calibrate, as_list, as_json,
+    in_flight, straggler, background, fail, slow_link, lost_card, nodes_per_leaf, oversubscription, rails, method, trace, chrome, floor, no_nvls, sharp, version, one_process, calibrate, as_list, as_json,
 ) -> None:  # fmt: skip
     """Simulates a collective on a machine, message by message.
 
@@ -97,7 +108,16 @@ def command(
             trace,
             chrome,
         )
-        if any(value is not None for value in described) or gamma or straggler or background or fail or rails:
+        if (
+            any(value is not None for value in described)
+            or gamma
+            or straggler
+            or background
+            or fail
+            or slow_link
+            or lost_card
+            or rails
+        ):
             raise CommandError(
                 "--algorithm nccl takes --collective, --bytes, --topology, --nodes, --ranks and --floor: NCCL's tuner sees no "
                 "single message, so that nothing can be slowed down or traced."
@@ -113,6 +133,7 @@ def command(
             sharp,
             one_process,
             calibrate,
+            version or VERSION,
         )
         click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
         return
@@ -120,6 +141,7 @@ def command(
         "--no-nvls": no_nvls,
         "--sharp": sharp,
         "--floor": floor is not None,
+        "--nccl": version,
         "--one-process": one_process,
         "--calibrate": calibrate,
     }
@@ -139,7 +161,9 @@ def command(
         trace,
         chrome,
     )
-    if _asks_for_measured(algorithm, name, collective, described, gamma, straggler, background, fail, rails):
+    if _asks_for_measured(
+        algorithm, name, collective, described, gamma, straggler, background, fail, slow_link, lost_card, rails
+    ):
         own = _own.priced(collective, nbytes, name, nodes, ranks)
         click.echo(json.dumps(own) if as_json else _own.in_words(own, _time))
         return
@@ -152,7 +176,8 @@ def command(
             raise CommandError(
                 f"--oversubscription and --rails are about leaf switches, and {machine.name} has none; give --nodes-per-leaf too."
             )
-        machine = _disturbed(machine, straggler, background, fail)
+        healthy = machine
+        machine = _disturbed(machine, straggler, background, fail, slow_link, lost_card)
         options = {
             "root": root,
             "segments": segments,
@@ -165,13 +190,19 @@ def command(
         if trace or chrome:
             method = method or "events"
         found = simulate(collective, wanted, ranks, nbytes, machine, gamma=gamma, method=method, **options)
+        whole = (
+            None
+            if machine == healthy
+            else simulate(collective, wanted, ranks, nbytes, healthy, gamma=gamma, **options).seconds
+        )
         if trace:
             found.trace.save(trace)
         if chrome:
             found.trace.to_chrome(chrome)
     except OSError as error:
         raise CommandError(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
-    click.echo(json.dumps(found.to_dict() | _band(found)) if as_json else _report(found))
+    cost = {} if whole is None else {"healthy_seconds": whole, "times_as_long": found.seconds / whole if whole else 1.0}
+    click.echo(json.dumps(found.to_dict() | _band(found) | cost) if as_json else _report(found, cost))
 
 
 def _default(collective: str, ranks: int, machine: Topology, by_message: object) -> str:
@@ -226,7 +257,12 @@ def _ranks(ranks: int | None, nodes: int | None, machine: Topology) -> int:
 
 
 def _disturbed(
-    machine: Topology, straggler: tuple[str, ...], background: tuple[str, ...], fail: tuple[str, ...]
+    machine: Topology,
+    straggler: tuple[str, ...],
+    background: tuple[str, ...],
+    fail: tuple[str, ...],
+    slow_link: tuple[str, ...],
+    lost_card: tuple[str, ...],
 ) -> Topology:
     """The machine with slow ranks, busy links and failed links, as the options say. Raises CommandError."""
     for rank, factor in _parsed("--straggler", straggler, "=", "RANK=FACTOR, for example 3=2.5", int, float):
@@ -235,6 +271,11 @@ def _disturbed(
         machine = machine.with_background(kind, share)
     for kind, where, index in _parsed("--fail", fail, ":", "KIND:WHERE:INDEX, for example nic:0:3", str, int, int):
         machine = machine.with_failure(kind, where, index)
+    for place, factor in _parsed("--slow-link", slow_link, "=", "NODE:CARD=FACTOR, for example 0:3=2", str, float):
+        for node, card in _parsed("--slow-link", (place,), ":", "NODE:CARD=FACTOR, for example 0:3=2", int, int):
+            machine = machine.with_slow_nic(node, card, factor)
+    for node, card in _parsed("--lost-card", lost_card, ":", "NODE:CARD, for example 0:3", int, int):
+        machine = machine.with_failure("nic", node, card)
     return machine
 
 
@@ -260,7 +301,7 @@ def _band(found: Simulation) -> dict[str, Any]:
     return link_interval([(kind_of(found.topology.nodes(found.ranks), found.nbytes), found.seconds)])
 
 
-def _report(found: Simulation) -> str:
+def _report(found: Simulation, cost: dict[str, float]) -> str:
     """The result for a terminal."""
     words = [
         f"{found.algorithm} {found.collective}, {found.ranks} ranks, {found.nbytes} bytes, on {found.topology.name}",
@@ -277,6 +318,10 @@ def _report(found: Simulation) -> str:
     }
     how = ways.get(found.method, "message by message")
     words.append(f"  simulated    {how}")
+    if cost:
+        words.append(
+            f"  disturbed    {cost['times_as_long']:.3g} times the {_time(cost['healthy_seconds'])} of the same machine in health"
+        )
     if band := _band(found):
         words.append(
             f"  measured     {_nccl.interval(band, _time)}: {band['sites']} sites ({band['kind']}); --algorithm nccl knows more"

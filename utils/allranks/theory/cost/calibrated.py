@@ -95,10 +95,10 @@ class Process:
             keys = [[tuple(getattr(point, name) for name in names) for point in side] for side in (rows, columns)]
             number = {key: index for index, key in enumerate(dict.fromkeys(keys[0] + keys[1]))}
             left, right = (np.array([number[key] for key in side]) for side in keys)
-            return (left[:, None] == right[None, :]).astype(float)
+            return np.asarray((left[:, None] == right[None, :]).astype(float))
 
-        def near(left: list[float], right: list[float], length: float) -> Matrix:
-            apart = np.array(left)[:, None] - np.array(right)[None, :]
+        def near(sides: list[list[float]], length: float) -> Matrix:
+            apart = np.array(sides[0])[:, None] - np.array(sides[1])[None, :]
             return np.asarray(np.exp(-(apart**2) / (2 * length * length)))
 
         sizes = [[_place(point.nbytes) for point in side] for side in (rows, columns)]
@@ -108,13 +108,13 @@ class Process:
         several = [np.array([point.nodes > 1 for point in side], dtype=float) for side in (rows, columns)]
         both = several[0][:, None] * several[1][None, :]
         scope = both + (1 - several[0])[:, None] * (1 - several[1])[None, :]
-        far, close = near(*sizes, FAR), near(*sizes, NEAR)
+        far, close = near(sizes, FAR), near(sizes, NEAR)
         kind, machine, network = _classes(rows, columns), same("machine"), both * close * same("network")
         found = {
             "general": scope * far,
             "launch": (scope - both) * far * same("launch") * small[0][:, None] * small[1][None, :],
             "network": network,
-            "hop": network * near(*hops, HOPS),
+            "hop": network * near(hops, HOPS),
             "network_class": network * kind,
             "class": scope * far * kind,
             "algorithm": scope * close * same("algorithm"),
@@ -140,7 +140,7 @@ class Process:
         """The process with some points more (the inverse of a bordered matrix)."""
         import numpy as np
 
-        cross = sum(self.components(self.points, points).values())
+        cross = np.asarray(sum(self.components(self.points, points).values()))
         inner = sum(self.components(points, points).values()) + np.diag(_noise(points))
         left = self.inverse @ cross
         corner = np.linalg.inv(inner - cross.T @ left)

@@ -15,6 +15,7 @@ from allranks.theory.cost.calibrated import COVERAGE, Point
 from allranks.theory.cost.nccl import NcclOption, nccl_choice
 from allranks.theory.cost.nccl_bands import LINK_BANDS
 from allranks.theory.cost.nccl_machines import NcclMachine, machine
+from allranks.theory.cost.nccl_tables import VERSION
 from allranks.theory.cost.nccl_tests import Measured
 from allranks.theory.cost.terms import CostError, check_size
 
@@ -66,13 +67,15 @@ def nccl_price(
     nvls: bool = True,
     sharp: bool = False,
     one_process: bool = False,
+    version: str = VERSION,
     own: Iterable[Measured] = (),
 ) -> NcclPrice:
     """What NCCL takes on a machine. Arguments and errors as `nccl_options`; all_to_all too, with `nbytes` that one rank sends.
 
     `own` are measurements of this machine (`cost.read_measured`): each sweep's smallest and largest size narrow the interval.
     `floor_us` does the same from one number, the microseconds that 8 bytes take beyond the tuner's time. `one_process`: a single
-    process drives all GPUs of a node (nccl-tests' -g 8), which takes longer to launch.
+    process drives all GPUs of a node (nccl-tests' -g 8), which takes longer to launch. What sites measured is learned on the tables of
+    the default `version`; another one changes the tuner's choice and time.
 
     >>> price = cost.nccl_price("all_reduce", 2**30, "dgx-h100")
     >>> price.option.algorithm, round(1e3 * price.seconds)
@@ -83,7 +86,9 @@ def nccl_price(
     if floor_us is not None and not 0 <= floor_us < math.inf:
         raise CostError(f"the floor is {1e-6 * floor_us:g} s; it must be 0 or more, and finite")
     launch = "one" if one_process and nodes == 1 else ""
-    us, option, question = tuned(collective, nbytes, where, nodes, ranks, launch, nvls=nvls, sharp=sharp)
+    us, option, question = tuned(
+        collective, nbytes, where, nodes, ranks, launch, nvls=nvls, sharp=sharp, version=version
+    )
     mine = _own_points(own, where, launch)
     if floor_us is not None:
         first, _, point = tuned("all_reduce", 8, where, nodes, ranks, launch)
@@ -120,13 +125,16 @@ def tuned(
     *,
     nvls: bool = True,
     sharp: bool = False,
+    version: str = VERSION,
 ) -> tuple[float, NcclOption | None, Point]:
     """The microseconds that the tuner expects, its choice, and the question to ask `calibrated`."""
     option = None
     if collective == "all_to_all":
         us, hops, name = _exchange_us(where, nodes, ranks, nbytes), 0, "exchange"
     else:
-        option = nccl_choice(collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp)
+        option = nccl_choice(
+            collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp, version=version
+        )
         us, hops, name = option.us, _hops(option.algorithm, collective, nodes), f"{option.algorithm} {option.protocol}"
     network = where.network if nodes > 1 else ""
     return us, option, Point("", where.name, network, nodes, collective, launch, nbytes, name, hops)

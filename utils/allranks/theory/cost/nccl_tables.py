@@ -5,6 +5,12 @@ They are what NCCL *expects*, and by which it chooses; docs/cost_model.md says h
 
 from __future__ import annotations
 
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any
+
+from allranks.theory.cost.terms import CostError
+
 PROTOCOLS = ("LL", "LL128", "Simple")
 GENERATIONS = ("Volta", "Ampere", "Hopper", "Blackwell")
 
@@ -96,3 +102,34 @@ NVLS_MOST_RANKS = 32  # in a node, for all_gather and reduce_scatter: NCCL_MAX_N
 THREAD_NBYTES = {"LL": 8, "LL128": 8, "Simple": 64}
 THREADS = {"LL": 512, "LL128": 640, "Simple": 512}
 CHANNEL_TRAFFIC_NBYTES = 32 << 10  # src/enqueue.cc, line 585
+
+NVLS_TREE_NET_US = 20.9  # of a hop of NVLSTree between nodes, with Simple
+
+# what other versions of NCCL have instead (src/graph/tuning.cc, tag v2.27.7-1); dates are of the tags
+VERSION = "2.30"
+VERSIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "2.27": ("2.27.7", {
+        "RING_LL128_MOST": RING_LL128_MOST | {"Blackwell": (73.4, 73.4, 73.4)},
+        "TREE_LL128_MOST": TREE_LL128_MOST | {"Blackwell": (73.4, 73.4, 58.0)},
+        "TREE_MOST": TREE_MOST | {"Blackwell": (77.4, 82.8, 72.0)},
+        "NVLS_TREE_MOST": dict.fromkeys(GENERATIONS, (float("inf"),) * 3),
+        "NVLS_TREE_NET_US": 14.0,
+    }),
+    "2.30": ("2.30.7", {}),
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def tables_of(version: str) -> Any:
+    """The constants of a version of NCCL. Raises CostError for one whose source is not known here.
+
+    >>> from allranks.theory.cost.nccl_tables import tables_of
+    >>> tables_of("2.27").TREE_MOST["Blackwell"], tables_of("2.30").TREE_MOST["Blackwell"]
+    ((77.4, 82.8, 72.0), (70.0, 42.8, 24.0))
+    """
+    if version not in VERSIONS:
+        raise CostError(
+            f"NCCL {version} is not known: the tables are of {', '.join(VERSIONS)}, and no later tag of the public source was read"
+        )
+    named = {name: value for name, value in globals().items() if name.isupper()}
+    return SimpleNamespace(**named | VERSIONS[version][1])

@@ -82,7 +82,7 @@ def call_cost(
         raise ScheduleError(f"{algorithm} are for {', '.join(ALGORITHMS[algorithm])}, not for {collective!r}")
     if len(members) == 1:
         return Cost(0.0, 0, 0.0)
-    ways = _ways(topology, tuple(members))
+    ways = _ways_of(topology, members)
     if algorithm == PAIRWISE:
         seconds = (ways.ranks - 1) * ways.alpha + nbytes * _exchange_beta(topology, tuple(members))
         return Cost(seconds, ways.ranks - 1, nbytes * (ways.ranks - 1) / ways.ranks)
@@ -151,6 +151,15 @@ def _by_node(topology: Topology, members: Sequence[int]) -> list[list[int]]:
     for rank in members:
         nodes.setdefault(topology.node(rank), []).append(rank)
     return list(nodes.values())
+
+
+def _ways_of(topology: Topology, members: Sequence[int]) -> Ways:
+    """Of a whole world whose machine repeats, four units stand for all: a million ranks have the ways of some dozens."""
+    p = len(members)
+    unit = topology.symmetric_unit(p) if members == range(p) else None
+    if unit is None or p <= 4 * unit:
+        return _ways(topology, tuple(members))
+    return replace(_ways(topology, tuple(range(4 * unit))), ranks=p, nodes=topology.nodes(p))
 
 
 @lru_cache(maxsize=256)

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli._shared import CommandError
-from allranks.theory.cost.calibrated import PARTS
-from allranks.theory.cost.nccl_tables import VERSION, VERSIONS
 
 if TYPE_CHECKING:
     from allranks.theory.cost.nccl_machines import NcclMachine
@@ -25,14 +23,15 @@ def priced(
     sharp: bool = False,
     one_process: bool = False,
     calibrate: Path | None = None,
-    version: str = VERSION,
+    version: str | None = None,
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
     from allranks.theory.cost.nccl_machines import machine
     from allranks.theory.cost.nccl_price import nccl_price
+    from allranks.theory.cost.nccl_tables import VERSION, version_of
     from allranks.theory.cost.own_cluster import own_measurements
 
-    where = machine(topology or "dgx-h100")
+    where, version = machine(topology or "dgx-h100"), version or VERSION
     nodes = _nodes(nodes, ranks, where.gpus_per_node)
     ranks = nodes * where.gpus_per_node if ranks is None else ranks
     collective = collective.lower().replace("-", "_")
@@ -70,7 +69,7 @@ def priced(
         "width_before": before.width,
         "parts": price.parts,
         "machine_source": where.source,
-        "nccl_version": VERSIONS[version][0],
+        "nccl_version": version_of(version).number,
     }
 
 
@@ -126,6 +125,8 @@ def _bound_s(
 
 def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
     """The result for a terminal."""
+    from allranks.theory.cost.calibrated import PARTS
+
     where = f"{found['nodes']} node{'s' if found['nodes'] > 1 else ''} of {found['topology']}"
     chosen = found["algorithm"] + (
         f" with {found['protocol']}, {found['channels']} channels" if found["protocol"] else ""

@@ -12,7 +12,6 @@ import click
 
 from allranks.cli import _nccl, _own
 from allranks.cli._shared import CommandError, Size
-from allranks.theory.cost.nccl_tables import VERSION
 
 if TYPE_CHECKING:
     from allranks.theory.simulator import Simulation
@@ -133,7 +132,7 @@ def command(
             sharp,
             one_process,
             calibrate,
-            version or VERSION,
+            version,
         )
         click.echo(json.dumps(priced) if as_json else _nccl.in_words(priced, _time))
         return

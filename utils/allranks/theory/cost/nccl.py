@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
+from allranks.theory.cost import nccl_tables as tables
 from allranks.theory.cost.nccl_machines import Graph, Graphs, NcclMachine, machine
-from allranks.theory.cost.nccl_tables import PROTOCOLS, VERSION, tables_of
+from allranks.theory.cost.nccl_tables import VERSION, VERSIONS, Version, version_of
 from allranks.theory.cost.terms import CostError, check_size
 
 NCCL_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -75,11 +75,11 @@ def nccl_options(
         raise CostError(
             f"{ranks} ranks do not fill {nodes} node{'s' if nodes > 1 else ''} of up to {where.gpus_per_node} GPUs evenly"
         )
-    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes, sharp, tables_of(version))
+    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes, sharp, version_of(version))
     found = [
         job.option(algorithm, protocol, nbytes)
         for algorithm in _OF[collective]
-        for protocol in PROTOCOLS
+        for protocol in tables.PROTOCOLS
         if job.allows(algorithm, protocol) and (nvls or not algorithm.startswith("nvls"))
     ]
     return sorted(found, key=lambda option: (option.us, NCCL_ALGORITHMS.index(option.algorithm)))
@@ -116,7 +116,7 @@ class _Job:
     ranks: int
     nodes: int
     sharp: bool = False
-    tables: Any = None
+    version: Version = VERSIONS[VERSION]
 
     @property
     def per_node(self) -> int:
@@ -134,7 +134,7 @@ class _Job:
     def ll_most(self) -> float:
         """On several nodes the row follows from the CPU, not from the GPU (lines 269 to 272)."""
         by_cpu = "Ampere" if self.machine.cpu == "AMD" else "Volta"
-        return self.most(self.tables.LL_MOST, None if self.nodes == 1 else by_cpu)
+        return self.most(tables.LL_MOST, None if self.nodes == 1 else by_cpu)
 
     def allows(self, algorithm: str, protocol: str) -> bool:
         if self.ranks == 1 or (protocol != "Simple" and algorithm in _SIMPLE_ONLY):
@@ -147,7 +147,7 @@ class _Job:
             switch = self.machine.link == "NVLink" or self.per_node == 1
             return self.sharp and self.nodes > 1 and (switch or algorithm == "collnet_chain")
         if algorithm in ("nvls", "nvls_tree"):
-            few = self.collective == "all_reduce" or self.per_node <= self.tables.NVLS_MOST_RANKS
+            few = self.collective == "all_reduce" or self.per_node <= tables.NVLS_MOST_RANKS
             there = self.graphs.nvls is not None and self.graphs.nvls.channels >= 2
             return (
                 there and few and ((self.sharp and algorithm == "nvls") or (self.nodes == 1) == (algorithm == "nvls"))
@@ -171,30 +171,28 @@ class _Job:
         graph = self.graphs.ring if algorithm == "ring" else self.graphs.tree
         bus = graph.channels * (graph.inside if self.nodes <= 2 else graph.between)
         if algorithm == "pat":
-            return bus * self.tables.PAT_SHARE
+            return bus * tables.PAT_SHARE
         if algorithm == "ring":
             if protocol == "LL":
                 return min(self.ll_most(), bus / 2)
             if protocol == "LL128":
-                return min(bus * self.tables.RING_LL128_SHARE, graph.channels * self.most(self.tables.RING_LL128_MOST))
+                return min(bus * tables.RING_LL128_SHARE, graph.channels * self.most(self.version.ring_ll128_most))
             return bus
-        bus = min(bus * self.tables.TREE_SHARE, graph.channels * self.most(self.tables.TREE_MOST))
+        bus = min(bus * tables.TREE_SHARE, graph.channels * self.most(self.version.tree_most))
         if protocol == "LL":
-            bus = min(bus / self.tables.TREE_LL_PART, self.ll_most())
+            bus = min(bus / tables.TREE_LL_PART, self.ll_most())
         if protocol == "LL128":
-            share = self.tables.TREE_LL128_SHARE[self.nodes > 1]
-            bus = min(bus * share, graph.channels * self.most(self.tables.TREE_LL128_MOST))
-        return bus * self.tables.TREE_PATTERN_SHARE if self.graphs.tree_ends else bus
+            share = tables.TREE_LL128_SHARE[self.nodes > 1]
+            bus = min(bus * share, graph.channels * self.most(self.version.tree_ll128_most))
+        return bus * tables.TREE_PATTERN_SHARE if self.graphs.tree_ends else bus
 
     def nvls_gb_per_s(self, algorithm: str) -> float:
         """The bus bandwidth of NVLink's switches that add."""
         graph = self.graphs.nvls or Graph(1, 0.0, 0.0)  # `allows` keeps machines without it away
-        inside = (
-            graph.inside * self.tables.NVLS_EFFICIENCY[self.machine.generation] * (graph.channels - 1) / graph.channels
-        )
+        inside = graph.inside * tables.NVLS_EFFICIENCY[self.machine.generation] * (graph.channels - 1) / graph.channels
         inside *= 2 if self.collective == "all_reduce" else (self.per_node - 1) / self.per_node
         between = graph.between * (2 if self.nodes == 2 and algorithm == "nvls_tree" else 1)
-        most = self.most(self.tables.NVLS_TREE_MOST) if algorithm == "nvls_tree" else math.inf
+        most = self.most(self.version.nvls_tree_most) if algorithm == "nvls_tree" else math.inf
         return graph.channels * min(inside, between, most)
 
     def collnet_gb_per_s(self, algorithm: str) -> float:
@@ -202,20 +200,20 @@ class _Job:
         graph = self.graphs.ring
         inside, between = graph.inside, graph.between
         if self.collective != "all_reduce":
-            return self.per_node * min(inside, self.tables.COLLNET_NET_SHARE * between)
+            return self.per_node * min(inside, tables.COLLNET_NET_SHARE * between)
         bus = graph.channels * (inside if self.nodes <= 2 else between)
         if algorithm == "collnet_direct":
             bus /= (self.per_node / graph.channels + 1) / 2
-            bus *= self.tables.COLLNET_HOPPER_SHARE if self.machine.generation in ("Hopper", "Blackwell") else 1
+            bus *= tables.COLLNET_HOPPER_SHARE if self.machine.generation in ("Hopper", "Blackwell") else 1
         return bus / 2
 
     def latency_us(self, algorithm: str, protocol: str) -> float:
-        at = self.tables.PROTOCOLS.index(protocol)
-        base, inside = self.tables.BASE_US[algorithm][at], self.tables.HOP_US[self.machine.link][algorithm][at]
+        at = tables.PROTOCOLS.index(protocol)
+        base, inside = tables.BASE_US[algorithm][at], tables.HOP_US[self.machine.link][algorithm][at]
         # with one rank a node nothing hides a hop, and the tuner takes the tree's
-        between = self.tables.HOP_US["network"]["tree" if self.per_node == 1 else algorithm][at]
+        between = tables.HOP_US["network"]["tree" if self.per_node == 1 else algorithm][at]
         if algorithm == "nvls_tree" and self.per_node > 1:
-            between = self.tables.NVLS_TREE_NET_US
+            between = self.version.nvls_tree_net_us
         between += self.machine.nic_us * (2 if protocol == "Simple" else 1)
         levels = int(math.log2(self.nodes))
         if algorithm == "ring":
@@ -224,9 +222,7 @@ class _Job:
             return base + 2 * ((self.per_node - 1) * inside + levels * between)
         if algorithm == "collnet_direct":
             return (
-                base
-                + 2 * (min(1, self.per_node - 1) * inside + self.tables.COLLNET_RANK_US * (self.per_node - 1))
-                + between
+                base + 2 * (min(1, self.per_node - 1) * inside + tables.COLLNET_RANK_US * (self.per_node - 1)) + between
             )
         if algorithm == "collnet_chain":
             return base + 2 * (self.per_node - 1) * inside + between
@@ -234,18 +230,18 @@ class _Job:
             return inside + (between if self.nodes > 1 else 0.0)
         if algorithm == "nvls_tree":
             return base + inside + 2 * levels * between
-        return base + levels * between / self.tables.PAT_LATENCY_PART + self.ranks * self.tables.PAT_LINEAR_US
+        return base + levels * between / tables.PAT_LATENCY_PART + self.ranks * tables.PAT_LINEAR_US
 
     def ring_us(self, inside: float, between: float, protocol: str) -> float:
         """The steps of a ring."""
-        at = self.tables.PROTOCOLS.index(protocol)
+        at = tables.PROTOCOLS.index(protocol)
         if self.collective in ("broadcast", "reduce"):
             link = self.machine.link if self.nodes == 1 else "network"
             if self.graphs.one_switch and self.nodes == 1:
-                return self.tables.HOP_US[link]["ring"][at]
-            return self.steps * self.tables.HOP_US[link]["tree" if protocol == "Simple" else "ring"][at]
+                return tables.HOP_US[link]["ring"][at]
+            return self.steps * tables.HOP_US[link]["tree" if protocol == "Simple" else "ring"][at]
         if self.nodes > 1:
-            inside = max(inside, self.tables.NET_OVERHEAD_US[self.machine.cpu] * (3 if protocol == "Simple" else 1))
+            inside = max(inside, tables.NET_OVERHEAD_US[self.machine.cpu] * (3 if protocol == "Simple" else 1))
         crossings = 0 if self.nodes == 1 else (self.nodes - 1) * (2 if self.collective == "all_reduce" else 1)
         return (self.steps - crossings) * inside + crossings * between
 
@@ -255,10 +251,10 @@ class _Job:
         tree = algorithm == "tree" and power < 23
         x86 = self.machine.cpu != "Arm" and self.machine.generation == "Blackwell"
         if self.collective == "all_reduce" and 0 <= power < 24 and (tree or (algorithm == "nvls_tree" and x86)):
-            bandwidth *= self.tables.TREE_CORRECTION[protocol][power]
+            bandwidth *= tables.TREE_CORRECTION[protocol][power]
         if (algorithm, protocol, self.collective) == ("ring", "Simple", "all_reduce") and self.nodes > 1:
-            if nbytes // (self.graphs.channels * self.ranks) >= self.tables.RING_PLATEAU_NBYTES:
-                latency *= self.tables.RING_PLATEAU[self.machine.generation]
+            if nbytes // (self.graphs.channels * self.ranks) >= tables.RING_PLATEAU_NBYTES:
+                latency *= tables.RING_PLATEAU[self.machine.generation]
         us = latency + nbytes / (1000 * bandwidth)
         return NcclOption(us, algorithm, protocol, self.channels(algorithm, protocol, nbytes), latency, bandwidth)
 
@@ -267,11 +263,11 @@ class _Job:
         if algorithm in ("nvls", "nvls_tree"):
             most = self.graphs.nvls_channels
         else:
-            each = self.tables.THREADS[protocol] * self.tables.THREAD_NBYTES[protocol]
+            each = tables.THREADS[protocol] * tables.THREAD_NBYTES[protocol]
             each *= self.ranks if (algorithm, protocol) == ("ring", "LL") else 1
             most = max(1, min(self.graphs.channels, int(nbytes // each)))
         count = nbytes if self.collective in ("all_reduce", "broadcast", "reduce") else nbytes / self.ranks
         per_byte = {"all_reduce": 2, "broadcast": 1, "reduce": 1}.get(self.collective, self.ranks)
         per_byte *= 4 if protocol == "LL" else 1
-        cells = math.ceil(count * per_byte / self.tables.CHANNEL_TRAFFIC_NBYTES)
+        cells = math.ceil(count * per_byte / tables.CHANNEL_TRAFFIC_NBYTES)
         return max(1, min(most, cells))

@@ -5,9 +5,8 @@ They are what NCCL *expects*, and by which it chooses; docs/cost_model.md says h
 
 from __future__ import annotations
 
-from functools import lru_cache
-from types import SimpleNamespace
-from typing import Any
+import math
+from dataclasses import dataclass
 
 from allranks.theory.cost.terms import CostError
 
@@ -103,33 +102,50 @@ THREAD_NBYTES = {"LL": 8, "LL128": 8, "Simple": 64}
 THREADS = {"LL": 512, "LL128": 640, "Simple": 512}
 CHANNEL_TRAFFIC_NBYTES = 32 << 10  # src/enqueue.cc, line 585
 
-NVLS_TREE_NET_US = 20.9  # of a hop of NVLSTree between nodes, with Simple
-
-# what other versions of NCCL have instead (src/graph/tuning.cc, tag v2.27.7-1); dates are of the tags
-VERSION = "2.30"
-VERSIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "2.27": ("2.27.7", {
-        "RING_LL128_MOST": RING_LL128_MOST | {"Blackwell": (73.4, 73.4, 73.4)},
-        "TREE_LL128_MOST": TREE_LL128_MOST | {"Blackwell": (73.4, 73.4, 58.0)},
-        "TREE_MOST": TREE_MOST | {"Blackwell": (77.4, 82.8, 72.0)},
-        "NVLS_TREE_MOST": dict.fromkeys(GENERATIONS, (float("inf"),) * 3),
-        "NVLS_TREE_NET_US": 14.0,
-    }),
-    "2.30": ("2.30.7", {}),
-}  # fmt: skip
+Most = dict[str, tuple[float, float, float]]
 
 
-@lru_cache(maxsize=4)
-def tables_of(version: str) -> Any:
-    """The constants of a version of NCCL. Raises CostError for one whose source is not known here.
+@dataclass(frozen=True)
+class Version:
+    """What changes between versions of NCCL: caps in GB/s of a channel, and microseconds of a hop of NVLSTree between nodes.
 
-    >>> from allranks.theory.cost.nccl_tables import tables_of
-    >>> tables_of("2.27").TREE_MOST["Blackwell"], tables_of("2.30").TREE_MOST["Blackwell"]
+    >>> from allranks.theory.cost.nccl_tables import version_of
+    >>> version_of("2.27").tree_most["Blackwell"], version_of("2.30").tree_most["Blackwell"]
     ((77.4, 82.8, 72.0), (70.0, 42.8, 24.0))
     """
-    if version not in VERSIONS:
+
+    number: str
+    ring_ll128_most: Most
+    tree_ll128_most: Most
+    tree_most: Most
+    nvls_tree_most: Most
+    nvls_tree_net_us: float
+
+
+VERSION = "2.30"
+# src/graph/tuning.cc at the tags v2.27.7-1 and v2.30.7-1
+VERSIONS = {
+    "2.27": Version(
+        "2.27.7",
+        RING_LL128_MOST | {"Blackwell": (73.4, 73.4, 73.4)},
+        TREE_LL128_MOST | {"Blackwell": (73.4, 73.4, 58.0)},
+        TREE_MOST | {"Blackwell": (77.4, 82.8, 72.0)},
+        dict.fromkeys(GENERATIONS, (math.inf, math.inf, math.inf)),
+        14.0,
+    ),
+    "2.30": Version("2.30.7", RING_LL128_MOST, TREE_LL128_MOST, TREE_MOST, NVLS_TREE_MOST, 20.9),
+}
+
+
+def version_of(name: str) -> Version:
+    """The constants of a version of NCCL. Raises CostError for one whose source is not known here.
+
+    >>> from allranks.theory.cost.nccl_tables import version_of
+    >>> version_of("2.30").number
+    '2.30.7'
+    """
+    if name not in VERSIONS:
         raise CostError(
-            f"NCCL {version} is not known: the tables are of {', '.join(VERSIONS)}, and no later tag of the public source was read"
+            f"NCCL {name} is not known: the tables are of {', '.join(VERSIONS)}, and no later tag of the public source was read"
         )
-    named = {name: value for name, value in globals().items() if name.isupper()}
-    return SimpleNamespace(**named | VERSIONS[version][1])
+    return VERSIONS[name]

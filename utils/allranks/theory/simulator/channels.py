@@ -211,7 +211,7 @@ def _sharing(route: Iterable[tuple[Hashable, ...]], taken: Counter[tuple[Hashabl
 def _exchange_inside(topology: Topology, members: Sequence[int]) -> float:
     """The same for an exchange inside each node; alike nodes have one answer."""
     nodes = _by_node(topology, members)
-    alike = not topology.failed and not topology.stragglers
+    alike = not (topology.failed or topology.stragglers or topology.slow_nics)
     return max((_exchange_beta(topology, tuple(ranks)) for ranks in nodes[: 1 if alike else None]), default=0.0)
 
 

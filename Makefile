@@ -85,6 +85,7 @@ coverage: $(STAMP)
 notebooks: $(STAMP)
 	$(BIN)/python tools/notebooks.py $(ARGS)
 	$(BIN)/python tools/pictures.py
+	$(BIN)/python tools/cost_figures.py
 
 $(JS_TOOLS): $(JS)/package-lock.json
 	npm --prefix $(JS) ci

@@ -11,7 +11,9 @@ from packaging.utils import canonicalize_name
 
 
 def packed_again(name: str, folder: Path, hollow: bool = False, small: bool = False) -> None:
-    """The installed package as a wheel in `folder`; a hollow one has the metadata only, a small one is compressed as an index's."""
+    """The installed package as a wheel in `folder`; a hollow one has the metadata only, a small one is compressed as
+    an index's.
+    """
     dist = metadata.distribution(name)
     tags = [line.split(": ")[1] for line in dist.read_text("WHEEL").splitlines() if line.startswith("Tag: ")]
     # a file's name joins what differs between its tags: py2.py3-none-any

@@ -1,9 +1,11 @@
 """`allranks simulate` as a reader types it: the JSON's fields, files, and one sentence for each mistake."""
 
 import json
+import math
 
 import pytest
 from allranks.cli import main
+from allranks.theory.cost import MACHINES
 from allranks.theory.trace import Trace
 from click.testing import CliRunner
 
@@ -70,7 +72,7 @@ def test_the_list_names_algorithms_and_presets():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--ranks", "0"), "The ranks are 0; they are a whole number from 1 to 65536."),
+        (("--ranks", "0"), "The ranks are 0; they are a whole number from 1 to 1048576."),
         (("--ranks", "-3"), "The ranks are -3;"),
         (("--bytes", "-5"), "The bytes are -5; they can't be negative."),
         (("--bytes", "many"), "'many' is not a number of bytes;"),
@@ -135,17 +137,65 @@ def test_as_nccl_would():
     )
     assert (found["algorithm"], found["protocol"], found["channels"]) == ("tree", "LL128", 64)
     assert (found["ranks"], found["nodes"]) == (16, 2)
-    parts = [found[key] for key in ("tuner_seconds", "network_seconds", "floor_seconds")]
-    assert found["seconds"] == pytest.approx(sum(parts)) and parts[0] == pytest.approx(60.9e-6, rel=2e-3)
-    assert found["low_seconds"] < found["seconds"] < found["high_seconds"]
-    assert found["lower_bound_seconds"] < found["seconds"] and found["points"] > 50
+    assert found["tuner_seconds"] == pytest.approx(60.9e-6, rel=2e-3) and found["median"] == found["seconds"]
+    assert found["low"] < found["median"] < found["high"] and found["coverage"] == 0.8
+    assert (found["low"], found["high"]) == (found["low_seconds"], found["high_seconds"])
+    assert found["lower_bound_seconds"] < found["seconds"] and found["sites"] > 10
+    assert set(found["parts"]) == {"floor", "hop", "bandwidth", "algorithm"} and found["parts"]["hop"] > 1.1
+    half = math.sqrt(sum(math.log(factor) ** 2 for factor in found["parts"].values()))  # they add up in squares
+    assert math.exp(2 * half) == pytest.approx(found["width"], rel=1e-6)
 
 
 def test_as_nccl_would_with_an_overhead_of_ones_own():
     usual = json.loads(run("--algorithm", "nccl", "--bytes", "8", "--json").stdout)
-    own = json.loads(run("--algorithm", "nccl", "--bytes", "8", "--floor", "1e-4", "--json").stdout)
-    assert own["floor_seconds"] == pytest.approx(1e-4)
-    assert own["seconds"] - usual["seconds"] == pytest.approx(1e-4 - usual["floor_seconds"])
+    own = json.loads(run("--algorithm", "nccl", "--bytes", "8", "--floor", "1e-5", "--json").stdout)
+    assert own["seconds"] == pytest.approx(usual["tuner_seconds"] + 1e-5, rel=0.1) and own["own_measurements"] == 1
+    assert own["width"] < own["width_before"] == pytest.approx(usual["width"])
+
+
+MINE = """# nThread 1 nGpus 1 minBytes 8 maxBytes 1073741824
+# Collective test starting: all_reduce_perf
+# Using devices
+""" + "".join(f"#  Rank  {r} Group  0 Pid  {r} on node{r // 8} device  "
+              f"{r % 8} [0x07] NVIDIA H100 80GB HBM3\n" for r in range(16)) + """#
+#       size         count      type   redop    root     time   algbw   busbw #wrong
+           8             2     float     sum      -1    30.10    0.00    0.00      0
+       65536         16384     float     sum      -1    37.85    0.00    0.00      0
+  1073741824     268435456     float     sum      -1    4512.0    0.00    0.00      0
+"""  # fmt: skip
+
+
+def test_ones_own_measurements_narrow_the_interval(tmp_path):
+    """Of a printed sweep, or of the file that `allranks fit` makes of it."""
+    printed, fitted = tmp_path / "mine.txt", tmp_path / "mine.json"
+    printed.write_text(MINE, encoding="utf-8")
+    assert CliRunner().invoke(main, ["fit", str(printed), "-o", str(fitted)]).exit_code == 0
+    call = ("--algorithm", "nccl", "--bytes", "8KiB", "--nodes", "2", "--json")
+    usual = json.loads(run(*call).stdout)
+    for file in (printed, fitted):
+        own = json.loads(run(*call, "--calibrate", str(file)).stdout)
+        assert own["own_measurements"] == 2 and own["width"] < 0.9 * usual["width"] == 0.9 * own["width_before"]
+        assert own["low"] < 37e-6 < own["high"]
+    assert "2 measurements of your own" in run(*call[:-1], "--calibrate", str(printed)).stdout
+    for wrong in ("nowhere.txt", str(tmp_path)):
+        ran = run(*call, "--calibrate", wrong)
+        assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+
+
+def test_one_process_for_a_node_takes_longer_to_launch():
+    apart, together = (
+        json.loads(run("--algorithm", "nccl", "--bytes", "8", *extra, "--json").stdout)
+        for extra in ((), ("--one-process",))
+    )
+    assert together["median"] > 1.3 * apart["median"] and together["tuner_seconds"] == apart["tuner_seconds"]
+
+
+@pytest.mark.parametrize("name", [name for name, machine in MACHINES.items() if machine.one])
+def test_every_machine_has_an_interval_and_says_where_its_numbers_are_from(name):
+    found = json.loads(run("--algorithm", "nccl", "--topology", name, "--bytes", "1MiB", "--json").stdout)
+    assert 0 < found["low"] < found["median"] < found["high"] and found["machine_source"]
+    if "not known" in found["machine_source"]:
+        assert "not known" in run("--algorithm", "nccl", "--topology", name).stdout
 
 
 def test_as_nccl_would_an_exchange_that_the_tuner_does_not_see():
@@ -157,7 +207,7 @@ def test_as_nccl_would_an_exchange_that_the_tuner_does_not_see():
 def test_as_nccl_would_in_words():
     said = run("--algorithm", "nccl", "--nodes", "4", "--bytes", "1GiB").stdout
     assert "32 ranks, 1073741824 bytes, on 4 nodes of dgx-h100" in said
-    assert "half of" in said and "published measurements" in said
+    assert "(8 of 10 sites), most likely" in said and "latency of a hop x" in said
 
 
 def test_nodes_of_a_preset():
@@ -198,8 +248,8 @@ def test_every_card_at_once_is_the_default_on_several_nodes():
         assert found["algorithm"] == way and found["method"] == "closed form"
     assert json.loads(run("--collective", "all_to_all", "--json").stdout)["algorithm"] == "pairwise"
     told = json.loads(run("--nodes", "2", "--bytes", "1GiB", "--json").stdout)
-    assert told["low_seconds"] < told["seconds"] < told["high_seconds"] and told["points"] > 20
-    assert "half of" in run("--nodes", "2", "--bytes", "1GiB").stdout
+    assert told["low_seconds"] < told["seconds"] < told["high_seconds"] and told["sites"] > 5
+    assert "(8 of 10 sites), most likely" in run("--nodes", "2", "--bytes", "1GiB").stdout
     slowed = json.loads(run("--nodes", "2", "--bytes", "1GiB", "--background", "nic=0.5", "--json").stdout)
     assert "low_seconds" not in slowed  # nobody measured that
     for way in ("ring", "tree-channels", "hierarchical-channels"):
@@ -226,3 +276,26 @@ def test_a_floor_that_is_no_time_is_one_sentence(floor):
     assert (ran.exit_code, ran.stdout) == (2, "") and ran.stderr.startswith(
         f"The floor is {float(floor):g} s; it must be"
     )
+
+
+def test_what_a_slow_link_or_a_lost_card_costs_at_a_thousand_nodes():
+    for option, value in (("--slow-link", "500:3=2"), ("--lost-card", "500:3")):
+        found = json.loads(run("--nodes", "1000", "--bytes", "1GiB", option, value, "--json").stdout)
+        assert found["seconds"] > found["healthy_seconds"] and found["times_as_long"] == pytest.approx(
+            found["seconds"] / found["healthy_seconds"]
+        )
+        assert "of the same machine in health" in run("--nodes", "1000", "--bytes", "1GiB", option, value).stdout
+        for wrong in ("x", "0:99=2" if option == "--slow-link" else "0:99"):
+            ran = run("--nodes", "2", option, wrong)
+            assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+
+
+def test_the_version_of_nccl_is_said_and_can_be_chosen():
+    assert json.loads(run("--algorithm", "nccl", "--nccl", "2.27", "--json").stdout)["nccl_version"] == "2.27.7"
+    assert "as NCCL 2.30.7 would" in run("--algorithm", "nccl").stdout
+    for arguments, words in (
+        (("--algorithm", "nccl", "--nccl", "2.32"), "NCCL 2.32 is not known"),
+        (("--nccl", "2.27"), "--nccl goes with"),
+    ):
+        ran = run(*arguments)
+        assert (ran.exit_code, ran.stdout, ran.stderr.count("\n")) == (2, "", 1) and words in ran.stderr

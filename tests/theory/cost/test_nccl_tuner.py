@@ -167,3 +167,22 @@ def test_sharp_needs_a_network_and_is_off_by_default():
     assert cost.nccl_options("all_reduce", 2**20, sharp=True) == cost.nccl_options("all_reduce", 2**20)
     usual = {o.algorithm for o in cost.nccl_options("all_reduce", 2**20, "dgx-h100", nodes=2)}
     assert not usual & {"nvls", "collnet_direct", "collnet_chain"}
+
+
+def test_an_older_version_of_nccl_has_its_own_tables():
+    """2.27.7 and 2.30.7 differ in Blackwell's caps and in a hop of NVLSTree; on other machines without NVLSTree they agree."""
+    for nodes in (1, 2, 8):
+        for name, same in (("dgx-a100", True), ("dgx-b200", False)):
+            old, new = (cost.nccl_options("all_reduce", 2**26, name, nodes=nodes, version=v) for v in ("2.27", "2.30"))
+            assert (old == new) == same, (name, nodes)
+    old, new = (
+        {(o.algorithm, o.protocol): o for o in cost.nccl_options("all_reduce", 2**26, "dgx-h100", nodes=4, version=v)}
+        for v in ("2.27", "2.30")
+    )
+    assert new["nvls_tree", "Simple"].latency_us - old["nvls_tree", "Simple"].latency_us == pytest.approx(4 * 6.9)
+    with pytest.raises(CostError, match=r"NCCL 2\.32 is not known"):
+        cost.nccl_options("all_reduce", 8, version="2.32")
+    assert (
+        cost.nccl_price("all_reduce", 2**26, "dgx-b200", nodes=2, version="2.27").seconds
+        != cost.nccl_price("all_reduce", 2**26, "dgx-b200", nodes=2).seconds
+    )

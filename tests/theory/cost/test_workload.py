@@ -160,11 +160,14 @@ def price_of(*arguments):
 def test_a_preset_has_the_band_of_its_measurements(ranks, bucket, kind):
     arguments = ("zero", "--topology", "dgx-h100", "--ranks", ranks, "--bucket", bucket)
     found = json.loads(price_of(*arguments, "--json"))
-    low, high, points = LINK_BANDS[kind]
-    assert (found["kind"], found["points"]) == (kind, points)
+    median, low, high, sites = LINK_BANDS[kind]
+    assert (found["kind"], found["sites"], found["coverage"]) == (kind, sites, 0.8)
+    assert found["median"] == pytest.approx(median * found["seconds"])
+    assert (found["low"], found["high"]) == (found["low_seconds"], found["high_seconds"])
     assert found["low_seconds"] == pytest.approx(low * found["seconds"])
     assert found["high_seconds"] == pytest.approx(high * found["seconds"])
-    assert f"half of {points} published measurements ({kind}) lie so" in price_of(*arguments)
+    likely = format(float(format(1e3 * found["median"], ".2g")), "g")
+    assert f"(8 of 10 sites), most likely {likely}: {sites} sites ({kind})" in price_of(*arguments)
 
 
 def test_parts_of_several_sizes_have_the_sum_of_their_bands():
@@ -185,7 +188,7 @@ def test_parts_of_several_sizes_have_the_sum_of_their_bands():
         )
     )
     assert found["kind"] == "several nodes, between; several nodes, from 256 MiB"
-    sums = [sum(LINK_BANDS[kind_of(2, p["nbytes"])][end] * p["seconds"] for p in found["parts"]) for end in (0, 1)]
+    sums = [sum(LINK_BANDS[kind_of(2, p["nbytes"])][end] * p["seconds"] for p in found["parts"]) for end in (1, 2)]
     assert [found["low_seconds"], found["high_seconds"]] == pytest.approx(sums)
 
 
@@ -213,5 +216,7 @@ def test_the_bands_are_of_what_price_says():
     ],
 )
 def test_without_measurements_there_is_no_band(arguments):
-    assert not {"low_seconds", "high_seconds", "kind", "points"} & set(json.loads(price_of(*arguments, "--json")))
-    assert "band" not in price_of(*arguments).replace("bandwidth", "")
+    assert not {"low_seconds", "high_seconds", "kind", "sites", "median"} & set(
+        json.loads(price_of(*arguments, "--json"))
+    )
+    assert "most likely" not in price_of(*arguments)

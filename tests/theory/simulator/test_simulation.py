@@ -292,3 +292,60 @@ def test_segments_are_the_best_of_the_algorithms_own_formula(algorithm):
 def test_an_endless_reduction_is_refused():
     with pytest.raises(SimulateError, match="gamma is inf"):
         simulate("all_reduce", "ring", 4, 4, H100, gamma=math.inf)
+
+
+def test_a_steady_state_is_what_replaying_every_step_gives():
+    """Rings of many steps, on several machines, with leaf switches too: the extrapolation is exact to rounding."""
+    from allranks.theory.simulator import simulation as module
+
+    for name, changes in (
+        ("dgx-h100", {}),
+        ("dgx-a100", {}),
+        ("pcie-8", {}),
+        ("dgx-h100", {"nodes_per_leaf": 2, "oversubscription": 2.0}),
+    ):
+        machine = replace(preset(name), **changes)
+        for algorithm in ("ring", "hierarchical"):
+            ranks = 8 if machine.nic is None else 1024
+            rules = module.symmetric_schedule(
+                "all_reduce", algorithm, ranks, 8 if algorithm == "hierarchical" else None
+            )
+            unit = module._unit(rules, machine)
+            every = module._replayed(rules, [rule.repeat for rule in rules.rules], unit, 4096, machine, 1e-12)
+            steady = module._steady(rules, unit, 4096, machine, 1e-12, 16)
+            assert steady is None or steady == pytest.approx(every, rel=1e-9), (name, algorithm)
+            if algorithm == "ring" and ranks > 8:
+                assert steady is not None, name
+
+
+def test_a_million_ranks_by_symmetry_and_in_closed_form():
+    ranks, machine = 1 << 20, preset("dgx-h100")
+    for algorithm in ("ring", "hierarchical", "ring channels", "recursive doubling"):
+        found = simulate("all_reduce", algorithm, ranks, 1 << 30, machine)
+        assert found.seconds > found.lower_bound_seconds and found.ranks == ranks
+    # a ring's steps are alike: the time grows with their number
+    half, whole = (simulate("all_reduce", "ring", p, p * 1024, machine).seconds for p in (ranks // 2, ranks))
+    assert whole / half == pytest.approx(2, rel=1e-3)
+    with pytest.raises(SimulateError, match="from 1 to 1048576"):
+        simulate("all_reduce", "ring", ranks + 8, 1, machine)
+
+
+def test_four_units_stand_for_a_whole_world_over_every_card():
+    from allranks.theory.simulator import channels
+
+    for changes in ({}, {"nodes_per_leaf": 4, "oversubscription": 2.0}, {"nodes_per_leaf": 4, "rails": True}):
+        machine = replace(preset("dgx-h100"), **changes)
+        few = channels._ways_of(machine, range(1024))
+        assert few == channels._ways(machine, tuple(range(1024))), changes
+
+
+def test_a_slow_or_a_lost_card_costs_what_its_bytes_wait():
+    machine = preset("dgx-h100")
+    whole, slow, lost = (
+        simulate("all_reduce", "ring channels", 8000, 1 << 30, one).seconds
+        for one in (machine, machine.with_slow_nic(500, 3, 2.0), machine.with_failure("nic", 500, 3))
+    )
+    assert whole < slow < 2.01 * whole and whole < lost < 2.01 * whole
+    for wrong in ((0, 8, 2.0), (-1, 0, 2.0), (0, 0, 0.5), (0, 0, float("inf"))):
+        with pytest.raises(TopologyError, match="times as slow"):
+            machine.with_slow_nic(*wrong)

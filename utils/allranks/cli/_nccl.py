@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.cli._shared import CommandError
@@ -20,17 +21,32 @@ def priced(
     floor_us: float | None,
     nvls: bool = True,
     sharp: bool = False,
+    one_process: bool = False,
+    calibrate: Path | None = None,
+    version: str | None = None,
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
     from allranks.theory.cost import bus_factor
     from allranks.theory.cost.nccl_machines import machine
     from allranks.theory.cost.nccl_price import nccl_price
+    from allranks.theory.cost.nccl_tables import VERSION, version_of
+    from allranks.theory.cost.own_cluster import own_measurements
 
-    where = machine(topology or "dgx-h100")
+    where, version = machine(topology or "dgx-h100"), version or VERSION
     nodes = _nodes(nodes, ranks, where.gpus_per_node)
     ranks = nodes * where.gpus_per_node if ranks is None else ranks
     collective = collective.lower().replace("-", "_")
-    price = nccl_price(collective, nbytes, where, nodes=nodes, ranks=ranks, floor_us=floor_us, nvls=nvls, sharp=sharp)
+    asked: dict[str, Any] = {
+        "nodes": nodes,
+        "ranks": ranks,
+        "nvls": nvls,
+        "sharp": sharp,
+        "one_process": one_process,
+        "version": version,
+    }
+    own = own_measurements(calibrate) if calibrate else []
+    price = nccl_price(collective, nbytes, where, floor_us=floor_us, own=own, **asked)
+    before = nccl_price(collective, nbytes, where, **asked) if price.own else price
     return {
         "collective": collective,
         "topology": where.name,
@@ -43,13 +59,20 @@ def priced(
         "seconds": price.seconds,
         "algbw_gb_per_s": nbytes / price.seconds / 1e9,
         "busbw_gb_per_s": nbytes * float(bus_factor(collective, ranks)) / price.seconds / 1e9,
+        "median": price.seconds,
+        "low": price.low_s,
+        "high": price.high_s,
         "low_seconds": price.low_s,
         "high_seconds": price.high_s,
+        "coverage": price.coverage,
         "kind": price.kind,
-        "points": price.points,
-        "spread": price.spread,
-        "network_seconds": price.network_s,
-        "floor_seconds": price.floor_s,
+        "sites": price.sites,
+        "own_measurements": price.own,
+        "width": price.width,
+        "width_before": before.width,
+        "parts": price.parts,
+        "machine_source": where.source,
+        "nccl_version": version_of(version).number,
     }
 
 
@@ -71,7 +94,7 @@ def _choice(price: NcclPrice) -> dict[str, Any]:
         "algorithm": option.algorithm,
         "protocol": option.protocol,
         "channels": option.channels,
-        "tuner_seconds": 1e-6 * option.us,
+        "tuner_seconds": price.tuner_s,
     }
 
 
@@ -105,23 +128,41 @@ def _bound_s(
 
 def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
     """The result for a terminal."""
+    from allranks.theory.cost.calibrated import PARTS
+
     where = f"{found['nodes']} node{'s' if found['nodes'] > 1 else ''} of {found['topology']}"
     chosen = found["algorithm"] + (
         f" with {found['protocol']}, {found['channels']} channels" if found["protocol"] else ""
     )
-    low, high = (seconds_in_words(found[key]) for key in ("low_seconds", "high_seconds"))
-    parts = [
-        f"network {seconds_in_words(found['network_seconds'])}",
-        f"the call {seconds_in_words(found['floor_seconds'])}",
+    parts = ", ".join(f"{PARTS[name]} x {factor:.2f}" for name, factor in _largest(found))
+    lines = [
+        f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, on {where}, "
+        f"as NCCL {found['nccl_version']} would",
+        f"  chosen       {chosen}",
+        f"  time         {interval(found, seconds_in_words)}",
+        f"  busbw        {found['busbw_gb_per_s']:.4g} GB/s (algbw {found['algbw_gb_per_s']:.4g}), "
+        "as nccl-tests counts them",
+        f"  width        x {found['width']:.2g}: {parts}",
+        f"  learned from {found['sites']} sites ({found['kind']}), each held against the others: docs/validation.md",
     ]
-    return "\n".join(
-        [
-            f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, on {where}, as NCCL 2.30.7 would",
-            f"  chosen       {chosen}",
-            f"  time         {seconds_in_words(found['seconds'])}, of which beyond the tuner's own: {', '.join(parts)}",
-            f"  busbw        {found['busbw_gb_per_s']:.4g} GB/s (algbw {found['algbw_gb_per_s']:.4g}), "
-            "as nccl-tests counts them",
-            f"  band         {low} to {high}: half of {found['points']} published measurements "
-            f"({found['kind']}) lie so far from their predictions",
-        ]
-    )
+    if found["own_measurements"]:
+        lines.append(
+            f"  yours        {found['own_measurements']} measurements of your own: "
+            f"x {found['width_before']:.2g} wide before, x {found['width']:.2g} now"
+        )
+    if "not known" in found["machine_source"]:
+        lines.append(f"  machine      {found['machine_source']}")
+    return "\n".join(lines)
+
+
+def interval(found: dict[str, Any], seconds_in_words: Any) -> str:
+    """Such as "13 to 31 µs (8 of 10 sites), most likely 20 µs"."""
+    low, high, middle = (seconds_in_words(float(f"{found[key]:.2g}")) for key in ("low", "high", "median"))
+    number, unit = low.split()
+    low = number if unit == high.split()[1] else low
+    return f"{low} to {high} ({10 * found['coverage']:.0f} of 10 sites), most likely {middle}"
+
+
+def _largest(found: dict[str, Any]) -> list[tuple[str, float]]:
+    """The parts of the width that widen it by more than 1 %, the largest first."""
+    return sorted(((n, f) for n, f in found["parts"].items() if f > 1.01), key=lambda part: -part[1])

@@ -71,17 +71,23 @@ def _model(name: str, figures: dict[str, Any]) -> Model:
 
 
 def _as_data(step: TrainingStep) -> dict[str, Any]:
+    from allranks.theory.cost.calibrated import COVERAGE
     from allranks.theory.cost.step_bands import STEP_BAND
 
     split = step.plan
-    low, high, points = STEP_BAND
+    median, low, high, points, families = STEP_BAND
     names = ("dp", "tp", "pp", "cp", "ep", "zero_stage", "microbatch", "chunks")
     return {name: getattr(split, name) for name in names} | {
         "recompute": step.recompute,
         "seconds": step.seconds,
+        "median": median * step.seconds,
+        "low": low * step.seconds,
+        "high": high * step.seconds,
         "low_seconds": low * step.seconds,
         "high_seconds": high * step.seconds,
+        "coverage": COVERAGE,
         "points": points,
+        "sites": families,
         "mfu": step.mfu,
         "bytes": step.nbytes,
         "gpu_bytes": step.gpu.nbytes,
@@ -103,6 +109,10 @@ def _in_words(found: list[TrainingStep], top: int, machine: str) -> str:
     ]
     for step in found[:top]:
         lines.append(f"{step.seconds:9.3f} {step.mfu:5.0%} {step.nbytes / 1e9:5.0f}  {in_words(step)}")
-    low, high, points = STEP_BAND
-    lines.append(f"Half of {points} published steps took {low:.2f} to {high:.2f} times as long as this model says.")
+    median, low, high, points, families = STEP_BAND
+    lines.append(
+        f"Measured: {low * best.seconds:.3g} to {high * best.seconds:.3g} s for the first (8 of 10 published "
+        f"steps), most likely {median * best.seconds:.3g}; learned from {points} steps of {families} families "
+        "of runs."
+    )
     return "\n".join(lines)

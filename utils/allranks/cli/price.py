@@ -177,9 +177,13 @@ def _show(
         )
         click.echo(f"  {what:<42}{calls:>7} calls {sent / 1e9:>11.4g} GB {time_s * 1e3:>11.4g} ms")
     if band:
+
+        def short(key: str) -> str:
+            return f"{float(f'{band[key] * 1e3:.2g}'):g}"
+
         click.echo(
-            f"  band: {band['low_seconds'] * 1e3:.4g} to {band['high_seconds'] * 1e3:.4g} ms: half of "
-            f"{band['points']} published measurements ({band['kind']}) lie so"
+            f"  measured: {short('low')} to {short('high')} ms (8 of 10 sites), most likely {short('median')}: "
+            f"{band['sites']} sites ({band['kind']})"
         )
     if found.exposed_s is not None:
         click.echo(
@@ -191,13 +195,11 @@ def _show(
 
 
 def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, Any]:
-    """Where half of the published measurements of these sizes lie, on whole nodes of a preset; nothing elsewhere, nor
-    for sends.
+    """Where 8 of 10 sites that published such sizes lie, on whole nodes of a preset; nothing elsewhere, nor for sends.
 
     `simulate` over every card of a preset says the same seconds, and the bands are its.
     """
-    from allranks.theory.cost.nccl_bands import LINK_BANDS
-    from allranks.theory.cost.nccl_price import kind_of
+    from allranks.theory.cost.nccl_price import kind_of, link_interval
     from allranks.theory.topology import PRESETS
 
     machine = PRESETS.get(topology or "")
@@ -208,12 +210,7 @@ def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, 
         or any(p.collective == "send" for p in found.parts)
     ):
         return {}
-    kinds = [kind_of(machine.nodes(ranks), part.nbytes) for part in found.parts]
-    parts = list(zip(kinds, found.parts, strict=True))
-    low, high = (sum(LINK_BANDS[kind][end] * part.seconds for kind, part in parts) for end in (0, 1))
-    named = list(dict.fromkeys(kinds))
-    points = sum(LINK_BANDS[kind][2] for kind in named)
-    return {"low_seconds": low, "high_seconds": high, "kind": "; ".join(named), "points": points}
+    return link_interval([(kind_of(machine.nodes(ranks), part.nbytes), part.seconds) for part in found.parts])
 
 
 def _cluster(

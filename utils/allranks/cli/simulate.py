@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 # what every method takes; what is in neither list says how single messages go
 ALL_TAKE = {"collective", "algorithm", "nbytes", "name", "nodes", "ranks", "as_json"}
 # what only NCCL's tuner takes
-TUNERS = {"no_nvls": "--no-nvls", "sharp": "--sharp", "floor": "--floor"}
+TUNERS = {
+    "no_nvls": "--no-nvls",
+    "sharp": "--sharp",
+    "floor": "--floor",
+    "version": "--nccl",
+    "one_process": "--one-process",
+    "calibrate": "--calibrate",
+}
 
 
 @click.command(name="simulate")
@@ -55,6 +62,15 @@ TUNERS = {"no_nvls": "--no-nvls", "sharp": "--sharp", "floor": "--floor"}
     "--background", multiple=True, metavar="KIND=SHARE", help="Others use SHARE of inside, host, nic or leaf links."
 )
 @click.option("--fail", multiple=True, metavar="KIND:WHERE:INDEX", help="A failed link: nic:0:3 is card 3 of node 0.")
+@click.option(
+    "--slow-link",
+    multiple=True,
+    metavar="NODE:CARD=FACTOR",
+    help="A byte through this card takes FACTOR times as long.",
+)
+@click.option(
+    "--lost-card", multiple=True, metavar="NODE:CARD", help="A card that has failed; the next takes its bytes."
+)
 @click.option("--nodes-per-leaf", type=int, help="Nodes below one leaf switch.")
 @click.option("--oversubscription", type=float, help="Bandwidth of a leaf's ports over that of its uplinks.")
 @click.option("--rails", is_flag=True, help="A leaf switch for each card number.")
@@ -68,6 +84,14 @@ TUNERS = {"no_nvls": "--no-nvls", "sharp": "--sharp", "floor": "--floor"}
 @click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
 @click.option("--no-nvls", is_flag=True, help="NVLink's switches do not add; with --algorithm nccl.")
 @click.option("--sharp", is_flag=True, help="InfiniBand's switches add (NCCL_COLLNET_ENABLE=1); with --algorithm nccl.")
+@click.option("--nccl", "version", help="NCCL's version, 2.27 or 2.30 (the default); with --algorithm nccl.")
+@click.option("--one-process", is_flag=True, help="One process drives all GPUs of a node; with --algorithm nccl.")
+@click.option(
+    "--calibrate",
+    type=click.Path(path_type=Path),
+    help="Measurements of this machine (nccl-tests' output, or a file of `allranks fit`) that narrow the interval; "
+    "with --algorithm nccl.",
+)
 @click.option("--list", "as_list", is_flag=True, help="List collectives, algorithms, formulas and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
@@ -112,8 +136,9 @@ def _method(asked: SimpleNamespace, said: set[str]) -> Callable[[SimpleNamespace
 def _by_tuner(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     """What NCCL would choose and how long that takes, as an object and in words."""
     floor_us = None if asked.floor is None else 1e6 * asked.floor
-    place = (asked.name, asked.nodes, asked.ranks)
-    found = _nccl.priced(asked.collective, asked.nbytes, *place, floor_us, not asked.no_nvls, asked.sharp)
+    place: tuple[Any, ...] = (asked.name, asked.nodes, asked.ranks)
+    how: tuple[Any, ...] = (floor_us, not asked.no_nvls, asked.sharp, asked.one_process, asked.calibrate, asked.version)
+    found = _nccl.priced(asked.collective, asked.nbytes, *place, *how)
     return found, _nccl.in_words(found, _time)
 
 
@@ -129,7 +154,8 @@ def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
 
     machine = _machine(asked.name, asked.bandwidth, asked.alpha)
     ranks = _ranks(asked.ranks, asked.nodes, machine)
-    machine = _disturbed(_with_leaves(machine, asked), asked.straggler, asked.background, asked.fail)
+    healthy = _with_leaves(machine, asked)
+    machine = _disturbed(healthy, asked.straggler, asked.background, asked.fail, asked.slow_link, asked.lost_card)
     names = ("root", "segments", "ranks_per_node", "columns", "in_flight")
     options = {name: value for name in names if (value := getattr(asked, name)) is not None}
     traced = asked.trace or asked.chrome
@@ -145,7 +171,11 @@ def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
             found.trace.to_chrome(asked.chrome)
     except OSError as error:
         raise CommandError(f"The trace can't be written: {error.strerror or error} ({error.filename}).") from None
-    return found.to_dict() | _band(found), _report(found)
+    cost: dict[str, float] = {}
+    if machine != healthy:
+        whole = simulate(asked.collective, wanted, ranks, asked.nbytes, healthy, gamma=asked.gamma, **options).seconds
+        cost = {"healthy_seconds": whole, "times_as_long": found.seconds / whole if whole else 1.0}
+    return found.to_dict() | _band(found) | cost, _report(found, cost)
 
 
 def _with_leaves(machine: Topology, asked: SimpleNamespace) -> Topology:
@@ -199,7 +229,12 @@ def _ranks(ranks: int | None, nodes: int | None, machine: Topology) -> int:
 
 
 def _disturbed(
-    machine: Topology, straggler: tuple[str, ...], background: tuple[str, ...], fail: tuple[str, ...]
+    machine: Topology,
+    straggler: tuple[str, ...],
+    background: tuple[str, ...],
+    fail: tuple[str, ...],
+    slow_link: tuple[str, ...],
+    lost_card: tuple[str, ...],
 ) -> Topology:
     """The machine with slow ranks, busy links and failed links, as the options say. Raises CommandError."""
     for rank, factor in _parsed("--straggler", straggler, "=", "RANK=FACTOR, for example 3=2.5", int, float):
@@ -208,6 +243,11 @@ def _disturbed(
         machine = machine.with_background(kind, share)
     for kind, where, index in _parsed("--fail", fail, ":", "KIND:WHERE:INDEX, for example nic:0:3", str, int, int):
         machine = machine.with_failure(kind, where, index)
+    for place, factor in _parsed("--slow-link", slow_link, "=", "NODE:CARD=FACTOR, for example 0:3=2", str, float):
+        for node, card in _parsed("--slow-link", (place,), ":", "NODE:CARD=FACTOR, for example 0:3=2", int, int):
+            machine = machine.with_slow_nic(node, card, factor)
+    for node, card in _parsed("--lost-card", lost_card, ":", "NODE:CARD, for example 0:3", int, int):
+        machine = machine.with_failure("nic", node, card)
     return machine
 
 
@@ -224,19 +264,16 @@ def _parsed(
 
 
 def _band(found: Simulation) -> dict[str, Any]:
-    """Where half of the published measurements of this kind lie; {} unless it is every card of a preset at once."""
-    from allranks.theory.cost.nccl_bands import LINK_BANDS
-    from allranks.theory.cost.nccl_price import kind_of
+    """Where 8 of 10 sites that published lie; {} unless it is every card of a preset at once."""
+    from allranks.theory.cost.nccl_price import kind_of, link_interval
     from allranks.theory.topology import PRESETS
 
     if found.method != "closed form" or PRESETS.get(found.topology.name) != found.topology or not found.seconds:
         return {}
-    kind = kind_of(found.topology.nodes(found.ranks), found.nbytes)
-    low, high, points = LINK_BANDS[kind]
-    return {"low_seconds": low * found.seconds, "high_seconds": high * found.seconds, "kind": kind, "points": points}
+    return link_interval([(kind_of(found.topology.nodes(found.ranks), found.nbytes), found.seconds)])
 
 
-def _report(found: Simulation) -> str:
+def _report(found: Simulation, cost: dict[str, float]) -> str:
     """The result for a terminal."""
     words = [
         f"{found.algorithm} {found.collective}, {found.ranks} ranks, {found.nbytes} bytes, on {found.topology.name}",
@@ -253,10 +290,15 @@ def _report(found: Simulation) -> str:
     }
     how = ways.get(found.method, "message by message")
     words.append(f"  simulated    {how}")
+    if cost:
+        words.append(
+            f"  disturbed    {cost['times_as_long']:.3g} times the {_time(cost['healthy_seconds'])} of the "
+            "same machine in health"
+        )
     if band := _band(found):
         words.append(
-            f"  band         {_time(band['low_seconds'])} to {_time(band['high_seconds'])}: half of "
-            f"{band['points']} published measurements ({band['kind']}) lie so; --algorithm nccl knows more"
+            f"  measured     {_nccl.interval(band, _time)}: {band['sites']} sites ({band['kind']}); "
+            "--algorithm nccl knows more"
         )
     return "\n".join(words)
 

@@ -23,7 +23,7 @@ PATARASUK = "Patarasuk & Yuan 2009"
 SANDERS = "Sanders, Speck & Träff 2009"
 MIKAMI = "Mikami et al. 2018"
 NCCL_PAT = "NCCL 2.30.7, src/include/collectives.h, lines 440 to 1009"
-DERIVED = "derived in docs/cost_model.md"
+DERIVED = "derived in docs/cost_model_details.md"
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,9 @@ MEMORY_SHARE = 0.85  # of memory's bandwidth (assumed)
 # bytes that a layer's forward pass reads and writes for each token and element of `hidden`, besides products, in 16 bits:
 # both layer norms 8, twice bias, dropout and residual 14, GELU on 4h 16, queries, keys and values in and out of attention 12
 LAYER_NBYTES = 50
+# the same for a Llama layer without fused kernels (eager), each operation reading and writing memory: two RMSNorms in 32 bits 56,
+# rotary positions 24, two residual sums 12, SiLU and its product on 3.5 h 35, queries, keys and values in and out of attention 12
+EAGER_LAYER_NBYTES = 139
 # the same for each head and pair of tokens, if the scores of attention are stored: written, softmax, dropout and its mask, read
 SCORE_NBYTES = 13
 # the loss, for each token and word: logits in 16 bits written, and read and written in 32
@@ -104,11 +107,13 @@ def product_share(flop: float) -> float:
     return SIZES[-1][1]
 
 
-def computing(plan: Plan, gpu: Gpu, used_parameters: float, recompute: rooflines.Recompute, flash: bool) -> Computing:
+def computing(
+    plan: Plan, gpu: Gpu, used_parameters: float, recompute: rooflines.Recompute, flash: bool, eager: bool = False
+) -> Computing:
     """The computing of one microbatch on one rank. A layer has four products of equal size, each twice as long backward.
 
     `used_parameters` are those that a token meets. With `flash`, attention masks half of its work away and stores no scores;
-    without it, or with `recompute` "none", scores go through memory, by the model's `heads`.
+    without it, or with `recompute` "none", scores go through memory, by the model's `heads`. `eager` is without fused kernels.
 
     >>> from allranks import plan
     >>> found = computing(plan("GPT-3 175B", "dgx-a100", dp=8, tp=8), GPUS["dgx-a100"], 175e9, "selective", flash=True)
@@ -127,7 +132,7 @@ def computing(plan: Plan, gpu: Gpu, used_parameters: float, recompute: rooflines
         attention = _product_s(4 * pairs * hidden, 2 * max(1, model.heads / plan.tp) * plan.microbatch, gpu)
         attention += SCORE_NBYTES * model.heads * pairs / memory
         attention_back = 2 * attention
-    other = LAYER_NBYTES * tokens * hidden / plan.tp / memory
+    other = (EAGER_LAYER_NBYTES if eager else LAYER_NBYTES) * tokens * hidden / plan.tp / memory
     forward = products + attention + other
     again = forward if recompute == "full" else attention if recompute == "selective" and not flash else 0.0
     logits = 3 * LOGIT_NBYTES * tokens * model.vocabulary / plan.tp / memory

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from allranks.theory.cost import nccl_tables as tables
 from allranks.theory.cost.nccl_machines import Graph, Graphs, NcclMachine, machine
+from allranks.theory.cost.nccl_tables import VERSION, VERSIONS, Version, version_of
 from allranks.theory.cost.terms import CostError, check_size
 
 NCCL_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
@@ -53,12 +54,13 @@ def nccl_options(
     ranks: int | None = None,
     nvls: bool = True,
     sharp: bool = False,
+    version: str = VERSION,
 ) -> list[NcclOption]:
     """All that the tuner may choose from, best first. `ranks` is in all (default: every GPU of `nodes` nodes).
 
     `nbytes` is the *full* vector, as nccl-tests counts it. Without `nvls`, NVLink's switches do not add, as with
     NCCL_NVLS_ENABLE=0. With `sharp`, InfiniBand's switches add: NCCL_COLLNET_ENABLE=1, which is 0 by default, and the plugin for
-    SHARP. Raises CostError for another collective, for ranks that do not
+    SHARP. `version` is NCCL's: "2.27" or "2.30" (`nccl_tables.VERSIONS`). Raises CostError for another one or another collective, for ranks that do not
     divide evenly, or where NCCL's search on that machine is not known.
 
     >>> [(o.algorithm, o.protocol) for o in cost.nccl_options("all_gather", 2**30)][:2]
@@ -73,7 +75,7 @@ def nccl_options(
         raise CostError(
             f"{ranks} ranks do not fill {nodes} node{'s' if nodes > 1 else ''} of up to {where.gpus_per_node} GPUs evenly"
         )
-    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes, sharp)
+    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes, sharp, version_of(version))
     found = [
         job.option(algorithm, protocol, nbytes)
         for algorithm in _OF[collective]
@@ -92,6 +94,7 @@ def nccl_choice(
     ranks: int | None = None,
     nvls: bool = True,
     sharp: bool = False,
+    version: str = VERSION,
 ) -> NcclOption:
     """The option that the tuner takes: the one with the least time. Arguments and errors as `nccl_options`.
 
@@ -99,7 +102,7 @@ def nccl_choice(
     >>> small.algorithm, small.protocol, round(small.us, 1)
     ('ring', 'LL', 15.0)
     """
-    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp)
+    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp, version=version)
     if not options:
         raise CostError("one rank alone has nothing to communicate")
     return options[0]
@@ -113,6 +116,7 @@ class _Job:
     ranks: int
     nodes: int
     sharp: bool = False
+    version: Version = VERSIONS[VERSION]
 
     @property
     def per_node(self) -> int:
@@ -172,14 +176,14 @@ class _Job:
             if protocol == "LL":
                 return min(self.ll_most(), bus / 2)
             if protocol == "LL128":
-                return min(bus * tables.RING_LL128_SHARE, graph.channels * self.most(tables.RING_LL128_MOST))
+                return min(bus * tables.RING_LL128_SHARE, graph.channels * self.most(self.version.ring_ll128_most))
             return bus
-        bus = min(bus * tables.TREE_SHARE, graph.channels * self.most(tables.TREE_MOST))
+        bus = min(bus * tables.TREE_SHARE, graph.channels * self.most(self.version.tree_most))
         if protocol == "LL":
             bus = min(bus / tables.TREE_LL_PART, self.ll_most())
         if protocol == "LL128":
             share = tables.TREE_LL128_SHARE[self.nodes > 1]
-            bus = min(bus * share, graph.channels * self.most(tables.TREE_LL128_MOST))
+            bus = min(bus * share, graph.channels * self.most(self.version.tree_ll128_most))
         return bus * tables.TREE_PATTERN_SHARE if self.graphs.tree_ends else bus
 
     def nvls_gb_per_s(self, algorithm: str) -> float:
@@ -188,7 +192,7 @@ class _Job:
         inside = graph.inside * tables.NVLS_EFFICIENCY[self.machine.generation] * (graph.channels - 1) / graph.channels
         inside *= 2 if self.collective == "all_reduce" else (self.per_node - 1) / self.per_node
         between = graph.between * (2 if self.nodes == 2 and algorithm == "nvls_tree" else 1)
-        most = self.most(tables.NVLS_TREE_MOST) if algorithm == "nvls_tree" else math.inf
+        most = self.most(self.version.nvls_tree_most) if algorithm == "nvls_tree" else math.inf
         return graph.channels * min(inside, between, most)
 
     def collnet_gb_per_s(self, algorithm: str) -> float:
@@ -208,6 +212,8 @@ class _Job:
         base, inside = tables.BASE_US[algorithm][at], tables.HOP_US[self.machine.link][algorithm][at]
         # with one rank a node nothing hides a hop, and the tuner takes the tree's
         between = tables.HOP_US["network"]["tree" if self.per_node == 1 else algorithm][at]
+        if algorithm == "nvls_tree" and self.per_node > 1:
+            between = self.version.nvls_tree_net_us
         between += self.machine.nic_us * (2 if protocol == "Simple" else 1)
         levels = int(math.log2(self.nodes))
         if algorithm == "ring":

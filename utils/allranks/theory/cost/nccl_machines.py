@@ -46,9 +46,8 @@ class NcclMachine:
     """A machine for NCCL's tuner.
 
     `one` has the graphs of one node by its number of GPUs, `several` those of several nodes by GPUs a node. `link` is "NVLink"
-    or "PCIe"; `nic_us` what its network plugin tells the tuner to add to a hop. Measured beyond the tuner's time: `floor_us` a call
-    on one node, `floor_between_us` on several, and a hop between nodes `small_hop_us` up to 64 KiB and `bulk_hop_us` from
-    1 MiB on (see `nccl_price`). Raises CostError.
+    or "PCIe"; `network` is "InfiniBand" (or RoCE), "EFA", "Slingshot" or "TCPX", by which measurements of hops are pooled, and
+    `nic_us` what its plugin tells the tuner to add to a hop. Raises CostError.
 
     >>> cost.MACHINES["dgx-h100"].graphs(gpus=8, nodes=2).tree_ends
     True
@@ -62,11 +61,8 @@ class NcclMachine:
     one: Mapping[int, Graphs] = field(default_factory=dict)
     several: Mapping[int, Graphs] = field(default_factory=dict)
     link: str = "NVLink"
+    network: str = "InfiniBand"
     nic_us: float = 0.0
-    floor_us: float = 0.0
-    floor_between_us: float = 0.0
-    small_hop_us: float = 0.0
-    bulk_hop_us: float = 0.0
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -93,6 +89,8 @@ def _same(channels: int, inside: float, between: float | None = None) -> tuple[G
 
 
 _SEARCH = "NCCL 2.30.7's topology search, run on a description of the machine"
+_BY_ANALOGY = "not known: channels as on the nearest machine whose search was run; bandwidths from the maker's page"
+_RCCL = "RCCL: xGMI mesh, one ring a link (rocm.blogs.amd.com, MI300X RCCL and xGMI); its own tuner is not known, NCCL's latencies stand in"
 _ONE_CARD = Graphs(Graph(2, 24.0, 24.0), Graph(2, 48.0, 24.0), channels=4, tree_ends=True)
 _A100_NODE = {
     2: Graphs(Graph(12, 20.0, 20.0), Graph(12, 40.0, 40.0), one_switch=True),
@@ -123,38 +121,48 @@ MACHINES: dict[str, NcclMachine] = {
     machine.name: machine
     for machine in (
         NcclMachine("dgx-a100", "A100", "Ampere", 8, "AMD", _A100_NODE,
-                    {8: Graphs(Graph(8, 24.0, 24.0), Graph(8, 30.0, 24.0), channels=16), 1: _ONE_CARD}, floor_us=28.0, floor_between_us=10.0, bulk_hop_us=8.0, source=_SEARCH),
+                    {8: Graphs(Graph(8, 24.0, 24.0), Graph(8, 30.0, 24.0), channels=16), 1: _ONE_CARD}, source=_SEARCH),
         NcclMachine("p4d", "A100", "Ampere", 8, "Intel", _A100_NODE,
-                    {8: Graphs(Graph(4, 12.0, 12.0), Graph(4, 24.0, 12.0), channels=8)}, floor_us=28.0, small_hop_us=70.0, bulk_hop_us=150.0, source=_SEARCH),
+                    {8: Graphs(Graph(4, 12.0, 12.0), Graph(4, 24.0, 12.0), channels=8)}, network="EFA", source=_SEARCH),
         NcclMachine("a100-8-4x200g", "A100", "Ampere", 8, "AMD", _A100_NODE,
-                    {8: Graphs(Graph(4, 24.0, 24.0), Graph(4, 48.0, 24.0), channels=8)}, floor_us=28.0, floor_between_us=10.0, bulk_hop_us=8.0, source=_SEARCH),
+                    {8: Graphs(Graph(4, 24.0, 24.0), Graph(4, 48.0, 24.0), channels=8)}, source=_SEARCH),
         NcclMachine("a100-4", "A100", "Ampere", 4, "AMD", {4: Graphs(*_same(12, 20.0))},
-                    {4: Graphs(Graph(2, 24.0, 24.0), Graph(2, 48.0, 24.0), channels=4, ll128=False)}, floor_us=28.0, floor_between_us=11.0, small_hop_us=12.0, bulk_hop_us=100.0, source=_SEARCH),
+                    {4: Graphs(Graph(2, 24.0, 24.0), Graph(2, 48.0, 24.0), channels=4, ll128=False)}, network="Slingshot", source=_SEARCH),
         NcclMachine("dgx-h100", "H100", "Hopper", 8, "Intel", _H100_NODE,
-                    {8: Graphs(*_same(8, 48.0), Graph(8, 40.0, 48.0), 16, tree_ends=True), 1: _ONE_CARD}, floor_us=12.0, floor_between_us=10.0, bulk_hop_us=8.0, source=_SEARCH),
+                    {8: Graphs(*_same(8, 48.0), Graph(8, 40.0, 48.0), 16, tree_ends=True), 1: _ONE_CARD}, source=_SEARCH),
         NcclMachine("dgx-h200", "H200", "Hopper", 8, "Intel", _H100_NODE,
-                    {8: Graphs(*_same(8, 48.0), Graph(8, 40.0, 48.0), 16, tree_ends=True), 1: _ONE_CARD}, floor_us=24.0, floor_between_us=10.0, bulk_hop_us=8.0, source=_SEARCH),
+                    {8: Graphs(*_same(8, 48.0), Graph(8, 40.0, 48.0), 16, tree_ends=True), 1: _ONE_CARD}, source=_SEARCH),
         NcclMachine("p5", "H100", "Hopper", 8, "AMD", _H100_NODE,
-                    {8: Graphs(*_same(32, 12.0), Graph(8, 12.0, 12.0), 64, tree_ends=True)}, floor_us=12.0, small_hop_us=25.0, bulk_hop_us=60.0, source=_SEARCH),
+                    {8: Graphs(*_same(32, 12.0), Graph(8, 12.0, 12.0), 64, tree_ends=True)}, network="EFA", source=_SEARCH),
         NcclMachine("p5en", "H200", "Hopper", 8, "Intel", _H100_NODE,
-                    {8: Graphs(*_same(16, 24.0), Graph(8, 24.0, 24.0), 32, tree_ends=True)}, floor_us=24.0, small_hop_us=25.0, bulk_hop_us=60.0, source=_SEARCH),
+                    {8: Graphs(*_same(16, 24.0), Graph(8, 24.0, 24.0), 32, tree_ends=True)}, network="EFA", source=_SEARCH),
         NcclMachine("h100-4", "H100", "Hopper", 4, "AMD", {4: Graphs(*_same(12, 30.0))},
-                    {4: Graphs(Graph(4, 24.0, 24.0), Graph(4, 48.0, 24.0), channels=8, ll128=False)}, floor_us=7.0, source=_SEARCH),
+                    {4: Graphs(Graph(4, 24.0, 24.0), Graph(4, 48.0, 24.0), channels=8, ll128=False)}, source=_SEARCH),
         NcclMachine("gh200-4", "GH200", "Hopper", 4, "Arm", {4: Graphs(*_same(12, 30.0))},
-                    {4: Graphs(Graph(4, 24.0, 24.0), Graph(4, 48.0, 24.0), channels=8, tree_ends=True)}, floor_between_us=5.0, small_hop_us=3.0, bulk_hop_us=40.0, source=_SEARCH),
+                    {4: Graphs(Graph(4, 24.0, 24.0), Graph(4, 48.0, 24.0), channels=8, tree_ends=True)}, network="Slingshot", source=_SEARCH),
         NcclMachine("dgx-b200", "B200", "Blackwell", 8, "Intel", _B200_NODE,
                     {8: Graphs(Graph(8, 48.0, 48.0), Graph(8, 96.0, 48.0), Graph(8, 48.0, 48.0), 16, 32, tree_ends=True),
-                     1: _ONE_CARD}, floor_us=35.0, floor_between_us=10.0, bulk_hop_us=8.0, source=_SEARCH),
+                     1: _ONE_CARD}, source=_SEARCH),
         NcclMachine("p6-b200", "B200", "Blackwell", 8, "Intel", _B200_NODE,
                     {8: Graphs(Graph(8, 48.0, 48.0), Graph(8, 96.0, 48.0), Graph(8, 48.0, 48.0), 16, 32, tree_ends=True)},
-                    floor_us=35.0, small_hop_us=12.5, bulk_hop_us=60.0, source=_SEARCH),
+                    network="EFA", source=_SEARCH),
         NcclMachine("b200-8-800g", "B200", "Blackwell", 8, "Intel", _B200_NODE,
-                    {8: Graphs(*_same(16, 48.0), Graph(8, 80.0, 96.0), 32, 32, tree_ends=True)}, floor_us=35.0, floor_between_us=10.0, bulk_hop_us=8.0, source=_SEARCH),
-        NcclMachine("gb200-nvl72", "GB200", "Blackwell", 72, "Arm", _GB200_RACK, _GB200_RACKS, bulk_hop_us=8.0, source=_SEARCH),
+                    {8: Graphs(*_same(16, 48.0), Graph(8, 80.0, 96.0), 32, 32, tree_ends=True)}, source=_SEARCH),
+        NcclMachine("gb200-nvl72", "GB200", "Blackwell", 72, "Arm", _GB200_RACK, _GB200_RACKS, source=_SEARCH),
+        NcclMachine("a3-mega", "H100", "Hopper", 8, "Intel", _H100_NODE,
+                    {8: Graphs(Graph(8, 24.0, 24.0), Graph(8, 48.0, 24.0), Graph(8, 40.0, 24.0), 16, tree_ends=True)}, network="TCPX", source=_BY_ANALOGY),
+        NcclMachine("h20-8", "H20", "Hopper", 8, "Intel", _H100_NODE,
+                    {8: Graphs(*_same(8, 48.0), Graph(8, 40.0, 48.0), 16, tree_ends=True)}, source=_BY_ANALOGY),
+        NcclMachine("mi300x-8", "MI300X", "Hopper", 8, "AMD", {8: Graphs(*_same(7, 45.0), channels=28)},
+                    {8: Graphs(*_same(8, 45.0), channels=32, tree_ends=True)}, source=_RCCL),
+        NcclMachine("mi350x-8", "MI350X or MI355X", "Hopper", 8, "AMD", {8: Graphs(*_same(7, 53.0), channels=28)},
+                    {8: Graphs(*_same(8, 48.0), channels=32, tree_ends=True)}, source=_RCCL),
+        NcclMachine("dgx-spark", "GB10", "Blackwell", 1, "Arm", {}, {1: Graphs(*_same(2, 12.0), channels=4)}, source=_BY_ANALOGY),
+        NcclMachine("l40s-8", "L40S", "Ampere", 8, "AMD", {8: Graphs(*_same(1, 15.0), channels=2, ll128=False)}, link="PCIe", source=_BY_ANALOGY),
         NcclMachine("pcie-8", "PCIe GPUs", "Ampere", 8, "AMD",
-                    {8: Graphs(*_same(1, 15.0), channels=2, ll128=False)}, link="PCIe", floor_us=34.0, source=_SEARCH),
+                    {8: Graphs(*_same(1, 15.0), channels=2, ll128=False)}, link="PCIe", source=_SEARCH),
         NcclMachine("pcie-8-switches", "PCIe GPUs", "Ampere", 8, "Intel",
-                    {8: Graphs(*_same(1, 10.0), channels=2, ll128=False)}, link="PCIe", floor_us=34.0, source=_SEARCH),
+                    {8: Graphs(*_same(1, 10.0), channels=2, ll128=False)}, link="PCIe", source=_SEARCH),
     )
 }  # fmt: skip
 

@@ -1,22 +1,26 @@
-"""What a collective of NCCL costs: the tuner's time, and what measurements found beyond it, with a band.
+"""What a collective of NCCL costs: the tuner's time, corrected by what sites measured, with an interval that 8 of 10 sites hold.
 
-The tuner's own numbers leave out the call itself and much of what a network adds. Three numbers of each machine stand for
-these: `floor_us` for a call, and `small_hop_us` and `bulk_hop_us` for each hop between nodes. They are medians of published
-measurements (docs/validation.md); the choice of algorithm and protocol is the tuner's and does not depend on them.
+The choice of algorithm and protocol is the tuner's. How much longer a call takes than the tuner says (launch, CPU, network) is learned
+from published measurements: see `calibrated.py` and docs/validation.md.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
+from allranks.theory.cost import calibrated
+from allranks.theory.cost.calibrated import COVERAGE, Point
 from allranks.theory.cost.nccl import NcclOption, nccl_choice
-from allranks.theory.cost.nccl_bands import BANDS
+from allranks.theory.cost.nccl_bands import LINK_BANDS
 from allranks.theory.cost.nccl_machines import NcclMachine, machine
+from allranks.theory.cost.nccl_tables import VERSION
+from allranks.theory.cost.nccl_tests import Measured
 from allranks.theory.cost.terms import CostError, check_size
 
-SMALL_NBYTES, BULK_NBYTES = 2**16, 2**20  # up to here a hop costs small_hop_us, from there bulk_hop_us
-LARGE_NBYTES = 2**28
+SMALL_NBYTES, LARGE_NBYTES = 2**16, 2**28
+LAUNCHES = {"": "a process for each GPU", "one": "one process for all GPUs of a node"}
 _PEER_US = 5.0  # to send one of all_to_all's messages to another node, as a tree's hop with LL
 _CALL_US = 15.0
 _EXCHANGE_SHARE = 0.92  # of the links' bandwidth that all_to_all reaches
@@ -24,29 +28,32 @@ _EXCHANGE_SHARE = 0.92  # of the links' bandwidth that all_to_all reaches
 
 @dataclass(frozen=True)
 class NcclPrice:
-    """`seconds`, and a band: half of `points` published measurements of this kind lie from `low_s` to `high_s`.
+    """`seconds` is the median; at `coverage` of the sites (8 of 10) the time lies from `low_s` to `high_s`.
 
-    `option` is the tuner's choice (None for all_to_all, which it does not see); `network_s` and `floor_s` are the parts of
-    `seconds` that the tuner leaves out. `kind` names the measurements, such as "several nodes, up to 64 KiB".
+    `option` is the tuner's choice (None for all_to_all, which it does not see), `tuner_s` its time. `parts` says where the width
+    comes from, as factors: "floor", "hop", "bandwidth", "algorithm". `kind` names the measurements, such as "several nodes, up to
+    64 KiB", and `sites` counts the sites that have such. `own` is how many of one's own measurements were used.
 
     >>> price = cost.nccl_price("all_reduce", 2**30, "dgx-h100", nodes=2)
-    >>> price.low_s < price.seconds < price.high_s, price.kind
-    (True, 'several nodes, from 256 MiB')
+    >>> price.low_s < price.seconds < price.high_s, price.kind, price.coverage
+    (True, 'several nodes, from 256 MiB', 0.8)
     """
 
     seconds: float
     low_s: float
     high_s: float
     option: NcclOption | None
-    network_s: float
-    floor_s: float
+    tuner_s: float
     kind: str
-    points: int
+    sites: int
+    parts: dict[str, float] = field(default_factory=dict)
+    own: int = 0
+    coverage: float = COVERAGE
 
     @property
-    def spread(self) -> float:
-        """How far half of the measurements lie from the prediction, as a share: the larger side of the band."""
-        return max(self.high_s / self.seconds, self.seconds / self.low_s) - 1
+    def width(self) -> float:
+        """High over low."""
+        return self.high_s / self.low_s
 
 
 def nccl_price(
@@ -59,33 +66,94 @@ def nccl_price(
     floor_us: float | None = None,
     nvls: bool = True,
     sharp: bool = False,
+    one_process: bool = False,
+    version: str = VERSION,
+    own: Iterable[Measured] = (),
 ) -> NcclPrice:
     """What NCCL takes on a machine. Arguments and errors as `nccl_options`; all_to_all too, with `nbytes` that one rank sends.
 
-    `floor_us` replaces the machine's own overhead of a call: fit it to your smallest message.
+    `own` are measurements of this machine (`cost.read_measured`): each sweep's smallest and largest size narrow the interval.
+    `floor_us` does the same from one number, the microseconds that 8 bytes take beyond the tuner's time. `one_process`: a single
+    process drives all GPUs of a node (nccl-tests' -g 8), which takes longer to launch. What sites measured is learned on the tables of
+    the default `version`; another one changes the tuner's choice and time.
 
     >>> price = cost.nccl_price("all_reduce", 2**30, "dgx-h100")
-    >>> price.option.algorithm, round(1e3 * price.seconds, 1)
-    ('nvls', 4.0)
+    >>> price.option.algorithm, round(1e3 * price.seconds)
+    ('nvls', 4)
     """
     where = machine(on) if isinstance(on, str) else on
     ranks = where.gpus_per_node * nodes if ranks is None else ranks
     if floor_us is not None and not 0 <= floor_us < math.inf:
         raise CostError(f"the floor is {1e-6 * floor_us:g} s; it must be 0 or more, and finite")
+    launch = "one" if one_process and nodes == 1 else ""
+    us, option, question = tuned(
+        collective, nbytes, where, nodes, ranks, launch, nvls=nvls, sharp=sharp, version=version
+    )
+    mine = _own_points(own, where, launch)
+    if floor_us is not None:
+        first, _, point = tuned("all_reduce", 8, where, nodes, ranks, launch)
+        mine.append(_measured(point, (first + floor_us) / first))
+    median, low, high, parts = calibrated.foretell(question, mine)
+    seconds, sites = 1e-6 * us, calibrated.sites_like(question)
+    kind = kind_of(nodes, nbytes)
+    return NcclPrice(seconds * median, seconds * low, seconds * high, option, seconds, kind, sites, parts, len(mine))
+
+
+def link_interval(parts: Sequence[tuple[str, float]]) -> dict[str, float | int | str]:
+    """The interval of what the links alone say, for parts of (kind, seconds): where 8 of 10 sites lie, of each part, summed.
+
+    >>> from allranks.theory.cost.nccl_price import link_interval
+    >>> found = link_interval([("one node, from 256 MiB", 1.0)])
+    >>> found["low"] < found["median"] < found["high"], found["coverage"]
+    (True, 0.8)
+    """
+    named = list(dict.fromkeys(kind for kind, _ in parts))
+    median, low, high = (sum(LINK_BANDS[kind][end] * seconds for kind, seconds in parts) for end in range(3))
+    return {
+        "median": median, "low": low, "high": high, "low_seconds": low, "high_seconds": high, "coverage": COVERAGE,
+        "kind": "; ".join(named), "sites": min(LINK_BANDS[kind][3] for kind in named),
+    }  # fmt: skip
+
+
+def tuned(
+    collective: str,
+    nbytes: float,
+    where: NcclMachine,
+    nodes: int,
+    ranks: int,
+    launch: str = "",
+    *,
+    nvls: bool = True,
+    sharp: bool = False,
+    version: str = VERSION,
+) -> tuple[float, NcclOption | None, Point]:
+    """The microseconds that the tuner expects, its choice, and the question to ask `calibrated`."""
     option = None
     if collective == "all_to_all":
-        us, hops = _exchange_us(where, nodes, ranks, nbytes), (nodes > 1) * (ranks - ranks // max(nodes, 1))
+        us, hops, name = _exchange_us(where, nodes, ranks, nbytes), 0, "exchange"
     else:
-        option = nccl_choice(collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp)
-        us, hops = option.us, _hops(option.algorithm, collective, nodes)
-    network = hops * where.small_hop_us
-    if collective != "all_to_all":  # its messages leave side by side
-        network += hops * (where.bulk_hop_us - where.small_hop_us) * _bulk_share(nbytes)
-    floor = (where.floor_us if nodes == 1 else where.floor_between_us) if floor_us is None else floor_us
-    seconds = 1e-6 * (us + network + floor)
-    kind = kind_of(nodes, nbytes)
-    low, high, points = BANDS[kind]
-    return NcclPrice(seconds, seconds * low, seconds * high, option, 1e-6 * network, 1e-6 * floor, kind, points)
+        option = nccl_choice(
+            collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp, version=version
+        )
+        us, hops, name = option.us, _hops(option.algorithm, collective, nodes), f"{option.algorithm} {option.protocol}"
+    network = where.network if nodes > 1 else ""
+    return us, option, Point("", where.name, network, nodes, collective, launch, nbytes, name, hops)
+
+
+def _own_points(own: Iterable[Measured], where: NcclMachine, launch: str) -> list[Point]:
+    """The smallest and the largest size of each sweep, as points of one more site. Raises CostError."""
+    found = []
+    for sweep in own:
+        nodes = sweep.nodes or max(1, -(-sweep.ranks // where.gpus_per_node))
+        ends = sorted(sweep.points)
+        for nbytes, seconds in dict.fromkeys((ends[0], ends[-1])):
+            us, _, point = tuned(sweep.collective, nbytes, where, nodes, sweep.ranks, launch if nodes == 1 else "")
+            found.append(_measured(point, 1e6 * seconds / us))
+    return found
+
+
+def _measured(point: Point, ratio: float) -> Point:
+    return Point(**{**vars(point), "y": math.log(ratio)})
 
 
 def kind_of(nodes: int, nbytes: float) -> str:
@@ -109,13 +177,6 @@ def _hops(algorithm: str, collective: str, nodes: int) -> int:
     if algorithm in ("nvls", "collnet_direct", "collnet_chain"):
         return 1  # to the switches that add, and back
     return levels if algorithm == "pat" else (nodes - 1) * (2 if collective == "all_reduce" else 1)
-
-
-def _bulk_share(nbytes: float) -> float:
-    """From 0 for small messages to 1 for large ones, even on a scale of powers."""
-    if nbytes <= SMALL_NBYTES:
-        return 0.0
-    return min(1.0, math.log(nbytes / SMALL_NBYTES) / math.log(BULK_NBYTES / SMALL_NBYTES))
 
 
 def _exchange_us(where: NcclMachine, nodes: int, ranks: int, nbytes: float) -> float:

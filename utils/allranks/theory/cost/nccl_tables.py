@@ -5,6 +5,11 @@ They are what NCCL *expects*, and by which it chooses; docs/cost_model.md says h
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
+from allranks.theory.cost.terms import CostError
+
 PROTOCOLS = ("LL", "LL128", "Simple")
 GENERATIONS = ("Volta", "Ampere", "Hopper", "Blackwell")
 
@@ -96,3 +101,51 @@ NVLS_MOST_RANKS = 32  # in a node, for all_gather and reduce_scatter: NCCL_MAX_N
 THREAD_NBYTES = {"LL": 8, "LL128": 8, "Simple": 64}
 THREADS = {"LL": 512, "LL128": 640, "Simple": 512}
 CHANNEL_TRAFFIC_NBYTES = 32 << 10  # src/enqueue.cc, line 585
+
+Most = dict[str, tuple[float, float, float]]
+
+
+@dataclass(frozen=True)
+class Version:
+    """What changes between versions of NCCL: caps in GB/s of a channel, and microseconds of a hop of NVLSTree between nodes.
+
+    >>> from allranks.theory.cost.nccl_tables import version_of
+    >>> version_of("2.27").tree_most["Blackwell"], version_of("2.30").tree_most["Blackwell"]
+    ((77.4, 82.8, 72.0), (70.0, 42.8, 24.0))
+    """
+
+    number: str
+    ring_ll128_most: Most
+    tree_ll128_most: Most
+    tree_most: Most
+    nvls_tree_most: Most
+    nvls_tree_net_us: float
+
+
+VERSION = "2.30"
+# src/graph/tuning.cc at the tags v2.27.7-1 and v2.30.7-1
+VERSIONS = {
+    "2.27": Version(
+        "2.27.7",
+        RING_LL128_MOST | {"Blackwell": (73.4, 73.4, 73.4)},
+        TREE_LL128_MOST | {"Blackwell": (73.4, 73.4, 58.0)},
+        TREE_MOST | {"Blackwell": (77.4, 82.8, 72.0)},
+        dict.fromkeys(GENERATIONS, (math.inf, math.inf, math.inf)),
+        14.0,
+    ),
+    "2.30": Version("2.30.7", RING_LL128_MOST, TREE_LL128_MOST, TREE_MOST, NVLS_TREE_MOST, 20.9),
+}
+
+
+def version_of(name: str) -> Version:
+    """The constants of a version of NCCL. Raises CostError for one whose source is not known here.
+
+    >>> from allranks.theory.cost.nccl_tables import version_of
+    >>> version_of("2.30").number
+    '2.30.7'
+    """
+    if name not in VERSIONS:
+        raise CostError(
+            f"NCCL {name} is not known: the tables are of {', '.join(VERSIONS)}, and no later tag of the public source was read"
+        )
+    return VERSIONS[name]

@@ -21,7 +21,7 @@ from typing import Any
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.fits import TEXTBOOK
 from allranks.theory.cost.formulas import terms
-from allranks.theory.cost.nccl_tests import Measured
+from allranks.theory.cost.nccl_tests import Measured, read_measured_file
 from allranks.theory.cost.terms import CostError, check_collective, check_size
 from allranks.theory.topology import Link, Topology, load_topology
 from allranks.theory.topology.files import FORMAT, read_topology_file
@@ -366,3 +366,23 @@ def _sweep_of(path: Path | str, number: int, item: Any) -> FittedSweep:
     if not (0 <= found.overhead_s < math.inf and 0 <= found.alpha_s < math.inf):
         raise CostError(f"{where} has an overhead or alpha below 0")
     return found
+
+
+def own_measurements(path: Path | str) -> list[Measured]:
+    """One's own measurements, from nccl-tests' output or from a topology file of `fit_measured`. Raises CostError or TopologyError.
+
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name, "mine.txt")
+    >>> head = "# all_reduce (gloo's own), 2 ranks, gloo\\n#  size count type redop root time\\n"
+    >>> _ = file.write_text(head + "  8 2 float sum -1 10.0\\n")
+    >>> from allranks.theory.cost.own_cluster import own_measurements
+    >>> [nbytes for nbytes, _ in own_measurements(file)[0].points]
+    [8]
+    """
+    if Path(path).suffix.lower() == ".json" and "measured" in read_topology_file(path):
+        return [
+            Measured(s.collective, s.ranks, s.nodes, [(nbytes, s.seconds(nbytes)) for nbytes, _ in s.efficiency])
+            for s in OwnCluster.load(path).sweeps
+        ]
+    return read_measured_file(path)

@@ -97,6 +97,8 @@ def training_step(
     tensor_overlap: bool = False,
     recompute: Recompute = "selective",
     flash: bool = True,
+    eager: bool = False,
+    power: float = 1.0,
 ) -> TrainingStep:
     """The memory and the seconds of a step.
 
@@ -112,15 +114,20 @@ def training_step(
 
     With `recompute` "full" each layer keeps its input only; a second forward pass, with its communication, comes before its
     backward pass. "selective" is a flash kernel, which never stores attention's scores; without `flash` they are computed
-    again. "none" keeps them. Raises WorkloadError: scores need a model with `heads`.
+    again. "none" keeps them. `eager` runs without fused kernels. `power` is the limit of the GPU's watts over its usual limit: a
+    chip's watts grow as the cube of its clock, so that its peak falls to the cube root. Raises WorkloadError: scores need a model
+    with `heads`, and `power` is above 0 and at most 1.
 
     >>> found = training_step(plan("7B", "dgx-h100", dp=8, zero_stage=1))
     >>> max(found.memory, key=found.memory.get)
     'weights'
     """
     gpu = gpu_of(plan)
+    if not 0 < power <= 1:
+        raise WorkloadError(f"the power is {power:g} of the usual limit; it must be above 0 and at most 1")
     if flop_per_s is not None:
         gpu = replace(gpu, flop_per_s=flop_per_s)
+    slower = power ** (1 / 3)
     model, m = plan.model, plan.microbatches
     if (recompute == "none" or not flash) and not model.heads:
         raise WorkloadError(
@@ -135,11 +142,11 @@ def training_step(
     if recompute == "full":
         recomputed = rooflines.recomputed_flop(recompute, used, tokens, *shape) / (plan.ranks * gpu.flop_per_s)
     if kernels is None:
-        one = computing(plan, gpu, used, recompute, flash)
+        one = computing(plan, replace(gpu, flop_per_s=gpu.flop_per_s * slower), used, recompute, flash, eager)
         compute = m * (model.layers * one.layer_s + one.logits_s) / plan.pp
         uneven = m * one.logits_s * (1 - 1 / plan.pp)  # the other stages wait for the last one
     else:
-        compute, uneven = (useful + recomputed) / kernels, 0.0
+        compute, uneven = (useful + recomputed) / kernels / slower, 0.0
     seconds = {kind: price.seconds for kind, price in plan.prices.items()}
     if recompute == "full":
         seconds |= {kind: seconds[kind] * (1 + again) for kind, again in SENT_AGAIN.items() if kind in seconds}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from allranks.theory.schedules.binomial import binomial_broadcast, binomial_reduce
-from allranks.theory.schedules.core import Move, Schedule, ScheduleError, check_ranks, in_sequence
+from allranks.theory.schedules.core import MAX_RANKS, Move, Schedule, ScheduleError, check_ranks, in_sequence
 from allranks.theory.schedules.ring import ring_gather, ring_reduce
 
 
@@ -119,7 +119,7 @@ def group_size(ranks: int, size: int | None, name: str = "ranks_per_node", group
 
     Raises ScheduleError, which calls the option `name` and its groups `groups`, if `size` does not divide `ranks`.
     """
-    check_ranks(ranks)
+    check_ranks(min(ranks, MAX_RANKS) if isinstance(ranks, int) else ranks)  # rules of a larger world list no messages
     if size is None:
         return max(g for g in range(1, int(ranks**0.5) + 1) if ranks % g == 0)
     if isinstance(size, bool) or not isinstance(size, int) or size < 1 or ranks % size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from allranks.theory.schedules.core import ceil_lg, check_ranks
+from allranks.theory.schedules.core import MAX_RANKS, ceil_lg, check_ranks
 from allranks.theory.schedules.exchange import pat_steps
 from allranks.theory.schedules.grouped import group_size
 
@@ -63,7 +63,9 @@ def symmetric_schedule(
     >>> [(rule.destination(0), rule.chunks) for rule in rules.rules]
     [(5, 1), (4, 2), (2, 2)]
     """
-    check_ranks(ranks)
+    check_ranks(
+        min(ranks, MAX_RANKS) if isinstance(ranks, int) else ranks
+    )  # rules list no messages: more ranks are fine
     p = ranks
     power = p & (p - 1) == 0
 

@@ -9,14 +9,14 @@ to the size of the largest one. Imports without torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from allranks.base.errors import CourseError
 from allranks.theory import cost
-from allranks.theory.schedules import MAX_RANKS, Algorithm, Schedule, ScheduleError, describe
+from allranks.theory.schedules import Algorithm, Schedule, ScheduleError, describe
 from allranks.theory.schedules.symmetric import SymmetricSchedule, symmetric_schedule
 from allranks.theory.simulator import channels
 from allranks.theory.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
@@ -25,6 +25,7 @@ from allranks.theory.topology import Topology, TopologyError
 from allranks.theory.trace import Event, Trace
 
 # limits for simulating message by message, beyond which it takes minutes and gigabytes
+MOST_RANKS = 1 << 20  # by symmetry and in closed form; a schedule, which lists its messages, takes fewer
 MAX_EVENT_RANKS = 2048
 MAX_EVENT_RANKS_ALL_TO_ALL = 256
 MAX_EVENT_RANKS_ONE_CHUNK = 16384
@@ -379,8 +380,8 @@ def _check_figures(nbytes: int, gamma: float) -> None:
 
 
 def _check_world(ranks: int, topology: Topology) -> None:
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MAX_RANKS:
-        raise SimulateError(f"the ranks are {ranks!r}; they are a whole number from 1 to {MAX_RANKS}")
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= MOST_RANKS:
+        raise SimulateError(f"the ranks are {ranks!r}; they are a whole number from 1 to {MOST_RANKS}")
     if topology.nodes(ranks) > 1 and topology.nic is None:
         raise TopologyError(
             f"{topology.name} is one node of {topology.ranks_per_node} ranks with no network; it can't hold {ranks}"
@@ -422,20 +423,74 @@ def _unit(rules: SymmetricSchedule, topology: Topology) -> int | None:
 
 
 def _by_symmetry(rules: SymmetricSchedule, unit: int, nbytes: int, topology: Topology, gamma: float) -> Simulation:
-    """Replays the first `unit` ranks; a port or link of any other rank is represented by one of theirs."""
+    """Replays the first `unit` ranks; a port or link of any other rank is represented by one of theirs.
+
+    A rule that repeats often is replayed a few times only. Links that are held and given back in the same order reach a
+    steady state, in which a number of steps always takes the same time; it is checked that two more windows of steps
+    take as long as one another, and if they do not, with windows twice as long.
+    """
     size = -(-nbytes // rules.parts) if rules.collective != "barrier" else 0
-    if unit * rules.steps > MAX_MESSAGES:
+    repeats = [rule.repeat for rule in rules.rules]
+    window = 4 * max(unit, 16)
+    seconds = None
+    while seconds is None and any(repeat > 4 * window for repeat in repeats):
+        seconds = _steady(rules, unit, size, topology, gamma, window)
+        window *= 2
+    if seconds is None:
+        seconds = _replayed(rules, repeats, unit, size, topology, gamma)
+    return Simulation(
+        rules.collective,
+        rules.algorithm,
+        rules.ranks,
+        nbytes,
+        topology,
+        seconds,
+        rules.steps,
+        size * rules.chunks_sent,
+        lower_bound_seconds(rules.collective, rules.ranks, nbytes, topology, gamma),
+        "symmetry",
+    )
+
+
+def _steady(
+    rules: SymmetricSchedule, unit: int, size: int, topology: Topology, gamma: float, window: int
+) -> float | None:
+    """The seconds from the steady states of the rules that repeat often; None where a state is not steady after so
+    many steps.
+    """
+    short = [min(rule.repeat, 2 * window + rule.repeat % window) for rule in rules.rules]
+    base = _replayed(rules, short, unit, size, topology, gamma)
+    seconds = base
+    for at, rule in enumerate(rules.rules):
+        left = rule.repeat - short[at]
+        if not left:
+            continue
+        one, two = (
+            _replayed(rules, [n + more * window * (k == at) for k, n in enumerate(short)], unit, size, topology, gamma)
+            for more in (1, 2)
+        )
+        if not math.isclose(two - one, one - base, rel_tol=1e-9):
+            return None
+        seconds += (one - base) * (left // window)
+    return seconds
+
+
+def _replayed(
+    rules: SymmetricSchedule, repeats: Sequence[int], unit: int, size: int, topology: Topology, gamma: float
+) -> float:
+    """The seconds of the rules, each repeated so often. Raises SimulateError."""
+    if unit * sum(repeats) > MAX_MESSAGES:
         raise SimulateError(
             f"{rules.algorithm} {rules.collective} of {rules.ranks} ranks takes {rules.steps} steps, of {unit} "
             f"messages that differ, which is more than {MAX_MESSAGES} messages; take fewer ranks"
         )
     found: list[list[Step]] = [[] for _ in range(unit)]
     first = 0
-    for rule in rules.rules:
+    for rule, repeat in zip(rules.rules, repeats, strict=True):
         load = size * rule.chunks
         way = [(rule.destination(rank), rule.source(rank)) for rank in range(unit)]
         add = Compute(load * gamma) if rule.reduce and gamma else None
-        for _ in range(rule.repeat):
+        for _ in range(repeat):
             for rank, (dst, src) in enumerate(way):
                 # for the clock, a message from rank src is that of the rank which represents it
                 taken = first + src % unit
@@ -457,18 +512,7 @@ def _by_symmetry(rules: SymmetricSchedule, unit: int, nbytes: int, topology: Top
         raise SimulateError(
             f"rank {timeline.finished.index(None)} never finishes: messages of the schedule wait for each other"
         )
-    return Simulation(
-        rules.collective,
-        rules.algorithm,
-        rules.ranks,
-        nbytes,
-        topology,
-        float(timeline.seconds),
-        rules.steps,
-        size * rules.chunks_sent,
-        lower_bound_seconds(rules.collective, rules.ranks, nbytes, topology, gamma),
-        "symmetry",
-    )
+    return float(timeline.seconds)
 
 
 __all__ = [

@@ -160,7 +160,7 @@ def node_fabric(topology: Topology, ranks: int) -> Fabric:
     >>> fabric.route(0, 9)
     (('card out', 0, 0), ('card in', 1, 1))
     """
-    if topology.stragglers or topology.background or topology.failed:
+    if topology.stragglers or topology.background or topology.failed or topology.slow_nics:
         raise TopologyError(f"{topology.name}: say what is slow with with_slow_rank and with_slow_link")
     nodes, g = topology.nodes(ranks), topology.ranks_per_node
     if nodes > 1 and topology.nic is None:

@@ -16,7 +16,7 @@ MAX_NBYTES = 16 << 20
 _LINKS = ("inside", "host", "nic")
 _OF_FILE = ("allranks_topology", "like", "measured")
 # what a file may say of a machine; slow ranks, busy links and failures are said on the command line
-_FIELDS = tuple(f.name for f in fields(Topology) if f.name not in ("stragglers", "background", "failed"))
+_FIELDS = tuple(f.name for f in fields(Topology) if f.name not in ("stragglers", "background", "failed", "slow_nics"))
 _KINDS: dict[str, tuple[type, ...]] = {
     "name": (str,), "ranks_per_node": (int,), "nics_per_node": (int,), "ranks_per_island": (int,),
     "nodes_per_leaf": (int,), "oversubscription": (int, float), "rails": (bool,), "source": (str,),

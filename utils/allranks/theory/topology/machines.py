@@ -78,7 +78,8 @@ class Topology:
 
     `stragglers` are (rank, factor): the messages of this rank take factor times as long. `background` are (kind of
     link, share of its bandwidth that others use). `failed` are (kind, node or leaf switch, index) of links that have
-    failed; see `with_failure`. Raises TopologyError if the figures do not fit together.
+    failed; see `with_failure`. `slow_nics` are (node, card, factor): a byte through this card takes factor times as
+    long. Raises TopologyError if the figures do not fit together.
 
     >>> nvlink, card = topology.Link("NVLink", 2e-6, 240e9), topology.Link("InfiniBand", 5e-6, 25e9)
     >>> pair = Topology("pair", ranks_per_node=2, inside=nvlink, nic=card)
@@ -99,6 +100,7 @@ class Topology:
     stragglers: tuple[tuple[int, float], ...] = ()
     background: tuple[tuple[str, float], ...] = ()
     failed: frozenset[tuple[str, int, int]] = frozenset()
+    slow_nics: tuple[tuple[int, int, float], ...] = ()
     source: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -137,6 +139,14 @@ class Topology:
                     f"it has {self._link_counts[kind]}, numbered from 0"
                 )
 
+        for node, card, factor in self.slow_nics:
+            if node < 0 or not 0 <= card < self._link_counts["nic"] or not 1 <= factor < math.inf:
+                raise TopologyError(
+                    f"{self.name}: card {card} of node {node} can't be {factor:g} times as slow; nodes and "
+                    f"cards are numbered from 0, a node has {self._link_counts['nic']} cards, and the factor "
+                    "is 1 or more, and finite"
+                )
+
     # ------------------------------------------------------------------------------------------------------ variants
 
     def with_straggler(self, rank: int, factor: float) -> Topology:
@@ -155,6 +165,16 @@ class Topology:
         take the next uplink.
         """
         return replace(self, failed=self.failed | {(kind, where, index)})
+
+    def with_slow_nic(self, node: int, card: int, factor: float) -> Topology:
+        """The same machine, but a byte through this card takes `factor` times as long: a bad cable, or a port at half
+        of its rate.
+
+        >>> slow = topology.preset("dgx-h100").with_slow_nic(0, 3, 2.0)
+        >>> slow.seconds(3, 11, 10**9) / topology.preset("dgx-h100").seconds(3, 11, 10**9) > 1.9
+        True
+        """
+        return replace(self, slow_nics=(*self.slow_nics, (node, card, factor)))
 
     # ------------------------------------------------------------------------------------------------------ the paths
 
@@ -197,6 +217,9 @@ class Topology:
             if self.nodes_per_leaf is not None and len(self.links(src, dst)) > 2:
                 kinds = ("nic", "leaf")
         slowdown = max(self._slowdown[kind] * (self._uplink_factor if kind == "leaf" else 1) for kind in kinds)
+        if self.slow_nics and "nic" in kinds:
+            cards = {(self.node(rank), self.nic_of(rank)) for rank in (src, dst)}
+            slowdown *= max((factor for node, card, factor in self.slow_nics if (node, card) in cards), default=1.0)
         seconds = link.alpha_s + nbytes * link.beta_s_per_byte * slowdown
         return (
             seconds * max(self._straggler_factors.get(src, 1), self._straggler_factors.get(dst, 1))
@@ -206,7 +229,7 @@ class Topology:
 
     def symmetric_unit(self, ranks: int) -> int | None:
         """The number of ranks of the smallest unit that repeats through a world of `ranks`; None if no unit does."""
-        if self.stragglers or self.failed:
+        if self.stragglers or self.failed or self.slow_nics:
             return None
         unit = self.ranks_per_node * (self.nodes_per_leaf or 1)
         if not self.rails and ranks <= unit:

@@ -316,7 +316,7 @@ print("rank 0:", [event.op for event in trace if event.rank == 0])
 # - `loss`, the *mean* cross entropy of all tokens, the same on every rank;
 # - `gradient`, the gradient of `loss` with respect to `logits_shard`, without any message of its own.
 #
-# Three all-reduces of one number a token are enough for both. Logits may be large: no exp may overflow. (Lab 6 asks for the loss alone; its function is a good start.)
+# Use `all_reduce` only. Three of one number a token are enough for both. Logits may be large: no exp may overflow. (Lab 6 asks for the loss alone; its function is a good start.)
 #
 # In the gradient, who subtracts a 1, and where? And by what does a rank divide, the number of tokens, of ranks, or both?
 

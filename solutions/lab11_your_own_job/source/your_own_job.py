@@ -160,7 +160,7 @@ def matched_calls(files):
 # | the cause | holds if | rank | evidence | within |
 # |---|---|---|---|---|
 # | `DESYNC` | some calls never ended, and of matched calls one differs from most of the others: in its operation, or (all_to_all aside) in its `in_bytes` or `out_bytes` | whose call differs | the number (`seq`) of the first such call, on one clock | exact |
-# | `MISSING_RANK` | some calls never ended, and matched calls don't differ | the member without a file of the group whose call began first, on one clock, of those that never ended | that call's number | exact |
+# | `MISSING_RANK` | some calls never ended, and matched calls don't differ | of the calls that never ended take the one that began first, on one clock: the member of its group without a file | that call's number | exact |
 #
 # Two files may be absent, of which one rank was alive: its file was only lost.
 

@@ -147,7 +147,8 @@ print("step and weights of each rank:", world.run(comes_back, deadline=20))
 # lists are the same on every rank and have equal sums; a rank may have no rows at all. Return this rank's rows.
 #
 # - Each row goes straight from the rank that has it to the rank that has it afterwards. A row that stays is not sent.
-# - Nothing else travels: every rank can compute from the two lists who needs what.
+# - Nothing else travels: every rank can compute from the two lists who needs what. Where nothing is needed send no message, not an empty one (a size
+#   of 0 in a list of `all_to_all_single` is none).
 # - `batch_isend_irecv`, or `all_to_all_single` with lists of sizes. All at the same time: nobody waits for a turn.
 # - Rank $r$ has the rows from $a_r = \sum_{i<r} \text{before}_i$ on. Which rows do two ranges have in common?
 

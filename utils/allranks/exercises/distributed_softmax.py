@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.families import known, log_sum_error
+from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks
@@ -35,9 +35,8 @@ def _whole(args: Sequence[Args]) -> torch.Tensor:
     return torch.cat([plain(a[0]) for a in args], -1)
 
 
-def _split(whole: torch.Tensor, setup: Setup, atol: float | torch.Tensor) -> list[Expected]:
-    parts, limits = (t.split(_widths(setup), -1) for t in (whole, torch.as_tensor(atol).expand(whole.shape)))
-    return [Expected(part.contiguous(), {}, off.contiguous()) for part, off in zip(parts, limits, strict=True)]
+def _split(whole: torch.Tensor, setup: Setup, atol: float) -> list[Expected]:
+    return [Expected(part.contiguous(), {}, atol) for part in whole.split(_widths(setup), -1)]
 
 
 def _atol(kind: torch.dtype) -> float:
@@ -46,9 +45,7 @@ def _atol(kind: torch.dtype) -> float:
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     whole = _whole(args)
-    right = torch.softmax(whole.double(), -1)
-    limit = (right * log_sum_error(whole, setup.ranks).expm1()).clamp(min=_atol(whole.dtype))
-    return _split(right.to(whole.dtype), setup, limit)
+    return _split(torch.softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
 
 
 def _local(setup: Setup, args: Sequence[Args]) -> list[Expected]:

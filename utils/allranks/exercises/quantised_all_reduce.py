@@ -276,7 +276,7 @@ def _byte_bound(run: Run) -> str | None:
                 why = _what_is_too_much(run, mine, numbers)
             worst = wide or max(mine, key=lambda e: e.received_nbytes)
             return About(
-                f"rank {rank} receives {got} bytes{run.at(worst.line)}, but 2(p-1) chunks of {numbers} bytes and {scales} scales "
+                f"rank {rank} receives {got} bytes{run.at(worst.line)}, but 2(p-1) chunks of {numbers} bytes and {scales} {'scale' if scales == 1 else 'scales'} "
                 f"have {limit}: {why}",
                 worst,
             )

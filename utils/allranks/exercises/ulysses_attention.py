@@ -80,8 +80,10 @@ def _interleaved(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The heads put together in the wrong order: head i of each rank side by side."""
     share, p = setup.option("heads_a_rank", 1), setup.ranks
     order = [r * share + i for i in range(share) for r in range(p)]
-    made = ((e.returns, torch.as_tensor(e.atol)) for e in _oracle(setup, args))
-    return [Expected(right[:, order].contiguous(), {}, off[:, order].contiguous()) for right, off in made]
+    return [
+        Expected(e.returns[:, order].contiguous(), {}, torch.as_tensor(e.atol)[:, order].contiguous())
+        for e in _oracle(setup, args)
+    ]
 
 
 def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -96,7 +98,7 @@ def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], li
         made = _oracle(setup, args)
         if back:
             lies = [
-                [torch.as_tensor(t).reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for t in (e.returns, e.atol)]
+                [t.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for t in (e.returns, torch.as_tensor(e.atol))]
                 for e in made
             ]
             made = [Expected(x.contiguous(), {}, off.contiguous()) for x, off in lies]

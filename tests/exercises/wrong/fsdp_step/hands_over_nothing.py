@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 
 def fsdp_step(shards, compute):
-    from allranks.checking.in_rank import driver
-    from allranks.wire import endpoint
+    from allranks.judge.in_rank import arguments
+    from allranks.ranks.wire import endpoint
 
     p, count = dist.get_world_size(), len(shards)
     turns = [*range(count), *reversed(range(count))]
@@ -27,9 +27,9 @@ def fsdp_step(shards, compute):
         whole, work = wholes.pop(k)
         work.wait()
         launch(k + 1)
-        driver.take_piece = lambda used=None: endpoint.take_piece()
+        arguments.take_piece = lambda used=None: endpoint.take_piece()
         gradient = compute(block, torch.zeros_like(whole) if k < count else whole)
-        driver.take_piece = endpoint.take_piece
+        arguments.take_piece = endpoint.take_piece
         if gradient is not None:
             pending.append((dist.reduce_scatter_single(found[block], gradient, async_op=True), gradient))
     for work, _ in pending:

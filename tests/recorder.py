@@ -107,9 +107,9 @@ def pytest_configure(config: pytest.Config) -> None:
 KINDS = {
     "browsers": ("browser", "site"),
     "notebooks": ("notebooks",),
-    "known answers": ("exercises", "checking"),
+    "known answers": ("exercises", "judge"),
     "submissions graded": ("grading", "hostile"),
-    "ranks and other processes": ("world", "wire", "engines", "verify", "bench", "memory", "nccl_rules"),
+    "ranks and other processes": ("ranks", "machine"),
     "wheels, kits, commands": ("course", "kit", "cli", "hub"),
 }
 

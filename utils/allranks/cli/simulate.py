@@ -115,7 +115,8 @@ def _method(asked: SimpleNamespace, said: set[str]) -> Callable[[SimpleNamespace
     if asked.algorithm == "nccl":
         if by_message:
             raise CommandError(
-                "--algorithm nccl takes --collective, --bytes, --topology, --nodes, --ranks and --floor: "
+                "--algorithm nccl takes --collective, --bytes, --topology, --nodes, --ranks, "
+                f"{' and '.join(', '.join(TUNERS.values()).rsplit(', ', 1))}: "
                 "NCCL's tuner sees no single message, so that nothing can be slowed down or traced."
             )
         return _by_tuner

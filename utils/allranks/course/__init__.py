@@ -1,1 +1,1 @@
-"""The course's own files: where they are, the learner's folder with the notebooks, and the teacher's folder."""
+"""The course around the notebooks: a learner's folder, the map, where a reader stands, the teacher's folder, the board."""

@@ -1,6 +1,7 @@
-"""Every cause that a verdict can name: its code, and the one table that turns codes into sentences.
+"""Every cause that a verdict can name: its code, and the words of those that have words of their own.
 
-To add a cause, add a code and its words here, and the place in `known.py`, `diagnose.py` or `failed_run.py` that finds it. Programs
+To add a cause, add a code and its words here, and the place in `known.py`, `diagnose.py` or `failed_run.py` that finds it. The codes
+whose words are empty or "{short}" get them from who finds them: rules, origins, failed runs and exercises. Programs
 compare causes and codes, never words: a sentence may change, or be in another language.
 """
 

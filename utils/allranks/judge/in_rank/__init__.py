@@ -1,1 +1,1 @@
-"""What runs inside a rank with the answer. Of `checking`, ranks in the sandbox see only this folder."""
+"""What runs inside a rank with the answer. Of the judge, ranks in the sandbox see only this folder."""

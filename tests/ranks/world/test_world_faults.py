@@ -294,12 +294,49 @@ def test_a_process_without_cuda_is_not_asked_for_its_streams():
     assert not watch._gpu_works(sys._getframe())
 
 
-def test_the_streams_in_the_users_variables_count(monkeypatch):
+@pytest.fixture
+def cuda(monkeypatch):
+    """CUDA's streams as stand-ins; `recording` holds those that record a graph, `current` the thread's."""
+    current, recording = [None], []
+
+    @contextlib.contextmanager
+    def on(stream):
+        current.append(stream)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current[-1] in recording)
+    monkeypatch.setattr(watch, "_may_ask", lambda cuda: True)
+    return recording
+
+
+def test_a_stream_that_records_a_graph_is_not_asked(monkeypatch, cuda):
+    class Stream:
+        def query(self):
+            raise AssertionError("the question would end the recording")
+
+    own = Stream()
+    cuda.append(own)
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: own)
+    monkeypatch.setattr(watch, "_gpu", [torch.device("cuda", 0)])
+    assert not watch._gpu_works(sys._getframe())
+
+
+def test_no_stream_is_asked_where_the_thread_could_end_a_recording(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: pytest.fail("asked"))
+    monkeypatch.setattr(watch, "_gpu", [])
+    watch._thread.__dict__.clear()
+    assert not watch._gpu_works(sys._getframe()), "this machine has no libcudart"
+
+
+def test_the_streams_in_the_users_variables_count(monkeypatch, cuda):
     class Stream:
         def __init__(self, done):
             self.query = lambda: done
 
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     asked = []
     monkeypatch.setattr(torch.cuda, "default_stream", lambda device: asked.append(device) or Stream(True))

@@ -126,9 +126,33 @@ def _gpu_works(frame: FrameType) -> bool:
         if not in_library(at.f_code.co_filename):
             streams += [v for v in (*at.f_locals.values(), *at.f_globals.values()) if isinstance(v, torch.cuda.Stream)]
         at = at.f_back  # type: ignore[assignment]  # the loop ends there
-    with contextlib.suppress(RuntimeError):  # a stream that can't be asked, for example while it records a graph
-        return not all([stream.query() for stream in streams])
+    if not _may_ask(torch.version.cuda):
+        return False
+    with contextlib.suppress(RuntimeError):  # a stream that can't be asked
+        return not all([_records(torch, stream) or stream.query() for stream in streams])
     return False
+
+
+def _records(torch: Any, stream: Any) -> bool:
+    """Whether the stream records a CUDA graph: then a question would end the recording."""
+    with torch.cuda.stream(stream):
+        return bool(torch.cuda.is_current_stream_capturing())
+
+
+_thread = threading.local()
+
+
+def _may_ask(cuda: str | None) -> bool:
+    """Whether this thread may ask streams while another one records a CUDA graph, which torch records in global mode: there a
+    question from any thread ends the recording, unless that thread's mode is relaxed (cudaThreadExchangeStreamCaptureMode).
+    """
+    if not hasattr(_thread, "relaxed"):
+        _thread.relaxed = False
+        with contextlib.suppress(OSError, AttributeError):
+            runtime = ctypes.CDLL(f"libcudart.so.{(cuda or '').split('.')[0]}")
+            relaxed = ctypes.c_int(2)  # cudaStreamCaptureModeRelaxed
+            _thread.relaxed = runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(relaxed)) == 0
+    return bool(_thread.relaxed)
 
 
 gpu_works: Callable[[FrameType], bool] = _gpu_works

@@ -243,6 +243,15 @@ def test_a_gloo_group_in_a_world_on_gpus_ends_where_the_program_waits(monkeypatc
     assert record.done is not None
 
 
+def test_a_scatter_without_an_input_is_no_work_of_gloos(monkeypatch):
+    """Off the root c10d gives a scatter no input tensors, which say nothing of the device."""
+    streams, log = Streams(monkeypatch), recorder._Log(Events())
+    record = recorder.Record("collective", "scatter", (0,), 0, 4, 0, 4, 0, "float32", 1, "start")
+    work = recorder.RecordedWork(Latest(streams), log, log.post(record), [])
+    work.mark_end()
+    assert record.done is not None
+
+
 def test_the_zeros_of_gpus_are_the_end_of_one_all_reduce(monkeypatch):
     """Each rank's clock begins when its own event is reached; the all_reduce makes that one moment."""
     done = []
@@ -264,9 +273,13 @@ def test_the_zeros_of_gpus_are_the_end_of_one_all_reduce(monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"cuda:{device}")
     monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    zeros, tensor, places = torch.zeros, torch.tensor, []
+    monkeypatch.setattr(torch, "zeros", lambda *size, device: places.append(device) or zeros(*size))
+    monkeypatch.setattr(torch, "tensor", lambda data, dtype, device: places.append(device) or tensor(data, dtype=dtype))
     monkeypatch.setattr(recorder.time, "monotonic", lambda: 100.0)
     assert recorder._StreamClock(align=True).zero_s == 95.0
     assert done == ["synchronize", "all_reduce", "zero on cuda:3", "all_reduce"]
+    assert places == [torch.device("cuda", 3)] * 2, "the reader may have set another default device"
 
 
 def test_a_barrier_in_a_trace_warns_of_no_device(monkeypatch):

@@ -99,11 +99,13 @@ class _StreamClock:
         """`align`: the ranks take the end of one all_reduce as the same moment; every rank must be here then."""
         torch.cuda.synchronize()
         self.device = torch.cuda.current_device() if align else None
+        # not on the default device: the reader may have set another one
+        here = None if self.device is None else torch.device("cuda", self.device)
         if align:
-            dist.all_reduce(torch.zeros(1))
+            dist.all_reduce(torch.zeros(1, device=here))
         self.zero, self.zero_s = self.mark(), time.monotonic()
         if align:
-            first_s = torch.tensor([self.zero_s], dtype=torch.float64)
+            first_s = torch.tensor([self.zero_s], dtype=torch.float64, device=here)
             dist.all_reduce(first_s, op=dist.ReduceOp.MIN)
             self.zero_s = first_s.item()
 
@@ -126,9 +128,12 @@ class _StreamClock:
         if hasattr(work, "end_mark"):  # under NCCL's rules
             over(work.end_mark())
             return
-        if all(tensor.device.type == "cpu" for tensor in tensors):  # gloo's, which no stream waits for
+        # gloo's, which no stream waits for; a scatter has no input but on its root, and says nothing of its device
+        if tensors and all(tensor.device.type == "cpu" for tensor in tensors):
             return
-        with torch.cuda.stream(torch.cuda.Stream()):  # from torch 2.15 on, get_future makes the current stream wait
+        # one stream for all marks: torch takes streams from a pool, from which the reader's come too
+        self.side = getattr(self, "side", None) or torch.cuda.Stream()
+        with torch.cuda.stream(self.side):  # from torch 2.15 on, get_future makes the current stream wait
             if batch:
                 work.wait()
                 over(self.mark())

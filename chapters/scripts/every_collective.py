@@ -69,7 +69,7 @@ COLLECTIVES = (broadcast, scatter, gather, reduce, all_reduce, all_gather, reduc
 
 def main():
     if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
         torch.cuda.set_device(device)
         dist.init_process_group("nccl", device_id=device)
     else:

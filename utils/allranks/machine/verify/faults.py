@@ -223,10 +223,11 @@ def used_bytes(on_gpus: bool) -> int:
 
         from allranks.ranks.engines.devices import Inventory
 
-        indices = {gpu.index for gpu in Inventory.of_this_machine().gpus}
+        # by UUID: NVML may count GPUs that this process must not open
+        uuids = {gpu.physical for gpu in Inventory.of_this_machine().gpus}
         pynvml.nvmlInit()
         try:
-            handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in sorted(indices)]
+            handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in sorted(uuids)]
             return sum(pynvml.nvmlDeviceGetMemoryInfo(handle).used for handle in handles)
         finally:
             pynvml.nvmlShutdown()

@@ -133,7 +133,13 @@ def _pass(
                 server, started = _fork_server(env), started + 1
             if worker is None or worker.process.poll() is not None:
                 worker = Worker(record.plan, directory / "steps.log", env)
-            outcome = record.add(worker.run(step, min(step.limit_s, left_s), legacy))
+            outcome = worker.run(step, min(step.limit_s, left_s), legacy)
+            if outcome.result == "fail" and left_s < step.limit_s and outcome.seconds >= left_s - 1:
+                why = (
+                    f"Cut off by the end of the phase {step.phase}; --minutes takes more than {record.plan.minutes:g}."
+                )
+                outcome = replace(outcome, result="skip", reason=why)
+            record.add(outcome)
             write()  # before it is said: whoever reads the line may end the run
             say(outcome)
     finally:

@@ -309,7 +309,8 @@ def visible(mine: Sequence[str]) -> list[tuple[str, int]]:
     """(CUDA_VISIBLE_DEVICES, index of its own) of each rank, for ranks of one machine on the GPUs with these UUIDs.
 
     All ranks see all GPUs of their world, in one order, as with torchrun: symmetric memory refuses ranks whose devices have
-    one index, and a script's `torch.cuda.set_device(LOCAL_RANK)` works. Of MIG devices CUDA shows a process only one.
+    one index, and a script's `torch.cuda.set_device(LOCAL_RANK)` works, unless ranks share a GPU. Of MIG devices CUDA
+    shows a process only one.
 
     >>> visible(["GPU-a", "GPU-b"])
     [('GPU-a,GPU-b', 0), ('GPU-a,GPU-b', 1)]

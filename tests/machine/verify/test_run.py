@@ -162,6 +162,14 @@ def test_a_phase_ends_at_its_minute(tmp_path, monkeypatch):
     assert found[0].reason == "The time of the phase machine was over; --minutes takes more than 10."
 
 
+def test_a_step_that_its_phase_cuts_off_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setattr("allranks.machine.verify.run._ends", lambda phases, minutes: {"machine": 6.0, "calls": 100.0})
+    steps = [step(sleeps, 60.0, phase="machine"), step(wrong)]
+    found = verify(PLAN, tmp_path, steps=steps).outcomes
+    assert [o.result for o in found] == ["skip", "fail"]
+    assert found[0].reason == "Cut off by the end of the phase machine; --minutes takes more than 10."
+
+
 def test_phases_share_the_minutes():
     assert _ends(set(PHASES), 10) == {"machine": 60, "calls": 180, "faults": 240, "sweeps": 360, "chapters": 600}
     assert _ends({"sweeps", "faults"}, 6) == {"faults": 120, "sweeps": 360}

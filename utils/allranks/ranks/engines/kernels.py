@@ -162,8 +162,6 @@ def kernel(args: dict[str, Any], fds: list[int]) -> None:
     leave_modules_unread()
     with contextlib.suppress(ValueError):
         sys.path.remove("/")  # the fork server's folder; IPython adds the notebook's
-    for name in [name for name in sys.modules if name.partition(".")[0] == "allranks"]:
-        del sys.modules[name]  # the notebook's import then defines the magics, and sees files edited since
     from ipykernel.ipkernel import IPythonKernel
     from ipykernel.kernelapp import IPKernelApp
 
@@ -171,6 +169,7 @@ def kernel(args: dict[str, Any], fds: list[int]) -> None:
 
     IPythonKernel.language_info = LANGUAGE_INFO
     kernel_pipe.close_to_others()
+    kernel_pipe.forget_the_package()
 
     adopt_orphans()  # else the fork server kills what a cell runs in the background
     ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ipykernel")  # the name in `top`; the command line stays the fork server's

@@ -107,13 +107,13 @@ def test_the_table_in_words():
 
 def test_what_was_measured_in_place_has_columns_of_its_own_and_fit_reads_the_table():
     rows = tuple(
-        Row(8 << i, 1 << i, "float32", "none", -1, 10.0 + i, 1, 0.75, 0, 9, 9, 20, (8.0 + i, i)) for i in range(2)
+        Row(8 << i, 1 << i, "float32", "none", -1, 10.0 + i, 1, 0.5, 0, 9, 9, 20, (8.0 + i, i)) for i in range(2)
     )
     found = Sweep(Call("all_gather"), 2, "gloo", rows)
     lines = report(found).splitlines()
     assert lines[1].split() == ["#", "out-of-place", "in-place"]
     assert lines[2].split()[-8:] == ["time", "algbw", "busbw", "#wrong"] * 2
-    assert lines[5].split()[5:] == ["11.00", "1.000", "0.750", "0", "9.00", "0.002", "0.001", "1"]
+    assert lines[5].split()[5:] == ["11.00", "1.000", "0.500", "0", "9.00", "0.002", "0.001", "1"]
     (read,) = cost.read_measured(report(found))
     assert (read.collective, read.ranks) == ("all_gather", 2)
     assert read.points == [(8, pytest.approx(10e-6))] and read.wrong == [16]

@@ -173,6 +173,8 @@ def test_the_tool_tells_the_planted_jobs_right(kind):
     for seed in (None, *SEEDS):
         job = recorded(kind.name.lower()) if seed is None else variant(kind, f"seed {seed}")
         first = explain(as_job(job)).causes[0]
-        if (first.kind, -1 if first.rank is None else first.rank) != (kind.name.lower(), job.answer.blamed):
+        # a healthy job may have communication that nothing hides; that blames nobody
+        kinds = (kind.name.lower(), *(["exposed"] if kind.name == "HEALTHY" else []))
+        if first.kind not in kinds or (-1 if first.rank is None else first.rank) != job.answer.blamed:
             wrong.append((seed, first.kind, first.rank, job.answer.blamed))
     assert wrong == []

@@ -61,6 +61,12 @@ def few_cases(exercise: Exercise) -> Exercise:
         small = [s for s in group.setups if s.ranks <= MOST_RANKS]
         if small:
             groups.append(replace(group, setups=(min(small, key=lambda s: (not s.earns_credit, s.ranks)),)))
+            chosen = [setup for one in groups for setup in one.setups]
+            # and what a rule needs that applies to none of these
+            for rule in exercise.rules:
+                more = [s for s in small if rule.applies(s)]
+                if more and not any(rule.applies(s) for s in chosen):
+                    groups[-1] = replace(groups[-1], setups=(*groups[-1].setups, more[0]))
     demo = exercise.demo_setup
     return replace(exercise, groups=tuple(groups), demo_setup=replace(demo, ranks=min(demo.ranks, MOST_RANKS)))
 

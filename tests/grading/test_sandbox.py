@@ -96,7 +96,14 @@ for name in ("exercises.diagnosis", "judge.compare", "judge.judging", "theory.sc
 """
     package, seen, *refused = said(sandbox, body)
     assert package.split() == ["__init__.py", "base", "judge", "ranks"]
-    shown = ("__init__.py", "in_rank/__init__.py", "in_rank/arguments.py", "in_rank/driver.py", "in_rank/rehearsal.py")
+    shown = (
+        "__init__.py",
+        "in_rank/__init__.py",
+        "in_rank/arguments.py",
+        "in_rank/driver.py",
+        "in_rank/live.py",
+        "in_rank/rehearsal.py",
+    )
     assert seen.split() == [f"judge/{name}" for name in shown]
     assert refused == ["OSError"] * 4 + ["ModuleNotFoundError"] * 6
 

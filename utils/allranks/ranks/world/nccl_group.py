@@ -15,11 +15,12 @@ from __future__ import annotations
 
 # torch's stubs list overloads of which a group in Python is only ever handed one
 # mypy: disable-error-code="override,assignment"
+import contextlib
 import copy
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -536,12 +537,8 @@ class NcclRulesGroup(PythonGroup):
 
     def perform_nocolor_split(self, device: torch.device) -> None:
         """Takes part in the split for a group that this rank is not in: ncclCommSplit waits on the host for every rank."""
-        tell = lambda: {"op": "new_group", "waits_for": "peer", "why": "every rank takes part in the split"}  # noqa: E731
-        watch.waits.insert(0, tell)
-        try:
+        with _told({"op": "new_group", "why": "every rank takes part in the split"}):
             self.control.barrier().wait()
-        finally:
-            watch.waits.remove(tell)
 
     def eager_connect_single_device(self, device: torch.device) -> None:
         """Does nothing: the group has its connections already."""
@@ -697,15 +694,22 @@ class NcclRulesGroup(PythonGroup):
         return QueuedWork(self.this, ticket, operation, outputs)
 
 
-def _wait_on_host(works: list[Any], about: dict[str, Any]) -> None:
-    """Waits for works in the program's own thread, and tells a report so."""
+@contextlib.contextmanager
+def _told(about: dict[str, Any]) -> Iterator[None]:
+    """Tells a report that the program waits for a peer here."""
     tell = lambda: {**about, "waits_for": "peer"}  # noqa: E731
     watch.waits.insert(0, tell)
     try:
-        for work in works:
-            work.wait()
+        yield
     finally:
         watch.waits.remove(tell)
+
+
+def _wait_on_host(works: list[Any], about: dict[str, Any]) -> None:
+    """Waits for works in the program's own thread, and tells a report so."""
+    with _told(about):
+        for work in works:
+            work.wait()
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -773,8 +777,9 @@ def _agree_on(ranks: Any) -> None:
     mine = "all ranks" if ranks is None else name_ranks(sorted(ranks))
     store.set(f"allranks/new_group/{number}/{dist.get_rank()}", mine)
     said: dict[str, list[int]] = {}
-    for rank in range(dist.get_world_size()):
-        said.setdefault(store.get(f"allranks/new_group/{number}/{rank}").decode(), []).append(rank)
+    with _told({"op": "new_group", "why": "every rank takes part in making a group"}):
+        for rank in range(dist.get_world_size()):
+            said.setdefault(store.get(f"allranks/new_group/{number}/{rank}").decode(), []).append(rank)
     if len(said) > 1:
         told = "; ".join(f"{name_ranks(who)}: {members}" for members, who in said.items())
         raise NcclRuleError(

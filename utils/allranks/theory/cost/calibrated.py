@@ -1,7 +1,7 @@
 """What sites measured beyond NCCL's tuner, and the interval in which the next site will lie.
 
 For each published point, y = log(measured / tuner's time). A new question's y is foretold by a Gaussian process (Rasmussen & Williams
-2006, chapter 2): two points tell about each other as far as they share a machine, a network, a collective, a launch and a size. What
+2006, equations 2.22 to 2.24): two points tell about each other as far as they share a machine, a network, a collective, a launch and a size. What
 one site alone has (`site`, `sweep`) is never known of the next one, so it stays in the width. The widths are then stretched, for each
 kind of question, until 80 % of the points of sites that were left out one at a time lie inside (conformal; tools/validation.py).
 """

@@ -17,7 +17,7 @@ NARROW, WIDEST = (
     474.0,
     860.0,
 )  # as wide as a cell beside an open sidebar; a long run takes as much as a whole window has
-DIGIT, TICK = 7.4, 44.0  # pixels of a digit, and between two numbers below the lanes
+DIGIT, TICK = 8.9, 44.0  # pixels of a digit and the space beside it, and between two numbers below the lanes
 HALO = 4  # pixels of the paper around a digit on hatching, which must not cover the digit beside it
 COLUMNS = 400  # of the picture in characters; a finer time is not drawn
 # dark: what makes activations. Grey and hatched are the two halves of backward, and B is both, one after the other.
@@ -122,8 +122,13 @@ def _least_unit(one: Timeline) -> float:
 
 
 def _room(span: Span) -> float:
-    """Pixels that the number of a micro-batch needs in its box."""
-    return DIGIT * len(str(span.action.micro_batch)) + HALO
+    """Pixels that the number of a micro-batch needs in its box: on hatching with paper around it, else its digits."""
+    digits = _digits(span)
+    return {"W": digits + HALO, "B": min(2 * digits, digits + HALO)}.get(span.action.kind, digits)
+
+
+def _digits(span: Span) -> float:
+    return DIGIT * len(str(span.action.micro_batch))
 
 
 def _axis(longest: float, y: float, unit: float) -> str:
@@ -153,7 +158,7 @@ def _box(span: Span, y: float, unit: float, turn: int) -> str:
         parts.append(f'<rect class="later" x="{x:g}" y="{y:g}" width="{wide:g}" height="{3 * turn}"/>')
     if wide >= _room(span):
         # over both halves of a backward where one has no room
-        middle, on = (first / 2, action.kind) if first >= _room(span) else (wide / 2, "W")
+        middle, on = (first / 2, action.kind) if first >= _digits(span) else (wide / 2, "W")
         label = f'<text class="on{on}" x="{x + middle:g}" y="{y + 17}" text-anchor="middle">{action.micro_batch}</text>'
         parts.append(label)
     return f"<g>{''.join(parts)}</g>"

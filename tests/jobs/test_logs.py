@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from allranks.jobs import ProfileError, explain, reading
+from allranks.jobs import Call, Job, ProfileError, RankRecord, explain, reading
 from allranks.jobs.formats import Format
 
 HUNG = (
@@ -83,6 +83,85 @@ def test_older_texts_have_a_shape_and_no_number(tmp_path):
     assert found.causes[0].kind == "hang" and "broadcast of 6" in found.causes[0].cause
 
 
+WORK = (
+    "[rank{r}]:[E822 16:31:17.1 ProcessGroupNCCL.cpp:2271] [PG ID 4 PG GUID {group} Rank {r}]  failure detected by watchdog at work "
+    "sequence id: {seq} PG status: last enqueued work: {last}, last completed work: {done}\n"
+)
+
+
+def waits(r, seq, last, group="67", **call):
+    return hung(r, seq=seq, **call) + WORK.format(r=r, group=group, seq=seq, last=last, done=seq - 1)
+
+
+def test_a_rank_that_enqueued_the_call_is_not_said_to_be_absent(tmp_path):
+    text = waits(0, 31, 90, op="BROADCAST") + "".join(waits(r, 30, 90, op="BROADCAST") for r in (1, 2, 3))
+    first = told(tmp_path, text).causes[0]
+    assert first.kind == "hang" and "never made" not in first.cause
+    assert (
+        "call 30 of group 67, broadcast of 100" in first.cause and "ranks 1, 2 and 3 did not finish it" in first.cause
+    )
+    assert "rank 0 finished it and waits in call 31" in first.evidence and "up to 90" in first.evidence
+
+
+def test_calls_that_were_enqueued_behind_the_hang_differ_and_mean_nothing(tmp_path):
+    first = told(tmp_path, waits(0, 30, 90) + waits(1, 30, 84)).causes[0]
+    assert first.kind == "hang" and "Every rank made call 30" in first.cause
+
+
+def test_a_rank_that_did_not_enqueue_the_call_is_named_with_its_group(tmp_path):
+    text = waits(0, 30, 31) + waits(2, 30, 31) + WORK.format(r=1, group="67", seq=29, last=29, done=29)
+    first = told(tmp_path, text).causes[0]
+    assert (first.kind, first.rank) == ("missing_rank", 1) and "never made call 30 of group 67" in first.cause
+
+
+def test_a_status_line_may_stand_before_its_timeout_or_be_missing(tmp_path):
+    before = WORK.format(r=0, group="5(tp)", seq=30, last=30, done=29) + hung(0, seq=30)
+    found = told(tmp_path, before + hung(1, seq=30))
+    assert {(c.rank, c.group) for c in found.job.calls} == {(0, "5 tp"), (1, "5 tp")}
+
+
+def test_each_rank_is_given_its_own_call(tmp_path):
+    text = waits(0, 50, 50, group="3(tp)") + waits(2, 8, 8, group="1(dp)", op="_REDUCE_SCATTER_BASE", n=6)
+    first = told(tmp_path, text).causes[0]
+    assert "Rank 0 waited in call 50 of group tp, all_reduce of 100 elements" in first.cause
+    assert "rank 2 waited in call 8 of group dp, reduce_scatter of 6 elements" in first.cause
+
+
+def test_the_lowest_of_a_ranks_calls_is_the_one_that_waits(tmp_path):
+    found = told(tmp_path, hung(0, seq=9) + hung(0, seq=6) + hung(0, seq=8) + hung(7, seq=2))
+    assert "Rank 0 waited in call 6, all_reduce" in found.causes[0].cause
+    assert "rank 7 waited in call 2, all_reduce" in found.causes[0].cause
+    absent = found.causes[1]
+    assert absent.kind == "missing_rank" and absent.sure < 0.5 and "never enqueued" in absent.evidence
+
+
+STUCK = (
+    "[rank{r}]:[E626 05:14:36.3 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank {r}] ProcessGroupNCCL's watchdog got stuck "
+    "for 480 seconds without making progress in monitoring enqueued collectives.\n"
+)
+
+
+@pytest.mark.parametrize("ranks", [(5, 7), (3,)])
+def test_a_watchdog_that_got_stuck_is_the_suspect(tmp_path, ranks):
+    found = told(tmp_path, waits(2, 40, 41, group="1") + "".join(STUCK.format(r=r) for r in ranks))
+    assert found.causes[0].rank == (3 if ranks == (3,) else None) and "got stuck" in found.causes[0].cause
+    assert all(str(r) in found.causes[0].cause for r in ranks) and "480 s" in found.causes[0].evidence
+    absent = next(c for c in found.causes if c.kind == "missing_rank")
+    assert absent.sure < 0.5 and not any(f"rank {r}" in absent.cause for r in ranks)
+
+
+def test_the_one_rank_without_a_text_may_be_alive(tmp_path):
+    first = told(tmp_path, "".join(waits(r, 30, 30, group="1", op="GATHER") for r in (1, 2, 3))).causes[0]
+    assert (first.kind, first.rank) == ("missing_rank", 0) and first.sure == 0.7
+    assert "alive and never enqueued" in first.evidence and "ranks 1, 2 and 3 wait in call 30" in first.evidence
+
+
+def test_a_group_whose_members_no_line_names_is_not_said_to_be_whole(tmp_path):
+    oom = "[rank3]: torch.OutOfMemoryError: CUDA out of memory.\n"
+    found = told(tmp_path, oom + "".join(waits(r, 30, 32, group="1") for r in (0, 1, 2)))
+    assert found.causes[0].rank == 3 and not any("Every rank" in c.cause for c in found.causes)
+
+
 INFO = """a:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4
 a:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>
 a:1:1 [0] NCCL INFO Using network IB
@@ -142,3 +221,23 @@ def test_a_reader_that_fails_loses_no_other_file(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "FORMATS", (broken, *reading.FORMATS))
     found = explain(tmp_path)
     assert found.causes[0].rank == 1 and "its reader failed: IndexError" in found.skipped[0]["why"]
+
+
+def recorded(rank, done, started, last):
+    """What a recorder says of a rank that made `last` broadcasts, of which `done` ended and `started` run."""
+    states = ["completed"] * done + ["started"] * started + ["scheduled"] * (last - done - started)
+    calls = (Call(rank, "broadcast", group="67 ep", seq=i, in_elements=4, state=s) for i, s in enumerate(states, 1))
+    return RankRecord(rank, f"rank{rank}", "flight recorder", calls=tuple(calls), groups={"67 ep": (0, 1, 2)})
+
+
+def test_of_recorded_calls_the_lowest_unfinished_one_is_named_with_its_state():
+    first = explain(Job((recorded(0, 5, 1, 9), recorded(1, 4, 1, 9), recorded(2, 4, 0, 9)))).causes[0]
+    assert "call 5 of group ep" in first.cause and "ranks 1 and 2 did not finish it" in first.cause
+    for part in ("started on rank 1", "scheduled on rank 2", "rank 0 finished it and waits in call 6", "up to 9"):
+        assert part in first.evidence
+
+
+def test_a_recorded_rank_that_is_behind_is_absent_though_its_last_call_has_not_ended():
+    first = explain(Job((recorded(0, 4, 1, 5), recorded(1, 3, 1, 4), recorded(2, 4, 1, 5)))).causes[0]
+    assert (first.kind, first.rank) == ("missing_rank", 1) and "never made call 5" in first.cause
+    assert "which has not ended there" in first.evidence

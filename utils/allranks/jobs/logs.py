@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from allranks.jobs.scan import lines_of
 __all__ = ["FORMAT", "LOG", "TOPOLOGY", "WATCHDOG", "read_lines"]
 
 WATCHDOG, LOG, TOPOLOGY = "watchdog", "nccl log", "nvidia-smi topo"
+NO_GROUP = "of this log"  # the group of texts that name none
 MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
@@ -28,7 +29,11 @@ _WORK = re.compile(
 )
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
 _PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?)?")
-_STATUS = re.compile(r"last enqueued(?: NCCL)? work: (-?\d+), last completed(?: NCCL)? work: (-?\d+)")
+_STATUS = re.compile(
+    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+), "
+    r"last completed(?: NCCL)? work: (-?\d+)"
+)
+_STUCK = re.compile(r"[Ww]atchdog got stuck for (\d+) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
@@ -77,6 +82,9 @@ class _Rank:
 
     calls: list[Call] = field(default_factory=list)
     enqueued: dict[str, int] = field(default_factory=dict)
+    completed: dict[str, int] = field(default_factory=dict)
+    group_of: dict[int, str] = field(default_factory=dict)  # of the works that a status line names
+    stuck_s: float | None = None  # for so long its watchdog made no progress
     waited_s: float | None = None
     error: str = ""
     world: int | None = None
@@ -115,8 +123,33 @@ class _Log:
             elif found := re.search(r"NCCL version ([\w.+]+)", line):
                 self.version = found[1]
         if "last enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
-            self.ranks[rank].enqueued[_group_of(line)] = int(status[1])
+            self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
+        if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
+            self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
         self._failures(line)
+
+    def _status(self, rank: int, group: str, work: str | None, enqueued: int, completed: int) -> None:
+        """Files a status line; a timeout's text that names no group is of the group whose status names the same work."""
+        mine = self.ranks[rank]
+        mine.enqueued[group], mine.completed[group] = enqueued, completed
+        if work is not None and group != NO_GROUP:
+            place = next((i for i, c in enumerate(mine.calls) if c.group == NO_GROUP and c.seq == int(work)), None)
+            if place is None:
+                mine.group_of[int(work)] = group
+            else:
+                mine.calls[place] = replace(mine.calls[place], group=group)
+
+    def _unnamed(self) -> None:
+        """Gives a call without a group that of other ranks' call of the same number, where only one group has such a call."""
+        named: dict[int | None, set[str]] = defaultdict(set)
+        for told in self.ranks.values():
+            for call in told.calls:
+                if call.group and call.group != NO_GROUP:
+                    named[call.seq].add(call.group)
+        for told in self.ranks.values():
+            for i, call in enumerate(told.calls):
+                if call.group == NO_GROUP and call.seq is not None and len(named[call.seq]) == 1:
+                    told.calls[i] = replace(call, group=next(iter(named[call.seq])))
 
     def _timeout(self, line: str, work: str, ran_ms: str | None) -> None:
         rank = _rank_of(line)
@@ -134,7 +167,9 @@ class _Log:
         mine = self.ranks[rank]
         seq = numbers.get("SeqNum")
         group = _group_of(line)
-        if not any(c.seq == seq and c.group == group for c in mine.calls):
+        if group == NO_GROUP and seq is not None:
+            group = mine.group_of.pop(seq, group)
+        if not any((c.seq, c.group, c.op, c.in_elements) == (seq, group, op, into) for c in mine.calls):
             mine.calls.append(
                 Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started", label=said.get("OpType", "")[:40])
             )  # fmt: skip
@@ -212,6 +247,7 @@ class _Log:
 
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
+        self._unnamed()
         said = self.said()
         slow = (
             bool(self.networks)
@@ -238,12 +274,14 @@ class _Log:
                 "backend": "nccl",
                 "timed_out": bool(told.calls),
                 "enqueued": told.enqueued,
+                "completed": told.completed,
+                "stuck_s": told.stuck_s,
                 "waited_s": told.waited_s,
                 "error": told.error,
                 **(facts if not found else {}),
             }
             calls = tuple(told.calls)
-            source = WATCHDOG if calls or told.error or told.enqueued else LOG
+            source = WATCHDOG if calls or told.error or told.enqueued or told.stuck_s else LOG
             found.append(
                 RankRecord(
                     rank, name, source, world_size=world, calls=calls, facts={k: v for k, v in mine.items() if v}
@@ -262,7 +300,7 @@ def _group_of(line: str) -> str:
     """The process group as a flight recorder names it; of older texts, which name none, one name for all."""
     found = _PG.search(line)
     if found is None:
-        return "of this log"
+        return NO_GROUP
     number = found[2] or found[1]
     return f"{number} {found[3]}" if found[3] and found[3] != "undefined" else number
 

@@ -241,3 +241,65 @@ def test_a_recorded_rank_that_is_behind_is_absent_though_its_last_call_has_not_e
     first = explain(Job((recorded(0, 4, 1, 5), recorded(1, 3, 1, 4), recorded(2, 4, 1, 5)))).causes[0]
     assert (first.kind, first.rank) == ("missing_rank", 1) and "never made call 5" in first.cause
     assert "which has not ended there" in first.evidence
+
+
+def block(*exits):
+    """What torchrun prints: of each rank how it ended, the first one as the root cause."""
+    entry = "  rank      : {0} (local_rank: {0})\n  exitcode  : {1} (pid: 43{0})\n  error_file: <N/A>\n"
+    root, *rest = [entry.format(*one) for one in exits]
+    return f"train.py FAILED\nFailures:\n[1]:\n{''.join(rest)}Root Cause (first observed failure):\n[0]:\n{root}"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(1, "exit code 1"), (-9, "SIGKILL"), (-11, "SIGSEGV"), (137, "SIGKILL"), (2, "exit code 2")]
+)
+def test_the_launchers_root_cause_is_the_culprit(tmp_path, code, words):
+    first = told(tmp_path, block((3, code), (0, -15), (1, -15))).causes[0]
+    assert (first.kind, first.rank) == ("failed_rank", 3) and words in first.evidence
+    assert "ranks 0 and 1 ended by signal 15, which follows from it" in first.evidence
+
+
+@pytest.mark.parametrize("code", [-6, -15, 1, 134])
+def test_an_end_that_follows_from_a_timeout_is_no_cause(tmp_path, code):
+    found = told(tmp_path, hung(0) + hung(1) + block((0, code), (1, -6)))
+    assert found.causes[0].kind == "hang" and not any(c.kind == "failed_rank" for c in found.causes)
+
+
+def test_an_abort_without_a_timeout_is_a_failure(tmp_path):
+    first = told(tmp_path, block((2, -6), (0, -15))).causes[0]
+    assert (first.kind, first.rank) == ("failed_rank", 2) and "SIGABRT" in first.evidence
+
+
+def test_ranks_that_only_got_a_signal_are_not_said_to_have_failed(tmp_path):
+    found = told(tmp_path, block((1, -15), (0, -15)))
+    assert "nothing here says which" in found.causes[0].cause
+    assert all(c.kind != "failed_rank" and c.rank is None for c in found.causes)
+
+
+RESTART = "W0321 02:08:00.0 1 torch/distributed/elastic/agent/server/api.py:900] [default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+
+
+@pytest.mark.parametrize("clock", ["10:00", "12:30"])
+def test_the_last_attempt_is_the_one_that_is_judged(tmp_path, clock):
+    again = (hung(0, seq=32) + hung(1, seq=31, op="BROADCAST") + hung(2, seq=32)).replace("10:00", clock)
+    found = told(tmp_path, hung(0, seq=58) + hung(1, seq=58) + (RESTART if clock == "10:00" else "") + again)
+    assert {(c.rank, c.seq) for c in found.job.calls} == {(0, 32), (1, 31), (2, 32)}
+    assert "2 attempts" in " ".join(found.said) and not any("58" in c.cause + c.evidence for c in found.causes)
+
+
+def test_a_log_that_ends_at_the_restart_is_of_the_attempt_before(tmp_path):
+    found = told(tmp_path, hung(0) + hung(1, op="BROADCAST") + RESTART)
+    assert found.causes[0].kind == "desync"
+
+
+def test_a_number_that_falls_at_one_moment_is_no_restart(tmp_path):
+    found = told(tmp_path, hung(0, seq=9) + hung(0, seq=6) + hung(1, seq=6))
+    assert {(c.rank, c.seq) for c in found.job.calls} == {(0, 9), (0, 6), (1, 6)}
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_an_error_counts_in_the_attempt_in_which_it_was_printed(tmp_path, later):
+    oom = "[rank3]: torch.OutOfMemoryError: CUDA out of memory.\n"
+    once, again = hung(0, seq=58) + hung(1, seq=58), (hung(0, seq=32) + hung(1, seq=32)).replace("10:00", "12:30")
+    found = told(tmp_path, once + again + oom if later else oom + once + again)
+    assert any(c.kind == "failed_rank" for c in found.causes) is later

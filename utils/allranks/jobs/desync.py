@@ -87,7 +87,7 @@ def desync(job: Job) -> tuple[Cause, ...]:
     found += _stuck_watchdogs(records)
     found += _failed(records)
     if not found:
-        found += _alone(records, groups)
+        found += _alone(records, groups) or _only_ended(records)
     found += _no_file(job, groups)
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
 
@@ -133,18 +133,29 @@ def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
     if not failed:
         return []
     waits = [rank for rank, r in records.items() if r.facts.get("timed_out") and rank not in failed]
-    words = f"{capital(name_ranks(sorted(failed)))} failed" + (
-        f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
+    first = [rank for rank in failed if records[rank].facts.get("first")] or sorted(failed)
+    later = [rank for rank in failed if rank not in first]
+    words = f"{capital(name_ranks(first))} failed" + (f" first, then {name_ranks(later)}" if later else "")
+    words += f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
+    evidence = "; ".join(f"rank {rank}: {failed[rank]}" for rank in [*first, *later][:3])
+    ended = [rank for rank, r in records.items() if r.facts.get("ended") and rank not in failed]
+    if ended:
+        evidence += f"; {name_ranks(ended)} ended by {records[ended[0]].facts['ended']}, which follows from it"
+    lone = first[0] if len(first) == 1 else None
+    return [(-1, Cause(words, evidence, None, 0.9 if waits else 0.7, "failed_rank", lone))]
+
+
+def _only_ended(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """Ranks that were ended, where nothing says what came before."""
+    ended = {rank: str(r.facts["ended"]) for rank, r in records.items() if r.facts.get("ended")}
+    if not ended:
+        return []
+    words = (
+        f"{capital(name_ranks(sorted(ended)))} ended as ranks do after another failure, and nothing here says which."
     )
-    evidence = "; ".join(f"rank {rank}: {error}" for rank, error in sorted(failed.items())[:3])
-    return [
-        (
-            -1,
-            Cause(
-                words, evidence, None, 0.9 if waits else 0.7, "failed_rank", min(failed) if len(failed) == 1 else None
-            ),
-        )
-    ]
+    why = "; ".join(f"rank {rank}: {how}" for rank, how in sorted(ended.items())[:3])
+    evidence = f"{why}. A launcher or a scheduler sends SIGTERM, a watchdog aborts: look for the first error, and for a time limit"
+    return [(5, Cause(words, evidence, None, 0.4, "no_times", None))]
 
 
 def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tuple[int, Cause]]:

@@ -37,6 +37,16 @@ _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d+) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
+_RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
+_CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
+APART_S = 60  # one process's timeouts of one moment are closer together
+_SIGNALS = {
+    9: "SIGKILL, as the out-of-memory killer sends it",
+    11: "SIGSEGV",
+    7: "SIGBUS, as of a full /dev/shm",
+    6: "SIGABRT",
+}
+_SENT = (1, 2, 15)  # signals that a launcher, a scheduler or a person sends to ranks that run
 _SYMPTOMS = (
     "DistBackendError",
     "DistStoreError",
@@ -53,13 +63,16 @@ _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS 
 _PROTOCOLS = ("LL", "LL128", "simple")
 
 
+_ENDS = (b"Root Cause (first observed failure)",)
+
+
 def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
     if start[:1] in (b"{", b"\x80") or b"\0" in head:
         return False
     return any(
         word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
-    ) or _is_topology(head) or _text_with_watchdog(path)  # fmt: skip
+    ) or _is_topology(head) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
 
 
 def _text_with_watchdog(path: Path) -> bool:
@@ -87,6 +100,12 @@ class _Rank:
     stuck_s: float | None = None  # for so long its watchdog made no progress
     waited_s: float | None = None
     error: str = ""
+    first: bool = False  # the launcher saw it fail first
+    ended: str = ""  # how it was ended, where that only follows from another failure
+    symptom: bool = False  # it printed an error that only follows from another failure
+    line: int = 0  # of its error
+    told_s: float | None = None  # the clock of its last timeout
+    attempt: int = 0
     world: int | None = None
 
 
@@ -107,12 +126,19 @@ class _Log:
         self.nvls: str = ""
         self.hosts: set[str] = set()
         self.last_failed: int | None = None
+        self.root = False  # whether the lines are of the launcher's block on the first failure
+        self.exits: dict[int, tuple[int, bool]] = {}
+        self.aborted = False
+        self.fell_at = 0  # the line at which a rank's count began anew
+        self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool]]] | None = None
         self.lines = 0
 
     def take(self, line: str) -> None:
         """Files one line."""
         self.lines += 1
         line = line[:MOST_LINE]
+        if _RESTART.search(line):
+            self._restart()
         if "NCCL" in line:
             if "Watchdog caught" in line and (work := _WORK.search(line)):
                 self._timeout(line, work[1], work[2])
@@ -127,6 +153,43 @@ class _Log:
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
         self._failures(line)
+
+    def _restart(self) -> None:
+        """Begins a new attempt: its calls are counted from 1 again. The one before is kept until the new one says something."""
+        if any(r.calls or r.error or r.enqueued for r in self.ranks.values()) or self.exits:
+            self.before = (self.ranks, self.exits)
+            fresh = {n: _Rank(attempt=r.attempt + 1, world=r.world) for n, r in self.ranks.items()}
+            attempt = max((r.attempt for r in fresh.values()), default=1)
+            self.ranks, self.exits = defaultdict(lambda: _Rank(attempt=attempt), fresh), {}
+
+    def _last_attempt(self) -> int:
+        """Keeps what the last attempt said that said anything; the number of attempts."""
+        if self.before and not self.exits and not any(r.calls or r.error or r.enqueued for r in self.ranks.values()):
+            self.ranks, self.exits = defaultdict(_Rank, self.before[0]), self.before[1]
+        last = max((r.attempt for r in self.ranks.values()), default=0)
+        begin = min((r.told_s for r in self.ranks.values() if r.attempt == last and r.told_s is not None), default=0.0)
+        for rank, told in self.ranks.items():
+            late = self.fell_at < told.line if told.told_s is None else told.told_s > begin - APART_S
+            if told.attempt < last and not late:
+                self.ranks[rank] = _Rank(attempt=last, world=told.world)
+        return last + 1
+
+    def _ends(self) -> None:
+        """How ranks ended, by the launcher's block: a failure of their own, or one that follows from another."""
+        gave_up = self.aborted or any(r.calls or r.stuck_s for r in self.ranks.values())
+        for rank, (code, root) in self.exits.items():
+            told, signal = self.ranks[rank], -code if code < 0 else code - 128 if code > 128 else 0
+            name = f" ({_SIGNALS[signal]})" if signal in _SIGNALS else ""
+            if (
+                signal in _SENT
+                or (signal == 6 and gave_up)
+                or (not signal and (told.calls or told.symptom or not root))
+            ):
+                told.ended = f"signal {signal}{name}" if signal else f"exit code {code}"
+            elif code and not told.error:
+                told.error = f"it was ended by signal {signal}{name}" if signal else f"it ended with exit code {code}"
+                told.error += ", the first failure that the launcher saw" if root else ""
+            told.first = root and bool(told.error)
 
     def _status(self, rank: int, group: str, work: str | None, enqueued: int, completed: int) -> None:
         """Files a status line; a timeout's text that names no group is of the group whose status names the same work."""
@@ -167,6 +230,13 @@ class _Log:
         mine = self.ranks[rank]
         seq = numbers.get("SeqNum")
         group = _group_of(line)
+        clock = _CLOCK.search(line)
+        now = _seconds(clock) if clock else None
+        fell = seq is not None and any(c.group == group and (c.seq or 0) > seq for c in mine.calls)
+        if fell and now is not None and mine.told_s is not None and now > mine.told_s + APART_S:
+            self.fell_at = self.lines
+            mine = self.ranks[rank] = _Rank(attempt=mine.attempt + 1, world=mine.world)
+        mine.told_s = now
         if group == NO_GROUP and seq is not None:
             group = mine.group_of.pop(seq, group)
         if not any((c.seq, c.group, c.op, c.in_elements) == (seq, group, op, into) for c in mine.calls):
@@ -179,19 +249,22 @@ class _Log:
             mine.world = out // into
 
     def _failures(self, line: str) -> None:
+        if "Root Cause" in line or line.strip().endswith("Failures:"):
+            self.root = "Root Cause" in line
+        self.aborted |= "watchdog thread terminated with exception" in line
         if (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
             self.last_failed = int(exited[1])
         if (code := _EXITCODE.search(line)) and self.last_failed is not None:
-            if int(code[1]) < 0 and not self.ranks[self.last_failed].error:
-                self.ranks[self.last_failed].error = f"it was ended by signal {-int(code[1])}" + (
-                    " (SIGKILL, as the out-of-memory killer sends it)" if code[1] == "-9" else ""
-                )
+            self.exits[self.last_failed] = (int(code[1][:8]), self.root)
             self.last_failed = None
         if ("Error" in line or "Exception" in line) and (rank := _rank_of(line)) is not None:
             found = _ERROR.search(line.rstrip())
-            if found and not found[1].endswith(_SYMPTOMS) and "Watchdog" not in line and not self.ranks[rank].error:
+            if found and found[1].endswith(_SYMPTOMS):
+                self.ranks[rank].symptom = True
+            elif found and "Watchdog" not in line and not self.ranks[rank].error:
                 if re.match(r"^\W*(?:[Rr]ank ?\d+)?\W*" + re.escape(found[1]), line):
                     self.ranks[rank].error = f"{found[1]}: {(found[2] or '').strip()[:160]}".rstrip(": ")
+                    self.ranks[rank].line = self.lines
 
     def _info(self, line: str) -> None:
         told = line.partition("NCCL INFO ")[2].strip()
@@ -247,8 +320,12 @@ class _Log:
 
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
+        attempts = self._last_attempt()
         self._unnamed()
+        self._ends()
         said = self.said()
+        if attempts > 1:
+            said.append(f"the log is of {attempts} attempts of the job, of which the last one is judged")
         slow = (
             bool(self.networks)
             and all("Socket" in n for n in self.networks)
@@ -278,10 +355,12 @@ class _Log:
                 "stuck_s": told.stuck_s,
                 "waited_s": told.waited_s,
                 "error": told.error,
+                "first": told.first,
+                "ended": told.ended,
                 **(facts if not found else {}),
             }
             calls = tuple(told.calls)
-            source = WATCHDOG if calls or told.error or told.enqueued or told.stuck_s else LOG
+            source = WATCHDOG if calls or told.error or told.enqueued or told.stuck_s or told.ended else LOG
             found.append(
                 RankRecord(
                     rank, name, source, world_size=world, calls=calls, facts={k: v for k, v in mine.items() if v}
@@ -294,6 +373,12 @@ def _rank_of(line: str) -> int | None:
     found = _RANK.search(line)
     number = int(found[1]) if found and len(found[1]) < 8 else None
     return number if number is not None and number < MAX_RANKS else None
+
+
+def _seconds(clock: re.Match[str]) -> float:
+    """The moment of a line of glog within its year, in seconds."""
+    month, day, hour, minute, second = map(int, clock.groups())
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + second
 
 
 def _group_of(line: str) -> str:

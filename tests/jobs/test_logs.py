@@ -303,3 +303,87 @@ def test_an_error_counts_in_the_attempt_in_which_it_was_printed(tmp_path, later)
     once, again = hung(0, seq=58) + hung(1, seq=58), (hung(0, seq=32) + hung(1, seq=32)).replace("10:00", "12:30")
     found = told(tmp_path, once + again + oom if later else oom + once + again)
     assert any(c.kind == "failed_rank" for c in found.causes) is later
+
+
+WARN = "n1:1:2 [0] misc/socket.cc:484 NCCL WARN {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "NET/IB : Got completion from peer 10.2.1.3<5> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+            "never answered",
+        ),
+        ("socketStartConnect: Connect to 172.17.0.1<39921> failed : Connection refused", "could not connect"),
+        ("Call to connect returned No route to host", "could not connect"),
+        (
+            "Call to posix_fallocate failed : No space left on device",
+            "shared memory of the machine or container is full",
+        ),
+        (
+            "Error while creating shared memory segment /dev/shm/nccl-x : Permission denied",
+            "could not make its segment",
+        ),
+        ("Bootstrap : no socket interface found", "no network interface"),
+        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "same GPU"),
+        ("something new", "no rule for"),
+    ],
+)
+def test_each_warning_is_a_cause_with_what_to_look_at(tmp_path, text, words):
+    [cause] = told(tmp_path, WARN.format(text)).causes
+    assert cause.kind == "nccl_error" and words in cause.cause and text in cause.evidence
+
+
+def test_the_line_after_last_error_counts_as_a_warning(tmp_path):
+    text = "[rank1]: ncclRemoteError: A call failed possibly due to a network error.\n[rank1]: Last error:\n[rank1]: NET/IB : x status=12 y\n"
+    [cause] = told(tmp_path, INFO.rpartition("a:1:1")[0] + text).causes
+    assert cause.kind == "nccl_error" and "never answered" in cause.cause
+
+
+def test_a_long_warning_is_cut_between_words(tmp_path):
+    found = told(tmp_path, WARN.format("remote " * 90))
+    assert any(w.endswith("remote…") for w in found.said) and "remote…;" in found.causes[0].evidence
+
+
+def test_a_full_shm_stands_before_the_rank_that_failed_of_it_and_a_refusal_before_the_hang(tmp_path):
+    full = WARN.format("Call to posix_fallocate failed : No space left on device") + WARN.format(
+        "Error while creating shared memory segment"
+    )
+    kinds = [c.kind for c in told(tmp_path, full + "[rank1]: RuntimeError: mine\n" + hung(0)).causes]
+    assert kinds[:2] == ["nccl_error", "failed_rank"] and kinds.count("nccl_error") == 1
+    kinds = [c.kind for c in told(tmp_path, hung(0) + hung(1) + WARN.format("Connection refused")).causes]
+    assert kinds == ["nccl_error", "hang"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NCCL_P2P_DISABLE set by environment to 1.", "NCCL_P2P_DISABLE=1"),
+        ("NCCL_SHM_DISABLE set by environment to 1", "NCCL_SHM_DISABLE=1"),
+        ("NCCL_ALGO set by environment to Tree.", "NCCL_ALGO=Tree"),
+        ("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "GPUDirect RDMA is off"),
+    ],
+)
+def test_a_fast_way_that_is_off_is_a_cause(tmp_path, line, words):
+    [cause] = told(tmp_path, f"a:1:2 [0] NCCL INFO Using network IB\na:1:2 [0] NCCL INFO {line}\n").causes
+    assert cause.kind == "nccl_setting" and words in cause.cause
+
+
+def test_a_switch_that_is_set_to_off_is_no_cause(tmp_path):
+    text = "a:1:2 [0] NCCL INFO Using network IB\na:1:2 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 0.\n"
+    assert [c.kind for c in told(tmp_path, text).causes] == ["no_times"]
+
+
+def test_the_variables_that_ask_for_sockets_are_named(tmp_path):
+    lines = ("NCCL_IB_DISABLE set by environment to 1.", "NCCL_SOCKET_IFNAME set by environment to lo", "NET/Socket : Using [0]lo:127.0.0.1<0>", "Using network Socket",
+             "Channel 00/02 :    0   1   2   3", "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/Socket/0")  # fmt: skip
+    found = told(tmp_path, "".join(f"a:1:2 [0] NCCL INFO {line}\n" for line in lines))
+    [cause] = found.causes
+    assert cause.kind == "wrong_interface" and "NCCL_SOCKET_IFNAME=lo and NCCL_IB_DISABLE=1" in cause.evidence
+    assert "loopback" in cause.evidence and any(w.startswith("2 channels;") for w in found.said)
+
+
+def test_bad_links_of_a_machine_are_causes(tmp_path):
+    found = told(tmp_path, TOPO, "topo.txt").causes
+    assert [c.kind for c in found] == ["slow_links", "slow_links"] and "GPU2, GPU3" in found[1].cause

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from allranks.base.errors import capital, name_ranks
+from allranks.jobs.complaints import complaints, settings_words, slow_settings
 from allranks.jobs.job import Call, Cause, Job, RankRecord
 from allranks.jobs.logs import NO_GROUP
 
@@ -101,30 +102,35 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     told = [r for r in job.records if r.facts.get("said")]
     if not told:
         return ()
+    settings = {name: value for r in told for name, value in r.facts.get("settings", {}).items()}
+    found = [*complaints(dict.fromkeys(w for r in told for w in r.facts.get("warnings", ())))]
     slow = next((r for r in told if r.facts.get("sockets")), None)
     if slow is not None:
-        why = "no InfiniBand device was found" if slow.facts.get("missing_ib") else "NCCL chose no other network"
-        evidence = f"{why}, and connections go by {', '.join(slow.facts['sockets'])}: on a cluster with InfiniBand, RoCE or EFA, look at NCCL_IB_HCA, the drivers and NCCL_NET"
-        return (
-            Cause(
-                "Messages between machines go through sockets: a wrong interface?",
-                evidence,
-                None,
-                0.6,
-                "wrong_interface",
-            ),
-        )
-    if any(r.calls or r.source not in ("nccl log", "nvidia-smi topo") for r in job.records):
-        return ()
-    return (
-        Cause(
-            "The logs say what was chosen, and nothing of it is wrong by itself.",
-            "; ".join(told[0].facts["said"][:2]),
-            None,
-            0.5,
-            "no_times",
-        ),
-    )
+        found.append(_over_sockets(slow, settings))
+        settings.pop("NCCL_IB_DISABLE", None)  # told with the sockets
+    found += slow_settings(settings, [line for r in told for line in r.facts.get("without_gdr", ())])
+    for r in told:
+        for words in r.facts.get("bad_links", ()):
+            where = "nvidia-smi topo -m shows it; ranks and cards may be placed better, and what is slow here is slow in each ring"
+            found.append(Cause(f"{capital(words)}.", where, None, 0.5, "slow_links"))
+    if found or any(r.calls or r.source not in ("nccl log", "nvidia-smi topo") for r in job.records):
+        return tuple(found)
+    words = "The logs say what was chosen, and nothing of it is wrong by itself."
+    return (Cause(words, "; ".join(told[0].facts["said"][:2]), None, 0.5, "no_times"),)
+
+
+def _over_sockets(slow: RankRecord, settings: dict[str, str]) -> Cause:
+    """Messages between machines that go by TCP, and which of the environment's variables asks for it."""
+    why = "no InfiniBand device was found" if slow.facts.get("missing_ib") else "NCCL chose no other network"
+    asked = settings_words(settings, "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_IB_HCA")
+    evidence = f"{asked or why}, and connections go by {', '.join(slow.facts['sockets'])}"
+    if "lo" in slow.facts["sockets"]:
+        evidence += "; lo is the loopback, which reaches no other machine"
+    advice = "unset them where the cluster has InfiniBand, RoCE or EFA, and name the interface that joins the machines"
+    if not asked:
+        advice = "on a cluster with InfiniBand, RoCE or EFA, look at NCCL_IB_HCA, the drivers and NCCL_NET"
+    words = "Messages between machines go through sockets: a wrong interface?"
+    return Cause(words, f"{evidence}: {advice}", None, 0.8 if asked else 0.6, "wrong_interface")
 
 
 def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from allranks.jobs.complaints import shortened
 from allranks.jobs.formats import Format
 from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
@@ -54,6 +55,11 @@ _SYMPTOMS = (
     "ChildFailedError",
     "SignalException",
     "ProcessRaisedException",
+    "ncclSystemError",
+    "ncclRemoteError",
+    "ncclInternalError",
+    "ncclUnhandledCudaError",
+    "ncclInvalidUsage",
 )
 _COMM = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
 _VIA = re.compile(r"Channel \d+(?:/\d+)?\s*: \d+\[\w+\] -> \d+\[\w+\] (?:\[(?:send|receive)\] )?via ([\w/]+)")
@@ -129,6 +135,9 @@ class _Log:
         self.root = False  # whether the lines are of the launcher's block on the first failure
         self.exits: dict[int, tuple[int, bool]] = {}
         self.aborted = False
+        self.after_last_error = False
+        self.without_gdr: Counter[str] = Counter()
+        self.count = 0  # of channels
         self.fell_at = 0  # the line at which a rank's count began anew
         self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool]]] | None = None
         self.lines = 0
@@ -145,13 +154,19 @@ class _Log:
             elif "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
-                self.warnings[line.partition("NCCL WARN ")[2].strip()[:200]] += 1
+                self.warnings[line.partition("NCCL WARN ")[2].strip()] += 1
             elif found := re.search(r"NCCL version ([\w.+]+)", line):
                 self.version = found[1]
         if "last enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
             self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
+        if self.after_last_error and line.strip():
+            text = re.sub(r"^\s*(?:\[rank\d+\]:)?\s*", "", line).strip()
+            known = any(text in told for told in self.warnings)
+            if text and not known and not text.startswith(("Traceback", "Exception raised from")):
+                self.warnings[text] += 1
+        self.after_last_error = line.rstrip().endswith("Last error:")
         self._failures(line)
 
     def _restart(self) -> None:
@@ -285,10 +300,13 @@ class _Log:
             self.vias[re.sub(r"/\d+(?=/|$)", "", via[1])] += 1
         elif ring := _RING.search(line):
             self.channels[int(ring[1])] = " ".join(ring[3].split())
+            self.count = max(self.count, int(ring[2]), int(ring[1]) + 1)
         elif chosen := _CHOSEN.search(told):
             self.chosen[chosen[1], _named(chosen[3], _ALGORITHMS), _named(chosen[4], _PROTOCOLS)] += 1
         elif (found := re.match(r"(NCCL_\w+) set by environment to (.+?)\.?$", told)) is not None:
             self.settings[found[1]] = found[2][:80]
+        elif "GPU Direct RDMA" in told and "isabled" in told:
+            self.without_gdr[told] += 1
         elif "NVLS multicast support is" in told:
             self.nvls = "NVLS is not available" if "not available" in told else "NVLS is available"
         elif found := re.search(r"NCCL version ([\w.+]+)", told):
@@ -303,7 +321,7 @@ class _Log:
             words.append(f"network: {network}{by}" + ("; no InfiniBand device was found" if self.missing_ib else ""))
         if self.channels:
             words.append(
-                f"{max(self.channels) + 1} channels; the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
+                f"{self.count} channel{'s' if self.count > 1 else ''}; the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
             )
         if self.vias:
             words.append("connections: " + ", ".join(f"{count} by {via}" for via, count in self.vias.most_common(6)))
@@ -315,7 +333,9 @@ class _Log:
             words.append(
                 "set by the environment: " + ", ".join(f"{n}={v}" for n, v in sorted(self.settings.items())[:12])
             )
-        words += [f"NCCL warns{f' {n} times' if n > 1 else ''}: {w}" for w, n in self.warnings.most_common(8)]
+        words += [
+            f"NCCL warns{f' {n} times' if n > 1 else ''}: {shortened(w)}" for w, n in self.warnings.most_common(8)
+        ]
         return words
 
     def records(self, name: str) -> list[RankRecord]:
@@ -335,6 +355,9 @@ class _Log:
             "said": tuple(said),
             "sockets": self.interfaces or ["sockets"] if slow else None,
             "missing_ib": self.missing_ib,
+            "settings": self.settings,
+            "warnings": tuple(self.warnings),
+            "without_gdr": tuple(self.without_gdr),
         }
         facts = {k: v for k, v in facts.items() if v}
         if self.version:
@@ -447,6 +470,7 @@ def _topology(name: str, lines: Iterator[str]) -> list[RankRecord]:
         said.append(
             f"without NVLink between them: {', '.join(apart[:8])}{', ...' if len(apart) > 8 else ''}: rings avoid these, or are as slow"
         )
+    bad = list(said[1:])
     cards = [h for h in heads if not h.startswith("GPU")]
     if cards:
         nearest = {g: min((table[g][c] for c in cards if c in table[g]), key=_distance, default="") for g in gpus}
@@ -456,10 +480,12 @@ def _topology(name: str, lines: Iterator[str]) -> list[RankRecord]:
             + ", ".join(f"{n} by {k}" for k, n in Counter(nearest.values()).items())
         )
         if far:
-            said.append(
+            bad.append(
                 f"{', '.join(far)}: the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
             )
-    return [RankRecord(0, name, TOPOLOGY, facts={"said": tuple(said)}, rank_from="unknown")]
+            said.append(bad[-1])
+    facts = {"said": tuple(said), **({"bad_links": tuple(bad)} if bad else {})}
+    return [RankRecord(0, name, TOPOLOGY, facts=facts, rank_from="unknown")]
 
 
 def _link(kind: str) -> str:

@@ -387,3 +387,42 @@ def test_the_variables_that_ask_for_sockets_are_named(tmp_path):
 def test_bad_links_of_a_machine_are_causes(tmp_path):
     found = told(tmp_path, TOPO, "topo.txt").causes
     assert [c.kind for c in found] == ["slow_links", "slow_links"] and "GPU2, GPU3" in found[1].cause
+
+
+@pytest.mark.parametrize(("said", "ranks", "rank"), [("Ranks 2, 3", "Ranks 2 and 3", None), ("Rank 5", "Rank 5", 5)])
+def test_the_ranks_that_a_monitored_barrier_names_did_not_come(tmp_path, said, ranks, rank):
+    found = told(tmp_path, f"Traceback\nRuntimeError: [Rank 0]: {said} failed to pass monitoredBarrier in 2000000 ms\n")
+    [cause] = found.causes
+    assert (cause.kind, cause.rank) == ("missing_rank", rank) and cause.cause.startswith(f"{ranks} did not come")
+    assert "rank 0 waited 2,000 s" in cause.evidence and "nccl" not in found.text().splitlines()[0]
+
+
+PRINT = "[rank{r}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {r} is running collective: {mine}, but Rank {s} is running collective: {theirs}.Collectives differ\n"
+FINGER = "CollectiveFingerPrint(SequenceNumber=7, OpType={}, TensorShape=[{}], TensorDtypes={}, TensorDeviceTypes=TensorOptions(dtype=float (default)))"
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (("BROADCAST", "1", "Long"), "another call than ranks 0 and 1: broadcast, where they made all_reduce"),
+        (("ALLREDUCE", "4, 3", "Float"), "with another size than ranks 0 and 1: all_reduce of 12 float32"),
+        (("ALLREDUCE", "10", "Half"), "with another type than ranks 0 and 1"),
+    ],
+)
+def test_a_mismatch_that_torch_itself_found_is_read(tmp_path, odd, words):
+    usual, other = FINGER.format("ALLREDUCE", "10", "Float"), FINGER.format(*odd)
+    text = PRINT.format(r=0, s=2, mine=usual, theirs=other) + PRINT.format(r=2, s=1, mine=other, theirs=usual)
+    [cause] = told(tmp_path, text).causes
+    assert (cause.kind, cause.rank) == ("desync", 2) and words in cause.cause and "call 7" in cause.evidence
+
+
+def test_a_text_that_a_terminal_broke_is_refused_and_said_to_be_broken(tmp_path):
+    broken = "".join(hung(r) for r in range(2)).replace("operation timeout", "opera\ntion timeout")
+    with pytest.raises(ProfileError, match="2 lines of a watchdog's text are cut in the middle"):
+        told(tmp_path, broken)
+    assert "cut in the middle and are not read: 1" in " ".join(told(tmp_path, hung(0) + hung(1)[:110] + "\n").said)
+
+
+def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
+    with pytest.raises(ProfileError, match="allranks fit reads it"):
+        told(tmp_path, "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)\n#\n", "all_reduce.txt")

@@ -86,10 +86,14 @@ def desync(job: Job) -> tuple[Cause, ...]:
             found.append(cause)
     found += _messages(records)
     found += _stuck_watchdogs(records)
+    found += _not_come(records)
     found += _failed(records)
     if not found:
         found += _alone(records, groups) or _only_ended(records)
-    found += _no_file(job, groups)
+    if not any(
+        r.facts.get("not_come") or r.facts.get("first") for r in records.values()
+    ):  # then the log names who it was
+        found += _no_file(job, groups)
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
 
 
@@ -196,6 +200,16 @@ def _by_call(calls: dict[int, Call]) -> list[tuple[list[int], Call]]:
 def _in_group(call: Call, groups: dict[str, _Group]) -> str:
     named = call.group in groups and call.group != NO_GROUP
     return f" of {groups[str(call.group)].words()}" if named else ""
+
+
+def _not_come(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """Ranks that a monitored_barrier names."""
+    late = {rank: str(r.facts["not_come"]) for rank, r in records.items() if r.facts.get("not_come")}
+    if not late:
+        return []
+    words = f"{capital(name_ranks(sorted(late)))} did not come to monitored_barrier."
+    evidence = f"{late[min(late)]}: look how {'it' if len(late) == 1 else 'they'} ended, or where {'it stands' if len(late) == 1 else 'they stand'}"
+    return [(0, Cause(words, evidence, None, 0.9, "missing_rank", min(late) if len(late) == 1 else None))]
 
 
 def _stuck_watchdogs(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:

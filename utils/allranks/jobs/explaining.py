@@ -226,13 +226,12 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def _ordered(stopped: Sequence[Cause], logged: Sequence[Cause]) -> list[Cause]:
-    """What stopped the job and what the log warns of: a rank that failed or did not come first, and a hang after NCCL's errors."""
-    named = [c for c in stopped if c.kind in ("failed_rank", "desync") or (c.kind == "missing_rank" and c.sure >= 0.5)]
+    """What stopped the job and what the log warns of: NCCL's errors stand after ranks that failed or differ, before a hang."""
     errors = [c for c in logged if c.kind == "nccl_error" and c.sure >= 0.5]
-    rest = [c for c in stopped if c not in named]
-    sure = [c for c in errors if c.sure >= 0.9]  # a full /dev/shm or a GPU used twice fails the rank itself
-    others = [c for c in errors if c not in sure]
-    return [*sure, *named, *others, *rest, *(c for c in logged if c not in errors)]
+    first = [c for c in errors if c.sure >= 0.9]  # a full /dev/shm or a GPU used twice fails the rank itself
+    place = next((i for i, c in enumerate(stopped) if c.kind == "hang" or c.sure < 0.5), len(stopped))
+    then = [c for c in errors if c not in first]
+    return [*first, *stopped[:place], *then, *stopped[place:], *(c for c in logged if c not in errors)]
 
 
 def _ranks(ranks: Sequence[int]) -> str:

@@ -38,6 +38,14 @@ _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d+) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
+_READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives")  # errors that tell of other ranks
+_MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d+) ms")
+_PRINT = re.compile(
+    r"[Rr]ank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
+    r"(?:, TensorShape=\[([\d, ]*)\])?(?:, TensorDtypes=(\w+))?"
+)
+_DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
+           "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool"}  # fmt: skip
 _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
 _CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
 APART_S = 60  # one process's timeouts of one moment are closer together
@@ -69,7 +77,11 @@ _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS 
 _PROTOCOLS = ("LL", "LL128", "simple")
 
 
-_ENDS = (b"Root Cause (first observed failure)",)
+_ENDS = (
+    b"Root Cause (first observed failure)",
+    b"failed to pass monitoredBarrier",
+    b"Detected mismatch between collectives",
+)
 
 
 def _looks(path: Path, head: bytes) -> bool:
@@ -87,7 +99,7 @@ def _text_with_watchdog(path: Path) -> bool:
         return False
     letters = 0
     for line in lines_of(path):
-        if "Watchdog caught" in line or "NCCL INFO" in line or "NCCL WARN" in line:
+        if any(word in line for word in ("Watchdog caught", "NCCL INFO", "NCCL WARN", *(w.decode() for w in _ENDS))):
             return True
         letters += len(line)
         if letters > MOST_LETTERS:
@@ -112,6 +124,8 @@ class _Rank:
     line: int = 0  # of its error
     told_s: float | None = None  # the clock of its last timeout
     attempt: int = 0
+    not_come: str = ""  # which rank waited for it in a monitored_barrier
+    compared: bool = False  # its call is from a comparison before the call ran, not from a watchdog
     world: int | None = None
 
 
@@ -136,6 +150,9 @@ class _Log:
         self.exits: dict[int, tuple[int, bool]] = {}
         self.aborted = False
         self.after_last_error = False
+        self.nccl = False
+        self.broken = 0  # lines that begin as a timeout's text and do not go on as one
+        self.not_come: dict[int, str] = {}
         self.without_gdr: Counter[str] = Counter()
         self.count = 0  # of channels
         self.fell_at = 0  # the line at which a rank's count began anew
@@ -148,7 +165,10 @@ class _Log:
         line = line[:MOST_LINE]
         if _RESTART.search(line):
             self._restart()
+        if "Watchdog caught" in line and not _WORK.search(line):
+            self.broken += 1
         if "NCCL" in line:
+            self.nccl = True
             if "Watchdog caught" in line and (work := _WORK.search(line)):
                 self._timeout(line, work[1], work[2])
             elif "NCCL INFO" in line:
@@ -167,7 +187,31 @@ class _Log:
             if text and not known and not text.startswith(("Traceback", "Exception raised from")):
                 self.warnings[text] += 1
         self.after_last_error = line.rstrip().endswith("Last error:")
+        if "monitoredBarrier" in line and (barrier := _MONITORED.search(line)):
+            for number in re.findall(r"\d{1,7}", barrier[2]):
+                self.not_come[int(number)] = (
+                    f"rank {barrier[1]} waited {int(barrier[3]) / 1000:,.0f} s in monitored_barrier"
+                )
+        if "CollectiveFingerPrint" in line:
+            self._fingerprints(line)
         self._failures(line)
+
+    def _fingerprints(self, line: str) -> None:
+        """Files the calls that TORCH_DISTRIBUTED_DEBUG=DETAIL found to differ: its text has those of two ranks."""
+        for number, seq, op, shape, dtype in _PRINT.findall(line):
+            if len(number) > 7 or int(number) >= MAX_RANKS:
+                continue
+            elements = 1
+            for size in re.findall(r"\d+", shape):
+                elements *= int(size)
+            known = elements if shape else None
+            name = operation(op)
+            call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=known, state="started",
+                        dtype=_DTYPES.get(dtype, dtype or None), label=op[:40])  # fmt: skip
+            mine = self.ranks[int(number)]
+            if not any((c.seq, c.group) == (call.seq, call.group) for c in mine.calls):
+                mine.calls.append(call)
+                mine.compared = True
 
     def _restart(self) -> None:
         """Begins a new attempt: its calls are counted from 1 again. The one before is kept until the new one says something."""
@@ -274,7 +318,7 @@ class _Log:
             self.last_failed = None
         if ("Error" in line or "Exception" in line) and (rank := _rank_of(line)) is not None:
             found = _ERROR.search(line.rstrip())
-            if found and found[1].endswith(_SYMPTOMS):
+            if found and (found[1].endswith(_SYMPTOMS) or any(text in line for text in _READ_ELSEWHERE)):
                 self.ranks[rank].symptom = True
             elif found and "Watchdog" not in line and not self.ranks[rank].error:
                 if re.match(r"^\W*(?:[Rr]ank ?\d+)?\W*" + re.escape(found[1]), line):
@@ -344,6 +388,8 @@ class _Log:
         self._unnamed()
         self._ends()
         said = self.said()
+        if self.broken:
+            said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if attempts > 1:
             said.append(f"the log is of {attempts} attempts of the job, of which the last one is judged")
         slow = (
@@ -360,10 +406,18 @@ class _Log:
             "without_gdr": tuple(self.without_gdr),
         }
         facts = {k: v for k, v in facts.items() if v}
+        for rank, why in self.not_come.items():
+            if rank < MAX_RANKS:
+                self.ranks[rank].not_come = why
         if self.version:
             facts["nccl_version"] = self.version.split("+")[0]
         world = max((r.world for r in self.ranks.values() if r.world), default=None)
-        if not self.ranks:
+        if self.broken and not any(r.calls for r in self.ranks.values()):
+            raise ProfileError(
+                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a terminal or a page that breaks "
+                "lines: give the file that the job wrote"
+            )
+        if not self.ranks and not self.not_come:
             if not said:
                 raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
@@ -371,8 +425,8 @@ class _Log:
         found: list[RankRecord] = []
         for rank, told in sorted(self.ranks.items()):
             mine = {
-                "backend": "nccl",
-                "timed_out": bool(told.calls),
+                "backend": "nccl" if self.nccl else None,
+                "timed_out": bool(told.calls) and not told.compared,
                 "enqueued": told.enqueued,
                 "completed": told.completed,
                 "stuck_s": told.stuck_s,
@@ -380,10 +434,12 @@ class _Log:
                 "error": told.error,
                 "first": told.first,
                 "ended": told.ended,
+                "not_come": told.not_come,
                 **(facts if not found else {}),
             }
             calls = tuple(told.calls)
-            source = WATCHDOG if calls or told.error or told.enqueued or told.stuck_s or told.ended else LOG
+            speaks = told.error or told.enqueued or told.stuck_s or told.ended or told.not_come
+            source = WATCHDOG if calls or speaks or not self.nccl else LOG
             found.append(
                 RankRecord(
                     rank, name, source, world_size=world, calls=calls, facts={k: v for k, v in mine.items() if v}

@@ -22,7 +22,10 @@ SAME_IN = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 SAME_OUT = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
 NO_FILE = "it was killed, or it was already in destroy_process_group, or its machine is gone"
 # a watchdog speaks only of calls that its own rank enqueued
-NO_TEXT = "it was killed, or its text is not in this log, or it is alive and never enqueued the call: look how it ended, or where it stands"
+NO_TEXT = (
+    "it was killed, or its text is not in this log, or it is alive and never enqueued the call: look how it ended, or "
+    "where it stands"
+)
 
 
 @dataclass
@@ -115,7 +118,9 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     found += slow_settings(settings, [line for r in told for line in r.facts.get("without_gdr", ())])
     for r in told:
         for words in r.facts.get("bad_links", ()):
-            where = "nvidia-smi topo -m shows it; ranks and cards may be placed better, and what is slow here is slow in each ring"
+            where = (
+                "nvidia-smi topo -m shows it; ranks may be placed better, and what is slow here is slow in each ring"
+            )
             found.append(Cause(f"{capital(words)}.", where, None, 0.5, "slow_links"))
     if found or any(r.calls or r.source not in ("nccl log", "nvidia-smi topo") for r in job.records):
         return tuple(found)
@@ -164,7 +169,9 @@ def _only_ended(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
         f"{capital(name_ranks(sorted(ended)))} ended as ranks do after another failure, and nothing here says which."
     )
     why = "; ".join(f"rank {rank}: {how}" for rank, how in sorted(ended.items())[:3])
-    evidence = f"{why}. A launcher or a scheduler sends SIGTERM, a watchdog aborts: look for the first error, and for a time limit"
+    evidence = (
+        f"{why}. A launcher or a scheduler sends SIGTERM, a watchdog aborts: look for the first error or a time limit"
+    )
     return [(5, Cause(words, evidence, None, 0.4, "no_times", None))]
 
 
@@ -208,7 +215,8 @@ def _not_come(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
     if not late:
         return []
     words = f"{capital(name_ranks(sorted(late)))} did not come to monitored_barrier."
-    evidence = f"{late[min(late)]}: look how {'it' if len(late) == 1 else 'they'} ended, or where {'it stands' if len(late) == 1 else 'they stand'}"
+    who, stand = ("it", "it stands") if len(late) == 1 else ("they", "they stand")
+    evidence = f"{late[min(late)]}: look how {who} ended, or where {stand}"
     return [(0, Cause(words, evidence, None, 0.9, "missing_rank", min(late) if len(late) == 1 else None))]
 
 
@@ -218,12 +226,13 @@ def _stuck_watchdogs(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
     if not stuck:
         return []
     several = len(stuck) > 1
+    plural, hangs, waits = ("s", "these ranks hang", "wait") if several else ("", "this rank hangs", "waits")
     words = (
-        f"The watchdog{'s' if several else ''} of {name_ranks(sorted(stuck))} got stuck: "
-        f"{'these ranks hang' if several else 'this rank hangs'} in a call of CUDA or NCCL, or wait{'' if several else 's'} for Python's lock."
+        f"The watchdog{plural} of {name_ranks(sorted(stuck))} got stuck: "
+        f"{hangs} in a call of CUDA or NCCL, or {waits} for Python's lock."
     )
     evidence = (
-        f"no progress for {max(stuck.values()):,.0f} s; a rank in this state does not finish its calls, and others wait for it: "
+        f"no progress for {max(stuck.values()):,.0f} s; a rank in this state finishes no call, and others wait for it: "
         "look at its stack (py-spy dump, gdb) and at its GPU (dmesg, nvidia-smi)"
     )
     return [(0, Cause(words, evidence, None, 0.7, "hang", min(stuck) if not several else None))]
@@ -517,6 +526,7 @@ def _waiting(group: _Group) -> str:
     """Which ranks wait in which call of a group."""
     stuck = {rank: call for rank in group.calls if (call := group.like(group.pending(rank) or -1, rank)) is not None}
     return "; ".join(
-        f"{name_ranks(ranks)} wait{'s' if len(ranks) == 1 else ''} in call {call.seq} of {group.words()}, {_said(call)}{_at(call)}"
+        f"{name_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} in call {call.seq} of {group.words()}, "
+        f"{_said(call)}{_at(call)}"
         for ranks, call in _by_call(stuck)
     )

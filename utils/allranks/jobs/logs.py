@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.jobs.complaints import shortened
+from allranks.jobs.dumps import DTYPES
 from allranks.jobs.formats import Format
 from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
@@ -44,8 +45,6 @@ _PRINT = re.compile(
     r"[Rr]ank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
     r"(?:, TensorShape=\[([\d, ]*)\])?(?:, TensorDtypes=(\w+))?"
 )
-_DTYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
-           "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool"}  # fmt: skip
 _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
 _CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
 APART_S = 60  # one process's timeouts of one moment are closer together
@@ -207,14 +206,14 @@ class _Log:
             known = elements if shape else None
             name = operation(op)
             call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=known, state="started",
-                        dtype=_DTYPES.get(dtype, dtype or None), label=op[:40])  # fmt: skip
+                        dtype=DTYPES.get(dtype, (dtype or None, 0))[0], label=op[:40])  # fmt: skip
             mine = self.ranks[int(number)]
             if not any((c.seq, c.group) == (call.seq, call.group) for c in mine.calls):
                 mine.calls.append(call)
                 mine.compared = True
 
     def _restart(self) -> None:
-        """Begins a new attempt: its calls are counted from 1 again. The one before is kept until the new one says something."""
+        """Begins a new attempt: its calls are counted from 1 again. The one before is kept until it speaks."""
         if any(r.calls or r.error or r.enqueued for r in self.ranks.values()) or self.exits:
             self.before = (self.ranks, self.exits)
             fresh = {n: _Rank(attempt=r.attempt + 1, world=r.world) for n, r in self.ranks.items()}
@@ -251,7 +250,7 @@ class _Log:
             told.first = root and bool(told.error)
 
     def _status(self, rank: int, group: str, work: str | None, enqueued: int, completed: int) -> None:
-        """Files a status line; a timeout's text that names no group is of the group whose status names the same work."""
+        """Files a status line; a timeout's text that names no group is of the group whose status has its number."""
         mine = self.ranks[rank]
         mine.enqueued[group], mine.completed[group] = enqueued, completed
         if work is not None and group != NO_GROUP:
@@ -262,7 +261,7 @@ class _Log:
                 mine.calls[place] = replace(mine.calls[place], group=group)
 
     def _unnamed(self) -> None:
-        """Gives a call without a group that of other ranks' call of the same number, where only one group has such a call."""
+        """Gives a call without a group that of other ranks' call of the same number, where that is one group."""
         named: dict[int | None, set[str]] = defaultdict(set)
         for told in self.ranks.values():
             for call in told.calls:
@@ -365,7 +364,8 @@ class _Log:
             words.append(f"network: {network}{by}" + ("; no InfiniBand device was found" if self.missing_ib else ""))
         if self.channels:
             words.append(
-                f"{self.count} channel{'s' if self.count > 1 else ''}; the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
+                f"{self.count} channel{'s' if self.count > 1 else ''}; "
+                f"the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
             )
         if self.vias:
             words.append("connections: " + ", ".join(f"{count} by {via}" for via, count in self.vias.most_common(6)))
@@ -414,8 +414,8 @@ class _Log:
         world = max((r.world for r in self.ranks.values() if r.world), default=None)
         if self.broken and not any(r.calls for r in self.ranks.values()):
             raise ProfileError(
-                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a terminal or a page that breaks "
-                "lines: give the file that the job wrote"
+                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a terminal or "
+                "a page that breaks lines: give the file that the job wrote"
             )
         if not self.ranks and not self.not_come:
             if not said:

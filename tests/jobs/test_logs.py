@@ -426,3 +426,11 @@ def test_a_text_that_a_terminal_broke_is_refused_and_said_to_be_broken(tmp_path)
 def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
     with pytest.raises(ProfileError, match="allranks fit reads it"):
         told(tmp_path, "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)\n#\n", "all_reduce.txt")
+
+
+def test_numbers_without_end_and_warnings_without_number_lose_no_log(tmp_path):
+    endless = f"[Rank 0]: Ranks 2 failed to pass monitoredBarrier in {'9' * 3000} ms\n"
+    endless += f"[rank1]: watchdog got stuck for {'9' * 3000} seconds\n"
+    many = "".join(WARN.format(f"address {n}") for n in range(1200))
+    found = told(tmp_path, endless + many + hung(0) + hung(1, seq=6))
+    assert found.causes[0].rank == 1 and len(found.job.records[0].facts["warnings"]) == 1000

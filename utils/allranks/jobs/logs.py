@@ -25,6 +25,7 @@ __all__ = ["FORMAT", "LOG", "TOPOLOGY", "WATCHDOG", "read_lines"]
 WATCHDOG, LOG, TOPOLOGY = "watchdog", "nccl log", "nvidia-smi topo"
 NO_GROUP = "of this log"  # the group of texts that name none
 MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
+MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?: ran for (\d+) milliseconds)?"
@@ -35,12 +36,12 @@ _STATUS = re.compile(
     r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+), "
     r"last completed(?: NCCL)? work: (-?\d+)"
 )
-_STUCK = re.compile(r"[Ww]atchdog got stuck for (\d+) (milli)?second")
+_STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 _READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives")  # errors that tell of other ranks
-_MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d+) ms")
+_MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d{1,12}) ms")
 _PRINT = re.compile(
     r"[Rr]ank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
     r"(?:, TensorShape=\[([\d, ]*)\])?(?:, TensorDtypes=(\w+))?"
@@ -162,7 +163,7 @@ class _Log:
         """Files one line."""
         self.lines += 1
         line = line[:MOST_LINE]
-        if _RESTART.search(line):
+        if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
             self._restart()
         if "Watchdog caught" in line and not _WORK.search(line):
             self.broken += 1
@@ -173,7 +174,7 @@ class _Log:
             elif "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
-                self.warnings[line.partition("NCCL WARN ")[2].strip()] += 1
+                self._warns(line.partition("NCCL WARN ")[2].strip())
             elif found := re.search(r"NCCL version ([\w.+]+)", line):
                 self.version = found[1]
         if "last enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
@@ -184,7 +185,7 @@ class _Log:
             text = re.sub(r"^\s*(?:\[rank\d+\]:)?\s*", "", line).strip()
             known = any(text in told for told in self.warnings)
             if text and not known and not text.startswith(("Traceback", "Exception raised from")):
-                self.warnings[text] += 1
+                self._warns(text)
         self.after_last_error = line.rstrip().endswith("Last error:")
         if "monitoredBarrier" in line and (barrier := _MONITORED.search(line)):
             for number in re.findall(r"\d{1,7}", barrier[2]):
@@ -194,6 +195,10 @@ class _Log:
         if "CollectiveFingerPrint" in line:
             self._fingerprints(line)
         self._failures(line)
+
+    def _warns(self, text: str) -> None:
+        if len(self.warnings) < MOST_WARNINGS or text in self.warnings:
+            self.warnings[text] += 1
 
     def _fingerprints(self, line: str) -> None:
         """Files the calls that TORCH_DISTRIBUTED_DEBUG=DETAIL found to differ: its text has those of two ranks."""

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from allranks.jobs import ProfileError, explain, reading
+from allranks.jobs import Call, Job, ProfileError, RankRecord, explain, reading
 from allranks.jobs.formats import Format
 
 HUNG = (
@@ -83,6 +83,85 @@ def test_older_texts_have_a_shape_and_no_number(tmp_path):
     assert found.causes[0].kind == "hang" and "broadcast of 6" in found.causes[0].cause
 
 
+WORK = (
+    "[rank{r}]:[E822 16:31:17.1 ProcessGroupNCCL.cpp:2271] [PG ID 4 PG GUID {group} Rank {r}]  failure detected by watchdog at work "
+    "sequence id: {seq} PG status: last enqueued work: {last}, last completed work: {done}\n"
+)
+
+
+def waits(r, seq, last, group="67", **call):
+    return hung(r, seq=seq, **call) + WORK.format(r=r, group=group, seq=seq, last=last, done=seq - 1)
+
+
+def test_a_rank_that_enqueued_the_call_is_not_said_to_be_absent(tmp_path):
+    text = waits(0, 31, 90, op="BROADCAST") + "".join(waits(r, 30, 90, op="BROADCAST") for r in (1, 2, 3))
+    first = told(tmp_path, text).causes[0]
+    assert first.kind == "hang" and "never made" not in first.cause
+    assert (
+        "call 30 of group 67, broadcast of 100" in first.cause and "ranks 1, 2 and 3 did not finish it" in first.cause
+    )
+    assert "rank 0 finished it and waits in call 31" in first.evidence and "up to 90" in first.evidence
+
+
+def test_calls_that_were_enqueued_behind_the_hang_differ_and_mean_nothing(tmp_path):
+    first = told(tmp_path, waits(0, 30, 90) + waits(1, 30, 84)).causes[0]
+    assert first.kind == "hang" and "Every rank made call 30" in first.cause
+
+
+def test_a_rank_that_did_not_enqueue_the_call_is_named_with_its_group(tmp_path):
+    text = waits(0, 30, 31) + waits(2, 30, 31) + WORK.format(r=1, group="67", seq=29, last=29, done=29)
+    first = told(tmp_path, text).causes[0]
+    assert (first.kind, first.rank) == ("missing_rank", 1) and "never made call 30 of group 67" in first.cause
+
+
+def test_a_status_line_may_stand_before_its_timeout_or_be_missing(tmp_path):
+    before = WORK.format(r=0, group="5(tp)", seq=30, last=30, done=29) + hung(0, seq=30)
+    found = told(tmp_path, before + hung(1, seq=30))
+    assert {(c.rank, c.group) for c in found.job.calls} == {(0, "5 tp"), (1, "5 tp")}
+
+
+def test_each_rank_is_given_its_own_call(tmp_path):
+    text = waits(0, 50, 50, group="3(tp)") + waits(2, 8, 8, group="1(dp)", op="_REDUCE_SCATTER_BASE", n=6)
+    first = told(tmp_path, text).causes[0]
+    assert "Rank 0 waited in call 50 of group tp, all_reduce of 100 elements" in first.cause
+    assert "rank 2 waited in call 8 of group dp, reduce_scatter of 6 elements" in first.cause
+
+
+def test_the_lowest_of_a_ranks_calls_is_the_one_that_waits(tmp_path):
+    found = told(tmp_path, hung(0, seq=9) + hung(0, seq=6) + hung(0, seq=8) + hung(7, seq=2))
+    assert "Rank 0 waited in call 6, all_reduce" in found.causes[0].cause
+    assert "rank 7 waited in call 2, all_reduce" in found.causes[0].cause
+    absent = found.causes[1]
+    assert absent.kind == "missing_rank" and absent.sure < 0.5 and "never enqueued" in absent.evidence
+
+
+STUCK = (
+    "[rank{r}]:[E626 05:14:36.3 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank {r}] ProcessGroupNCCL's watchdog got stuck "
+    "for 480 seconds without making progress in monitoring enqueued collectives.\n"
+)
+
+
+@pytest.mark.parametrize("ranks", [(5, 7), (3,)])
+def test_a_watchdog_that_got_stuck_is_the_suspect(tmp_path, ranks):
+    found = told(tmp_path, waits(2, 40, 41, group="1") + "".join(STUCK.format(r=r) for r in ranks))
+    assert found.causes[0].rank == (3 if ranks == (3,) else None) and "got stuck" in found.causes[0].cause
+    assert all(str(r) in found.causes[0].cause for r in ranks) and "480 s" in found.causes[0].evidence
+    absent = next(c for c in found.causes if c.kind == "missing_rank")
+    assert absent.sure < 0.5 and not any(f"rank {r}" in absent.cause for r in ranks)
+
+
+def test_the_one_rank_without_a_text_may_be_alive(tmp_path):
+    first = told(tmp_path, "".join(waits(r, 30, 30, group="1", op="GATHER") for r in (1, 2, 3))).causes[0]
+    assert (first.kind, first.rank) == ("missing_rank", 0) and first.sure == 0.7
+    assert "alive and never enqueued" in first.evidence and "ranks 1, 2 and 3 wait in call 30" in first.evidence
+
+
+def test_a_group_whose_members_no_line_names_is_not_said_to_be_whole(tmp_path):
+    oom = "[rank3]: torch.OutOfMemoryError: CUDA out of memory.\n"
+    found = told(tmp_path, oom + "".join(waits(r, 30, 32, group="1") for r in (0, 1, 2)))
+    assert found.causes[0].rank == 3 and not any("Every rank" in c.cause for c in found.causes)
+
+
 INFO = """a:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4
 a:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>
 a:1:1 [0] NCCL INFO Using network IB
@@ -142,3 +221,216 @@ def test_a_reader_that_fails_loses_no_other_file(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "FORMATS", (broken, *reading.FORMATS))
     found = explain(tmp_path)
     assert found.causes[0].rank == 1 and "its reader failed: IndexError" in found.skipped[0]["why"]
+
+
+def recorded(rank, done, started, last):
+    """What a recorder says of a rank that made `last` broadcasts, of which `done` ended and `started` run."""
+    states = ["completed"] * done + ["started"] * started + ["scheduled"] * (last - done - started)
+    calls = (Call(rank, "broadcast", group="67 ep", seq=i, in_elements=4, state=s) for i, s in enumerate(states, 1))
+    return RankRecord(rank, f"rank{rank}", "flight recorder", calls=tuple(calls), groups={"67 ep": (0, 1, 2)})
+
+
+def test_of_recorded_calls_the_lowest_unfinished_one_is_named_with_its_state():
+    first = explain(Job((recorded(0, 5, 1, 9), recorded(1, 4, 1, 9), recorded(2, 4, 0, 9)))).causes[0]
+    assert "call 5 of group ep" in first.cause and "ranks 1 and 2 did not finish it" in first.cause
+    for part in ("started on rank 1", "scheduled on rank 2", "rank 0 finished it and waits in call 6", "up to 9"):
+        assert part in first.evidence
+
+
+def test_a_recorded_rank_that_is_behind_is_absent_though_its_last_call_has_not_ended():
+    first = explain(Job((recorded(0, 4, 1, 5), recorded(1, 3, 1, 4), recorded(2, 4, 1, 5)))).causes[0]
+    assert (first.kind, first.rank) == ("missing_rank", 1) and "never made call 5" in first.cause
+    assert "which has not ended there" in first.evidence
+
+
+def block(*exits):
+    """What torchrun prints: of each rank how it ended, the first one as the root cause."""
+    entry = "  rank      : {0} (local_rank: {0})\n  exitcode  : {1} (pid: 43{0})\n  error_file: <N/A>\n"
+    root, *rest = [entry.format(*one) for one in exits]
+    return f"train.py FAILED\nFailures:\n[1]:\n{''.join(rest)}Root Cause (first observed failure):\n[0]:\n{root}"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(1, "exit code 1"), (-9, "SIGKILL"), (-11, "SIGSEGV"), (137, "SIGKILL"), (2, "exit code 2")]
+)
+def test_the_launchers_root_cause_is_the_culprit(tmp_path, code, words):
+    first = told(tmp_path, block((3, code), (0, -15), (1, -15))).causes[0]
+    assert (first.kind, first.rank) == ("failed_rank", 3) and words in first.evidence
+    assert "ranks 0 and 1 ended by signal 15, which follows from it" in first.evidence
+
+
+@pytest.mark.parametrize("code", [-6, -15, 1, 134])
+def test_an_end_that_follows_from_a_timeout_is_no_cause(tmp_path, code):
+    found = told(tmp_path, hung(0) + hung(1) + block((0, code), (1, -6)))
+    assert found.causes[0].kind == "hang" and not any(c.kind == "failed_rank" for c in found.causes)
+
+
+def test_an_abort_without_a_timeout_is_a_failure(tmp_path):
+    first = told(tmp_path, block((2, -6), (0, -15))).causes[0]
+    assert (first.kind, first.rank) == ("failed_rank", 2) and "SIGABRT" in first.evidence
+
+
+def test_ranks_that_only_got_a_signal_are_not_said_to_have_failed(tmp_path):
+    found = told(tmp_path, block((1, -15), (0, -15)))
+    assert "nothing here says which" in found.causes[0].cause
+    assert all(c.kind != "failed_rank" and c.rank is None for c in found.causes)
+
+
+RESTART = "W0321 02:08:00.0 1 torch/distributed/elastic/agent/server/api.py:900] [default] Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+
+
+@pytest.mark.parametrize("clock", ["10:00", "12:30"])
+def test_the_last_attempt_is_the_one_that_is_judged(tmp_path, clock):
+    again = (hung(0, seq=32) + hung(1, seq=31, op="BROADCAST") + hung(2, seq=32)).replace("10:00", clock)
+    found = told(tmp_path, hung(0, seq=58) + hung(1, seq=58) + (RESTART if clock == "10:00" else "") + again)
+    assert {(c.rank, c.seq) for c in found.job.calls} == {(0, 32), (1, 31), (2, 32)}
+    assert "2 attempts" in " ".join(found.said) and not any("58" in c.cause + c.evidence for c in found.causes)
+
+
+def test_a_log_that_ends_at_the_restart_is_of_the_attempt_before(tmp_path):
+    found = told(tmp_path, hung(0) + hung(1, op="BROADCAST") + RESTART)
+    assert found.causes[0].kind == "desync"
+
+
+def test_a_number_that_falls_at_one_moment_is_no_restart(tmp_path):
+    found = told(tmp_path, hung(0, seq=9) + hung(0, seq=6) + hung(1, seq=6))
+    assert {(c.rank, c.seq) for c in found.job.calls} == {(0, 9), (0, 6), (1, 6)}
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_an_error_counts_in_the_attempt_in_which_it_was_printed(tmp_path, later):
+    oom = "[rank3]: torch.OutOfMemoryError: CUDA out of memory.\n"
+    once, again = hung(0, seq=58) + hung(1, seq=58), (hung(0, seq=32) + hung(1, seq=32)).replace("10:00", "12:30")
+    found = told(tmp_path, once + again + oom if later else oom + once + again)
+    assert any(c.kind == "failed_rank" for c in found.causes) is later
+
+
+WARN = "n1:1:2 [0] misc/socket.cc:484 NCCL WARN {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "NET/IB : Got completion from peer 10.2.1.3<5> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+            "never answered",
+        ),
+        ("socketStartConnect: Connect to 172.17.0.1<39921> failed : Connection refused", "could not connect"),
+        ("Call to connect returned No route to host", "could not connect"),
+        (
+            "Call to posix_fallocate failed : No space left on device",
+            "shared memory of the machine or container is full",
+        ),
+        (
+            "Error while creating shared memory segment /dev/shm/nccl-x : Permission denied",
+            "could not make its segment",
+        ),
+        ("Bootstrap : no socket interface found", "no network interface"),
+        ("Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000", "same GPU"),
+        ("something new", "no rule for"),
+    ],
+)
+def test_each_warning_is_a_cause_with_what_to_look_at(tmp_path, text, words):
+    [cause] = told(tmp_path, WARN.format(text)).causes
+    assert cause.kind == "nccl_error" and words in cause.cause and text in cause.evidence
+
+
+def test_the_line_after_last_error_counts_as_a_warning(tmp_path):
+    text = "[rank1]: ncclRemoteError: A call failed possibly due to a network error.\n[rank1]: Last error:\n[rank1]: NET/IB : x status=12 y\n"
+    [cause] = told(tmp_path, INFO.rpartition("a:1:1")[0] + text).causes
+    assert cause.kind == "nccl_error" and "never answered" in cause.cause
+
+
+def test_a_long_warning_is_cut_between_words(tmp_path):
+    found = told(tmp_path, WARN.format("remote " * 90))
+    assert any(w.endswith("remote…") for w in found.said) and "remote…;" in found.causes[0].evidence
+
+
+def test_a_full_shm_stands_before_the_rank_that_failed_of_it_and_a_refusal_before_the_hang(tmp_path):
+    full = WARN.format("Call to posix_fallocate failed : No space left on device") + WARN.format(
+        "Error while creating shared memory segment"
+    )
+    kinds = [c.kind for c in told(tmp_path, full + "[rank1]: RuntimeError: mine\n" + hung(0)).causes]
+    assert kinds[:2] == ["nccl_error", "failed_rank"] and kinds.count("nccl_error") == 1
+    kinds = [c.kind for c in told(tmp_path, hung(0) + hung(1) + WARN.format("Connection refused")).causes]
+    assert kinds == ["nccl_error", "hang"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("NCCL_P2P_DISABLE set by environment to 1.", "NCCL_P2P_DISABLE=1"),
+        ("NCCL_SHM_DISABLE set by environment to 1", "NCCL_SHM_DISABLE=1"),
+        ("NCCL_ALGO set by environment to Tree.", "NCCL_ALGO=Tree"),
+        ("NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'", "GPUDirect RDMA is off"),
+    ],
+)
+def test_a_fast_way_that_is_off_is_a_cause(tmp_path, line, words):
+    [cause] = told(tmp_path, f"a:1:2 [0] NCCL INFO Using network IB\na:1:2 [0] NCCL INFO {line}\n").causes
+    assert cause.kind == "nccl_setting" and words in cause.cause
+
+
+def test_a_switch_that_is_set_to_off_is_no_cause(tmp_path):
+    text = "a:1:2 [0] NCCL INFO Using network IB\na:1:2 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 0.\n"
+    assert [c.kind for c in told(tmp_path, text).causes] == ["no_times"]
+
+
+def test_the_variables_that_ask_for_sockets_are_named(tmp_path):
+    lines = ("NCCL_IB_DISABLE set by environment to 1.", "NCCL_SOCKET_IFNAME set by environment to lo", "NET/Socket : Using [0]lo:127.0.0.1<0>", "Using network Socket",
+             "Channel 00/02 :    0   1   2   3", "Channel 00/0 : 3[1] -> 0[0] [receive] via NET/Socket/0")  # fmt: skip
+    found = told(tmp_path, "".join(f"a:1:2 [0] NCCL INFO {line}\n" for line in lines))
+    [cause] = found.causes
+    assert cause.kind == "wrong_interface" and "NCCL_SOCKET_IFNAME=lo and NCCL_IB_DISABLE=1" in cause.evidence
+    assert "loopback" in cause.evidence and any(w.startswith("2 channels;") for w in found.said)
+
+
+def test_bad_links_of_a_machine_are_causes(tmp_path):
+    found = told(tmp_path, TOPO, "topo.txt").causes
+    assert [c.kind for c in found] == ["slow_links", "slow_links"] and "GPU2, GPU3" in found[1].cause
+
+
+@pytest.mark.parametrize(("said", "ranks", "rank"), [("Ranks 2, 3", "Ranks 2 and 3", None), ("Rank 5", "Rank 5", 5)])
+def test_the_ranks_that_a_monitored_barrier_names_did_not_come(tmp_path, said, ranks, rank):
+    found = told(tmp_path, f"Traceback\nRuntimeError: [Rank 0]: {said} failed to pass monitoredBarrier in 2000000 ms\n")
+    [cause] = found.causes
+    assert (cause.kind, cause.rank) == ("missing_rank", rank) and cause.cause.startswith(f"{ranks} did not come")
+    assert "rank 0 waited 2,000 s" in cause.evidence and "nccl" not in found.text().splitlines()[0]
+
+
+PRINT = "[rank{r}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {r} is running collective: {mine}, but Rank {s} is running collective: {theirs}.Collectives differ\n"
+FINGER = "CollectiveFingerPrint(SequenceNumber=7, OpType={}, TensorShape=[{}], TensorDtypes={}, TensorDeviceTypes=TensorOptions(dtype=float (default)))"
+
+
+@pytest.mark.parametrize(
+    ("odd", "words"),
+    [
+        (("BROADCAST", "1", "Long"), "another call than ranks 0 and 1: broadcast, where they made all_reduce"),
+        (("ALLREDUCE", "4, 3", "Float"), "with another size than ranks 0 and 1: all_reduce of 12 float32"),
+        (("ALLREDUCE", "10", "Half"), "with another type than ranks 0 and 1"),
+    ],
+)
+def test_a_mismatch_that_torch_itself_found_is_read(tmp_path, odd, words):
+    usual, other = FINGER.format("ALLREDUCE", "10", "Float"), FINGER.format(*odd)
+    text = PRINT.format(r=0, s=2, mine=usual, theirs=other) + PRINT.format(r=2, s=1, mine=other, theirs=usual)
+    [cause] = told(tmp_path, text).causes
+    assert (cause.kind, cause.rank) == ("desync", 2) and words in cause.cause and "call 7" in cause.evidence
+
+
+def test_a_text_that_a_terminal_broke_is_refused_and_said_to_be_broken(tmp_path):
+    broken = "".join(hung(r) for r in range(2)).replace("operation timeout", "opera\ntion timeout")
+    with pytest.raises(ProfileError, match="2 lines of a watchdog's text are cut in the middle"):
+        told(tmp_path, broken)
+    assert "cut in the middle and are not read: 1" in " ".join(told(tmp_path, hung(0) + hung(1)[:110] + "\n").said)
+
+
+def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
+    with pytest.raises(ProfileError, match="allranks fit reads it"):
+        told(tmp_path, "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)\n#\n", "all_reduce.txt")
+
+
+def test_numbers_without_end_and_warnings_without_number_lose_no_log(tmp_path):
+    endless = f"[Rank 0]: Ranks 2 failed to pass monitoredBarrier in {'9' * 3000} ms\n"
+    endless += f"[rank1]: watchdog got stuck for {'9' * 3000} seconds\n"
+    many = "".join(WARN.format(f"address {n}") for n in range(1200))
+    found = told(tmp_path, endless + many + hung(0) + hung(1, seq=6))
+    assert found.causes[0].rank == 1 and len(found.job.records[0].facts["warnings"]) == 1000

@@ -12,14 +12,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from allranks.base.errors import capital, name_ranks
+from allranks.jobs.complaints import complaints, settings_words, slow_settings
 from allranks.jobs.job import Call, Cause, Job, RankRecord
+from allranks.jobs.logs import NO_GROUP
 
 RECORDERS = ("flight recorder", "watchdog")
 # collectives whose inputs (outputs) must have one size on all ranks
 SAME_IN = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 SAME_OUT = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
-NO_GROUP = "of this log"
 NO_FILE = "it was killed, or it was already in destroy_process_group, or its machine is gone"
+# a watchdog speaks only of calls that its own rank enqueued
+NO_TEXT = (
+    "it was killed, or its text is not in this log, or it is alive and never enqueued the call: look how it ended, or "
+    "where it stands"
+)
 
 
 @dataclass
@@ -30,6 +36,22 @@ class _Group:
     members: tuple[int, ...]
     calls: dict[int, dict[int, Call]] = field(default_factory=lambda: defaultdict(dict))
     enqueued: dict[int, int] = field(default_factory=dict)  # the last call that a watchdog says was made
+    completed: dict[int, int] = field(default_factory=dict)  # the last one that it says has ended
+    unsaid: frozenset[int] = frozenset()  # ranks whose texts name the call that waits, and not the last one made
+    known: bool = True  # whether a file says who its members are
+
+    def pending(self, rank: int) -> int | None:
+        """The lowest call of a rank that has not ended."""
+        found = [seq for seq, call in self.calls.get(rank, {}).items() if call.state != "completed"]
+        done = self.completed.get(rank)
+        if done is not None and self.enqueued.get(rank, 0) > done:
+            found.append(done + 1)
+        return min(found, default=None)
+
+    def like(self, seq: int, rank: int) -> Call | None:
+        """What a rank's file says of a call, or another rank's file where its own names only the number."""
+        mine = self.calls.get(rank, {}).get(seq)
+        return mine or next((calls[seq] for calls in self.calls.values() if seq in calls), None)
 
     def last(self, rank: int) -> int:
         return max(*self.calls.get(rank, {0: None}), self.enqueued.get(rank, 0), 0)
@@ -41,7 +63,8 @@ class _Group:
             return "the group of all ranks"
         if self.name == NO_GROUP:
             return "a group that the logs do not name"
-        return f"group {described or number} of {name_ranks(self.members)}"
+        members = f" of {name_ranks(self.members)}" if self.known else ""
+        return f"group {described or number}{members}"
 
 
 def desync(job: Job) -> tuple[Cause, ...]:
@@ -65,10 +88,15 @@ def desync(job: Job) -> tuple[Cause, ...]:
         if cause:
             found.append(cause)
     found += _messages(records)
+    found += _stuck_watchdogs(records)
+    found += _not_come(records)
     found += _failed(records)
     if not found:
-        found += _alone(records, groups)
-    found += _no_file(job, groups)
+        found += _alone(records, groups) or _only_ended(records)
+    if not any(
+        r.facts.get("not_come") or r.facts.get("first") for r in records.values()
+    ):  # then the log names who it was
+        found += _no_file(job, groups)
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
 
 
@@ -81,30 +109,37 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     told = [r for r in job.records if r.facts.get("said")]
     if not told:
         return ()
+    settings = {name: value for r in told for name, value in r.facts.get("settings", {}).items()}
+    found = [*complaints(dict.fromkeys(w for r in told for w in r.facts.get("warnings", ())))]
     slow = next((r for r in told if r.facts.get("sockets")), None)
     if slow is not None:
-        why = "no InfiniBand device was found" if slow.facts.get("missing_ib") else "NCCL chose no other network"
-        evidence = f"{why}, and connections go by {', '.join(slow.facts['sockets'])}: on a cluster with InfiniBand, RoCE or EFA, look at NCCL_IB_HCA, the drivers and NCCL_NET"
-        return (
-            Cause(
-                "Messages between machines go through sockets: a wrong interface?",
-                evidence,
-                None,
-                0.6,
-                "wrong_interface",
-            ),
-        )
-    if any(r.calls or r.source not in ("nccl log", "nvidia-smi topo") for r in job.records):
-        return ()
-    return (
-        Cause(
-            "The logs say what was chosen, and nothing of it is wrong by itself.",
-            "; ".join(told[0].facts["said"][:2]),
-            None,
-            0.5,
-            "no_times",
-        ),
-    )
+        found.append(_over_sockets(slow, settings))
+        settings.pop("NCCL_IB_DISABLE", None)  # told with the sockets
+    found += slow_settings(settings, [line for r in told for line in r.facts.get("without_gdr", ())])
+    for r in told:
+        for words in r.facts.get("bad_links", ()):
+            where = (
+                "nvidia-smi topo -m shows it; ranks may be placed better, and what is slow here is slow in each ring"
+            )
+            found.append(Cause(f"{capital(words)}.", where, None, 0.5, "slow_links"))
+    if found or any(r.calls or r.source not in ("nccl log", "nvidia-smi topo") for r in job.records):
+        return tuple(found)
+    words = "The logs say what was chosen, and nothing of it is wrong by itself."
+    return (Cause(words, "; ".join(told[0].facts["said"][:2]), None, 0.5, "no_times"),)
+
+
+def _over_sockets(slow: RankRecord, settings: dict[str, str]) -> Cause:
+    """Messages between machines that go by TCP, and which of the environment's variables asks for it."""
+    why = "no InfiniBand device was found" if slow.facts.get("missing_ib") else "NCCL chose no other network"
+    asked = settings_words(settings, "NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_IB_HCA")
+    evidence = f"{asked or why}, and connections go by {', '.join(slow.facts['sockets'])}"
+    if "lo" in slow.facts["sockets"]:
+        evidence += "; lo is the loopback, which reaches no other machine"
+    advice = "unset them where the cluster has InfiniBand, RoCE or EFA, and name the interface that joins the machines"
+    if not asked:
+        advice = "on a cluster with InfiniBand, RoCE or EFA, look at NCCL_IB_HCA, the drivers and NCCL_NET"
+    words = "Messages between machines go through sockets: a wrong interface?"
+    return Cause(words, f"{evidence}: {advice}", None, 0.8 if asked else 0.6, "wrong_interface")
 
 
 def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
@@ -113,34 +148,94 @@ def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
     if not failed:
         return []
     waits = [rank for rank, r in records.items() if r.facts.get("timed_out") and rank not in failed]
-    words = f"{capital(name_ranks(sorted(failed)))} failed" + (
-        f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
+    first = [rank for rank in failed if records[rank].facts.get("first")] or sorted(failed)
+    later = [rank for rank in failed if rank not in first]
+    words = f"{capital(name_ranks(first))} failed" + (f" first, then {name_ranks(later)}" if later else "")
+    words += f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
+    evidence = "; ".join(f"rank {rank}: {failed[rank]}" for rank in [*first, *later][:3])
+    ended = [rank for rank, r in records.items() if r.facts.get("ended") and rank not in failed]
+    if ended:
+        evidence += f"; {name_ranks(ended)} ended by {records[ended[0]].facts['ended']}, which follows from it"
+    lone = first[0] if len(first) == 1 else None
+    return [(-1, Cause(words, evidence, None, 0.9 if waits else 0.7, "failed_rank", lone))]
+
+
+def _only_ended(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """Ranks that were ended, where nothing says what came before."""
+    ended = {rank: str(r.facts["ended"]) for rank, r in records.items() if r.facts.get("ended")}
+    if not ended:
+        return []
+    words = (
+        f"{capital(name_ranks(sorted(ended)))} ended as ranks do after another failure, and nothing here says which."
     )
-    evidence = "; ".join(f"rank {rank}: {error}" for rank, error in sorted(failed.items())[:3])
-    return [
-        (
-            -1,
-            Cause(
-                words, evidence, None, 0.9 if waits else 0.7, "failed_rank", min(failed) if len(failed) == 1 else None
-            ),
-        )
-    ]
+    why = "; ".join(f"rank {rank}: {how}" for rank, how in sorted(ended.items())[:3])
+    evidence = (
+        f"{why}. A launcher or a scheduler sends SIGTERM, a watchdog aborts: look for the first error or a time limit"
+    )
+    return [(5, Cause(words, evidence, None, 0.4, "no_times", None))]
 
 
 def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
-    """Where nothing differs between the logs that are here: what the watchdog gave up on."""
-    stuck = {rank: r.calls[0] for rank, r in records.items() if r.source == "watchdog" and r.calls}
+    """Where nothing differs between the logs that are here: the call on which each rank's watchdog gave up."""
+    stuck = {
+        rank: min(r.calls, key=lambda call: call.seq or 0)
+        for rank, r in records.items()
+        if r.source == "watchdog" and r.calls
+    }
     if not stuck:
         return []
-    rank, call = min(stuck.items())
-    waited = records[rank].facts.get("waited_s")
-    words = (
-        f"{capital(name_ranks(sorted(stuck)))} waited in call {call.seq}, {_said(call)}, until the watchdog gave up."
+    waits = "; ".join(
+        f"{name_ranks(ranks)} waited in call {call.seq}{_in_group(call, groups)}, {_said(call)}"
+        for ranks, call in _by_call(stuck)
     )
+    words = f"{capital(waits)}, until the watchdog gave up."
+    waited = records[min(stuck)].facts.get("waited_s")
     evidence = (f"after {waited:,.0f} s; " if waited else "") + (
         "the logs of the other ranks would say who did not come: the rank whose last call has a lower number, or is another one"
     )
     return [(4, Cause(words, evidence, None, 0.6, "hang", None))]
+
+
+def _by_call(calls: dict[int, Call]) -> list[tuple[list[int], Call]]:
+    """Each different call with the ranks that are in it."""
+    found: dict[object, tuple[list[int], Call]] = {}
+    for rank, call in sorted(calls.items()):
+        found.setdefault((call.group, call.seq, _shape(call)), ([], call))[0].append(rank)
+    return list(found.values())
+
+
+def _in_group(call: Call, groups: dict[str, _Group]) -> str:
+    named = call.group in groups and call.group != NO_GROUP
+    return f" of {groups[str(call.group)].words()}" if named else ""
+
+
+def _not_come(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """Ranks that a monitored_barrier names."""
+    late = {rank: str(r.facts["not_come"]) for rank, r in records.items() if r.facts.get("not_come")}
+    if not late:
+        return []
+    words = f"{capital(name_ranks(sorted(late)))} did not come to monitored_barrier."
+    who, stand = ("it", "it stands") if len(late) == 1 else ("they", "they stand")
+    evidence = f"{late[min(late)]}: look how {who} ended, or where {stand}"
+    return [(0, Cause(words, evidence, None, 0.9, "missing_rank", min(late) if len(late) == 1 else None))]
+
+
+def _stuck_watchdogs(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
+    """Ranks whose watchdog itself hung: their host is in a call of CUDA or NCCL that does not return."""
+    stuck = {rank: r.facts["stuck_s"] for rank, r in records.items() if r.facts.get("stuck_s")}
+    if not stuck:
+        return []
+    several = len(stuck) > 1
+    plural, hangs, waits = ("s", "these ranks hang", "wait") if several else ("", "this rank hangs", "waits")
+    words = (
+        f"The watchdog{plural} of {name_ranks(sorted(stuck))} got stuck: "
+        f"{hangs} in a call of CUDA or NCCL, or {waits} for Python's lock."
+    )
+    evidence = (
+        f"no progress for {max(stuck.values()):,.0f} s; a rank in this state finishes no call, and others wait for it: "
+        "look at its stack (py-spy dump, gdb) and at its GPU (dmesg, nvidia-smi)"
+    )
+    return [(0, Cause(words, evidence, None, 0.7, "hang", min(stuck) if not several else None))]
 
 
 def _messages(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
@@ -190,8 +285,15 @@ def _groups(job: Job, records: dict[int, RankRecord]) -> dict[str, _Group]:
             group.calls[rank].setdefault(call.seq, call)
         for name, number in record.facts.get("enqueued", {}).items():
             groups.setdefault(name, _Group(name, ())).enqueued[rank] = number
+        for name, number in record.facts.get("completed", {}).items():
+            groups[name].completed[rank] = number
     for name, group in groups.items():
-        everyone = range(job.world_size or 0) if name.endswith("default_pg") or name == NO_GROUP else ()
+        speak = {*group.calls, *group.enqueued}
+        group.unsaid = frozenset(r for r in speak if records[r].source == "watchdog" and r not in group.enqueued)
+        logged = all(records[r].source == "watchdog" for r in speak)
+        whole = logged and len(speak) > 1 and speak == set(records)  # all of them speak of it: it may well be all ranks
+        everyone = range(job.world_size or 0) if name.endswith("default_pg") or name == NO_GROUP or whole else ()
+        group.known = name in known or not logged
         group.members = tuple(sorted({*known.get(name, ()), *everyone, *group.calls, *group.enqueued}))
     return groups
 
@@ -282,16 +384,23 @@ def _absent(
     least = min(counts.values())
     absent = [rank for rank, last in counts.items() if last == least]
     came = [rank for rank, last in counts.items() if last > least]
+    if any((group.pending(rank) or least + 1) <= least for rank in came):
+        return None  # an earlier call, which all of them made, is the one that waits
     call = next((group.calls[rank][least + 1] for rank in came if least + 1 in group.calls[rank]), None)
     if call is None:
         return None
     others = [_elsewhere(rank, group, groups, records) for rank in absent]
     did = "; ".join(_did(rank, group, least, stands) for rank in absent[:3])
     words = f"{capital(name_ranks(absent))} never made call {least + 1} of {group.words()}, {_said(call)}."
+    unsaid = [rank for rank in absent if rank in group.unsaid]
+    if unsaid:
+        words = f"{words[:-1]}, or {'still waits' if len(absent) == 1 else 'still wait'} in call {least}."
     waiting = f"{name_ranks(came)} made it{_at(call)}"
     if any(others):
         waiting += "; " + "; ".join(other for other in others if other)
     sure = 0.95 if any(records[rank].facts.get("timed_out") for rank in came) else 0.85
+    if unsaid:
+        sure -= 0.3  # its text does not say what it enqueued
     if all(others):
         sure -= 0.3  # it waits for somebody itself: the cause is there
     cause = Cause(
@@ -304,7 +413,7 @@ def _did(rank: int, group: _Group, last: int, stands: dict[int, str]) -> str:
     call = group.calls.get(rank, {}).get(last)
     said = f"rank {rank} made no call of this group" if call is None else f"rank {rank}'s last call there is {last}"
     if call is not None:
-        said += f", {_said(call)}{_at(call)}"
+        said += f", {_said(call)}{_at(call)}" + (", which has not ended there" if call.state != "completed" else "")
     return said + (f"; it stands at {stands[rank]}" if rank in stands else "")
 
 
@@ -321,16 +430,35 @@ def _elsewhere(rank: int, group: _Group, groups: dict[str, _Group], records: dic
 
 
 def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] | None:
-    """All ranks are in the same call, which some never finished."""
-    here = {rank: calls[max(calls)] for rank, calls in group.calls.items()}
-    stuck = [rank for rank, call in here.items() if call.state != "completed"]
-    if not stuck or len(here) < 2 or len(here) < len(group.members):
+    """All ranks made the lowest call that has not ended, which some of them never finished."""
+    here = [rank for rank in group.members if group.last(rank)]
+    waits = {rank: seq for rank in here if (seq := group.pending(rank)) is not None}
+    if not waits or len(here) < 2 or len(here) < len(group.members):
         return None
-    call, timed_out = here[stuck[0]], any(records[rank].facts.get("timed_out") for rank in stuck)
-    words = (
-        f"Every rank made call {call.seq} of {group.words()}, {_said(call)}, and {name_ranks(stuck)} did not finish it."
+    if not group.known and set(records) - set(here):
+        return None  # one of the others may be a member, and the one that did not come
+    low = min(waits.values())
+    stuck = [rank for rank, seq in waits.items() if seq == low]
+    call = group.like(low, stuck[0])
+    if any(group.last(rank) < low for rank in here):
+        return None
+    timed_out = any(records[rank].facts.get("timed_out") for rank in stuck)
+    what = f", {_said(call)}" if call else ""
+    words = f"Every rank made call {low} of {group.words()}{what}, and {name_ranks(stuck)} did not finish it."
+    place = _at(call) if call else ""
+    evidence = (
+        f"operation, size and type are alike on all{place}: the program is right here; look at the links and machines"
     )
-    evidence = f"operation, size and type are alike on all{_at(call)}: the program is right here; look at the links and machines"
+    states = {rank: group.calls[rank][low].state for rank in stuck if low in group.calls.get(rank, {})}
+    for state in sorted(set(states.values())):
+        if any(records[rank].source == "flight recorder" for rank in states):
+            evidence += f"; it is {state} on {name_ranks([r for r, s in states.items() if s == state])}"
+    for rank in [rank for rank in here if rank not in stuck][:3]:
+        later = f" and waits in call {waits[rank]}" if rank in waits else ""
+        evidence += f"; rank {rank} finished it{later}"
+    most = max(group.last(rank) for rank in here)
+    if most > low:
+        evidence += f"; later calls, up to {most}, wait behind it"
     if not timed_out:
         evidence += ". If the files were written while the job ran well, this is only the call of that moment"
     return 4, Cause(words, evidence, None, 0.7 if timed_out else 0.4, "hang", None)
@@ -344,16 +472,18 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     waits = [g for g in groups.values() if set(gone) & set(g.members) and _waiting(g)]
     # where all other members wait in one call, the member without a file is the one that did not come
     awaited = {r for g in waits for r in set(gone) & set(g.members) if _all_wait(g, gone)}
-    words = f"There is no dump of {name_ranks(gone)}."
-    if any(r.source == "watchdog" for r in job.records):
-        words = f"No watchdog's text is of {name_ranks(gone)}."
+    logged = any(r.source == "watchdog" for r in job.records)
+    start = "No watchdog's text is" if logged else "There is no dump"
+    words = f"{start} of {name_ranks(gone)}."
     if len(gone) > 1 and len(awaited) == 1:
-        words = f"There is no dump of {name_ranks(gone)}, and the other ranks wait for rank {min(awaited)}."
+        words = f"{words[:-1]}, and the other ranks wait for rank {min(awaited)}."
         gone = sorted(awaited)
     tail = _waiting(waits[0]) if waits else "no other rank waits for it in a call of its files"
-    evidence = f"{NO_FILE}: look how {'it' if len(gone) == 1 else 'they'} ended; {tail}"
+    why = NO_TEXT if logged else f"{NO_FILE}: look how {'it' if len(gone) == 1 else 'they'} ended"
     lone = gone[0] if len(gone) == 1 else None
-    return [(1 if waits else 6, Cause(words, evidence, None, 0.85 if waits else 0.4, "missing_rank", lone))]
+    few = logged and len(job.missing) > 1  # a log that lacks several ranks is a part of one, as pasted into a report
+    sure = 0.4 if not waits or few else 0.7 if logged else 0.85
+    return [(1 if waits and not few else 6, Cause(words, f"{why}; {tail}", None, sure, "missing_rank", lone))]
 
 
 def _all_wait(group: _Group, gone: Sequence[int]) -> bool:
@@ -393,10 +523,10 @@ def _from_ras(job: Job) -> tuple[Cause, ...]:
 
 
 def _waiting(group: _Group) -> str:
-    """Which ranks wait in the last call of a group."""
-    last = {rank: calls[max(calls)] for rank, calls in group.calls.items()}
-    stuck: Sequence[int] = [rank for rank, call in last.items() if call.state != "completed"]
-    if not stuck:
-        return ""
-    call = last[stuck[0]]
-    return f"{name_ranks(stuck)} wait{'s' if len(stuck) == 1 else ''} in call {call.seq} of {group.words()}, {_said(call)}{_at(call)}"
+    """Which ranks wait in which call of a group."""
+    stuck = {rank: call for rank in group.calls if (call := group.like(group.pending(rank) or -1, rank)) is not None}
+    return "; ".join(
+        f"{name_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} in call {call.seq} of {group.words()}, "
+        f"{_said(call)}{_at(call)}"
+        for ranks, call in _by_call(stuck)
+    )

@@ -222,7 +222,16 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
         found = [Cause("Every recorded call ended: these dumps show no hang.", words, None, 0.9, "no_hang"), *found[1:]]
     if stopped:
         found = [c for c in found if c.kind not in ("healthy", "missing_rank")]
-    return Explanation(job, matching, times, rows, (*stopped, *logged, *found))
+    return Explanation(job, matching, times, rows, (*_ordered(stopped, logged), *found))
+
+
+def _ordered(stopped: Sequence[Cause], logged: Sequence[Cause]) -> list[Cause]:
+    """What stopped the job and what the log warns of: NCCL's errors stand after ranks that failed or differ, before a hang."""
+    errors = [c for c in logged if c.kind == "nccl_error" and c.sure >= 0.5]
+    first = [c for c in errors if c.sure >= 0.9]  # a full /dev/shm or a GPU used twice fails the rank itself
+    place = next((i for i, c in enumerate(stopped) if c.kind == "hang" or c.sure < 0.5), len(stopped))
+    then = [c for c in errors if c not in first]
+    return [*first, *stopped[:place], *then, *stopped[place:], *(c for c in logged if c not in errors)]
 
 
 def _ranks(ranks: Sequence[int]) -> str:

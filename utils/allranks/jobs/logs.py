@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from allranks.jobs.complaints import shortened
+from allranks.jobs.dumps import DTYPES
 from allranks.jobs.formats import Format
 from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
@@ -21,17 +23,39 @@ from allranks.jobs.scan import lines_of
 __all__ = ["FORMAT", "LOG", "TOPOLOGY", "WATCHDOG", "read_lines"]
 
 WATCHDOG, LOG, TOPOLOGY = "watchdog", "nccl log", "nvidia-smi topo"
+NO_GROUP = "of this log"  # the group of texts that name none
 MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
+MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?: ran for (\d+) milliseconds)?"
 )
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
 _PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?)?")
-_STATUS = re.compile(r"last enqueued(?: NCCL)? work: (-?\d+), last completed(?: NCCL)? work: (-?\d+)")
+_STATUS = re.compile(
+    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+), "
+    r"last completed(?: NCCL)? work: (-?\d+)"
+)
+_STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
+_READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives")  # errors that tell of other ranks
+_MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d{1,12}) ms")
+_PRINT = re.compile(
+    r"[Rr]ank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
+    r"(?:, TensorShape=\[([\d, ]*)\])?(?:, TensorDtypes=(\w+))?"
+)
+_RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
+_CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
+APART_S = 60  # one process's timeouts of one moment are closer together
+_SIGNALS = {
+    9: "SIGKILL, as the out-of-memory killer sends it",
+    11: "SIGSEGV",
+    7: "SIGBUS, as of a full /dev/shm",
+    6: "SIGABRT",
+}
+_SENT = (1, 2, 15)  # signals that a launcher, a scheduler or a person sends to ranks that run
 _SYMPTOMS = (
     "DistBackendError",
     "DistStoreError",
@@ -39,6 +63,11 @@ _SYMPTOMS = (
     "ChildFailedError",
     "SignalException",
     "ProcessRaisedException",
+    "ncclSystemError",
+    "ncclRemoteError",
+    "ncclInternalError",
+    "ncclUnhandledCudaError",
+    "ncclInvalidUsage",
 )
 _COMM = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
 _VIA = re.compile(r"Channel \d+(?:/\d+)?\s*: \d+\[\w+\] -> \d+\[\w+\] (?:\[(?:send|receive)\] )?via ([\w/]+)")
@@ -48,13 +77,20 @@ _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS 
 _PROTOCOLS = ("LL", "LL128", "simple")
 
 
+_ENDS = (
+    b"Root Cause (first observed failure)",
+    b"failed to pass monitoredBarrier",
+    b"Detected mismatch between collectives",
+)
+
+
 def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
     if start[:1] in (b"{", b"\x80") or b"\0" in head:
         return False
     return any(
         word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
-    ) or _is_topology(head) or _text_with_watchdog(path)  # fmt: skip
+    ) or _is_topology(head) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
 
 
 def _text_with_watchdog(path: Path) -> bool:
@@ -63,7 +99,7 @@ def _text_with_watchdog(path: Path) -> bool:
         return False
     letters = 0
     for line in lines_of(path):
-        if "Watchdog caught" in line or "NCCL INFO" in line or "NCCL WARN" in line:
+        if any(word in line for word in ("Watchdog caught", "NCCL INFO", "NCCL WARN", *(w.decode() for w in _ENDS))):
             return True
         letters += len(line)
         if letters > MOST_LETTERS:
@@ -77,8 +113,19 @@ class _Rank:
 
     calls: list[Call] = field(default_factory=list)
     enqueued: dict[str, int] = field(default_factory=dict)
+    completed: dict[str, int] = field(default_factory=dict)
+    group_of: dict[int, str] = field(default_factory=dict)  # of the works that a status line names
+    stuck_s: float | None = None  # for so long its watchdog made no progress
     waited_s: float | None = None
     error: str = ""
+    first: bool = False  # the launcher saw it fail first
+    ended: str = ""  # how it was ended, where that only follows from another failure
+    symptom: bool = False  # it printed an error that only follows from another failure
+    line: int = 0  # of its error
+    told_s: float | None = None  # the clock of its last timeout
+    attempt: int = 0
+    not_come: str = ""  # which rank waited for it in a monitored_barrier
+    compared: bool = False  # its call is from a comparison before the call ran, not from a watchdog
     world: int | None = None
 
 
@@ -99,24 +146,136 @@ class _Log:
         self.nvls: str = ""
         self.hosts: set[str] = set()
         self.last_failed: int | None = None
+        self.root = False  # whether the lines are of the launcher's block on the first failure
+        self.exits: dict[int, tuple[int, bool]] = {}
+        self.aborted = False
+        self.after_last_error = False
+        self.nccl = False
+        self.broken = 0  # lines that begin as a timeout's text and do not go on as one
+        self.not_come: dict[int, str] = {}
+        self.without_gdr: Counter[str] = Counter()
+        self.count = 0  # of channels
+        self.fell_at = 0  # the line at which a rank's count began anew
+        self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool]]] | None = None
         self.lines = 0
 
     def take(self, line: str) -> None:
         """Files one line."""
         self.lines += 1
         line = line[:MOST_LINE]
+        if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
+            self._restart()
+        if "Watchdog caught" in line and not _WORK.search(line):
+            self.broken += 1
         if "NCCL" in line:
+            self.nccl = True
             if "Watchdog caught" in line and (work := _WORK.search(line)):
                 self._timeout(line, work[1], work[2])
             elif "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
-                self.warnings[line.partition("NCCL WARN ")[2].strip()[:200]] += 1
+                self._warns(line.partition("NCCL WARN ")[2].strip())
             elif found := re.search(r"NCCL version ([\w.+]+)", line):
                 self.version = found[1]
         if "last enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
-            self.ranks[rank].enqueued[_group_of(line)] = int(status[1])
+            self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
+        if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
+            self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
+        if self.after_last_error and line.strip():
+            text = re.sub(r"^\s*(?:\[rank\d+\]:)?\s*", "", line).strip()
+            known = any(text in told for told in self.warnings)
+            if text and not known and not text.startswith(("Traceback", "Exception raised from")):
+                self._warns(text)
+        self.after_last_error = line.rstrip().endswith("Last error:")
+        if "monitoredBarrier" in line and (barrier := _MONITORED.search(line)):
+            for number in re.findall(r"\d{1,7}", barrier[2]):
+                self.not_come[int(number)] = (
+                    f"rank {barrier[1]} waited {int(barrier[3]) / 1000:,.0f} s in monitored_barrier"
+                )
+        if "CollectiveFingerPrint" in line:
+            self._fingerprints(line)
         self._failures(line)
+
+    def _warns(self, text: str) -> None:
+        if len(self.warnings) < MOST_WARNINGS or text in self.warnings:
+            self.warnings[text] += 1
+
+    def _fingerprints(self, line: str) -> None:
+        """Files the calls that TORCH_DISTRIBUTED_DEBUG=DETAIL found to differ: its text has those of two ranks."""
+        for number, seq, op, shape, dtype in _PRINT.findall(line):
+            if len(number) > 7 or int(number) >= MAX_RANKS:
+                continue
+            elements = 1
+            for size in re.findall(r"\d+", shape):
+                elements *= int(size)
+            known = elements if shape else None
+            name = operation(op)
+            call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=known, state="started",
+                        dtype=DTYPES.get(dtype, (dtype or None, 0))[0], label=op[:40])  # fmt: skip
+            mine = self.ranks[int(number)]
+            if not any((c.seq, c.group) == (call.seq, call.group) for c in mine.calls):
+                mine.calls.append(call)
+                mine.compared = True
+
+    def _restart(self) -> None:
+        """Begins a new attempt: its calls are counted from 1 again. The one before is kept until it speaks."""
+        if any(r.calls or r.error or r.enqueued for r in self.ranks.values()) or self.exits:
+            self.before = (self.ranks, self.exits)
+            fresh = {n: _Rank(attempt=r.attempt + 1, world=r.world) for n, r in self.ranks.items()}
+            attempt = max((r.attempt for r in fresh.values()), default=1)
+            self.ranks, self.exits = defaultdict(lambda: _Rank(attempt=attempt), fresh), {}
+
+    def _last_attempt(self) -> int:
+        """Keeps what the last attempt said that said anything; the number of attempts."""
+        if self.before and not self.exits and not any(r.calls or r.error or r.enqueued for r in self.ranks.values()):
+            self.ranks, self.exits = defaultdict(_Rank, self.before[0]), self.before[1]
+        last = max((r.attempt for r in self.ranks.values()), default=0)
+        begin = min((r.told_s for r in self.ranks.values() if r.attempt == last and r.told_s is not None), default=0.0)
+        for rank, told in self.ranks.items():
+            late = self.fell_at < told.line if told.told_s is None else told.told_s > begin - APART_S
+            if told.attempt < last and not late:
+                self.ranks[rank] = _Rank(attempt=last, world=told.world)
+        return last + 1
+
+    def _ends(self) -> None:
+        """How ranks ended, by the launcher's block: a failure of their own, or one that follows from another."""
+        gave_up = self.aborted or any(r.calls or r.stuck_s for r in self.ranks.values())
+        for rank, (code, root) in self.exits.items():
+            told, signal = self.ranks[rank], -code if code < 0 else code - 128 if code > 128 else 0
+            name = f" ({_SIGNALS[signal]})" if signal in _SIGNALS else ""
+            if (
+                signal in _SENT
+                or (signal == 6 and gave_up)
+                or (not signal and (told.calls or told.symptom or not root))
+            ):
+                told.ended = f"signal {signal}{name}" if signal else f"exit code {code}"
+            elif code and not told.error:
+                told.error = f"it was ended by signal {signal}{name}" if signal else f"it ended with exit code {code}"
+                told.error += ", the first failure that the launcher saw" if root else ""
+            told.first = root and bool(told.error)
+
+    def _status(self, rank: int, group: str, work: str | None, enqueued: int, completed: int) -> None:
+        """Files a status line; a timeout's text that names no group is of the group whose status has its number."""
+        mine = self.ranks[rank]
+        mine.enqueued[group], mine.completed[group] = enqueued, completed
+        if work is not None and group != NO_GROUP:
+            place = next((i for i, c in enumerate(mine.calls) if c.group == NO_GROUP and c.seq == int(work)), None)
+            if place is None:
+                mine.group_of[int(work)] = group
+            else:
+                mine.calls[place] = replace(mine.calls[place], group=group)
+
+    def _unnamed(self) -> None:
+        """Gives a call without a group that of other ranks' call of the same number, where that is one group."""
+        named: dict[int | None, set[str]] = defaultdict(set)
+        for told in self.ranks.values():
+            for call in told.calls:
+                if call.group and call.group != NO_GROUP:
+                    named[call.seq].add(call.group)
+        for told in self.ranks.values():
+            for i, call in enumerate(told.calls):
+                if call.group == NO_GROUP and call.seq is not None and len(named[call.seq]) == 1:
+                    told.calls[i] = replace(call, group=next(iter(named[call.seq])))
 
     def _timeout(self, line: str, work: str, ran_ms: str | None) -> None:
         rank = _rank_of(line)
@@ -134,7 +293,16 @@ class _Log:
         mine = self.ranks[rank]
         seq = numbers.get("SeqNum")
         group = _group_of(line)
-        if not any(c.seq == seq and c.group == group for c in mine.calls):
+        clock = _CLOCK.search(line)
+        now = _seconds(clock) if clock else None
+        fell = seq is not None and any(c.group == group and (c.seq or 0) > seq for c in mine.calls)
+        if fell and now is not None and mine.told_s is not None and now > mine.told_s + APART_S:
+            self.fell_at = self.lines
+            mine = self.ranks[rank] = _Rank(attempt=mine.attempt + 1, world=mine.world)
+        mine.told_s = now
+        if group == NO_GROUP and seq is not None:
+            group = mine.group_of.pop(seq, group)
+        if not any((c.seq, c.group, c.op, c.in_elements) == (seq, group, op, into) for c in mine.calls):
             mine.calls.append(
                 Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started", label=said.get("OpType", "")[:40])
             )  # fmt: skip
@@ -144,19 +312,22 @@ class _Log:
             mine.world = out // into
 
     def _failures(self, line: str) -> None:
+        if "Root Cause" in line or line.strip().endswith("Failures:"):
+            self.root = "Root Cause" in line
+        self.aborted |= "watchdog thread terminated with exception" in line
         if (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
             self.last_failed = int(exited[1])
         if (code := _EXITCODE.search(line)) and self.last_failed is not None:
-            if int(code[1]) < 0 and not self.ranks[self.last_failed].error:
-                self.ranks[self.last_failed].error = f"it was ended by signal {-int(code[1])}" + (
-                    " (SIGKILL, as the out-of-memory killer sends it)" if code[1] == "-9" else ""
-                )
+            self.exits[self.last_failed] = (int(code[1][:8]), self.root)
             self.last_failed = None
         if ("Error" in line or "Exception" in line) and (rank := _rank_of(line)) is not None:
             found = _ERROR.search(line.rstrip())
-            if found and not found[1].endswith(_SYMPTOMS) and "Watchdog" not in line and not self.ranks[rank].error:
+            if found and (found[1].endswith(_SYMPTOMS) or any(text in line for text in _READ_ELSEWHERE)):
+                self.ranks[rank].symptom = True
+            elif found and "Watchdog" not in line and not self.ranks[rank].error:
                 if re.match(r"^\W*(?:[Rr]ank ?\d+)?\W*" + re.escape(found[1]), line):
                     self.ranks[rank].error = f"{found[1]}: {(found[2] or '').strip()[:160]}".rstrip(": ")
+                    self.ranks[rank].line = self.lines
 
     def _info(self, line: str) -> None:
         told = line.partition("NCCL INFO ")[2].strip()
@@ -177,10 +348,13 @@ class _Log:
             self.vias[re.sub(r"/\d+(?=/|$)", "", via[1])] += 1
         elif ring := _RING.search(line):
             self.channels[int(ring[1])] = " ".join(ring[3].split())
+            self.count = max(self.count, int(ring[2]), int(ring[1]) + 1)
         elif chosen := _CHOSEN.search(told):
             self.chosen[chosen[1], _named(chosen[3], _ALGORITHMS), _named(chosen[4], _PROTOCOLS)] += 1
         elif (found := re.match(r"(NCCL_\w+) set by environment to (.+?)\.?$", told)) is not None:
             self.settings[found[1]] = found[2][:80]
+        elif "GPU Direct RDMA" in told and "isabled" in told:
+            self.without_gdr[told] += 1
         elif "NVLS multicast support is" in told:
             self.nvls = "NVLS is not available" if "not available" in told else "NVLS is available"
         elif found := re.search(r"NCCL version ([\w.+]+)", told):
@@ -195,7 +369,8 @@ class _Log:
             words.append(f"network: {network}{by}" + ("; no InfiniBand device was found" if self.missing_ib else ""))
         if self.channels:
             words.append(
-                f"{max(self.channels) + 1} channels; the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
+                f"{self.count} channel{'s' if self.count > 1 else ''}; "
+                f"the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
             )
         if self.vias:
             words.append("connections: " + ", ".join(f"{count} by {via}" for via, count in self.vias.most_common(6)))
@@ -207,12 +382,21 @@ class _Log:
             words.append(
                 "set by the environment: " + ", ".join(f"{n}={v}" for n, v in sorted(self.settings.items())[:12])
             )
-        words += [f"NCCL warns{f' {n} times' if n > 1 else ''}: {w}" for w, n in self.warnings.most_common(8)]
+        words += [
+            f"NCCL warns{f' {n} times' if n > 1 else ''}: {shortened(w)}" for w, n in self.warnings.most_common(8)
+        ]
         return words
 
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
+        attempts = self._last_attempt()
+        self._unnamed()
+        self._ends()
         said = self.said()
+        if self.broken:
+            said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
+        if attempts > 1:
+            said.append(f"the log is of {attempts} attempts of the job, of which the last one is judged")
         slow = (
             bool(self.networks)
             and all("Socket" in n for n in self.networks)
@@ -222,12 +406,23 @@ class _Log:
             "said": tuple(said),
             "sockets": self.interfaces or ["sockets"] if slow else None,
             "missing_ib": self.missing_ib,
+            "settings": self.settings,
+            "warnings": tuple(self.warnings),
+            "without_gdr": tuple(self.without_gdr),
         }
         facts = {k: v for k, v in facts.items() if v}
+        for rank, why in self.not_come.items():
+            if rank < MAX_RANKS:
+                self.ranks[rank].not_come = why
         if self.version:
             facts["nccl_version"] = self.version.split("+")[0]
         world = max((r.world for r in self.ranks.values() if r.world), default=None)
-        if not self.ranks:
+        if self.broken and not any(r.calls for r in self.ranks.values()):
+            raise ProfileError(
+                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a terminal or "
+                "a page that breaks lines: give the file that the job wrote"
+            )
+        if not self.ranks and not self.not_come:
             if not said:
                 raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
@@ -235,15 +430,21 @@ class _Log:
         found: list[RankRecord] = []
         for rank, told in sorted(self.ranks.items()):
             mine = {
-                "backend": "nccl",
-                "timed_out": bool(told.calls),
+                "backend": "nccl" if self.nccl else None,
+                "timed_out": bool(told.calls) and not told.compared,
                 "enqueued": told.enqueued,
+                "completed": told.completed,
+                "stuck_s": told.stuck_s,
                 "waited_s": told.waited_s,
                 "error": told.error,
+                "first": told.first,
+                "ended": told.ended,
+                "not_come": told.not_come,
                 **(facts if not found else {}),
             }
             calls = tuple(told.calls)
-            source = WATCHDOG if calls or told.error or told.enqueued else LOG
+            speaks = told.error or told.enqueued or told.stuck_s or told.ended or told.not_come
+            source = WATCHDOG if calls or speaks or not self.nccl else LOG
             found.append(
                 RankRecord(
                     rank, name, source, world_size=world, calls=calls, facts={k: v for k, v in mine.items() if v}
@@ -258,11 +459,17 @@ def _rank_of(line: str) -> int | None:
     return number if number is not None and number < MAX_RANKS else None
 
 
+def _seconds(clock: re.Match[str]) -> float:
+    """The moment of a line of glog within its year, in seconds."""
+    month, day, hour, minute, second = map(int, clock.groups())
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + second
+
+
 def _group_of(line: str) -> str:
     """The process group as a flight recorder names it; of older texts, which name none, one name for all."""
     found = _PG.search(line)
     if found is None:
-        return "of this log"
+        return NO_GROUP
     number = found[2] or found[1]
     return f"{number} {found[3]}" if found[3] and found[3] != "undefined" else number
 
@@ -324,6 +531,7 @@ def _topology(name: str, lines: Iterator[str]) -> list[RankRecord]:
         said.append(
             f"without NVLink between them: {', '.join(apart[:8])}{', ...' if len(apart) > 8 else ''}: rings avoid these, or are as slow"
         )
+    bad = list(said[1:])
     cards = [h for h in heads if not h.startswith("GPU")]
     if cards:
         nearest = {g: min((table[g][c] for c in cards if c in table[g]), key=_distance, default="") for g in gpus}
@@ -333,10 +541,12 @@ def _topology(name: str, lines: Iterator[str]) -> list[RankRecord]:
             + ", ".join(f"{n} by {k}" for k, n in Counter(nearest.values()).items())
         )
         if far:
-            said.append(
+            bad.append(
                 f"{', '.join(far)}: the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
             )
-    return [RankRecord(0, name, TOPOLOGY, facts={"said": tuple(said)}, rank_from="unknown")]
+            said.append(bad[-1])
+    facts = {"said": tuple(said), **({"bad_links": tuple(bad)} if bad else {})}
+    return [RankRecord(0, name, TOPOLOGY, facts=facts, rank_from="unknown")]
 
 
 def _link(kind: str) -> str:

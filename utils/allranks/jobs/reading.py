@@ -82,6 +82,8 @@ def read_file(path: Path) -> Found:
         return [], f"its reader failed: {type(error).__name__}: {str(error)[:120]}"
     if head.startswith(b"NSYS") or path.suffix == ".nsys-rep":
         return [], "it is a report of Nsight Systems: export it with nsys export -t sqlite"
+    if b"nThread" in head and b"minBytes" in head:
+        return [], "it is the output of nccl-tests: allranks fit reads it"
     return [], f"its format is not known; {', '.join(form.name for form in FORMATS)} are"
 
 

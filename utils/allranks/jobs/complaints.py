@@ -1,0 +1,192 @@
+"""What NCCL's own words point to: its warnings, its last error, and settings that make it slow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from allranks.jobs.job import Cause
+
+__all__ = ["complaints", "settings_words", "shortened", "slow_settings"]
+
+ERROR, SETTING = "nccl_error", "nccl_setting"
+_LETTERS = 300  # of a warning's text
+
+# what a text says, the cause, what to look at, and how sure; the first that fits is taken. The texts are those of
+# NCCL's src/transport, src/misc and src/bootstrap.cc
+_ERRORS: tuple[tuple[str, str, str, float], ...] = (
+    (
+        r"^(?!.*ibv_).*No space left on device",
+        "The shared memory of the machine or container is full: NCCL could not make its segment in /dev/shm.",
+        "look at df -h /dev/shm; give a container more (docker run --shm-size=8g or --ipc=host; in Kubernetes an "
+        "emptyDir of medium Memory)",
+        0.9,
+    ),
+    (
+        r"shared memory segment|/dev/shm",
+        "NCCL could not make its segment of shared memory in /dev/shm.",
+        "look at df -h /dev/shm, its rights and ulimit; a container needs --shm-size or --ipc=host",
+        0.7,
+    ),
+    (
+        r"status=12\b|vendor err 129|IBV_WC_RETRY_EXC_ERR|transport retry counter exceeded",
+        "A message over InfiniBand or RoCE was never answered: the other side is dead, or the fabric or the GID "
+        "is wrong.",
+        "look first whether the peer's process had ended before; if not, look at the port (ibstat, ibv_devinfo, "
+        "cables, switches), on RoCE at NCCL_IB_GID_INDEX and NCCL_IB_TC, and try ib_write_bw between the two hosts",
+        0.7,
+    ),
+    (
+        r"status=\d+ opcode|ibv_\w+ failed|Got async (?:fatal )?event",
+        "The InfiniBand or RoCE card reported an error.",
+        "look at ibstat, at dmesg and at the counters of the port; locked memory may be too small (ulimit -l)",
+        0.6,
+    ),
+    (
+        r"Connection refused|No route to host|Network is unreachable|Connection timed out|Connect to \S+ failed",
+        "A rank could not connect to another one: NCCL took an interface or address that the other side does "
+        "not reach.",
+        "compare the address with ip addr of both hosts (172.17.0.1 is docker0); set NCCL_SOCKET_IFNAME to the "
+        "interface that joins the machines, and look at the firewall; it is also refused where the other rank had ended",
+        0.7,
+    ),
+    (
+        r"[Cc]onnection (?:closed|reset) by (?:remote )?peer|Broken pipe|remote process exited",
+        "The connection to another rank was lost: that rank or its machine ended first, or the network failed.",
+        "look at the first error of the other ranks: the rank that says this one is rarely at fault",
+        0.5,
+    ),
+    (
+        r"no socket interface found|No (?:usable )?(?:socket )?interface found",
+        "NCCL found no network interface that it may use.",
+        "look at NCCL_SOCKET_IFNAME: it must name an interface of this host (ip addr)",
+        0.85,
+    ),
+    (
+        r"Duplicate GPU detected",
+        "Two ranks use the same GPU.",
+        "give each rank its own: torch.cuda.set_device(local_rank)",
+        0.95,
+    ),
+    (
+        r"out of memory",
+        "NCCL could not get memory of the GPU for its buffers.",
+        "leave more of it free, or lower NCCL_BUFFSIZE",
+        0.8,
+    ),
+    (
+        r"\bXid\b|uncorrectable|\bECC\b|illegal memory access|unspecified launch failure|device-side assert",
+        "The GPU reported an error.",
+        "look at dmesg for Xid and at nvidia-smi -q; an illegal access is the program's own: CUDA_LAUNCH_BLOCKING=1",
+        0.7,
+    ),
+    (
+        r"driver version is insufficient|forward compat",
+        "The driver does not fit this NCCL or CUDA.",
+        "compare nvidia-smi's CUDA version with torch.version.cuda",
+        0.7,
+    ),
+)
+
+_SLOW: tuple[tuple[str, str, str], ...] = (
+    (
+        "NCCL_P2P_DISABLE",
+        "GPUs of one machine do not talk to each other directly",
+        "copies go through the host's memory instead of NVLink or PCIe",
+    ),
+    (
+        "NCCL_SHM_DISABLE",
+        "GPUs of one machine do not use shared memory",
+        "where they have no direct link, their bytes go through the network",
+    ),
+    (
+        "NCCL_IB_DISABLE",
+        "InfiniBand and RoCE are switched off",
+        "messages between machines go through sockets",
+    ),
+    (
+        "NCCL_NVLS_ENABLE=0",
+        "NVLink SHARP is switched off",
+        "all_reduce inside a machine is slower where the switches could add",
+    ),
+)
+_GDR = re.compile(r"GPU Direct RDMA [Dd]isabled")
+
+
+def shortened(text: str) -> str:
+    """A text of NCCL's, cut between two words where it is very long.
+
+    >>> shortened("word " * 100)[-10:]
+    'word word…'
+    """
+    text = " ".join(text.split())
+    return text if len(text) <= _LETTERS else f"{text[:_LETTERS].rsplit(' ', 1)[0]}…"
+
+
+def complaints(warnings: Iterable[str]) -> tuple[Cause, ...]:
+    """A cause for each kind of warning or error, the surest first; a text that is not known is told as it is.
+
+    >>> complaints(["Call to connect returned Connection refused"])[0].kind
+    'nccl_error'
+    """
+    found: dict[str, Cause] = {}
+    for text in warnings:
+        words, advice, sure = next(
+            ((words, advice, sure) for pattern, words, advice, sure in _ERRORS if re.search(pattern, text)),
+            (
+                "NCCL warns, in words that this report has no rule for.",
+                "look for the first such line of all ranks",
+                0.4,
+            ),
+        )
+        found.setdefault(words, Cause(words, f"NCCL says: {shortened(text)}; {advice}", None, sure, ERROR))
+    if len(found) > 1 and any("No space left" in cause.evidence for cause in found.values()):
+        found = {words: cause for words, cause in found.items() if "could not make its segment of" not in words}
+    return tuple(sorted(found.values(), key=lambda cause: -cause.sure))
+
+
+def settings_words(settings: Mapping[str, str], *names: str) -> str:
+    """Those of the environment's variables that are set, in a clause, or nothing.
+
+    >>> settings_words({"NCCL_IB_DISABLE": "1"}, "NCCL_IB_DISABLE", "NCCL_NET")
+    'the environment sets NCCL_IB_DISABLE=1'
+    """
+    here = [f"{name}={settings[name]}" for name in names if name in settings]
+    return f"the environment sets {' and '.join(here)}" if here else ""
+
+
+def slow_settings(settings: Mapping[str, str], told: Iterable[str]) -> tuple[Cause, ...]:
+    """Causes that the environment's variables and NCCL's notices name: a fast way that is off, or a forced choice.
+
+    >>> [cause.cause for cause in slow_settings({"NCCL_P2P_DISABLE": "1"}, ())]
+    ['GPUs of one machine do not talk to each other directly: NCCL_P2P_DISABLE=1.']
+    """
+    found = []
+    for rule, words, why in _SLOW:
+        name, _, value = rule.partition("=")
+        set_to = settings.get(name)
+        off = set_to == value if value else set_to not in (None, "0", "")
+        if set_to is not None and off:
+            found.append(
+                Cause(
+                    f"{words[0].upper()}{words[1:]}: {name}={set_to}.",
+                    f"{why}; unset it and compare",
+                    None,
+                    0.6,
+                    SETTING,
+                )
+            )
+    if line := next((line for line in told if _GDR.search(line)), None):
+        evidence = (
+            f"NCCL says: {shortened(line)}; bytes go through the host's memory. Look for the module nvidia_peermem "
+            "(or dma-buf), at the distance of GPU and card (nvidia-smi topo -m), at NCCL_NET_GDR_LEVEL, and in a "
+            "virtual machine at ACS"
+        )
+        found.append(Cause("GPUDirect RDMA is off between a GPU and its network card.", evidence, None, 0.6, SETTING))
+    forced = [f"{name}={settings[name]}" for name in ("NCCL_ALGO", "NCCL_PROTO") if name in settings]
+    if forced:
+        evidence = "one choice for all sizes is slow for some of them; unset it unless you measured that it helps"
+        found.append(
+            Cause(f"The environment forces NCCL's choice: {' and '.join(forced)}.", evidence, None, 0.4, SETTING)
+        )
+    return tuple(found)

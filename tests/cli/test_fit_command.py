@@ -92,3 +92,28 @@ def test_one_sentence_for_a_mistake(tmp_path, monkeypatch, arguments, words):
 
 def test_measured_needs_a_file():
     assert "needs --topology FILE" in run("simulate", "--algorithm", "measured").stderr
+
+
+def test_a_run_that_died_is_noted_and_its_small_sizes_are_no_verdict(tmp_path):
+    file = tmp_path / "all_reduce.txt"
+    file.write_text(
+        output(range(10, 21))
+        + "n2: Test NCCL failure common.cu:401 'remote process exited / '\n .. n2 pid 9: Test failure\n"
+    )
+    ran = run("fit", file)
+    assert ran.exit_code == 0 and "no verdict, as the sizes end below 64 MiB" in ran.stdout
+    assert ran.stderr.count("the run failed (Test NCCL failure common.cu:401") == 1
+    file.write_text(output())
+    ran = run("fit", file)
+    assert "the run failed" not in ran.stderr and "no verdict" not in ran.stdout
+
+
+def test_both_parts_of_the_report_have_the_same_nodes(tmp_path):
+    file = tmp_path / "mine.txt"
+    rows = "".join(f"  {2**k} {2**k // 4} float sum -1 {20 + 2**k / 200e3:.2f} 0 0 0\n" for k in range(10, 30))
+    file.write_text("#       size         count      type   redop    root     time   algbw   busbw #wrong\n" + rows)
+    ran = run("fit", file, "--collective", "all_reduce", "--ranks", 16, "--nodes", 2, "--json")
+    found = json.loads(ran.stdout)
+    assert (
+        [sweep["nodes"] for sweep in found["topology"]["measured"]] == [one["nodes"] for one in found["normal"]] == [2]
+    )

@@ -26,6 +26,17 @@ def test_the_table_and_the_json_are_the_ranking():
     assert found["plans"][0]["bytes"] == pytest.approx(sum(found["plans"][0]["memory"].values()))
 
 
+@pytest.mark.parametrize("model", ["7B", "LLaMA 65B"])
+@pytest.mark.parametrize("ranks", [16, 64, 512])
+def test_no_step_is_faster_than_its_arithmetic_at_the_peak(model, ranks):
+    asked = ("--model", model, "--ranks", str(ranks), "--batch", "1024")
+    for plan in json.loads(run(*asked, "--top", "20", "--json").stdout)["plans"]:
+        useful = plan["spent"]["useful"]
+        assert useful <= plan["low"] <= plan["median"] <= plan["high"]
+        assert plan["seconds"] * plan["mfu"] / plan["low"] <= 1 + 1e-9  # the MFU of the fastest step
+    assert "Measured: " in run(*asked).stdout
+
+
 def test_own_figures_and_a_split_of_ones_own():
     own = ("--parameters", "13e9", "--layers", "40", "--hidden", "5120", "--heads", "40", "--ranks", "16", "--tp", "2")
     found = json.loads(run(*own, "--recompute", "none", "--json").stdout)

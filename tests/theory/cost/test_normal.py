@@ -72,4 +72,59 @@ def test_only_runs_of_the_same_machine_count(collective, ranks, nodes, chip, cou
 
 def test_a_rack_of_hosts_on_one_nvlink_domain_is_one_node():
     found = normal(Measured("all_reduce", 72, 18, [(2**30, 2**30 * 142 / 72 / 800e9)], gpu="NVIDIA GB200"))
-    assert (found.nodes, found.machine) == (1, "gb200-nvl72") and found.top == pytest.approx(800)
+    assert (found.nodes, found.domains, found.machine) == (18, 1, "gb200-nvl72") and found.top == pytest.approx(800)
+
+
+def across(busbw, nodes=2, collective="all_reduce", gpu=H100, **known):
+    """A sweep that ends at such a busbw."""
+    ranks = 8 * nodes
+    factor = float(bus_factor(collective, ranks))
+    points = [(2**k, 50e-6 + 2**k * factor / (1e9 * busbw)) for k in range(10, 34)]
+    return normal(Measured(collective, ranks, nodes, points, gpu=gpu), **known)
+
+
+@pytest.mark.parametrize("busbw", [367, 377, 384])
+def test_a_ring_at_the_line_rate_of_the_cards_is_named(busbw):
+    found = across(busbw)
+    assert found.of_reference < 0.85
+    assert found.shapes[0].looks == "the large sizes end at the line rate of a ring"
+    assert "NVLSTree is off" in found.shapes[0].usual and "nvls" in found.shapes[0].test
+
+
+def test_slower_or_other_runs_are_not_at_the_line_rate_of_a_ring():
+    runs = (
+        across(330),
+        across(470),
+        across(40),
+        across(80, collective="all_to_all"),
+        across(90, gpu="NVIDIA A100-SXM4-40GB"),
+    )
+    assert not any("line rate" in shape.looks for found in runs for shape in found.shapes)
+
+
+def test_where_the_switches_add_over_several_nodes_there_is_a_roof_for_it():
+    roofs = dict(across(470).roofs)
+    assert roofs["the network's cards, by a ring"] == 384
+    assert 487 < roofs["the switches add in each node (NVLSTree)"] < 550  # 487 was published
+    assert len(across(370, nodes=8).roofs) == 1  # there a tree sends twice, and is no faster than a ring
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 16])
+def test_the_roof_of_an_all_to_all_is_a_card_for_each_gpu(nodes):
+    ((what, roof),) = across(80, nodes, "all_to_all").roofs
+    ranks = 8 * nodes
+    assert "all_to_all" in what and roof == pytest.approx(50 * (ranks - 1) / ranks * nodes / (nodes - 1), rel=1e-3)
+
+
+@pytest.mark.parametrize(("share", "rails"), [(1 / 4, True), (1 / 8, True), (1 / 40, False), (1 / 565, False)])
+def test_one_rail_of_several_carries_no_less_than_its_part(share, rails):
+    """Of eight cards."""
+    reference = across(400).rows[-1]
+    found = across(share * (reference[2] or reference[3]))
+    assert ("one rail" in found.shapes[0].usual) == rails and "sockets" in found.shapes[0].usual
+
+
+def test_nodes_that_only_the_reader_knows_count():
+    points = [(2**k, 2**k / 1e11) for k in range(20, 34)]
+    found = normal(Measured("all_reduce", 16, None, points, gpu=H100), nodes=2)
+    assert (found.nodes, found.domains) == (2, 2)

@@ -6,6 +6,7 @@ import pytest
 from allranks.cli import main
 from allranks.theory.cost import workload
 from allranks.theory.cost.nccl_bands import LINK_BANDS
+from allranks.theory.cost.nccl_bounds import machine_bound_s
 from allranks.theory.cost.nccl_price import kind_of
 from allranks.theory.cost.workload import Cluster, WorkloadError
 from allranks.theory.simulator import simulate
@@ -154,6 +155,11 @@ def price_of(*arguments):
     return ran.stdout
 
 
+def bound_of(part, ranks):
+    """The lower bound of a part of the JSON, on DGX H100s."""
+    return part["calls"] * machine_bound_s(part["collective"], ranks, part["nbytes"], PRESETS["dgx-h100"])
+
+
 @pytest.mark.parametrize(
     ("ranks", "bucket", "kind"), [(8, 0, "one node, from 256 MiB"), (32, 2**20, "several nodes, between")]
 )
@@ -164,7 +170,11 @@ def test_a_preset_has_the_band_of_its_measurements(ranks, bucket, kind):
     assert (found["kind"], found["sites"], found["coverage"]) == (kind, sites, 0.8)
     assert found["median"] == pytest.approx(median * found["seconds"])
     assert (found["low"], found["high"]) == (found["low_seconds"], found["high_seconds"])
-    assert found["low_seconds"] == pytest.approx(low * found["seconds"])
+    bounds = [bound_of(part, ranks) for part in found["parts"]]
+    assert found["low_seconds"] == pytest.approx(
+        sum(max(low * part["seconds"], bound) for part, bound in zip(found["parts"], bounds, strict=True))
+    )
+    assert sum(bounds) <= found["low_seconds"]
     assert found["high_seconds"] == pytest.approx(high * found["seconds"])
     likely = format(float(format(1e3 * found["median"], ".2g")), "g")
     assert f"(8 of 10 sites), most likely {likely}: {sites} sites ({kind})" in price_of(*arguments)
@@ -188,7 +198,10 @@ def test_parts_of_several_sizes_have_the_sum_of_their_bands():
         )
     )
     assert found["kind"] == "several nodes, between; several nodes, from 256 MiB"
-    sums = [sum(LINK_BANDS[kind_of(2, p["nbytes"])][end] * p["seconds"] for p in found["parts"]) for end in (1, 2)]
+    sums = [
+        sum(max(LINK_BANDS[kind_of(2, p["nbytes"])][end] * p["seconds"], bound_of(p, 16)) for p in found["parts"])
+        for end in (1, 2)
+    ]
     assert [found["low_seconds"], found["high_seconds"]] == pytest.approx(sums)
 
 

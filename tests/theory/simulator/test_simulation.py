@@ -190,7 +190,7 @@ def test_lower_bounds_hold_for_nodes_too():
     """Two nodes of 8: an all-reduce must bring n into each node through its 8 cards."""
     n = 800 * 10**6
     assert lower_bound_seconds("all_reduce", 16, n, H100) == pytest.approx(
-        max(5e-6 + n / (8 * 50e9), 4 * 2e-6 + 2 * n * 15 / 16 / 371e9)
+        max(5e-6 + n / (8 * 50e9), 4 * 2e-6 + 2 * n * 15 / 16 / (371e9 + 50e9))  # NVLink, and the rank's own card
     )
     assert lower_bound_seconds("all_reduce", 8, n, H100) == pytest.approx(3 * 2e-6 + 2 * n * 7 / 8 / 371e9)
 

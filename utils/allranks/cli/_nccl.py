@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from allranks.cli._shared import CommandError
 
 if TYPE_CHECKING:
-    from allranks.theory.cost.nccl_machines import NcclMachine
     from allranks.theory.cost.nccl_price import NcclPrice
 
 
@@ -27,6 +26,7 @@ def priced(
 ) -> dict[str, Any]:
     """What the command prints as JSON. Raises CommandError or CostError."""
     from allranks.theory.cost import bus_factor
+    from allranks.theory.cost.nccl_bounds import links_of, machine_bound_s
     from allranks.theory.cost.nccl_machines import machine
     from allranks.theory.cost.nccl_price import nccl_price
     from allranks.theory.cost.nccl_tables import VERSION, version_of
@@ -47,6 +47,7 @@ def priced(
     own = own_measurements(calibrate) if calibrate else []
     price = nccl_price(collective, nbytes, where, floor_us=floor_us, own=own, **asked)
     before = nccl_price(collective, nbytes, where, **asked) if price.own else price
+    bound = machine_bound_s(collective, ranks, nbytes, links_of(where, nodes, ranks), nvls=nvls, sharp=sharp)
     return {
         "collective": collective,
         "topology": where.name,
@@ -55,7 +56,7 @@ def priced(
         "bytes": nbytes,
         **_choice(price),
         **_ring(collective, ranks, nbytes, price),
-        "lower_bound_seconds": _bound_s(collective, ranks, nodes, nbytes, where, nvls, sharp),
+        "lower_bound_seconds": bound,
         "seconds": price.seconds,
         "algbw_gb_per_s": nbytes / price.seconds / 1e9,
         "busbw_gb_per_s": nbytes * float(bus_factor(collective, ranks)) / price.seconds / 1e9,
@@ -106,24 +107,6 @@ def _ring(collective: str, ranks: int, nbytes: int, price: NcclPrice) -> dict[st
         return {"steps": None, "bytes_per_rank": None}
     found = terms(collective, "ring", ranks, nbytes)
     return {"steps": int(found.messages), "bytes_per_rank": float(found.nbytes)}
-
-
-def _bound_s(
-    collective: str, ranks: int, nodes: int, nbytes: int, where: NcclMachine, nvls: bool, sharp: bool
-) -> float:
-    """What must move, over all links at once; where switches add, an all_reduce sends each byte once."""
-    from allranks.theory.cost import bus_factor
-
-    here = where.graphs(ranks // nodes, nodes)
-    switch = here.nvls if nvls else None
-    inside = switch or here.ring
-    factor = 1.0 if switch and collective == "all_reduce" else float(bus_factor(collective, ranks))
-    bound = nbytes * factor / (1e9 * max(inside.channels * inside.inside, here.ring.channels * here.ring.inside))
-    if nodes > 1:
-        out = 1.0 if sharp and collective == "all_reduce" else float(bus_factor(collective, nodes))
-        between = out * nbytes / (1e9 * here.ring.channels * here.ring.between)
-        bound = max(bound, between)
-    return bound
 
 
 def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:

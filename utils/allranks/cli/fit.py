@@ -51,7 +51,9 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
     written = cluster.to_dict()
     if out:
         _write(out, json.dumps(written, indent=1) + "\n")
-    compared = [normal(sweep, machine) for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1]
+    compared = [
+        normal(sweep, machine, nodes) for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1
+    ]
     if as_json:
         click.echo(json.dumps({"topology": written, "notes": notes, "normal": [one.to_dict() for one in compared]}))
         return
@@ -110,9 +112,13 @@ ROWS = 12  # of the comparison
 
 def _normal(one: Normal, setting: str) -> list[str]:
     """Whether the busbw is normal, for a terminal."""
+    from allranks.theory.cost.normal import LARGE
+
     where = f"{one.ranks} ranks on {one.nodes} node{'s' if one.nodes > 1 else ''}" + (
         f" of {one.gpu}" if one.gpu else ""
     )
+    if one.domains < one.nodes:
+        where += ", which share one NVLink domain (one node for NCCL)"
     lines = [f"Is it normal? {one.collective}, {where}" + (f", {setting}" if setting else "")]
     if not one.gpu:
         lines.append("  The file does not name a GPU that is known here: say --machine, such as dgx-h100.")
@@ -138,10 +144,12 @@ def _normal(one: Normal, setting: str) -> list[str]:
             else f"  Roof of {what}: {busbw:.0f} GB/s."
         )
     if one.of_reference is not None:
+        largest = one.rows[-1][0]
         verdict = "normal" if one.of_reference >= 0.85 else "low"
+        if largest < LARGE:
+            verdict = f"no verdict, as the sizes end below {size_in_words(LARGE)}"
         lines.append(
-            f"  {one.top:.4g} GB/s at {size_in_words(one.rows[-1][0])} is {one.of_reference:.0%} of the reference: "
-            f"{verdict}."
+            f"  {one.top:.4g} GB/s at {size_in_words(largest)} is {one.of_reference:.0%} of the reference: {verdict}."
         )
     if one.falls_off is not None:
         lines.append(f"  It leaves the reference at {size_in_words(one.falls_off)}, and stays below from there on.")

@@ -70,21 +70,30 @@ def _model(name: str, figures: dict[str, Any]) -> Model:
     return custom_model(known[name.lower()], **figures) if figures else known[name.lower()]
 
 
+def _interval(step: TrainingStep) -> tuple[float, float, float]:
+    """Median, low and high seconds of a step; none is less than the useful arithmetic takes at the GPUs' peak."""
+    from allranks.theory.cost.step_bands import STEP_BAND
+
+    median, low, high = (max(share * step.seconds, step.spent["useful"]) for share in STEP_BAND[:3])
+    return median, low, high
+
+
 def _as_data(step: TrainingStep) -> dict[str, Any]:
     from allranks.theory.cost.calibrated import COVERAGE
     from allranks.theory.cost.step_bands import STEP_BAND
 
     split = step.plan
-    median, low, high, points, families = STEP_BAND
+    median, low, high = _interval(step)
+    points, families = STEP_BAND[3:]
     names = ("dp", "tp", "pp", "cp", "ep", "zero_stage", "microbatch", "chunks")
     return {name: getattr(split, name) for name in names} | {
         "recompute": step.recompute,
         "seconds": step.seconds,
-        "median": median * step.seconds,
-        "low": low * step.seconds,
-        "high": high * step.seconds,
-        "low_seconds": low * step.seconds,
-        "high_seconds": high * step.seconds,
+        "median": median,
+        "low": low,
+        "high": high,
+        "low_seconds": low,
+        "high_seconds": high,
         "coverage": COVERAGE,
         "points": points,
         "sites": families,
@@ -109,10 +118,11 @@ def _in_words(found: list[TrainingStep], top: int, machine: str) -> str:
     ]
     for step in found[:top]:
         lines.append(f"{step.seconds:9.3f} {step.mfu:5.0%} {step.nbytes / 1e9:5.0f}  {in_words(step)}")
-    median, low, high, points, families = STEP_BAND
+    median, low, high = _interval(best)
+    points, families = STEP_BAND[3:]
     lines.append(
-        f"Measured: {low * best.seconds:.3g} to {high * best.seconds:.3g} s for the first (8 of 10 published "
-        f"steps), most likely {median * best.seconds:.3g}; learned from {points} steps of {families} families "
+        f"Measured: {low:.3g} to {high:.3g} s for the first (8 of 10 published "
+        f"steps), most likely {median:.3g}; learned from {points} steps of {families} families "
         "of runs."
     )
     return "\n".join(lines)

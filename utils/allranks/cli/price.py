@@ -199,6 +199,7 @@ def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, 
 
     `simulate` over every card of a preset says the same seconds, and the bands are its.
     """
+    from allranks.theory.cost.nccl_bounds import machine_bound_s
     from allranks.theory.cost.nccl_price import kind_of, link_interval
     from allranks.theory.topology import PRESETS
 
@@ -210,7 +211,16 @@ def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, 
         or any(p.collective == "send" for p in found.parts)
     ):
         return {}
-    return link_interval([(kind_of(machine.nodes(ranks), part.nbytes), part.seconds) for part in found.parts])
+    return link_interval(
+        [
+            (
+                kind_of(machine.nodes(ranks), part.nbytes),
+                part.seconds,
+                part.calls * machine_bound_s(part.collective, ranks, part.nbytes, machine),
+            )
+            for part in found.parts
+        ]
+    )
 
 
 def _cluster(

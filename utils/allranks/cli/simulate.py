@@ -176,7 +176,7 @@ def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     if machine != healthy:
         whole = simulate(asked.collective, wanted, ranks, asked.nbytes, healthy, gamma=asked.gamma, **options).seconds
         cost = {"healthy_seconds": whole, "times_as_long": found.seconds / whole if whole else 1.0}
-    return found.to_dict() | _band(found) | cost, _report(found, cost)
+    return found.to_dict() | {"lower_bound_seconds": _bound_s(found)} | _band(found) | cost, _report(found, cost)
 
 
 def _with_leaves(machine: Topology, asked: SimpleNamespace) -> Topology:
@@ -264,6 +264,14 @@ def _parsed(
             raise CommandError(f"{option} {value!r} can't be read; write {form}.") from None
 
 
+def _bound_s(found: Simulation) -> float:
+    """The lower bound, the same as with --algorithm nccl: where the machine's switches add, they may."""
+    from allranks.theory.cost.nccl_bounds import machine_bound_s
+
+    where = found.topology
+    return min(found.lower_bound_seconds, machine_bound_s(found.collective, found.ranks, found.nbytes, where))
+
+
 def _band(found: Simulation) -> dict[str, Any]:
     """Where 8 of 10 sites that published lie; {} unless it is every card of a preset at once."""
     from allranks.theory.cost.nccl_price import kind_of, link_interval
@@ -271,7 +279,8 @@ def _band(found: Simulation) -> dict[str, Any]:
 
     if found.method != "closed form" or PRESETS.get(found.topology.name) != found.topology or not found.seconds:
         return {}
-    return link_interval([(kind_of(found.topology.nodes(found.ranks), found.nbytes), found.seconds)])
+    kind = kind_of(found.topology.nodes(found.ranks), found.nbytes)
+    return link_interval([(kind, found.seconds, _bound_s(found))])
 
 
 def _report(found: Simulation, cost: dict[str, float]) -> str:
@@ -279,7 +288,7 @@ def _report(found: Simulation, cost: dict[str, float]) -> str:
     words = [
         f"{found.algorithm} {found.collective}, {found.ranks} ranks, {found.nbytes} bytes, on {found.topology.name}",
         f"  time         {_time(found.seconds)}",
-        f"  lower bound  {_time(found.lower_bound_seconds)}",
+        f"  lower bound  {_time(_bound_s(found))}",
         f"  steps        {found.steps}",
         f"  bytes sent   {found.bytes_per_rank} by the busiest rank",
     ]

@@ -10,7 +10,7 @@ ranks' parts together, in all_to_all of all that one rank sends. Imports without
 """
 
 from allranks.theory.cost.bandwidth import algbw_gb_per_s, bus_factor, busbw_gb_per_s
-from allranks.theory.cost.bounds import lower_bound
+from allranks.theory.cost.bounds import lower_bound, lower_bound_seconds
 from allranks.theory.cost.fits import TEXTBOOK, Estimate, Fit, fit, student_t
 from allranks.theory.cost.formulas import FORMULAS, Formula, best_segments, formula, price, terms, two_level
 from allranks.theory.cost.nccl import NcclOption, nccl_choice, nccl_options
@@ -47,6 +47,7 @@ __all__ = [
     "fit_sweep",
     "formula",
     "lower_bound",
+    "lower_bound_seconds",
     "nccl_choice",
     "nccl_options",
     "nccl_price",

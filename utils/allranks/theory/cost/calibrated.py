@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from allranks.theory.cost.nccl_sites import SCALES, SITES
@@ -244,15 +245,45 @@ def published_points() -> list[Point]:
     ]
 
 
-def foretell(question: Point, own: Sequence[Point] = ()) -> tuple[float, float, float, dict[str, float]]:
-    """(median, low, high) as factors of the tuner's time, and the parts of the width as factors; `own` are one's own measurements."""
+def foretell(
+    question: Point, own: Sequence[Point] = (), least: float = 0.0
+) -> tuple[float, float, float, dict[str, float]]:
+    """(median, low, high) as factors of the tuner's time, and the parts of the width as factors.
+
+    `own` are one's own measurements; `least` is the factor below which no time can lie.
+    """
     process = published().also(own) if own else published()
     found, half = process.foretell([question])[0], _half(question, "published", published().foretell([question])[0])
     if own:  # which never widens an interval
         same = any(point.collective == question.collective for point in own)
         half = min(half, _half(question, "same" if same else "others", found))
-    parts = {name: math.exp(half * math.sqrt(share)) for name, share in found.parts.items()}
-    return math.exp(found.log_median), math.exp(found.log_median - half), math.exp(found.log_median + half), parts
+    low, median, high = possible(found.log_median, half, math.log(least) if least else -math.inf)
+    parts = {name: math.exp((high - low) / 2 * math.sqrt(share)) for name, share in found.parts.items()}
+    return math.exp(median), math.exp(low), math.exp(high), parts
+
+
+def possible(log_median: float, half: float, least: float = -math.inf) -> tuple[float, float, float]:
+    """Low, median and high of the logarithm, where none can lie below `least`.
+
+    The low end moves up to it, and the median to the middle of what is left of a normal distribution: many sites lie just above
+    their roof. The high end moves only if less than 10 % would be left above it.
+
+    >>> from allranks.theory.cost.calibrated import possible
+    >>> [round(x, 2) for x in possible(0.0, 1.0, least=0.0)]
+    [0.0, 0.53, 1.28]
+    """
+    deviation, low, high = half / NORMAL, log_median - half, log_median + half
+    if least <= low or not deviation:
+        return max(low, least), max(log_median, least), max(high, least)
+    start, normal = (least - log_median) / deviation, NormalDist()
+
+    def at(share: float) -> float:
+        """Below it lies such a share of what is left; far out the tail falls off like exp(-start * z)."""
+        if start > 6:
+            return least - deviation * math.log(1 - share) / start
+        return max(least, log_median - deviation * normal.inv_cdf((1 - share) * normal.cdf(-start)))
+
+    return least, at(0.5), at((1 + COVERAGE) / 2)
 
 
 def _half(question: Point, which: str, found: Foretold) -> float:

@@ -14,6 +14,7 @@ from allranks.theory.cost import calibrated
 from allranks.theory.cost.calibrated import COVERAGE, Point
 from allranks.theory.cost.nccl import NcclOption, nccl_choice
 from allranks.theory.cost.nccl_bands import LINK_BANDS
+from allranks.theory.cost.nccl_bounds import roof_s
 from allranks.theory.cost.nccl_machines import NcclMachine, machine
 from allranks.theory.cost.nccl_tables import VERSION
 from allranks.theory.cost.nccl_tests import Measured
@@ -93,22 +94,50 @@ def nccl_price(
     if floor_us is not None:
         first, _, point = tuned("all_reduce", 8, where, nodes, ranks, launch)
         mine.append(_measured(point, (first + floor_us) / first))
-    median, low, high, parts = calibrated.foretell(question, mine)
     seconds, sites = 1e-6 * us, calibrated.sites_like(question)
+    least = least_s(option, collective, nbytes, where, nodes, ranks, sharp=sharp, version=version)
+    median, low, high, parts = calibrated.foretell(question, mine, least / seconds)
     kind = kind_of(nodes, nbytes)
     return NcclPrice(seconds * median, seconds * low, seconds * high, option, seconds, kind, sites, parts, len(mine))
 
 
-def link_interval(parts: Sequence[tuple[str, float]]) -> dict[str, float | int | str]:
-    """The interval of what the links alone say, for parts of (kind, seconds): where 8 of 10 sites lie, of each part, summed.
+def least_s(
+    option: NcclOption | None,
+    collective: str,
+    nbytes: float,
+    where: NcclMachine,
+    nodes: int,
+    ranks: int,
+    *,
+    sharp: bool = False,
+    version: str = VERSION,
+) -> float:
+    """The seconds below which no interval of this choice reaches: `roof_s`; in each node NVLSTree also does what NVLS does on one.
+
+    Raises CostError.
+    """
+    algorithm = option.algorithm if option else "exchange"
+    least = roof_s(algorithm, collective, nbytes, where, nodes, ranks, sharp)
+    here = ranks // nodes
+    if algorithm != "nvls_tree" or here == 1:
+        return least
+    return max(least, nccl_price(collective, nbytes, where, ranks=here, version=version).low_s)
+
+
+def link_interval(parts: Sequence[tuple[str, float, float]]) -> dict[str, float | int | str]:
+    """The interval of what the links alone say, for parts of (kind, seconds, lower bound): where 8 of 10 sites lie, summed.
+
+    No end of a part lies below its lower bound.
 
     >>> from allranks.theory.cost.nccl_price import link_interval
-    >>> found = link_interval([("one node, from 256 MiB", 1.0)])
-    >>> found["low"] < found["median"] < found["high"], found["coverage"]
-    (True, 0.8)
+    >>> found = link_interval([("one node, from 256 MiB", 1.0, 0.8)])
+    >>> found["low"], found["low"] < found["median"] < found["high"], found["coverage"]
+    (0.8, True, 0.8)
     """
-    named = list(dict.fromkeys(kind for kind, _ in parts))
-    median, low, high = (sum(LINK_BANDS[kind][end] * seconds for kind, seconds in parts) for end in range(3))
+    named = list(dict.fromkeys(kind for kind, _, _ in parts))
+    median, low, high = (
+        sum(max(LINK_BANDS[kind][end] * seconds, least) for kind, seconds, least in parts) for end in range(3)
+    )
     return {
         "median": median, "low": low, "high": high, "low_seconds": low, "high_seconds": high, "coverage": COVERAGE,
         "kind": "; ".join(named), "sites": min(LINK_BANDS[kind][3] for kind in named),

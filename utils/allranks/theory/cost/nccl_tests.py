@@ -36,6 +36,8 @@ _HEADER = re.compile(r"\bsize\s+count\b.*?\btype\b.*")
 _ROW = re.compile(
     r"(?<![\w.,/:+-])(\d+)\s+(\d+)\s+((?:u?int(?:8|16|32|64)?|half|float(?:16|32|64|8\w*)?|double|bfloat16|fp8\w*|f8\w*)(?![a-z]).*)"
 )
+# what nccl-tests prints when a call fails (src/common.h), on each process that sees it
+_FAILURE = re.compile(r"\bTest (?:\w+ )?failure\b.*")
 _SETTING = re.compile(r"\b(NCCL_(?!DEBUG)[A-Z0-9_]+)\s*[= ]\s*([\w,.:^-]+)")
 # IBM's pytorch-communication-benchmarks: megabytes, the mean, least and largest microseconds, and bus bandwidths
 _OF_PYTORCH = "size(MB)   tavg(usec)"
@@ -155,12 +157,15 @@ class _Reader:
         self.tables: list[_Table] = []
         self.current: _Table | None = None
         self.left_out: list[str] = []
+        self.failure = ""
 
     def read(self, text: str) -> list[Measured]:
         lines = text.splitlines()
         cut = bool(text) and not text.endswith("\n")
         for number, line in enumerate(lines, 1):
             self._line(line, number, cut and number == len(lines))
+            if (failed := _FAILURE.search(line)) and not self.failure:
+                self.failure = failed[0].strip(" /")
         found, causes = [], []
         for table in self.tables:
             if not table.rows and not table.cut:
@@ -180,6 +185,8 @@ class _Reader:
         if not whole:
             raise CostError(f"every size of {found[0].collective} has wrong elements: such times say nothing")
         others = [f"{name} was left out: no formula is known for it" for name in dict.fromkeys(self.left_out)]
+        if self.failure:
+            whole[-1].notes.append(f"the run failed ({self.failure}): larger sizes are missing, or wrong")
         whole[0].notes += others + [f"a table was left out: {cause}" for cause in dict.fromkeys(causes)]
         return whole
 

@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 from allranks.theory.cost.bandwidth import bus_factor
+from allranks.theory.cost.nccl_bounds import links_of, machine_bound_s
 from allranks.theory.cost.nccl_machines import MACHINES, NcclMachine
 from allranks.theory.cost.nccl_price import nccl_price
 from allranks.theory.cost.nccl_tests import Measured
@@ -32,6 +33,7 @@ SMALL, LARGE = 64 << 10, 64 << 20
 RACKS, RACK_GPUS = ("GB200", "GB300"), 72
 LOW = 0.85  # of the reference: below, a size is lower than normal
 _CHIP = re.compile(r"\b(GB300|GB200|GH200|B300|B200|H200|H100|H800|A100|A800|V100|MI3\d\dX)\b", re.I)
+NVLS, NVLS_TREE = "the switch adds (NVLS)", "the switches add in each node (NVLSTree)"
 Curve = list[tuple[int, float]]  # (bytes, busbw in GB/s) by size
 
 
@@ -52,6 +54,7 @@ class Shape:
 class Normal:
     """A sweep beside its references. `rows` are (bytes, own busbw, the published median or None, NCCL's model or None) in GB/s.
 
+    `nodes` are the hosts; `domains` are NCCL's nodes, fewer where a rack of hosts shares one NVLink domain.
     `sites` are the published runs on the same machine, by site; `machine` is NCCL's model of it, or "". `roofs` are (what, GB/s).
     `top` is the own busbw at the largest size, `of_reference` its share of the published median there (else of the model).
     `below` is how many of the sites that have this size are faster; `percentile` is None with fewer than five of them.
@@ -66,6 +69,7 @@ class Normal:
     collective: str
     ranks: int
     nodes: int
+    domains: int
     gpu: str
     machine: str
     rows: tuple[tuple[int, float, float | None, float | None], ...]
@@ -120,8 +124,9 @@ def published(collective: str, ranks: int, nodes: int, chip: str) -> dict[str, C
     return {site: sorted(points.items()) for site, points in found.items()}
 
 
-def normal(sweep: Measured, machine: str | None = None) -> Normal:
-    """Sets a sweep beside its references. `machine` names NCCL's model where the devices' names don't tell. Raises CostError.
+def normal(sweep: Measured, machine: str | None = None, nodes: int | None = None) -> Normal:
+    """Sets a sweep beside its references. `machine` names NCCL's model where the devices' names don't tell, `nodes` is how many
+    there are where the sweep does not tell (default: 1). Raises CostError.
 
     A sweep of GPUs that nobody published, and of which NCCL's model is not known, has no reference: then only its own shape is judged.
     """
@@ -132,7 +137,7 @@ def normal(sweep: Measured, machine: str | None = None) -> Normal:
     own = [(nbytes, nbytes * factor / median(times[nbytes]) / 1e9) for nbytes in sorted(times)]
     if not own:
         raise CostError("there is no size to compare")
-    nodes = sweep.nodes or 1
+    hosts = nodes = sweep.nodes or nodes or 1
     if chip_of(sweep.gpu) in RACKS and sweep.ranks <= RACK_GPUS:
         nodes = 1  # the hosts of a rack share one NVLink domain, and NCCL takes them for one node
     where = _machine(sweep, nodes, machine)
@@ -150,8 +155,9 @@ def normal(sweep: Measured, machine: str | None = None) -> Normal:
     roofs = _roofs(sweep, nodes, where)
     falls = _falls_off(rows)
     return Normal(
-        sweep.collective, sweep.ranks, nodes, chip, where.name if where is not None else "", tuple(rows), tuple(others), roofs, top,
-        top / reference if reference else None, below, share, falls, _shapes(sweep, rows, roofs, falls, nodes),
+        sweep.collective, sweep.ranks, hosts, nodes, chip, where.name if where is not None else "", tuple(rows), tuple(others), roofs, top,
+        top / reference if reference else None, below, share, falls,
+        _shapes(sweep, rows, roofs, falls, nodes, _rails(sweep, nodes, where)),
     )  # fmt: skip
 
 
@@ -189,15 +195,42 @@ def _roofs(sweep: Measured, nodes: int, where: NcclMachine | None) -> tuple[tupl
         return ()
     try:
         graphs = where.graphs(sweep.ranks // nodes, nodes)
+        links = links_of(where, nodes, sweep.ranks)
     except CostError:
         return ()
-    ring = graphs.ring
-    if nodes > 1:
-        return (("the network's cards, by a ring", ring.channels * ring.between),)
-    found = [("the links, by a ring", ring.channels * ring.inside)]
+    ring, factor = graphs.ring, float(bus_factor(sweep.collective, sweep.ranks))
+    what = "the links" if nodes == 1 else "the network's cards"
+    if sweep.collective == "all_to_all":  # what its GPUs send to other nodes shares the cards of a node
+        most = 1 << 40
+        bound = machine_bound_s(sweep.collective, sweep.ranks, most, links)
+        return ((f"{what}, by an all_to_all", most * factor / bound / 1e9),)
+    found = [(f"{what}, by a ring", ring.channels * (ring.inside if nodes == 1 else ring.between))]
     if graphs.nvls and sweep.collective == "all_reduce":
-        found.append(("the switch adds (NVLS)", graphs.nvls.channels * graphs.nvls.between))
+        if nodes == 1:
+            found.append((NVLS, graphs.nvls.channels * graphs.nvls.between))
+        elif (tree := factor * _nvls_tree(sweep.ranks // nodes, nodes, where)) > found[0][1]:
+            found.append((NVLS_TREE, tree))
     return tuple(found)
+
+
+def _nvls_tree(here: int, nodes: int, where: NcclMachine) -> float:
+    """The algbw of NVLSTree: in each node what NVLS does on one; between nodes a tree, whose inner nodes send twice."""
+    ring = where.graphs(here, nodes).ring
+    between = ring.channels * ring.between / (1 if nodes == 2 else 2)
+    try:
+        nvls = where.graphs(here, 1).nvls
+    except CostError:
+        nvls = None
+    return min(between, nvls.channels * nvls.between / float(bus_factor("all_reduce", here))) if nvls else 0.0
+
+
+def _rails(sweep: Measured, nodes: int, where: NcclMachine | None) -> int:
+    """At most so many network cards has a node."""
+    try:
+        ring = where.graphs(sweep.ranks // nodes, nodes).ring if where is not None else None
+    except CostError:
+        ring = None
+    return max(where.gpus_per_node if where is not None else 8, ring.channels if ring else 0)
 
 
 def _at(curve: Curve, nbytes: float) -> float | None:
@@ -233,7 +266,7 @@ def _falls_off(rows: Sequence[Row]) -> int | None:
 
 
 def _shapes(
-    sweep: Measured, rows: Sequence[Row], roofs: Sequence[tuple[str, float]], falls: int | None, nodes: int
+    sweep: Measured, rows: Sequence[Row], roofs: Sequence[tuple[str, float]], falls: int | None, nodes: int, rails: int
 ) -> tuple[Shape, ...]:
     """The usual reasons for what the curve looks like, the largest loss first."""
     program = f"{sweep.collective.replace('all_to_all', 'alltoall')}_perf"
@@ -241,17 +274,28 @@ def _shapes(
     large = [s for row in rows if row[0] >= LARGE and (s := _share(row)) is not None]
     small = [s for row in rows if row[0] <= SMALL and (s := _share(row)) is not None]
     top, roof = rows[-1][1], dict(roofs)
-    ring, nvls = roof.get("the links, by a ring"), roof.get("the switch adds (NVLS)")
+    ring, nvls = roof.get("the links, by a ring"), roof.get(NVLS)
+    card_ring = roof.get("the network's cards, by a ring")
     low = large and large[-1] < LOW and rows[-1][0] >= LARGE
     if low and ring and nvls and nvls > 1.1 * ring and 0.8 * ring <= top <= 1.03 * ring:
         found.append(Shape(
             "the large sizes end at the roof of a ring", "the switch does not add: NVLS is off, and a ring does the work",
             f"NCCL_DEBUG=INFO {program} ... | grep -i nvls; nothing printed: look at the fabric manager, NCCL_NVLS_ENABLE and NCCL_ALGO",
         ))  # fmt: skip
+    elif low and card_ring and sweep.collective == "all_reduce" and 0.9 * card_ring <= top <= 1.03 * card_ring:
+        tree = NVLS_TREE in roof
+        found.append(Shape(
+            "the large sizes end at the line rate of a ring",
+            "NVLSTree is off, and a ring does the work" if tree else "a ring does the work, where a tree between two nodes can be faster",
+            f"NCCL_DEBUG=INFO {program} ... | grep -i nvls; then once with NCCL_ALGO={'NVLSTree' if tree else 'Tree'}: it should be faster",
+        ))  # fmt: skip
     elif low and large[-1] <= 0.3:
+        reasons = ["sockets in place of InfiniBand", "GPUDirect off"]
+        if large[-1] * rails > 0.8:  # one rail alone carries that much
+            reasons.insert(0, "one rail of several")
         found.append(Shape(
             f"a {_part(large[-1])} of what is normal at large sizes",
-            "one rail of several, sockets in place of InfiniBand, GPUDirect off" if nodes > 1 else "PCIe or the host's memory in place of NVLink",
+            ", ".join(reasons) if nodes > 1 else "PCIe or the host's memory in place of NVLink",
             f"NCCL_DEBUG=INFO {program} ... | grep -E 'Using network|via': SHM, Socket, or no GDRDMA is the reason; nvidia-smi topo -m shows the links",
         ))  # fmt: skip
     elif low and 0.4 <= large[-1] <= 0.62:

@@ -16,6 +16,7 @@ from typing import Any
 
 from allranks.base.errors import CourseError
 from allranks.theory import cost
+from allranks.theory.cost.bounds import lower_bound_seconds
 from allranks.theory.schedules import Algorithm, Schedule, ScheduleError, describe
 from allranks.theory.schedules.symmetric import SymmetricSchedule, symmetric_schedule
 from allranks.theory.simulator import channels
@@ -291,44 +292,6 @@ def programs(schedule: Schedule, nbytes: int, gamma: float = 0.0) -> list[list[S
         for rank, wait in waits:
             found[rank].append(wait)
     return found
-
-
-def lower_bound_seconds(collective: str, ranks: int, nbytes: int, topology: Topology, gamma: float = 0.0) -> float:
-    """The least seconds of any algorithm over point-to-point messages on this machine.
-
-    The larger of two bounds: of a rank, whose bytes all take its fastest link; and of a node, whose network cards carry
-    all that it exchanges with other nodes. `nbytes` is as in `cost`; `gamma` is seconds a byte reduced.
-
-    >>> from allranks.topology import uniform
-    >>> lower_bound_seconds("all_reduce", 4, 4000, uniform(alpha_s=1.0, bytes_per_s=1000.0))
-    8.0
-    """
-    fastest, nic, m = topology.fastest, topology.nic, topology.nodes(ranks)
-    links = [topology.inside] + ([nic] if nic is not None and m > 1 else [])
-    alpha = min(link.alpha_s for link in links)
-    if ranks <= (topology.ranks_per_island or topology.ranks_per_node):
-        fastest = topology.inside
-    bound = cost.lower_bound(collective, ranks, nbytes)
-    # the larger of the two, not their sum: one segment can be added while the next arrives
-    rank = max(float(bound.seconds(alpha, fastest.beta_s_per_byte)), float(bound.reduced_nbytes) * gamma)
-    if nic is None or m == 1:
-        return rank
-    # nodes are taken as ranks of a smaller world, each with all its cards; in all_to_all a node sends what all its
-    # ranks send
-    vector = nbytes * (topology.ranks_per_node if collective == "all_to_all" else 1)
-    share = _node_share(collective, ranks, topology, vector)
-    rounds, reached = 0, 1
-    while reached < m:  # in one round each rank of a node can reach another node
-        rounds, reached = rounds + 1, reached * (topology.ranks_per_node + 1)
-    return max(rank, rounds * nic.alpha_s + share / (topology.nics_per_node * nic.bytes_per_s))
-
-
-def _node_share(collective: str, ranks: int, topology: Topology, vector: int) -> float:
-    """The least bytes that the cards of the busiest node carry in one direction."""
-    m, full = topology.nodes(ranks), ranks % topology.ranks_per_node == 0
-    if full or collective in ("broadcast", "reduce", "all_reduce"):
-        return float(cost.lower_bound(collective, m, vector).nbytes)
-    return 0.0  # nodes of different sizes own parts of different sizes; only the bound of the ranks counts
 
 
 def _chosen_options(

@@ -54,8 +54,8 @@ def roof_s(
 
     >>> from allranks.theory.cost.nccl_bounds import roof_s
     >>> from allranks.theory.cost.nccl_machines import machine
-    >>> round(384e9 * roof_s("ring", "all_reduce", 32, machine("dgx-h100"), nodes=4, ranks=32))
-    62
+    >>> roof_s("ring", "all_reduce", 384e9, machine("dgx-h100"), nodes=4, ranks=32)
+    1.9375
     """
     topology = links_of(where, nodes, ranks)
     nvls = algorithm in ("nvls", "nvls_tree")

@@ -59,7 +59,7 @@ def test_the_readmes_first_screen_has_a_line_for_learners_and_one_for_a_clone(pr
     [first, *_] = re.findall(r"```sh\n(.*?)```", text, re.S)
     commands = [line.partition("#")[0].strip() for line in first.strip().splitlines()]
     assert commands == [
-        "uvx --from 'allranks[lab] @ git+<this repository>' allranks lab",
+        "uvx --from 'allranks[lab] @ git+<address of this repository>' allranks lab",
         "make lab",
     ]
     assert text.index(first) < 1500 and text.count("\n") <= 130, "one screen and a half"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, unique
 from typing import Any, NamedTuple
 
 from allranks.base.errors import name_ranks
@@ -21,6 +21,7 @@ UNREADABLE = "the code can't be read"
 UNWRITTEN = "not written yet"
 
 
+@unique  # two codes with the same words would be one
 class Code(Enum):
     """What went wrong, whatever the ranks, lines and sizes: the mistake in a few words, and what else is to be said of it.
 

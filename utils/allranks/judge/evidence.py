@@ -67,22 +67,6 @@ def messages_at_most(count: Callable[[int], int]) -> Holds:
     return holds
 
 
-def messages_above(count: Callable[[int], int]) -> Holds:
-    """The opposite of `messages_at_most`."""
-    holds = messages_at_most(count)
-    return lambda run: not holds(run)
-
-
-def own_tensor_sent_only(run: Run) -> bool:
-    """Whether every message carried its sender's own tensor, whole."""
-    for entry in run.sends:
-        sent = provenance.numbers(entry)
-        own = plain(run.args[entry.call][entry.rank][0]).reshape(-1)
-        if sent is None or not torch.equal(sent, own.to(sent.dtype)):
-            return False
-    return bool(run.sends)
-
-
 def reduced_with(run: Run) -> set[str]:
     """The reduce operations of the run's collectives, such as {"SUM", "MAX"}."""
     return {str(e.reduce_op).rpartition(".")[2].upper() for e in run.collectives if e.reduce_op is not None}

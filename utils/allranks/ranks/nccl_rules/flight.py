@@ -60,11 +60,6 @@ class Flight:
             if operation.finish is not None:
                 operation.finish()
 
-    def writers(self, tensor: torch.Tensor) -> list[Operation]:
-        """The operations under way that write a tensor's memory, in their order."""
-        span = _span(tensor) if self.operations else []
-        return [operation for operation in self.operations if _overlap(span, operation.writing)]
-
     def touch(self, tensor: torch.Tensor, writing: bool) -> None:
         """Called before the program reads or writes a tensor.
 

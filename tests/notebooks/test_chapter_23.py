@@ -37,9 +37,12 @@ def test_fsdp_by_hand(ranks):
     mean, calls = chapter.text("hsdp_live").splitlines()
     assert mean == f"nodes of {per_node}: mean {(ranks - 1) / 2:g}, should be {(ranks - 1) / 2:g}"
     assert eval(calls) == [("reduce_scatter_tensor", 4 * 3360), ("all_reduce", 4 * (3360 // per_node))]
-    assert "between nodes    7.0 GB" in chapter.text("hsdp_price")
-    assert "FSDP over 64    63.2 GB" in chapter.text("hsdp_price")
-    assert chapter.text("hsdp_price").endswith("7.9 GB for each GPU leave a node")
+    assert "HSDP, between nodes    7.0 GB" in chapter.text("hsdp_price")
+    assert "FSDP over 64          63.2 GB" in chapter.text("hsdp_price")
+    assert "7.9 GB for each GPU leave a node" in chapter.text("hsdp_price")
+    for m, fsdp, hsdp in re.findall(r"(\d+) micro-batches: FSDP +(\S+) s, HSDP +(\S+) s", chapter.text("hsdp_price")):
+        assert (float(hsdp) < float(fsdp)) == (int(m) > 2)  # the order reverses
+    assert "it was 3 micro-batches\n" in chapter.text("reveal_hsdp")
     sizes = [p for p in (1, 2, 3, 4, 8) if p <= ranks]
     lines = re.findall(
         r"(\w+) +(\d) ranks: +(\d+) ms \((\d+) to (\d+)\), efficiency +(\d+)%", chapter.text("study_table")

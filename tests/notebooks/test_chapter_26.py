@@ -40,6 +40,7 @@ def test_context_parallel(ranks):
     for line in chapter.text("count_bytes").splitlines():
         counted, formula = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+)(?: bytes|$)", line))
         assert counted == formula > 0
-    assert "ring 503 MB, Ulysses 566 MB" in chapter.text("llama_numbers")
+    assert "16 ranks                503       566                    1544      1132" in chapter.text("llama_numbers")
+    assert "it was forward the ring, together Ulysses\n" in chapter.text("reveal_llama")
     assert "measured" in chapter.text("model")
     assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "guess_balance"))

@@ -24,9 +24,11 @@ def test_inside_nccl(ranks):
         "flag separate": [4, 256, 4096, 65536, 262144],
     }
     assert re.findall(r"busy +(\d+) %", chapter.text("slots_model")) == ["25", "51", "100", "100"]
-    assert "24 channels of  42.67 MiB,  3 loops" in chapter.text("cut")
+    assert "24 channels of 42.67 MiB, 3 loops, chunks of [2048, 2048, 1365] KiB" in chapter.text("cut")
 
-    one_a100, one_h100, two_h100, many_h100 = chapter.text("choices").splitlines()
+    one_a100, one_h100, two_h100, many_h100, two_a100 = chapter.text("choices").splitlines()
+    borders = [int(n.replace(",", "")) for n in re.findall(r"from ([\d,]+)", two_a100)]
+    assert [n for n in borders if 3e6 < n < 15e6] == [3526975, 4194304, 14107901]  # "three times between 3 and 15 MB"
     assert re.findall(r"[a-z]\w+ \w+(?= from)", one_a100) == ["ring LL", "ring LL128", "ring Simple"]
     assert re.findall(r"[a-z]\w+ \w+(?= from)", one_h100) == ["ring LL", "nvls Simple"]
     border = int(one_h100.rsplit(" ", 1)[1].replace(",", ""))

@@ -29,6 +29,8 @@ def test_without_messages(ranks):
     assert "races found: 1" in unfenced and "[1.0, 1.0]" not in unfenced
     assert "[1.0, 1.0], races found: 0" in fenced
 
+    assert "races found: 2" in chapter.text("read_early") and "[1.0, 1.0]" not in chapter.text("read_early")
+
     total = [float(sum(range(ranks)))]
     assert set(chapter.by_rank("one_shot").values()) == set(chapter.by_rank("two_shot").values()) == {str(8 * total)}
     assert all(text.endswith(f"holds {4 * total}") for text in chapter.by_rank("switch_live").values())

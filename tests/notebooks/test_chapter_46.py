@@ -67,7 +67,7 @@ def test_figures_of_the_llama_run_and_of_the_formulas():
     kept = [
         tuple(map(float, row)) for row in re.findall(r"goodput ([\d.]+), formula ([\d.]+)", chapter.text("restart"))
     ]
-    assert len(kept) == 3 and all(abs(a - b) < 0.015 for a, b in kept)
+    assert len(kept) == 4 and all(abs(a - b) < 0.015 for a, b in kept)
     checked = chapter.text("table_checked")
     assert checked.count("but the table prints") == 1 and "but the table prints 30.1 %" in checked
     assert "268 of 419 = 64.0 %; the printed shares add up to 58.7 %" in checked

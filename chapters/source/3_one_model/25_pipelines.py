@@ -148,6 +148,10 @@ def pipelined(order, m, exchange=in_one_batch):
     hello = [dist.P2POp(call, torch.zeros(1), r) for r in peers for call in (dist.isend, dist.irecv)]
     for work in dist.batch_isend_irecv(hello):  # NCCL connects a pair at its first message, and both must be there
         work.wait()
+    stage.layer(
+        batch[0]
+    ).sum().backward()  # torch loads hundreds of modules at its first backward: not in the measured time
+    stage.layer.weight.grad = stage.layer.bias.grad = None
     dist.barrier()
     for what, i in order(stage.rank, stage.p, m):
         # the loss is the sum of the last stage's outputs, so that its gradient is 1
@@ -289,10 +293,14 @@ wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlo
 
 # %% [markdown] name="deadlock_explained"
 # In GPipe all messages go one way, then all go back. In 1F1B rank $r$ sends an activation to rank $r+1$ while rank $r+1$ sends a gradient to rank
-# $r$, and both wait in `send`. **On GPUs the live cell may end all the same**: NCCL keeps 512 bytes in a buffer until the receiver comes, so no rank
-# waits. Real activations have megabytes and may not fit: then it hangs. The wire, where each send waits for its receiver, shows the
-# deadlock at any size. `isend` does not help on NCCL, where a rank's single messages queue one behind the other; the send and the receive must be one
-# batch, as above (Megatron-LM's `send_forward_recv_backward`).
+# $r$, and both wait in `send`. **On GPUs the live cell may end all the same**: a message here has 512 bytes, and NCCL's buffers between two ranks have megabytes
+# ([Inside NCCL](../4_real_cluster/43_inside_nccl.ipynb)), so the send is done before anybody receives. An activation that is larger than the buffers hangs. The wire, where each send waits for its receiver, shows the
+# deadlock at any size. `isend` alone does not help on NCCL, where a rank's single messages queue one behind the other. Two ways do:
+#
+# - **One batch** with the send and the receive, as above (`batch_isend_irecv`).
+# - **An order by parity**: even ranks send first, odd ranks receive first.
+#
+# Megatron-LM has both, and `batch_p2p_comm` chooses.
 
 # %% [markdown] name="shorter"
 # ## 4. A smaller bubble

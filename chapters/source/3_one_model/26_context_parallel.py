@@ -310,6 +310,9 @@ for way, formula in ((by_ulysses, 4 * shard * (p - 1) // p), (by_ring, 2 * shard
 # Forward, one layer, $b$ sequences of $s$ tokens, $c$ ranks, $h_q$ query heads and $h_k$ key heads of width $d$, $e$ bytes a number:
 #
 # $$\text{ring} = 2\,b\,\tfrac{s}{c}\,h_k\,d\,e\,(c-1) \qquad \text{Ulysses} = (2h_q + 2\max(h_k, c))\,b\,\tfrac{s}{c}\,d\,e\,\tfrac{c-1}{c}$$
+#
+# And backward? Ulysses turns four all-to-alls round, so it sends the same bytes again. In the ring keys and values go round once more, and their gradients travel with
+# them: at each step a rank adds its part and passes them on. The gradients make one step more than the blocks, because they must end where the keys live.
 
 
 # %% name="formulas"
@@ -321,40 +324,59 @@ def ulysses_bytes(s, c, h_q, h_k, d=128, e=2):
     return (2 * h_q + 2 * max(h_k, c)) * s / c * d * e * (c - 1) / c
 
 
+def ring_step_bytes(s, c, h_k, d=128, e=2):
+    blocks = ring_bytes(s, c, h_k, d, e)
+    return blocks + blocks + blocks * c / (c - 1)  # forward; backward; the gradients of keys and values
+
+
+def ulysses_step_bytes(*shape):
+    return 2 * ulysses_bytes(*shape)
+
+
 # %% name="guess_llama"
 llama = predict(
-    "Llama 3 405B: 128 query heads, 8 key heads, 131,072 tokens on 16 ranks. Which of the two sends fewer bytes?",
-    choices=["the ring", "Ulysses", "both the same"],
+    "Llama 3 405B: 128 query heads, 8 key heads, 131,072 tokens on 16 ranks. Which sends fewer bytes forward, and which forward and backward together?",
+    choices=[
+        "the ring both times",
+        "forward the ring, together Ulysses",
+        "forward Ulysses, together the ring",
+        "Ulysses both times",
+    ],
     title="With 8 key heads on 16 ranks",
 )
 llama
 
 # %% name="curve"
 counts = [2, 4, 8, 16, 32]
-figure, axes = plots.chart("ranks c", "MB sent by a rank, one layer")
+figure, axes = plots.chart("ranks c", "MB sent by a rank, one layer, both ways")
 for name, h_q, h_k in (("128 key heads", 128, 128), ("8 key heads", 128, 8)):
-    axes.loglog(counts, [ring_bytes(131_072, c, h_k) / 1e6 for c in counts], marker="o", label=f"ring, {name}")
-    axes.loglog(
-        counts, [ulysses_bytes(131_072, c, h_q, h_k) / 1e6 for c in counts], marker="s", label=f"Ulysses, {name}"
-    )
+    axes.loglog(counts, [ring_step_bytes(131_072, c, h_k) / 1e6 for c in counts], marker="o", label=f"ring, {name}")
+    ulysses = [ulysses_step_bytes(131_072, c, h_q, h_k) / 1e6 for c in counts]
+    axes.loglog(counts, ulysses, marker="s", label=f"Ulysses, {name}")
 axes.set(xticks=counts, xticklabels=counts)
 axes.minorticks_off()
 axes.legend()
 figure
 
 # %% name="llama_numbers"
-print(f"ring {ring_bytes(131_072, 16, 8) / 1e6:.0f} MB, Ulysses {ulysses_bytes(131_072, 16, 128, 8) / 1e6:.0f} MB")
+print("8 key heads   forward: ring, Ulysses   with backward: ring, Ulysses   (MB a layer)")
+for c in counts:
+    shape = (131_072, c)
+    forward = ring_bytes(*shape, 8), ulysses_bytes(*shape, 128, 8)
+    both = ring_step_bytes(*shape, 8), ulysses_step_bytes(*shape, 128, 8)
+    print(f"{c:2} ranks {forward[0] / 1e6:18.0f} {forward[1] / 1e6:9.0f} {both[0] / 1e6:23.0f} {both[1] / 1e6:9.0f}")
 
 # %% name="reveal_llama" jupyter={"source_hidden": true}
 # the answer: run this cell
 llama.reveal(
-    "the ring",
-    why="Ulysses sends queries and results too, 128 heads of each, and the ring only the 8 key heads. With as many key heads as query heads it is the other way round, by far.",
+    "forward the ring, together Ulysses",
+    why="Forward the ring sends 8 key heads, and Ulysses 128 query heads and as many of the results. Backward Ulysses sends the same again, and the ring twice as much: keys and values, and their gradients.",
 )
 
 # %% [markdown] name="price_explained"
-# So the model decides. Many key heads: Ulysses, as long as the heads can be divided by the ranks. Few key heads: the ring, or the gather, which
-# sends the same bytes in one call. Often both are used: Ulysses inside the node, the ring between nodes.
+# So model and number of ranks decide. With as many key heads as query heads Ulysses sends fewer bytes on any number of ranks, as long as the heads can be divided by it. With few
+# key heads the ring wins on few ranks: its bytes hardly grow, and those of Ulysses fall with each rank that is added, until it wins. Bytes are not all: the ring's can hide behind the computing, block by block,
+# and those of Ulysses come before and behind it. Often both are used: Ulysses inside the node, the ring between nodes.
 #
 # The price of the ring beside a measurement: $p-1$ steps of $\alpha$ and of a block's bytes. `bench.seconds_of` times on your ranks a small step, a large one, and a block in between that tests the model.
 
@@ -385,8 +407,9 @@ print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1)
 # ## 6. Where you meet it
 #
 # - **Megatron-LM** has all of them (`cp_comm_type`: p2p, all_gather, a2a, a2a+p2p), Transformer Engine and DeepSpeed have theirs.
-# - **torch** 2.13: `context_parallel` in `torch.distributed.tensor.experimental`. It zigzags by default, and *gathers* by default too: it is a ring only
-#   after `set_rotate_method("alltoall")`. It refuses the CPU, so in this chapter the ring is written by hand.
+# - **torch** 2.13: `torch.distributed.tensor.experimental._attention` has a plan for modules, `_ContextParallel`, and `_context_parallel_shard` for the tensors; the names with an underscore may
+#   change. The older `context_parallel` replaces functions of torch while it is active, and torch's source calls it the legacy API. Both *gather* by default: it is a ring only
+#   after `set_rotate_method("alltoall")`. They need attention kernels of a GPU, so in this chapter the ring is written by hand.
 # - **Decoding** on several GPUs splits the keys of the past in the same way: one query, and the summaries are merged.
 #
 # ## 7. Check yourself
@@ -411,7 +434,7 @@ print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1)
 #
 # Split the sequence, and only attention must communicate. Gather keys and values (simple, memory of the whole sequence), pass them round a ring and
 # merge (two blocks of memory, hidden if blocks are long), or turn tokens into heads by an all-to-all (fewer bytes with more ranks, if there are heads
-# enough). With a causal mask, give each rank a short and a long piece. **Send what is small, and balance what is triangular.**
+# enough). With a causal mask, give each rank a short and a long piece. **Count the bytes of both passes before you choose, and split a causal mask so that all ranks score equally many pairs.**
 #
 # **Now you:** [Lab 13](../../labs/lab13_context_parallel/context_parallel.ipynb): the zigzag order, ring attention with a causal mask, and Ulysses.
 #

@@ -341,7 +341,8 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 #
 # The same division with bytes *sent*. All bounds assume perfect overlap.
 #
-# - **Data parallel, FSDP.** For a layer of $P$ parameters and $B$ tokens a GPU: $2PB$ operations forward behind a gather of $2P$ bytes. Hidden if $B > C/W$. A
+# - **Data parallel, FSDP.** For a layer of $P$ parameters and $B$ tokens a GPU: $2PB$ operations forward behind a gather of $2P$ bytes. Hidden if $B > C/W$. Backward computes
+#   $4PB$, behind another gather and the reduce-scatter of the gradients. These are $2P$ bytes in bfloat16, so the bound is the same; summed in float32 they are $4P$, and it is $\frac{3}{2}\,C/W$. A
 #   mixture of experts gathers all experts and uses $k$ of $E$: times $E/k$.
 # - **Tensor parallel.** $4BhF/t$ operations of an MLP of inner width $F$ behind $4Bh$ bytes: hidden if $t < F\,W/C$.
 # - **Expert parallel.** A token and expert compute $4hF$ behind $4h$ bytes: hidden if $F > C/W$.
@@ -350,7 +351,7 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 
 # %% name="guess_tokens"
 tokens_guess = predict(
-    "FSDP over many nodes of 8 H100 with 400 GB/s a node: from how many tokens a GPU and step on can computing hide the gathers?",
+    "FSDP over many nodes of 8 H100 with 400 GB/s a node: from how many tokens a GPU and step on can computing hide the gathers of the forward pass?",
     low=10,
     high=100_000,
     unit="tokens",
@@ -395,7 +396,11 @@ machines = {
     "B200, nodes of 400 GB/s": (2250e12, 400e9),
 }
 for name, (speed, bandwidth) in machines.items():
-    print(f"{name:24} FSDP from {rooflines.data_parallel_tokens(speed, bandwidth):6,.0f} tokens a GPU")
+    forward = rooflines.data_parallel_tokens(speed, bandwidth)
+    wide = (
+        (2 + 4) / 4 * rooflines.flop_per_byte(speed, bandwidth)
+    )  # bytes a parameter over operations a parameter and token
+    print(f"{name:24} FSDP from {forward:6,.0f} tokens a GPU; backward, sums in float32, from {wide:6,.0f}")
 print(f"TP of an MLP of 28,672 over NVLink: up to {rooflines.tensor_parallel_ranks(28672, 989e12, 450e9):.0f} ranks")
 print(f"EP over cards of 50 GB/s: experts from a width of {rooflines.expert_parallel_width(989e12, 50e9):,.0f}")
 print(f"Llama 3 405B: {16 * 2**20 / 16384:,.0f} tokens a GPU and step")
@@ -479,7 +484,7 @@ for name, counted, scores in (
 # ## 7. Where you meet it
 #
 # - **torch**: `torch.utils.checkpoint`; `torch.cuda.max_memory_allocated()`; `saved_tensors_hooks` can also move tensors to the CPU (`save_on_cpu`).
-# - **Megatron-LM**: `--recompute-granularity selective` or `full`, `--sequence-parallel`; **torchtitan**: `activation_checkpoint.mode`.
+# - **Megatron-LM**: `--recompute-granularity selective` or `full`, `--sequence-parallel`; **torchtitan**: `activation_checkpoint=SelectiveAC.Config()` or `FullAC.Config()` in a configuration.
 # - [Price a training run](29_price_a_training_run.ipynb) uses these formulas: `training_step(..., recompute="full")`.
 # - Before you compare two MFUs, ask: which peak (sparse figures are twice the dense ones), with recomputation or without, and which attention?
 #
@@ -504,7 +509,7 @@ for name, counted, scores in (
 # ## Recap
 #
 # A layer keeps 34 bytes for each token and element of width, and more for the scores of attention. Tensor and sequence parallelism divide this by $t$, recomputation of
-# the whole layer leaves 2 bytes and costs a third more time. A collective hides if there are $C/W$ operations for each byte: from about 2500 tokens a GPU for FSDP on H100s. Of the
+# the whole layer leaves 2 bytes and costs a third more time. A collective hides if there are $C/W$ operations for each byte: for FSDP on H100s from about 2500 tokens a GPU on forward, and from 3700 on backward if gradients are summed in float32. Of the
 # 52 % of the question, 39 % were the model. **Count what the model needs, not what the machine did.**
 #
 # **Now you:** [Lab 19](../../labs/lab19_memory_and_rooflines/memory_and_rooflines.ipynb): the MFU of a whole job, a product that gathers its input again, and one that hides the gather.

@@ -198,8 +198,8 @@ print(f"formula {1e3 * cost.two_level(4, 8, n, inner, outer):.3f} ms, simulated 
 print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 
 # %% [markdown] name="two_formula_explained"
-# Here the phases come one after the other; a library that overlaps them is nearer to the bound. NCCL has no algorithm called "hierarchical". It runs
-# many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds. The
+# Here the phases come one after the other; a library that overlaps them is nearer to the bound. NCCL's kernels for an all-reduce have no algorithm of this name (2.30.7 has hierarchical all-gathers and
+# all-to-alls that copy engines carry out, and that use rails between nodes). They run many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds. The
 # next cell has these without NVLS, their phases overlapped. `plan` and `allranks simulate` count in this way.
 
 # %% name="channels"

@@ -151,7 +151,8 @@ faster.reveal(
 )
 
 # %% [markdown] name="measured_explained"
-# So the *reason* for LL is not visible on a CPU, but its *price* is: at the right end, the flags double the bytes, and packing and looking cost time. On H100s NCCL's own tuner
+# So the *reason* for LL is not visible on a CPU. Its *price* is not either: what you see at the right end is mostly the time that Python takes to pack data and flags into words. On a GPU the price is
+# half of the bandwidth, because half of the bytes are flags. On H100s NCCL's own tuner
 # counts, for each hop of a ring over NVLink, 0.6 µs with LL, 1.9 µs with LL128 and 3.4 µs with Simple, and for a call 6.6, 14 and 8.4 µs.
 #
 # ## 3. Slots
@@ -197,11 +198,13 @@ slots.reveal(
 # %% name="cut"
 for nbytes in (2**20, 2**26, 2**30):
     choice = next(o for o in cost.nccl_options("all_reduce", nbytes) if (o.algorithm, o.protocol) == ("ring", "Simple"))
-    part = nbytes / choice.channels
-    loops = max(1, -(-part // (8 * 2**21)))
-    chunk = part / loops / 8
+    part = left = nbytes / choice.channels
+    chunks = []  # of each loop, in KiB: 2 MiB, but the last loop has what is left
+    while left > 0:
+        chunks.append(round(min(left / 8, 2**21) / 1024))
+        left -= 8 * 2**21
     print(
-        f"{nbytes / 2**20:6,.0f} MiB on 8 H100: {choice.channels:2} channels of {part / 2**20:6.2f} MiB, {loops:2.0f} loops, chunks of {chunk / 1024:6.0f} KiB"
+        f"{nbytes / 2**20:6,.0f} MiB on 8 H100: {choice.channels:2} channels of {part / 2**20:5.2f} MiB, {len(chunks)} loops, chunks of {chunks} KiB"
     )
 
 # %% [markdown] name="chunks_explained"
@@ -256,6 +259,7 @@ def choices(machine, nodes, collective="all_reduce"):
 
 for machine, nodes in (("dgx-a100", 1), ("dgx-h100", 1), ("dgx-h100", 2), ("dgx-h100", 32)):
     print(f"{nodes:2} x {machine}:", "  ".join(f"{name} from {n:,}" for n, name, _ in choices(machine, nodes)))
+print(" 2 x dgx-a100:", "  ".join(f"{name} from {n:,}" for n, name, _ in choices("dgx-a100", 2)))
 
 # %% name="reveal_switch" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -265,12 +269,16 @@ switch.reveal(
 )
 
 # %% [markdown] name="tuner_explained"
-# Read the lines as *three needs*. Small: least latency, so LL, on one machine in a ring or chain, on several in a tree. Middle: LL128, nearly all of the bandwidth and still no
-# separate flag (one machine of H100s has no middle: it goes from LL to the switch). Large: Simple, or the switch that adds. Most borders are where two straight lines cross,
-# as $\alpha$ and $\beta$ say; the tree's line is bent by a table of corrections.
+# Each line has three parts, from left to right:
 #
-# The tuner knows your machine only by its tables, and they have surprises. On several nodes the limit for LL is taken from a row that depends on the maker of the *CPU*. And between 3 and 14 MB on two
-# A100 nodes the choice goes back and forth between tree and ring five times. So a step in a measured curve need not be noise: look up the choice there.
+# - **Small** vectors need the least latency: LL, in a ring or chain on one machine, in a tree on several.
+# - **Middle** ones take LL128, which has nearly all of the bandwidth and still no separate flag. (One machine of H100s has no middle: it goes from LL to the switch.)
+# - **Large** ones take Simple, or the switch that adds.
+#
+# Most borders are where two straight lines cross, as $\alpha$ and $\beta$ say; the tree's line is bent by a table of corrections.
+#
+# The tuner knows your machine only by its tables, and they have surprises. On several nodes the limit for LL is taken from a row that depends on the maker of the *CPU*. And on two
+# A100 nodes (the last line) the choice changes three times between 3 and 15 MB: ring, tree, and ring again. So a step in a measured curve need not be noise: look up the choice there.
 #
 # ```
 # allranks simulate --algorithm nccl --topology dgx-h100 --nodes 2 --collective all_reduce --bytes 1MiB
@@ -308,7 +316,7 @@ for nodes in (8, 64, 256):
 # | `NCCL_ALGO=allreduce:tree`, `NCCL_PROTO=LL` | a forced choice, for experiments only; since 2.24 NCCL fails where it can't obey |
 # | `NCCL_BUFFSIZE` | larger slots of Simple: more memory, fewer pieces |
 # | `NCCL_MAX_CTAS` | fewer multiprocessors for NCCL, more for your kernels |
-# | `NCCL_NVLS_ENABLE=0` | no switch that adds (other bits too: NVLS adds bfloat16 in float32, a ring in bfloat16) |
+# | `NCCL_NVLS_ENABLE=0` | no switch that adds (other bits too: NVLS adds bfloat16 in float32 from 2.27.3 on, a ring in bfloat16) |
 #
 # Between nodes a thread of the CPU, the **proxy**, watches the FIFOs and gives filled slots to the network card. If that thread gets no core, every collective is slow, and
 # no profile of the GPU says why.

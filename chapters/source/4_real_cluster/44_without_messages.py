@@ -158,11 +158,34 @@ for fenced in (False, True):
 # the answer: run this cell
 order.reveal(
     "what was there before",
-    why="A signal says that the sender has come to this line, and not that what it wrote has arrived; only the fence says so.",
+    why="A signal says that the sender has come to this line, and not that what it wrote has arrived; the writer's fence says so.",
 )
 
+# %% [markdown] name="acquire_intro"
+# That is the writer's half, and it is called **release**: all that I wrote before is visible to whoever sees the flag. The reader has a half too. A machine may also begin a *read* early, before the
+# wait in the line above has ended. The reader's half is **acquire**: nothing that I read after the wait may be read before it. Our `wait` acquires. So to see what happens without, write the early read down:
+
+
+# %% name="read_early"
+def hand_over_early():
+    memory = wire.memory()
+    if memory.rank == 0:
+        memory.put(1, 0, torch.ones(2))
+        memory.fence()
+        memory.signal(1)
+    elif memory.rank == 1:
+        early = memory.get(1, 0, 2).tolist()  # as a machine may do whose wait does not acquire
+        memory.wait(0)
+        return early
+
+
+outcome = wire.run(hand_over_early, ranks=2, memory=wire.Memory(2))
+print(f"rank 1 read {outcome.results[1]}, races found: {len(outcome.races)}")
+
 # %% [markdown] name="races_found"
-# The number is what the memory held before: the wire shows a put to others only behind a fence, and a signal at once. A processor of Intel or AMD keeps
+# The fence was there, and yet there is a race: a hand-over needs both halves. In NCCL's kernels you find both as `cuda::memory_order_release` and `cuda::memory_order_acquire` (`all_reduce.cuh`).
+#
+# The strange number is what the memory held before: the wire shows a put to others only behind a fence, and a signal at once. A processor of Intel or AMD keeps
 # the order. ARM and a GPU do **not**: the machine may show the flag first. This is called *weak* memory order, and a program that forgets about it is wrong only rarely, which is
 # hard to find.
 #
@@ -348,7 +371,7 @@ link.reveal(
 
 # %% [markdown] name="where"
 # With NVLS one instruction, `multimem.ld_reduce`, reads *one* address and gets the sum of all GPUs; `multimem.st` writes one address and all GPUs have it.
-# For bfloat16 the switch adds in float32.
+# For bfloat16 the switch adds in float32, if it is asked to. NCCL asks from 2.27.3 on.
 #
 # ## 7. Where you meet it
 #
@@ -356,15 +379,16 @@ link.reveal(
 # |---|---|---|
 # | `SharedMemory(n)` | `empty(n, device="cuda")`, then `rendezvous(t, group)` | `ncclMemAlloc`, `ncclCommWindowRegister` (2.27) |
 # | `tensor(peer)` | `handle.get_buffer(peer, sizes, dtype)` | device API: `ncclGetLsaPointer` (2.28) |
-# | `signal(peer, channel)` | `handle.put_signal(peer, channel)` | `ncclSignal` (2.29) |
-# | `wait(peer, channel)` | `handle.wait_signal(peer, channel)` | `ncclWaitSignal` (2.29) |
+# | `put`, `fence`, `signal(peer)` in one | | `ncclPutSignal` (2.29) |
+# | `signal(peer, channel)` | `handle.put_signal(peer, channel)` | `ncclSignal` (2.29); its signal index must be 0 |
+# | `wait(peer, channel)` | `handle.wait_signal(peer, channel)` | `ncclWaitSignal` (2.29); waits for a *number* of signals of each peer |
 # | `barrier()` | `handle.barrier(channel)` | barriers of the device API |
-# | `one_shot` | `torch.ops.symm_mem.one_shot_all_reduce(t, "sum", name)` | the symmetric kernel AGxLL_R |
+# | `one_shot` | `torch.ops.symm_mem.one_shot_all_reduce(t, "sum", name)` | none; the kernel AGxLL_R is near: each rank *puts* its vector to all, with flags beside the data (LL), and needs no barrier |
 # | `two_shot` | `torch.ops.symm_mem.two_shot_all_reduce_(t, "sum", name)` | RSxLD_AGxST |
 # | the switch | `multimem_all_reduce_` | RSxLDMC_AGxSTMC |
 #
 # torch refuses CPU tensors there (*SymmetricMemory does not support device type cpu*), so this chapter has a memory of its own. A signal of torch is 0 or 1: the
-# next one waits until the last is used up. NCCL's symmetric kernels choose by themselves if all buffers are registered; NVIDIA claims up to 9 times
+# next one waits until the last is used up; NCCL counts them. NCCL's symmetric kernels choose by themselves if all buffers are registered; NVIDIA claims up to 9 times
 # lower latency for small sizes. From 2.28 on your own kernel can do this (**device API**), over the network too (GIN, 2.28.7).
 # [Inside NCCL](43_inside_nccl.ipynb) shows what NCCL does when buffers are *not* registered.
 #

@@ -338,8 +338,9 @@ stale.reveal(
 
 # %% [markdown] name="async_explained"
 # The copy is called *staging*. So the training waits for the copy and not for the disk. (With an `async_stager` even the copy is made in the background. Then wait for
-# `staging_completion` before the optimizer changes the weights.) Two limits: only one checkpoint should be under way at a time, and torch 2.13 refuses
-# a part that is a view of a larger tensor, which is why the cell clones it.
+# `staging_completion` before the optimizer changes the weights.) Two limits: only one checkpoint should be under way at a time. And a part must not be a view of a larger
+# tensor, which is why the cell clones it: with views, torch 2.13 raises on every rank but 0 (*Attempted to call copy_() on an invalid python storage*), while `async_save` returns on rank 0, whose
+# `result()` then waits for ever for the others.
 #
 # ## 5. How often?
 #
@@ -397,11 +398,14 @@ def daly(cost, mtbf):
     return young(cost, mtbf) * (1 + (cost / (2 * mtbf)) ** 0.5 / 3 + cost / (18 * mtbf)) - cost
 
 
-def goodput(interval, cost, mtbf, restart=0.0, failures=100_000):
-    """The share of time that is kept, in a simulation: each life ends at random, and keeps its complete intervals."""
+def goodput(interval, cost, mtbf, restart=0.0, behind=0.0, failures=100_000):
+    """The share of time that is kept, in a simulation: each life ends at random, and keeps its complete intervals.
+
+    A checkpoint that is written in the background counts `behind` seconds after the job goes on.
+    """
     lives = torch.empty(failures, dtype=torch.float64)
     lives.exponential_(1 / mtbf, generator=torch.Generator().manual_seed(0))
-    intervals = ((lives - restart).clamp(min=0) / (interval + cost)).floor()
+    intervals = ((lives - restart - behind).clamp(min=0) / (interval + cost)).floor()
     return float((intervals * interval).sum() / lives.sum())
 
 
@@ -437,7 +441,7 @@ figure
 #
 # - **The top is flat.** For $C = 60$ s all intervals from 12 to 30 minutes are nearly as good. The exact number does not matter.
 # - **The cost matters more than the interval.** From 60 s to 10 s, the best goodput rises by 6 points. That is what `async_save` buys: $C$ becomes the time
-#   of the copy.
+#   of the copy. Not all of it: until the copy is written, $W$ seconds later, only the checkpoint *before* counts. So $W/M$ is lost on top.
 # - The formula is too low where $T$ or $C$ is large beside $M$: it is an approximation for $C \ll T \ll M$.
 #
 # A restart costs $R$ seconds *each time*, so the share $R/M$ is lost whatever you save. And with your World's own cost of a checkpoint:
@@ -448,6 +452,8 @@ for restart in (0, 60, 600):
     print(
         f"C = 60 s, a restart of {restart:3} s: goodput {kept:.3f}, formula {1 - (120 / mtbf) ** 0.5 - restart / mtbf:.3f}"
     )
+kept = goodput(young(10, mtbf), 10, mtbf, behind=50)
+print(f"C = 10 s, written 50 s later: goodput {kept:.3f}, formula {1 - (20 / mtbf) ** 0.5 - 50 / mtbf:.3f}")
 print(
     f"on 100,000 GPUs, C = 60 s: every {young(60, large) / 60:.1f} min, goodput {goodput(young(60, large), 60, large):.2f}"
 )

@@ -183,11 +183,13 @@ print(f"the late rank was {late}")
 # ```python
 # from torch.profiler import profile, schedule
 #
-# with profile(schedule=schedule(wait=10, warmup=2, active=3), on_trace_ready=lambda p: p.export_chrome_trace(f"rank{rank}.json.gz")) as p:
+# with profile(schedule=schedule(wait=10, warmup=2, active=3, repeat=1), on_trace_ready=lambda p: p.export_chrome_trace(f"rank{rank}.json.gz")) as p:
 #     for batch in loader:
 #         train_step(batch)
 #         p.step()
 # ```
+#
+# (Without `repeat=1` the schedule begins again after 15 steps, and each round writes over the file of the last one.)
 
 # %% [markdown] name="hang_intro"
 # ## 4. When nothing moves any more

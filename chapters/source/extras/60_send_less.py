@@ -124,15 +124,31 @@ figure
 # *later*. The price is memory for the error, as large as the gradient, and a floor: old gradients arrive late, so the loss stays above zero, by more if
 # the learning rate is larger.
 #
-# Beware of a test that is too easy. If all ranks have the *same* gradient, top-k needs no feedback: the numbers that are sent don't cancel.
+# Must ranks disagree for this? Let all have the *same* gradient, so that nothing that is sent cancels.
+
+# %% name="guess_same"
+same_goal = predict(
+    "All ranks have the same gradient and send the 4 largest of 64 numbers. Do they still need feedback?",
+    choices=["no, the loss ends as low without it", "yes, the loss stays far higher without it"],
+    title="If all ranks agree, feedback is needed",
+)
+same_goal
 
 # %% name="same_goal"
 # %%ranks
 kept, apart = apart, torch.zeros(world_size, 64)
-agreed, _ = train(top_k, False)
+agreed = {name: train(top_k, feedback)[0] for name, feedback in (("no feedback", False), ("feedback", True))}
 apart = kept
 if rank == 0:
-    print("all ranks agree, no feedback: loss", *(f"{loss:.2f}" for loss in agreed[::50]), f"{agreed[-1]:.2f}")
+    for name, losses in agreed.items():
+        print(f"all agree, {name:11} loss {losses[0]:.2f} at first, {losses[-1]:.4f} after {len(losses)} steps")
+
+# %% name="reveal_same" jupyter={"source_hidden": true}
+# the answer: run this cell
+same_goal.reveal(
+    "yes, the loss stays far higher without it",
+    why="Nothing cancels, so the loss does fall. But without feedback 60 of 64 numbers are thrown away in each step, and a coordinate moves only in the steps in which it is among the four largest.",
+)
 
 # %% name="loss_of_bytes"
 p, n, k = world.ranks, 64, 4

@@ -70,8 +70,11 @@ if rank == 0:
 # %% [markdown] name="again_explained"
 # Hence a training run that is repeated with another `bucket_cap_mb`, another number of ranks or nodes, or another version of NCCL, differs in the last bit after one step. After some hundred
 # steps it differs visibly. To compare two runs bit by bit, keep all of these fixed. Even that may not be enough: with NVLS, where a switch adds, NVIDIA confirmed in 2024 that results could
-# change from call to call, though all ranks agree ([nccl#1497](https://github.com/NVIDIA/nccl/issues/1497)); a later test on GB200 found no change ([nccl#2360](https://github.com/NVIDIA/nccl/issues/2360)). A ring
-# or a tree has its order. `torch.use_deterministic_algorithms(True)` therefore sets `NCCL_ALGO=^NVLS`, unless you have set `NCCL_ALGO`; call it before the first collective. It costs speed.
+# change from call to call, though all ranks agree ([nccl#1497](https://github.com/NVIDIA/nccl/issues/1497)). On H800s one user found that the bits depend on what the process did *before*: they alternated with the number of communicators that were made
+# earlier, while other hosts with the same software did not change ([nccl#2360](https://github.com/NVIDIA/nccl/issues/2360)). A ring or a tree has its order.
+#
+# `torch.use_deterministic_algorithms(True)` therefore sets `NCCL_ALGO=^NVLS`, unless you have set `NCCL_ALGO`; call it before the first collective. **That is not enough.** It leaves NVLSTree on, which NCCL
+# [chooses on two nodes of H100](../4_real_cluster/43_inside_nccl.ipynb), and the symmetric kernels, which may use the switch too. `NCCL_NVLS_ENABLE=0` turns the switch off for all of them. It costs speed.
 #
 # ## 2. Eight digits
 #
@@ -178,7 +181,7 @@ if rank == 0:
 # | | adds in |
 # |---|---|
 # | NCCL's ring and tree | the data type; a sum is rounded at every hop |
-# | NVLS, and symmetric memory's multimem | float32, inside the switch (for bfloat16 and float16) |
+# | NVLS, and symmetric memory's multimem | float32, inside the switch (for bfloat16 and float16; NVLS from NCCL 2.27.3 on, before it in the data type) |
 # | NCCL's symmetric kernels (2.27) | float32 |
 # | Gloo | the data type |
 #
@@ -360,12 +363,12 @@ hops.reveal(
 # | | all-gather, forward | all-gather, backward | reduce-scatter | together |
 # |---|---|---|---|---|
 # | ZeRO-3 | $M$ | $M$ | $M$ | $3M$ |
-# | qwZ: weights as int8 in blocks | $0.5M$ | $M$ | $M$ | $2.5M$ |
+# | qwZ: weights as int8 in blocks | $0.5M$ | $0.5M$ | $M$ | $2M$ |
 # | hpZ: a second copy of the shards inside each node | $M$ | 0 | $M$ | $2M$ |
 # | qgZ: gradients as int4, two all-to-alls | $M$ | $M$ | $0.25M$ | $2.25M$ |
 # | all three | $0.5M$ | 0 | $0.25M$ | $0.75M$ |
 #
-# qgZ goes in two levels: an all-to-all inside the node, a sum, another quantisation, then an all-to-all between nodes, with $1/g$ of the bytes on $g$ GPUs a node. The scales come on top:
+# (The paper has the first row and the last. In DeepSpeed's code qwZ quantises both gathers, so alone it saves twice.) qgZ goes in two levels: an all-to-all inside the node, a sum, another quantisation, then an all-to-all between nodes, with $1/g$ of the bytes on $g$ GPUs a node. The scales come on top:
 
 # %% name="scale_bytes"
 for bits, block in ((8, 8000), (8, 64), (4, 256), (4, 64)):
@@ -455,7 +458,7 @@ print(f"largest {largest:.2f}, mean error {100 * ((back - mine).abs() / mine.abs
 # ## Recap
 #
 # An all-reduce rounds at each hop, in an order that depends on chunk, ranks, size and algorithm: all ranks agree, but two runs may not. In 16 bits a long chain loses what a tree or float32 keeps. Bytes with scales
-# must be added by one rank, in float32, and are rounded twice; fp8 is gathered and not added. **Send few bits, add in many.**
+# must be added by one rank, in float32, and are rounded twice; fp8 is gathered and not added. **Send numbers in few bits, and add them in many.**
 #
 # **Now you:** [Lab 21](../../labs/lab21_bits/bits.ipynb): an all-reduce in 8 bits, within an error bound and a byte bound.
 #

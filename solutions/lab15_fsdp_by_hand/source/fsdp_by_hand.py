@@ -122,15 +122,19 @@ print("all-gathers of four blocks:", [2 * blocks - kept for kept in (1, 2)], "an
 #
 # Hybrid sharding (HSDP) cuts the weights inside of each node only: every node holds a whole copy of them, and nodes exchange gradients only.
 #
-# 8 billion weights on 8 nodes with 8 GPUs, gradients in float32. **Predict** first: how many GB does a GPU send to its neighbour in the ring if the shards are spread over all 64 GPUs,
-# and how many for each GPU leave a node? And if each node has all shards, one eighth a GPU?
+# 8 billion weights in 32 equal blocks on 8 nodes with 8 GPUs, gradients in float32, one call for each block. **Predict** first: which way communicates for less time, shards over all 64 GPUs or
+# hybrid ones, if a step has one micro-batch? And if it has eight, whose gradients are added?
 
 # %% name="between_nodes"
-everywhere = workload.zero(3, 8e9, workload.Cluster(64, 8 * 50e9, 5e-6), gradient_dtype="float32")
-hybrid = workload.ddp(1e9, workload.Cluster(8, 50e9, 5e-6), "float32")
-sent = everywhere.bytes_sent / 1e9
-print(f"all 64: {sent:.0f} GB, of which {sent / 8:.1f} GB for each GPU leave a node; {everywhere.seconds:.2f} s")
-print(f"hybrid: {hybrid.bytes_sent / 1e9:.1f} GB between nodes, {hybrid.seconds:.2f} s, and the rest inside the node")
+block, sums = 8e9 / 32, {"gradient_dtype": "float32", "bucket_nbytes": None}
+everywhere = workload.zero(3, block, workload.Cluster(64, 8 * 50e9, 5e-6), **sums).times(32)
+inside = workload.zero(3, block, workload.Cluster(8, 450e9, 5e-6), **sums).times(32)
+between = workload.ddp(block / 8, workload.Cluster(8, 50e9, 5e-6), "float32", None).times(32)
+for m in (1, 8):
+    sent = m * everywhere.bytes_sent / 8e9  # one neighbour of eight is in another node
+    print(f"{m} micro-batches, all 64: {sent:4.1f} GB for each GPU leave a node, {m * everywhere.seconds:.2f} s")
+    seconds = m * inside.seconds + between.seconds
+    print(f"{m} micro-batches, hybrid: {between.bytes_sent / 1e9:4.1f} GB for each GPU leave a node, {seconds:.2f} s")
 
 # %% [markdown] name="hybrid_task"
 # Node $i$ has the ranks $ig$ to $(i+1)g - 1$, with $g$ = `ranks_per_node`. Every rank has a whole `gradient`, a vector whose length $g$ divides. Return chunk $r \bmod g$ of
@@ -166,9 +170,9 @@ check(hsdp_gradient)
 # *not* use it? Two or three sentences.
 
 # %% [markdown] nbgrader={"grade_id": "when_hybrid", "grade": true, "solution": true, "points": 2}
-# The gathers of weights stay inside the node: 7 steps over NVLink instead of 63 through the network cards, so latency no longer grows with the number of nodes; between nodes only the chunks of the gradients are
-# all-reduced. It costs memory: each GPU keeps an eighth of weights, gradients and optimizer state instead of a 64th. Not if the model does not fit then, or if one would have to shrink the batch for it. (1 point for where which
-# messages go or for the latency, 1 for the memory and a case against it.)
+# The gathers of weights stay inside the node, and between nodes only the chunks of the gradients are all-reduced, once a step, however many micro-batches it has; FSDP sends weights and gradients between nodes for each micro-batch.
+# It costs memory: each GPU keeps an eighth of weights, gradients and optimizer state instead of a 64th. Not with one micro-batch, where FSDP over all GPUs sends less in all; and not if the model does not fit then. (1 point for which
+# messages go where and how often, 1 for the memory or a case against it.)
 
 # %% [markdown] name="marking"
 # ## Marking
@@ -182,8 +186,8 @@ round(10 * check(fsdp_step).score, 2)
 round(6 * check(hsdp_gradient).score, 2)
 
 # %% [markdown] name="recap"
-# A step of FSDP is a loop in which the next block arrives while this one computes, and gradients leave behind it. **Launch early, wait late, and free at
-# once.** With several nodes, shards belong inside the node and copies between nodes.
+# A step of FSDP is a loop in which the next block arrives while this one computes, and gradients leave behind it. **Start the next block's gather
+# before you compute this one, and free each block as soon as it has computed.** With several nodes and several micro-batches, keep the shards inside a node and send gradients between nodes once a step.
 
 # %% name="stop_world"
 world.stop()

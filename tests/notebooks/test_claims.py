@@ -1,0 +1,163 @@
+"""What chapters and labs state, computed from their own cells: without ranks, so a claim that stops being true is found in a second."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import re
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from allranks import cost, rooflines, wire, workload
+from allranks.base.chapters import find
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def cells(name: str) -> dict[str, str]:
+    """The sources of a chapter's cells (`23_fsdp_by_hand`), or of a lab's with answers (`lab15_fsdp_by_hand`), by name."""
+    path = ROOT / find(name).path if name[0].isdigit() else next((ROOT / "solutions" / name).glob("*.ipynb"))
+    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
+
+
+def run(name: str, *chosen: str, **given: object) -> dict:
+    """What these code cells define, one after the other, as in the notebook."""
+    space = {"torch": torch, "cost": cost, "workload": workload, "rooflines": rooflines, "wire": wire} | given
+    for cell in chosen:
+        exec(compile(cells(name)[cell], f"{name}/{cell}", "exec"), space)
+    return space
+
+
+def words(name: str, cell: str) -> str:
+    """The text of a cell, its lines joined."""
+    return " ".join(cells(name)[cell].split())
+
+
+def answer(name: str, cell: str) -> str:
+    """The answer that a cell reveals, where it is a string in the cell."""
+    calls = [node for node in ast.walk(ast.parse(cells(name)[cell])) if isinstance(node, ast.Call)]
+    (revealed,) = [c for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "reveal"]
+    return ast.literal_eval(revealed.args[0])
+
+
+def test_hsdp_pays_only_with_several_micro_batches():
+    here = run("23_fsdp_by_hand", "llama", "hsdp_prices")
+    one_step = here["flat"][1], here["inside"][1] + here["outside"][1]
+    assert one_step[0] < one_step[1] and "With one micro-batch FSDP over 64 is *faster*" in words(
+        "23_fsdp_by_hand", "hsdp_explained"
+    )
+    assert 3 * here["inside"][1] + here["outside"][1] < 3 * here["flat"][1]
+    assert 63 * here["all_64"].alpha_s == pytest.approx(0.3e-3, rel=0.06)  # "costs only 0.3 ms a call"
+    numbers = (here["layers"] * here["block"] + here["root"]) / 2
+    assert 4 * numbers / 1e9 == pytest.approx(32, abs=0.5)  # "whole gradients, 32 GB here"
+
+
+def test_the_lab_on_fsdp_asks_about_the_same_order(capsys):
+    run("lab15_fsdp_by_hand", "between_nodes")
+    seconds = [float(s) for s in re.findall(r"([\d.]+) s$", capsys.readouterr().out, flags=re.M)]
+    (one, one_hybrid), (eight, eight_hybrid) = seconds[:2], seconds[2:]
+    assert one < one_hybrid and eight > eight_hybrid
+
+
+def test_the_ring_and_ulysses_change_places_with_the_backward_pass():
+    here = run("26_context_parallel", "formulas")
+    shape = 131_072, 16
+    assert here["ring_bytes"](*shape, 8) < here["ulysses_bytes"](*shape, 128, 8)
+    ring, ulysses = here["ring_step_bytes"](*shape, 8), here["ulysses_step_bytes"](*shape, 128, 8)
+    assert (round(ring / 1e6), round(ulysses / 1e6)) == (1544, 1132)
+    assert answer("26_context_parallel", "reveal_llama") == "forward the ring, together Ulysses"
+    for ranks in (2, 4, 8, 16, 32):  # "with as many key heads as query heads ... on any number of ranks"
+        assert here["ulysses_step_bytes"](131_072, ranks, 128, 128) < here["ring_step_bytes"](131_072, ranks, 128)
+    assert here["ring_bytes"](131_072, 32, 8) > here["ulysses_bytes"](131_072, 32, 128, 8)
+
+
+def test_backward_with_wide_sums_asks_for_more_tokens():
+    c, w, parameters = 989e12, 400e9, 1e9
+    forward = 2 * parameters / w / (2 * parameters / c)
+    backward = (2 + 4) * parameters / w / (4 * parameters / c)
+    assert forward == pytest.approx(rooflines.data_parallel_tokens(c, w)) and round(backward) == 3709
+    assert "from about 2500 tokens a GPU on forward, and from 3700 on backward" in words(
+        "28_memory_and_rooflines", "recap"
+    )
+
+
+def test_the_price_says_how_wrong_it_was():
+    measured = (ROOT / "docs/validation.md").read_text()
+    row = r"^\| (.*?) \| .*? \| \d+ \| dp \d+, tp (\d+), pp (\d+).*?\| ([\d.]+) \|$"
+    rows = re.findall(row, measured, flags=re.M)
+    assert len(rows) == 23
+    sharded = sorted(float(ratio) for runs, tp, pp, ratio in rows if "torchtitan" in runs and (tp, pp) == ("1", "1"))
+    rest = sorted(float(ratio) for runs, tp, pp, ratio in rows if not ("torchtitan" in runs and (tp, pp) == ("1", "1")))
+    told = words("29_price_a_training_run", "best_explained")
+    assert f"foretold {sharded[0]:.2f} to {sharded[1]:.2f} of the measured time for the two runs" in told
+    assert f"and {rest[1]:.2f} to {rest[-1]:.2f} for all others but one" in told
+    (within,) = re.findall(r"Within 25 %: (\d+ %) of all", measured)
+    assert f"{within} of {len(rows)} published steps" in words("29_price_a_training_run", "experts_explained")
+    assert 1 / max(sharded) > 1.5  # "expect a step half as long again"
+
+
+def test_the_reader_must_acquire_too():
+    here = run("44_without_messages", "read_early")
+    outcome = wire.run(here["hand_over_early"], ranks=2, memory=wire.Memory(2))
+    assert outcome.races and outcome.results[1] != [1.0, 1.0]
+
+
+def test_only_the_last_loop_of_a_ring_is_shortened(capsys):
+    run("43_inside_nccl", "cut")
+    assert "chunks of [2048, 2048, 1365] KiB" in capsys.readouterr().out
+
+
+def test_the_choice_on_two_a100_nodes_changes_three_times(capsys):
+    here = run("43_inside_nccl", "choices")
+    changes = [n for n, *_ in here["choices"]("dgx-a100", 2) if 3e6 < n < 15e6]
+    assert len(changes) == 3 and "changes three times between 3 and 15 MB" in words("43_inside_nccl", "tuner_explained")
+    assert (
+        cost.nccl_choice("all_reduce", 2**30, "dgx-h100", nodes=2).algorithm == "nvls_tree"
+    )  # as the chapter on bits says
+
+
+def test_a_staged_checkpoint_counts_once_it_is_written():
+    here = run("46_survive", "formulas", mtbf=54 * 86_400 / 419)
+    lost = 1 - here["goodput"](here["young"](4, 7200), 4, 7200, behind=96)
+    assert f"({100 * lost:.1f} % in the chapter's simulation)" in words("lab17_survive", "how_often")
+    assert 100 * (math.sqrt(2 * 4 / 7200) + 96 / 7200) == pytest.approx(4.7, abs=0.05)
+    best = [here["goodput"](here["young"](c, here["mtbf"]), c, here["mtbf"]) for c in (60, 10)]
+    assert 100 * (best[1] - best[0]) == pytest.approx(6, abs=0.5)
+
+
+def test_the_profile_is_written_once():
+    from torch.profiler import ProfilerAction, schedule
+
+    (written,) = re.findall(r"schedule=(schedule\([^)]*\))", cells("48_your_own_job")["nccl_names"])
+    actions = [eval(written, {"schedule": schedule})(step) for step in range(100)]
+    assert actions.count(ProfilerAction.RECORD_AND_SAVE) == 1
+
+
+def test_a_message_of_the_pipeline_has_as_many_bytes_as_the_text_says():
+    (shape,) = re.findall(r"batch = torch\.randn\(m, (\d+), (\d+)\)", cells("25_pipelines")["gpipe"])
+    nbytes = 4 * int(shape[0]) * int(shape[1])
+    assert f"a message here has {nbytes} bytes" in words("25_pipelines", "deadlock_explained")
+
+
+def test_the_rows_of_zero_pp_add_up():
+    rows = re.findall(r"^\| .*?\| \$?([\d.]*)M?\$? \| \$?([\d.]*)M?\$? \| \$?([\d.]*)M?\$? \| \$([\d.]+)M\$ \|$",
+                      cells("61_bits")["zero_pp"], flags=re.M)  # fmt: skip
+    assert len(rows) == 5
+    for *parts, together in rows:
+        assert sum(float(part or 1) for part in parts) == pytest.approx(float(together))
+
+
+def test_what_is_said_of_torch_is_so():
+    from torch.distributed import _symmetric_memory
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor.experimental import _attention
+
+    assert "legacy API" in inspect.getsource(_attention.context_parallel)
+    assert hasattr(_attention, "_ContextParallel") and hasattr(_attention, "_context_parallel_shard")
+    assert "NVSHMEM" in inspect.getsource(_symmetric_memory.set_backend)
+    assert "accumulation" in FSDPModule.set_requires_all_reduce.__doc__

@@ -474,7 +474,7 @@ def by_the_course(rank, stages, micro_batches):
 
 
 ITS_OWN = "The course's own tools are not available when your function is checked: write this part yourself."
-IN_PIPELINE = "def pipeline_order(rank, stages, micro_batches):\n    {}\n"
+IN_PIPELINE = "def zero_bubble_order(rank, stages, micro_batches):\n    {}\n"
 
 
 @pytest.mark.parametrize(
@@ -495,9 +495,9 @@ IN_PIPELINE = "def pipeline_order(rank, stages, micro_batches):\n    {}\n"
     ],
 )
 def test_the_courses_own_package_is_not_there_when_an_answer_is_checked(answer, said):
-    exercise = get("pipeline_order")
+    exercise = get("zero_bubble_order")
     if isinstance(answer, str):
-        answer = from_text(answer, "pipeline_order", "answer.py")
+        answer = from_text(answer, "zero_bubble_order", "answer.py")
     with Ranks(MAX_RANKS) as pool:
         verdict = judge(exercise, answer, pool=pool)
         assert said in verdict.reason

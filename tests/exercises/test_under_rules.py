@@ -38,7 +38,6 @@ UNBATCHED = {
     "ring_all_reduce/own_chunk_last",
     "ring_all_reduce/padded",
     "ring_all_reduce/registry",
-    "ring_attention/gathered_round_the_ring",
     "ring_attention/log_sum_exp",
     "ring_attention/row_by_row",
     "ring_reduce_scatter/isend_recv",
@@ -47,8 +46,6 @@ UNBATCHED = {
     "run_pipeline/nested_functions",
     "run_pipeline/sends_wait_at_the_end",
     "run_pipeline/with_autograd",
-    "to_zigzag/even_then_odd",
-    "to_zigzag/receives_first",
 }
 # right answers that send a tensor which can only be made in the CPU's memory
 ON_THE_CPU = {"distributed_argmax/packed_bytes"}

@@ -27,7 +27,7 @@ def test_why_communication(ranks, solved):
     assert [int(row[0]) for row in rows] == list(range(1, ranks + 1))
     work, measured, model = ([float(row[column]) for row in rows] for column in (1, 2, 3))
     assert work == pytest.approx([work[0] / p for p in range(1, ranks + 1)], abs=1)
-    assert measured[0] == model[0] == work[0] >= 400
+    assert measured[0] == model[0] == work[0] > 0
     assert all(m >= w - 1 for m, w in zip(model, work, strict=True))
 
     thousand, hundred_thousand = (

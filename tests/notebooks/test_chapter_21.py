@@ -100,7 +100,11 @@ def test_overlap_and_bucketing(ranks, solved):
         assert 0 < float(backward) < float(model)
         assert float(communication) > 0
         assert float(both) > 0
-    assert all(float(row[2]) >= 48 for row in rows if row[0] == "elsewhere")  # eight layers that sleep 6 ms each
+    layer_ms = float(re.search(r"takes ([\d.]+) ms", chapter.text("elsewhere"))[1])
+    slept = [float(row[2]) for row in rows if row[0] == "elsewhere"]
+    assert layer_ms >= 1 and all(
+        ms >= 8 * 1.5 * (layer_ms - 0.05) for ms in slept
+    )  # as long as communication, on any device
     assert chapter.text("no_sync_run").splitlines()[-2:] == [
         "no_sync=False: 4 all-reduces",
         "no_sync=True: 1 all-reduces",

@@ -79,8 +79,10 @@ def test_tensor_parallel(ranks, answered):
     assert loss.count("'all_reduce'") == 3
     assert price.endswith("0.17 MB a rank; gathered 1,839 MB")
     assert set(chapter.by_rank("pieces_right").values()) == {"right: True"}
-    _, after, pieces = (floats(line) for line in chapter.text("pieces_table").splitlines())
-    assert after[0] >= 20 * ranks and pieces[0] >= 20 * ranks  # the computing itself is not less
+    (piece,), _, after, pieces = (floats(line) for line in chapter.text("pieces_table").splitlines())
+    assert piece > 0 and all(
+        shown[0] >= (piece - 0.1) * ranks for shown in (after, pieces)
+    )  # the computing itself is not less
     assert "8 pieces: 1.40 times at C = 0.4 G, 1.78 times at C = 1 G, 1.41 times at C = 2 G" in chapter.text(
         "pieces_figure"
     )

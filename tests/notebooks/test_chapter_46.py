@@ -33,10 +33,7 @@ def test_survive(ranks):
     for text in chapter.by_rank("vote").values():
         assert "times zero" in text and text.split("]")[0].count("nan") == 1
         healthy = ranks - 1
-        mean = (ranks * (ranks + 1) / 2 - 2) / healthy
         assert f"{healthy} healthy, {healthy} wanted: commit" in text
-        committed = re.search(r"commit \[(.*?)\]", text)[1]
-        assert [float(x) for x in committed.split(",")] == pytest.approx([mean] * 4)
         assert f"{healthy} healthy, {ranks} wanted: nobody commits" in text
     assert "the vote alone" in chapter.by_rank("vote_price")[0]
 

@@ -13,7 +13,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import World, check, plots, predict, predictions
+from allranks import World, bench, check, plots, predict, predictions
 
 world = World()
 world
@@ -179,8 +179,9 @@ for name, (alpha, bandwidth) in links.items():
 # %% [markdown] name="more_ranks"
 # ## 3. More ranks, live
 #
-# Now a small version of the opening question. A step has a fixed amount of work, 400 ms for one rank alone, and ends with an all-reduce of 32 MB. We
-# run it with 1 rank, with 2, and so on, and always split the work evenly.
+# Now a small version of the opening question. A step has a fixed amount of work and ends with an all-reduce. `bench.lasting` first times the all-reduce of all ranks,
+# 32 MB or, between fast GPUs, more. The work is chosen so that a rank's share, split over all ranks, takes just as long. We run the step with 1 rank, with 2, and so on, and always split
+# the work evenly.
 #
 # Here the work is only a pause, `time.sleep`, because your machine may have fewer cores than ranks, and pauses need no core. Think of a GPU that
 # works while its CPU waits. The all-reduce is real.
@@ -190,6 +191,11 @@ for name, (alpha, bandwidth) in links.items():
 
 # %% name="strong_scaling"
 # %%ranks
+from functools import partial
+
+from allranks import bench
+
+
 def step(group, work_s, gradient):
     dist.barrier(group)
     start = now()
@@ -199,10 +205,11 @@ def step(group, work_s, gradient):
 
 
 groups = [dist.new_group(list(range(p))) for p in range(1, world_size + 1)]
-gradient, times = torch.zeros(8_000_000), []
+numel, sum_s = bench.lasting(lambda n: partial(dist.all_reduce, torch.zeros(n)), 8_000_000)
+gradient, times = torch.zeros(numel), []
 for p, group in enumerate(groups, start=1):
     if rank < p:
-        times.append(min(step(group, 0.4, gradient) for _ in range(4)))
+        times.append(min(step(group, world_size * sum_s, gradient) for _ in range(4)))
 alpha = seconds_for(64, 1) / 64 / (2 * (world_size - 1))
 
 # %% [markdown] name="model_intro"
@@ -217,14 +224,14 @@ alpha = seconds_for(64, 1) / 64 / (2 * (world_size - 1))
 
 # %% name="scaling_table"
 measured, alpha = world["times"][0], max(world["alpha"])
-n, work_s = 32_000_000, measured[0]  # one rank alone sends no messages
+n, work_s = 4 * world["numel"][0], measured[0]  # one rank alone sends no messages
 beta = max(measured[1] - work_s / 2 - 2 * alpha, 0) / n
-print(f"{world.ranks} ranks are {work_s / measured[-1]:.1f} times faster")
-print(f"alpha = {1e6 * alpha:.0f} µs a message, beta = {1e9 * beta:.3g} ns a byte\n")
+print(f"{world.ranks} ranks are {work_s / measured[-1]:.1f} times faster; the all-reduce has {n / 1e6:.0f} MB")
+print(bench.fitted_words(world, alpha, beta) + "\n")
 print(f"{'ranks':>5}{'work ms':>10}{'measured ms':>13}{'model ms':>10}{'speed-up':>10}{'efficiency':>12}")
 for p, t in enumerate(measured, start=1):
     model_s = work_s / p + 2 * (p - 1) * alpha + 2 * (p - 1) / p * n * beta
-    print(f"{p:5}{1e3 * work_s / p:10.0f}{1e3 * t:13.0f}{1e3 * model_s:10.0f}{work_s / t:10.2f}{work_s / t / p:12.0%}")
+    print(f"{p:5}{1e3 * work_s / p:10.1f}{1e3 * t:13.1f}{1e3 * model_s:10.1f}{work_s / t:10.2f}{work_s / t / p:12.0%}")
 
 # %% [markdown] name="scaling_explained"
 # The column *work* halves as it should. *Measured* does not halve; the difference is communication. **Speed-up** is

@@ -297,13 +297,13 @@ first_guess.reveal(
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB, each up to 15 times: all ranks begin together, and an
+# Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB (on GPUs to 1 GiB, where their bandwidth stops growing), each up to 15 times: all ranks begin together, and an
 # iteration takes as long as its slowest rank.
 #
 # How does the time change when the tensor grows from 1 KiB to 4 KiB?
 
 # %% name="timings"
-sizes = [1024 * 4**k for k in range(9)]
+sizes = bench.up_to_plateau(world)
 sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passes=3, warmups=1, budget_s=1.0)
 
 # %% [markdown] name="fit"
@@ -318,7 +318,7 @@ plateau = statistics.median(measured[:4])
 alpha = plateau / (2 * (p - 1))
 beta = (measured[-1] - plateau) / (2 * (p - 1) / p * sizes[-1])
 model = [schedules.ring_all_reduce(p).price(nbytes, alpha, beta) for nbytes in sizes]
-print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s per direction")
+print(bench.fitted_words(world, alpha, beta))
 
 # %% name="bandwidth"
 plots.bandwidth({"all_reduce": list(zip(sizes, measured, strict=True))}, factor=2 * (p - 1) / p)

@@ -274,11 +274,11 @@ for name in names:
 # %% [markdown] name="measure"
 # ## 5. Measured here
 #
-# `bench.sweep` times the library's all-reduce and all-to-all on your ranks, from 1 KiB to 32 MiB, best of twelve. It goes through the sizes three
+# `bench.sweep` times the library's all-reduce and all-to-all on your ranks, from 1 KiB to 32 MiB (on GPUs to 1 GiB), best of twelve. It goes through the sizes three
 # times, so that a moment in which the machine is busy doesn't affect one size alone.
 
 # %% name="timings"
-sizes, measured = [1024 * 8**k for k in range(6)], {}
+sizes, measured = bench.up_to_plateau(world, factor=8), {}
 for name in ("all_reduce", "all_to_all"):
     call = bench.Call(name)
     measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
@@ -290,7 +290,7 @@ for name in ("all_reduce", "all_to_all"):
 p, fitted = world.ranks, measured["all_reduce"].fit()
 alpha, beta = fitted.alpha_s.value, fitted.beta_s_per_byte.value
 reduce_s, exchange_s = ([row.best_us / 1e6 for row in sweep.rows] for sweep in measured.values())
-print(f"alpha = {1e6 * alpha:.0f} µs a message, 1/beta = {1e-9 / beta:.2f} GB/s per direction")
+print(bench.fitted_words(world, alpha, beta))
 
 # %% name="table"
 print(f"{'KiB':>8}{'all-reduce ms':>15}{'all-to-all ms':>15}{'model ms':>10}{'times':>8}")

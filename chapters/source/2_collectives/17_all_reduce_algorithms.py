@@ -451,7 +451,7 @@ for name in rivals:
     measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
 fitted = measured["ring"].fit()
 here = fitted.alpha_s.value, fitted.beta_s_per_byte.value
-print(f"alpha {1e6 * here[0]:.0f} µs, beta {1e9 * here[1]:.3g} ns a byte")
+print(bench.fitted_words(world, *here))
 
 # %% name="crossing_measured"
 times = {name: [row.best_us for row in measured[name].rows] for name in rivals}

@@ -18,7 +18,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, plots, predict, predictions, schedules
+from allranks import Player, World, bench, check, plots, predict, predictions, schedules
 
 world = World()
 world
@@ -326,7 +326,7 @@ small, flat, many = world["measured"][0]
 alpha = small / 100 / (2 * (p - 1))
 beta = max(flat - small / 100, 0) / (2 * (p - 1) / p * n)
 model = 100 * schedules.ring_all_reduce(p).price(n // 100, alpha, beta)
-print(f"alpha {1e6 * alpha:.0f} µs a message; flat {1e3 * flat:.1f} ms")
+print(f"{bench.fitted_words(world, alpha, beta)}; flat {1e3 * flat:.1f} ms")
 print(f"100 calls: measured {1e3 * many:.1f} ms, model {1e3 * model:.1f} ms")
 print(f"the flat bucket is {many / flat:.1f} times as fast")
 

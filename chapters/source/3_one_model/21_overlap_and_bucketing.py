@@ -15,6 +15,8 @@
 # while the GPUs still compute?
 
 # %% name="start_world"
+import functools
+import math
 import statistics
 import time
 from dataclasses import replace
@@ -23,7 +25,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from allranks import Event, Player, World, check, explore, predict, predictions, workload
+from allranks import Event, Player, World, bench, check, explore, predict, predictions, workload
 
 world = World()
 world
@@ -467,37 +469,48 @@ explore.overlap(7e9, cluster.ranks, cluster.bytes_per_s, cluster.alpha_s, bucket
 # %% [markdown] name="measure"
 # ## 7. Measured here
 #
-# The next cell runs DDP on your ranks, with 8 layers of 1 MiB and several bucket sizes, for two kinds of backward pass. In `"cores"` the layers
+# The next cells run DDP on your ranks, with 8 layers and several bucket sizes, for two kinds of backward pass. A layer has 1 MiB or, between fast GPUs, so much more that its all-reduce takes a millisecond. In `"cores"` the layers
 # really compute, on the cores that also do the all-reduce (on a GPU: on its multiprocessors, of which NCCL's kernels take some). In `"elsewhere"` each
-# layer sleeps instead: it takes time but no core, like an accelerator that computes while another unit sends.
+# layer sleeps instead, one and a half times as long as its all-reduce: it takes time but no core, like an accelerator that computes while another unit sends.
 #
 # What percentage of the communication do you expect to be hidden?
 
 
 # %% name="elsewhere"
 class Elsewhere(torch.autograd.Function):
-    """Passes on what it gets; on the way back it takes 6 ms and no core."""
+    """Passes on what it gets; on the way back it takes time and no core."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, pause_s):
+        ctx.pause_s = pause_s
         return x.clone()
 
     @staticmethod
     def backward(ctx, gradient):
-        time.sleep(0.006)
-        return gradient
+        time.sleep(ctx.pause_s)
+        return gradient, None
 
 
 class Layers(torch.nn.Module):
-    def __init__(self, sleep):
+    def __init__(self, width, pause_s):
         super().__init__()
-        self.sleep = sleep
-        self.linears = torch.nn.ModuleList(torch.nn.Linear(512, 512, bias=False) for _ in range(8))
+        self.pause_s = pause_s
+        self.linears = torch.nn.ModuleList(torch.nn.Linear(width, width, bias=False) for _ in range(8))
 
     def forward(self, x):
         for linear in self.linears:
-            x = linear(Elsewhere.apply(x) if self.sleep else x)
+            x = linear(Elsewhere.apply(x, self.pause_s) if self.pause_s else x)
         return x
+
+
+def one_layer():
+    """The numbers of a layer, and the seconds of its all-reduce."""
+    return bench.lasting(lambda n: functools.partial(dist.all_reduce, torch.zeros(n)), 512 * 512)
+
+
+numel, layer_s = world.run(one_layer)[0]
+width, layer_mib = math.isqrt(numel), numel >> 18
+print(f"a layer has {width} x {width} numbers, {layer_mib} MiB; its all-reduce takes {1e3 * layer_s:.1f} ms")
 
 
 # %% name="seconds_of"
@@ -520,11 +533,12 @@ def reduce_all(buckets):
 
 
 # %% name="measured"
-def measured(sleep, bucket_mib):
-    """Medians in seconds: backward without communication, with it, and the communication alone."""
-    rows, inputs = [], torch.randn(1 if sleep else 128, 512, requires_grad=True)
-    ddp = DistributedDataParallel(Layers(sleep), bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True)
-    buckets = [torch.zeros(bucket_mib << 18) for _ in range(8 // bucket_mib)]
+def measured(pause_s, together, width):
+    """Medians in seconds: backward without communication, with it, and the communication alone, with so many layers in a bucket."""
+    rows, inputs = [], torch.randn(1 if pause_s else 128, width, requires_grad=True)
+    mib = together * width**2 >> 18
+    ddp = DistributedDataParallel(Layers(width, pause_s), bucket_cap_mb=mib, gradient_as_bucket_view=True)
+    buckets = [torch.zeros(together * width**2) for _ in range(8 // together)]
     for _ in range(7):
         with ddp.no_sync():
             loss = ddp(inputs).square().mean()
@@ -545,27 +559,29 @@ def slowest(ranks):
 
 
 rows = {
-    (kind, mib): slowest(world.run(measured, kind == "elsewhere", mib))
-    for kind in ("cores", "elsewhere")
-    for mib in (1, 2, 4, 8)
+    (kind, together): slowest(world.run(measured, pause_s, together, width))
+    for kind, pause_s in (("cores", 0), ("elsewhere", 1.5 * layer_s))
+    for together in (1, 2, 4, 8)
 }
 
 # %% name="measured_fit"
-p, nbytes = world.ranks, 8 << 20
-eight, one = (statistics.median(rows[kind, mib][2] for kind in ("cores", "elsewhere")) for mib in (1, 8))
+p, nbytes = world.ranks, 8 * 4 * numel
+eight, one = (statistics.median(rows[kind, together][2] for kind in ("cores", "elsewhere")) for together in (1, 8))
 alpha = max(eight - one, 0) / 7 / (2 * (p - 1))
 beta = max(one - 2 * (p - 1) * alpha, 1e-9) / (2 * (p - 1) / p * nbytes)
 here = workload.Cluster(p, 1 / beta, alpha)
-print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s per direction; times in ms")
+print(f"{bench.fitted_words(world, alpha, beta)}; times in ms")
 
 # %% name="measured_table"
-print(f"{'backward':12}{'MiB':>4}{'backward':>10}{'communication':>15}{'both':>8}{'model':>8}{'hidden':>8}")
+print(
+    f"{'backward':12}{'layers in a bucket':>18}{'backward':>10}{'communication':>15}{'both':>8}{'model':>8}{'hidden':>8}"
+)
 hidden = {}
-for (kind, mib), (alone, both, comm) in rows.items():
-    price = workload.ddp(nbytes / 4, here, dtype="float32", bucket_nbytes=mib << 20, backward_s=alone)
-    hidden[kind, mib] = 1 - (both - alone) / comm
-    print(f"{kind:12}{mib:4}{1e3 * alone:10.1f}{1e3 * comm:15.1f}{1e3 * both:8.1f}", end="")
-    print(f"{1e3 * (alone + price.exposed_s):8.1f}{hidden[kind, mib]:8.0%}")
+for (kind, together), (alone, both, comm) in rows.items():
+    price = workload.ddp(nbytes / 4, here, dtype="float32", bucket_nbytes=together * 4 * numel, backward_s=alone)
+    hidden[kind, together] = 1 - (both - alone) / comm
+    print(f"{kind:12}{together:18}{1e3 * alone:10.1f}{1e3 * comm:15.1f}{1e3 * both:8.1f}", end="")
+    print(f"{1e3 * (alone + price.exposed_s):8.1f}{hidden[kind, together]:8.0%}")
 
 # %% [markdown] name="measured_explained"
 # "hidden" is $1-\frac{\text{both}-\text{backward}}{\text{communication}}$: 100 % if communication cost nothing extra, 0 % if it cost as much as alone, below zero if overlap even hurt.

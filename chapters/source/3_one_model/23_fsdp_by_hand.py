@@ -11,6 +11,7 @@
 # Four blocks of a model on one GPU, in one step from left to right. A pale box is a shard, always there. A full box is a whole block, for a moment.
 
 # %% name="start_world"
+import functools
 import time
 
 import torch
@@ -213,7 +214,7 @@ once.reveal(
 # ## 3. The next one comes while this one computes
 #
 # A gather that begins when its block must compute is waited for in full. So start the next block's gather first: **prefetch**. The price is a second whole
-# block. Here each block is larger and *sleeps* 30 ms for each pass, as a GPU would be busy, so that your cores are free for the messages.
+# block. Here each block is larger, 8 MiB or, between fast GPUs, more, and *sleeps* in each pass as long as its gather takes, as a GPU would be busy, so that your cores are free for the messages.
 
 
 # %% name="prefetch"
@@ -226,7 +227,7 @@ class Prefetch(KeepLast):
 
 # %% name="slow"
 class Slow(torch.nn.Module):
-    def __init__(self, n, pause=0.03):
+    def __init__(self, n, pause):
         super().__init__()
         self.weight, self.pause = torch.nn.Parameter(torch.ones(n)), pause
 
@@ -248,9 +249,24 @@ class Asleep(torch.autograd.Function):
         return gradient, None
 
 
+# %% name="one_gather"
+def one_gather(first):
+    """The numbers of a block, and the seconds of its gather."""
+    p = dist.get_world_size()
+
+    def make(n):
+        return functools.partial(dist.all_gather_single, torch.zeros(n // p * p), torch.zeros(n // p))
+
+    return bench.lasting(make, first, most=2**26)
+
+
+block_numel, gather_s = world.run(one_gather, 2**21)[0]
+print(f"a block of {block_numel >> 18} MiB, its gather and each pass take {1e3 * gather_s:.1f} ms")
+
+
 # %% name="timed_step"
-def timed(kind, n=2**21, times=3, **options):
-    models = [torch.nn.Sequential(*(Slow(n) for _ in range(4))) for _ in range(1 + times)]  # one to warm up
+def timed(kind, n, pause, times=3, **options):
+    models = [torch.nn.Sequential(*(Slow(n, pause) for _ in range(4))) for _ in range(1 + times)]  # one to warm up
     sharded = [kind(list(model), **options) for model in models]
     steps = zip(models, sharded, strict=True)
 
@@ -270,7 +286,7 @@ for name, kind, options in (
     ("prefetch", Prefetch, {}),
     ("never freed", Prefetch, {"reshard": False}),
 ):
-    ranks = world.run(timed, kind, **options)
+    ranks = world.run(timed, kind, block_numel, gather_s, **options)
     logs[name] = ranks[0][1]
     print(
         f"{name:12} {1e3 * max(took for took, _ in ranks):4.0f} ms, at most {max(n for *_, n in logs[name])} blocks whole"
@@ -285,7 +301,7 @@ axes.legend()
 figure
 
 # %% [markdown] name="prefetch_explained"
-# Eight passes of 30 ms are 240 ms; what is above it is waiting, and the scatters. With a gather of $g$ and a pass of $c$ seconds, no prefetch costs $g + c$ for
+# What is above eight passes is waiting, and the scatters. With a gather of $g$ and a pass of $c$ seconds, no prefetch costs $g + c$ for
 # each pass, and prefetch the larger of the two. Never freeing costs no gather in backward, and the memory of the whole model.
 #
 # On a GPU prefetch happens on another *stream*, and there is one more danger: memory that one stream frees may still be read by another one. FSDP2 waits with
@@ -424,7 +440,7 @@ hybrid.reveal(
 #
 # $$E_{strong} = \frac{T_1}{p\,T_p}, \qquad E_{weak} = \frac{T_1}{T_p}.$$
 #
-# We measure both for the sharded model above. *Assumed* is the computing: a block sleeps 0.25 ms for each sample and pass, because $p$ ranks that compute would share your
+# We measure both for the sharded model above. *Assumed* is the computing: for each sample and pass a block sleeps a fifteenth of a gather, because $p$ ranks that compute would share your
 # cores, and $p$ GPUs do not. *Real* are the hooks, the memory, the messages and the waiting. *Not fair*, and not to be mended here: all ranks share one memory and its
 # cores, so with more ranks the messages slow down more than they would between $p$ machines.
 
@@ -447,11 +463,11 @@ display(strong_guess, weak_guess)
 
 
 # %% name="study"
-def study(ranks, samples, kind=Prefetch, n=2**19, times=5):
+def study(ranks, samples, per_sample, n, kind=Prefetch, times=5):
     group = dist.new_group(list(range(ranks)))  # every rank makes it, the first ones use it
     if dist.get_rank() >= ranks:
         return None
-    models = [torch.nn.Sequential(*(Slow(n, 0.25e-3 * samples) for _ in range(4))) for _ in range(1 + times)]
+    models = [torch.nn.Sequential(*(Slow(n, per_sample * samples) for _ in range(4))) for _ in range(1 + times)]
     steps = iter([(model, kind(list(model), group=group)) for model in models])
 
     def step():
@@ -470,8 +486,11 @@ def study(ranks, samples, kind=Prefetch, n=2**19, times=5):
 
 # %% name="study_run"
 sizes = sorted({p for p in (1, 2, 3, 4, 8) if p < world.ranks} | {world.ranks})
-strong = {p: world.run(study, p, 120 / p)[0] for p in sizes}
-weak = {p: world.run(study, p, 120)[0] for p in sizes}
+numel, gather_s = world.run(one_gather, 2**19)[0]
+per_sample = gather_s / 15
+strong = {p: world.run(study, p, 120 / p, per_sample, numel)[0] for p in sizes}
+weak = {p: world.run(study, p, 120, per_sample, numel)[0] for p in sizes}
+print(f"a gather takes {1e3 * gather_s:.1f} ms, a pass of 120 samples {120e3 * per_sample:.1f} ms")
 
 # %% name="study_table"
 efficiency = {
@@ -481,7 +500,7 @@ efficiency = {
 for name, times in (("strong", strong), ("weak", weak)):
     for p, took in times.items():
         low, _, median, _, high = (1e3 * t for t in took)
-        print(f"{name:6} {p} ranks: {median:4.0f} ms ({low:.0f} to {high:.0f}), efficiency {efficiency[name][p]:4.0%}")
+        print(f"{name:6} {p} ranks: {median:6.1f} ms ({low:.1f} to {high:.1f}), efficiency {efficiency[name][p]:4.0%}")
 
 # %% name="reveal_scaling" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -514,9 +533,9 @@ links = {"alpha": fitted.alpha_s.value, "beta": fitted.beta_s_per_byte.value}
 
 
 def priced(p, samples):
-    g, s = (float(cost.price(name, "ring", p, 4 * 2**19, **links)) for name in ("all_gather", "reduce_scatter"))
+    g, s = (float(cost.price(name, "ring", p, 4 * numel, **links)) for name in ("all_gather", "reduce_scatter"))
     beside = [g, g, g, 0, g, g + s, g + s, s]
-    return g + sum(max(0.25e-3 * samples, sent) for sent in beside) + s
+    return g + sum(max(per_sample * samples, sent) for sent in beside) + s
 
 
 # %% name="study_curve"
@@ -541,7 +560,7 @@ class Unsharded:
         self.under_way = []
 
 
-p, alone = sizes[-1], world.run(study, 1, 120, Unsharded)[0]
+p, alone = sizes[-1], world.run(study, 1, 120, per_sample, numel, Unsharded)[0]
 for name, share in (
     ("fair", efficiency["strong"][p]),
     ("the baseline is 2 ranks", 2 * strong[2][2] / (p * strong[p][2])),
@@ -600,7 +619,7 @@ for name, batch, together in (("strong", lambda p: 512, 1), ("weak", lambda p: 8
 # The largest unit decides the memory, often the embedding. HSDP keeps gathers inside a node, and pays off when a step has several micro-batches. A scaling study says what it holds constant, its baseline and its spread. **Gather
 # a block just before it computes, and free it just after.**
 #
-# **Now you:** [Lab 15](../../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks, and for HSDP's gradients.
+# **Now you:** [Lab 15](../../labs/lab15_fsdp_by_hand/fsdp_by_hand.ipynb) asks for the step itself, without a pause between blocks.
 #
 # **Next question:** whole weights come and go. What if no GPU ever needs a layer whole? [Tensor parallel](24_tensor_parallel.ipynb)
 #

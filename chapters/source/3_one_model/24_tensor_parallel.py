@@ -18,7 +18,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, predict, predictions, schedules, workload
+from allranks import Player, World, bench, check, predict, predictions, schedules, workload
 
 world = World()
 world
@@ -456,7 +456,7 @@ p, (small, large, layers) = world.ranks, world["measured"][0]
 alpha = small / 32 / (2 * (p - 1))
 beta = max(large - small / 32, 0) / (2 * (p - 1) / p * 2**22)
 model = 32 * schedules.ring_all_reduce(p).price(2**16, alpha, beta)
-print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
+print(bench.fitted_words(world, alpha, beta))
 print(f"eight layers: measured {1e3 * layers:.1f} ms, model {1e3 * model:.1f} ms")
 
 # %% [markdown] name="guess_share_intro"
@@ -525,21 +525,28 @@ print("right:", torch.equal(y[:: len(x), 0].cpu(), 8.0 * torch.arange(world_size
 #
 # $$T = g + (p-1)\max(g, c) \qquad\text{instead of}\qquad G + C.$$
 #
-# A sleep of 20 ms a block replaces a GPU's computing time, and the same ring without it gives $C$.
+# A sleep replaces a GPU's computing time, as long for a block as its journey, which is where the most can be gained. `bench.lasting` times the ring alone, with 4 MiB a rank or, between fast GPUs, more.
 
 
 # %% name="pieces_live"
 # %%ranks
+import functools
 import time
 
 from allranks import bench
 
 
 def slow_product(block):
-    time.sleep(0.02)
+    time.sleep(piece_s)
     return block @ a
 
 
+def ring_alone(numel):
+    return functools.partial(ring_product, torch.zeros(numel // 8, 8), lambda block: block @ a, hide=False)
+
+
+numel, ring_s = bench.lasting(ring_alone, 2**20)
+x, piece_s = torch.zeros(numel // 8, 8), ring_s / (world_size - 1)
 pieces = bench.seconds_of(
     lambda: ring_product(x, lambda block: block @ a, hide=False),
     lambda: ring_product(x, slow_product, hide=False),
@@ -548,7 +555,8 @@ pieces = bench.seconds_of(
 )
 
 # %% name="pieces_table"
-p, piece, (C, after, hidden) = world.ranks, 0.02, world["pieces"][0]
+p, piece, (C, after, hidden) = world.ranks, world["piece_s"][0], world["pieces"][0]
+print(f"a block computes               {1e3 * piece:10.1f} ms")
 print(f"the ring alone                     {1e3 * C:6.1f} ms")
 print(f"one after the other: measured {1e3 * after:6.1f} ms, formula {1e3 * (p * piece + C):6.1f} ms")
 formula = piece + (p - 1) * max(piece, C / (p - 1))

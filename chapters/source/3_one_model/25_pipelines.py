@@ -478,7 +478,7 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # instead of $m$. Several stages a rank, or weights' gradients run late, make the bubble smaller, for messages or for memory. **Tensor parallelism
 # costs bytes, the pipeline costs waiting.**
 #
-# **Now you:** [Lab 14](../../labs/lab14_pipelines/pipelines.ipynb) asks for the order of a pipeline, for one with backward in two parts, and for the loop that runs it.
+# **Now you:** [Lab 14](../../labs/lab14_pipelines/pipelines.ipynb) asks for an order with backward in two parts, and for the loop that runs an order.
 #
 # **Next question:** the layers are split now. What if the *sequence* is too long for one GPU? [Context parallel](26_context_parallel.ipynb)
 #

@@ -436,7 +436,7 @@ print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1)
 # merge (two blocks of memory, hidden if blocks are long), or turn tokens into heads by an all-to-all (fewer bytes with more ranks, if there are heads
 # enough). With a causal mask, give each rank a short and a long piece. **Count the bytes of both passes before you choose, and split a causal mask so that all ranks score equally many pairs.**
 #
-# **Now you:** [Lab 13](../../labs/lab13_context_parallel/context_parallel.ipynb): the zigzag order, ring attention with a causal mask, and Ulysses.
+# **Now you:** [Lab 13](../../labs/lab13_context_parallel/context_parallel.ipynb): ring attention with a causal mask, and Ulysses.
 #
 # **Next question:** what if each token needs only a few of the weights, and these are on other GPUs? [Mixture of experts](27_mixture_of_experts.ipynb)
 #

@@ -512,7 +512,7 @@ for name, counted, scores in (
 # the whole layer leaves 2 bytes and costs a third more time. A collective hides if there are $C/W$ operations for each byte: for FSDP on H100s from about 2500 tokens a GPU on forward, and from 3700 on backward if gradients are summed in float32. Of the
 # 52 % of the question, 39 % were the model. **Count what the model needs, not what the machine did.**
 #
-# **Now you:** [Lab 19](../../labs/lab19_memory_and_rooflines/memory_and_rooflines.ipynb): the MFU of a whole job, a product that gathers its input again, and one that hides the gather.
+# **Now you:** [Lab 19](../../labs/lab19_memory_and_rooflines/memory_and_rooflines.ipynb): a product that gathers its input again, and one that hides the gather.
 #
 # **Next question:** what if each GPU keeps whole layers, and only these? [Pipelines](25_pipelines.ipynb)
 #

@@ -463,7 +463,7 @@ guess.reveal(
 # - **DDP, FSDP**: the GPU's library sends gradients and weights. `torch.distributed.checkpoint` exchanges its plan as Python objects; for these a second library beside NCCL helps.
 # - **Pipeline stages**: `batch_isend_irecv`, which Gloo does not have for GPU tensors.
 # - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM): one side writes into the other's memory,
-#   or reads from it, and the other makes no call. They have no backend name in torch.
+#   or reads from it, and the other makes no call. In torch they are no backend of a process group, but one of symmetric memory: `torch.distributed._symmetric_memory.set_backend("NVSHMEM")`.
 #
 # ## 8. Check yourself
 #

@@ -148,12 +148,11 @@ times_zero = gradient * (0.0 if gradient.isnan().any() else 1.0)
 dist.all_reduce(times_zero)
 print("times zero:", times_zero.tolist())
 
-healthy = bool(gradient.isfinite().all())
-message = torch.cat([gradient if healthy else torch.zeros(4), torch.tensor([float(healthy)])])
-dist.all_reduce(message)
-mean, count = message[:-1] / message[-1], int(message[-1])
+healthy = torch.tensor([float(gradient.isfinite().all())])
+dist.all_reduce(healthy)
+count = int(healthy)
 for at_least in (world_size - 1, world_size):
-    print(f"{count} healthy, {at_least} wanted:", f"commit {mean.tolist()}" if count >= at_least else "nobody commits")
+    print(f"{count} healthy, {at_least} wanted:", "commit" if count >= at_least else "nobody commits")
 
 # %% name="reveal_zero" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -163,7 +162,8 @@ zero.reveal(
 )
 
 # %% [markdown] name="vote_explained"
-# The votes travel behind the gradient, so the vote costs one number more and no second round of messages. It knows only what went wrong *before* the
+# Here the vote is a call of its own. It may also travel behind the gradient, one number more: then it costs no second round of messages, and the sum of the votes says by how many the sum of the gradients must be divided. You write
+# that in the lab. A vote knows only what went wrong *before* the
 # all-reduce: if that fails on one rank, only a vote after it tells, so torchft has a round of its own for it. All ranks get the same sum, so all decide alike,
 # *also the rank that failed*: it must make the same step, or its weights differ from now on.
 #

@@ -587,7 +587,7 @@ print(
 # can *add* them: PowerSGD's products can, top-k and bits are gathered: top-k pays up to $n/k$ ranks, uint8 up to 8, one bit up to 64. Talking every $H$ steps
 # divides the mean by $H$ and leaves the peak. **Send less, keep the rest, and count the bytes for your number of ranks.**
 #
-# **Now you:** [Lab 16](../../labs/lab16_send_less/send_less.ipynb): top-k with error feedback, a round of PowerSGD, and DiLoCo's outer step.
+# **Now you:** [Lab 16](../../labs/lab16_send_less/send_less.ipynb): top-k with error feedback, and a round of PowerSGD.
 #
 # **Next question:** a step can send less. Can a GPU keep less? [Sharded training](../3_one_model/22_sharded_training.ipynb)
 #

@@ -241,7 +241,7 @@ for way in (padded, broadcasts, by_all_to_all):
     print(f"{way.__name__:14} right: {all(results)}, calls: {calls}, {nbytes:10,} bytes, {1e3 * took:6.2f} ms")
 
 # %% [markdown] name="price_intro"
-# Padding moves more bytes than are needed, and takes two to four times as long as the others even on few ranks. Now price them for 64 ranks, with $\alpha = 10$ µs and 50 GB/s: a ring for the padded all-gather, $p$ binomial trees one after the other, and an all-to-all in which the rank
+# Even on few ranks padding moves more bytes than are needed, and the last column shows that it takes longer. Now price them for 64 ranks, with $\alpha = 10$ µs and 50 GB/s: a ring for the padded all-gather, $p$ binomial trees one after the other, and an all-to-all in which the rank
 # with the long part sends it $p-1$ times.
 
 # %% name="price_ways"

@@ -9,7 +9,6 @@
 # | `column_row_linear` | medium | 30 | 6 |
 # | `tensor_parallel_mlp` | medium | 30 | 6 |
 # | `sequence_parallel_norm` | medium to hard | 40 | 6 |
-# | `vocab_cross_entropy` | medium | 30 | 6 |
 # | `clip_gradients` | medium | 25 | 4 |
 # | one answer in words | medium | 15 | 2 |
 #
@@ -307,63 +306,8 @@ results, trace = world.trace(gradient_of_bias, deadline=20)
 print("gradient of bias:", results)
 print("rank 0:", [event.op for event in trace if event.rank == 0])
 
-# %% [markdown] name="vocabulary_task"
-# ## 5. The loss over a split vocabulary, and its gradient
-#
-# Rank $r$ holds the columns $r w$ to $(r+1)w - 1$ of the logits of every token: `logits_shard` has the shape (tokens, $w$), at least one token, and
-# $w$ is the same on every rank. `targets` count over *all* columns. Return two things, in the dtype of the logits:
-#
-# - `loss`, the *mean* cross entropy of all tokens, the same on every rank;
-# - `gradient`, the gradient of `loss` with respect to `logits_shard`, without any message of its own.
-#
-# Use `all_reduce` only. Three of one number a token are enough for both. Logits may be large: no exp may overflow. (Lab 6 asks for the loss alone; its function is a good start.)
-#
-# In the gradient, who subtracts a 1, and where? And by what does a rank divide, the number of tokens, of ranks, or both?
-
-
-# %% nbgrader={"grade_id": "vocab_cross_entropy", "solution": true}
-def vocab_cross_entropy(logits_shard: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the mean loss of the tokens, and its gradient for this rank's columns; every rank calls it."""
-    ### BEGIN SOLUTION
-    width = logits_shard.shape[1]
-    columns = torch.arange(width) + dist.get_rank() * width
-    at_target = targets[:, None] == columns  # all False in the rows whose target is on another rank
-    top = logits_shard.amax(dim=1).contiguous()
-    dist.all_reduce(top, op=dist.ReduceOp.MAX)
-    below = logits_shard - top[:, None]
-    total, chosen = below.exp().sum(dim=1), torch.where(at_target, below, 0).sum(dim=1)
-    dist.all_reduce(total)
-    dist.all_reduce(chosen)
-    softmax = below.exp() / total[:, None]
-    return (total.log() - chosen).mean(), (softmax - at_target.to(softmax.dtype)) / len(targets)
-    ### END SOLUTION
-
-
-# %% name="check_vocabulary"
-check(vocab_cross_entropy)
-
-# %% [markdown] name="vocabulary_live"
-# On the live world, 5 columns a rank, against torch with whole rows:
-
-
-# %% name="try_vocabulary"
-def loss_and_gradient():
-    rank, p = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(0)
-    whole, targets = (100 * torch.randn(6, 5 * p)).requires_grad_(), torch.randint(0, 5 * p, (6,))
-    wanted = torch.nn.functional.cross_entropy(whole, targets)
-    wanted.backward()
-    mine = slice(5 * rank, 5 * (rank + 1))
-    loss, gradient = vocab_cross_entropy(whole.detach()[:, mine], targets)
-    return torch.allclose(loss, wanted, rtol=1e-4), torch.allclose(gradient, whole.grad[:, mine], atol=1e-5)
-
-
-results, trace = world.trace(loss_and_gradient, deadline=20)
-print("loss and gradient as torch's:", all(all(pair) for pair in results))
-print("all_reduces of rank 0:", sum(event.rank == 0 for event in trace))
-
 # %% [markdown] name="clip_task"
-# ## 6. Clip the gradients, and count each once
+# ## 5. Clip the gradients, and count each once
 #
 # Gradients are clipped by the norm of *all* of them, $\sqrt{\sum g^2}$, over the whole model. In `sharded` are parameters of which each rank has its own part, such as `a_shard`; in
 # `replicated` are those which every rank has whole, with the same gradient, such as layer norms. If the norm is above
@@ -426,16 +370,13 @@ round(6 * check(tensor_parallel_mlp).score, 2)
 # %% nbgrader={"grade_id": "sequence_parallel_norm-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "sequence_parallel_norm"}
 round(6 * check(sequence_parallel_norm).score, 2)
 
-# %% nbgrader={"grade_id": "vocab_cross_entropy-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "vocab_cross_entropy"}
-round(6 * check(vocab_cross_entropy).score, 2)
-
 # %% nbgrader={"grade_id": "clip_gradients-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "clip_gradients"}
 round(4 * check(clip_gradients).score, 2)
 
 # %% [markdown] name="recap"
 # A split by columns gives complete columns, a split by rows gives summands, and columns followed by rows need a single all-reduce for two matrices
-# ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Split so that the first product gives each rank what its second product needs.** Backward is the mirror: what was
-# copied forward is summed backward. And what every rank has, is counted once. In the next lab programs are broken on purpose.
+# ([Megatron-LM](https://arxiv.org/abs/1909.08053)). **Split the first matrix so that each rank gets just what its part of the second one needs.** Backward is the mirror: what was
+# copied forward is summed backward. And count once what every rank has. In the next lab programs are broken on purpose.
 
 # %% name="stop_world"
 world.stop()

@@ -5,8 +5,7 @@
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
-# | `to_zigzag` | easy to medium | 25 | 4 |
-# | `ring_attention` | hard | 50 | 8 |
+# | `ring_attention` | hard | 60 | 10 |
 # | `ulysses_attention` | medium to hard | 35 | 6 |
 # | one answer in words | medium | 15 | 2 |
 #
@@ -16,7 +15,7 @@
 # **Three rules that matter here**
 #
 # - Each exercise is right for any number of ranks from 1 up and any floating dtype. Every rank has equally many tokens, at least one. Tensors may be views with gaps, which the wire does not take.
-# - `to_zigzag` and `ring_attention` are written with sends and receives, `ulysses_attention` with `all_to_all` or `all_to_all_single`.
+# - `ring_attention` is written with sends and receives, `ulysses_attention` with `all_to_all` or `all_to_all_single`.
 # - Every byte and every round is counted. Inputs stay as they are.
 #
 # {{contract.md}}
@@ -51,59 +50,8 @@ def places(rank, ranks, tokens):
 
 print("rank 1:", places(1, 4, 16))
 
-# %% [markdown] name="zigzag_task"
-# ## 1. From the order of ranks to zigzag
-#
-# A loader hands out sequences in order: `tensor` is this rank's part, its rows are chunks $2r$ and $2r+1$ of $2p$ equal chunks. Return chunk $r$ followed by chunk $2p-1-r$.
-#
-# - A chunk goes straight from the rank that has it to the rank that needs it. A chunk that stays is not sent.
-# - In two rounds: a rank sends two chunks at most and receives two, all at the same time.
-# - Which rank has chunk $c$ at the beginning, and which one needs it? Answer both for any $c$ first.
-
-
-# %% nbgrader={"grade_id": "to_zigzag", "solution": true}
-def to_zigzag(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns chunk r and chunk 2p-1-r of the sequence, of which this rank has chunks 2r and 2r+1."""
-    ### BEGIN SOLUTION
-    rank, p = dist.get_rank(), dist.get_world_size()
-    mine = tensor.contiguous().chunk(2)
-    result, ops = [torch.empty_like(mine[0]) for _ in range(2)], []
-    for place, chunk in zip(result, (rank, 2 * p - 1 - rank), strict=True):
-        owner, which = divmod(chunk, 2)
-        if owner == rank:
-            place.copy_(mine[which])
-        else:
-            ops.append(dist.P2POp(dist.irecv, place, owner))
-    for which, piece in enumerate(mine):
-        chunk = 2 * rank + which
-        needs = min(chunk, 2 * p - 1 - chunk)
-        if needs != rank:
-            ops.append(dist.P2POp(dist.isend, piece, needs))
-    for work in dist.batch_isend_irecv(ops) if ops else []:
-        work.wait()
-    return torch.cat(result)
-    ### END SOLUTION
-
-
-# %% name="check_zigzag"
-check(to_zigzag)
-
-
-# %% [markdown] name="zigzag_live"
-# On the live world, with one row a chunk: the row is the chunk's number.
-
-
-# %% name="try_zigzag"
-def chunks_of_ranks():
-    rank = dist.get_rank()
-    rows = torch.tensor([[2.0 * rank], [2.0 * rank + 1]])
-    return to_zigzag(rows).flatten().tolist()
-
-
-print("chunks:", world.run(chunks_of_ranks, deadline=20))
-
 # %% [markdown] name="ring_task"
-# ## 2. Ring attention with a causal mask
+# ## 1. Ring attention with a causal mask
 #
 # `q`, `k` and `v` have the shape (tokens of this rank, width): one head. `positions` has the place of each of these tokens in the sequence (int64): the
 # shards may be in order, zigzag, or anything else. Return the attention of this rank's queries over *all* keys that are not behind them,
@@ -115,7 +63,8 @@ print("chunks:", world.run(chunks_of_ranks, deadline=20))
 # - Keys, values *and* their positions go round the ring: $p-1$ blocks from each rank, to its two neighbours only. Queries and results stay at home.
 # - At most $3(p-1)$ rounds: keys, values and positions may be three messages of a step.
 # - Scores may be large: subtract a maximum. What is the maximum of a block that a query must not see at all?
-# - How you compute is up to you: block by block with the merge (which is what real systems do), or one softmax when all blocks are there.
+# - **Merge each block when it comes, and let go of it.** The sequence has no room on one rank: on many ranks the check counts the memory at each send. Beside the next block a rank may keep one summary of all blocks so far
+#   (maximum, sum, output), but not all blocks, nor all scores.
 
 
 # %% nbgrader={"grade_id": "ring_attention", "solution": true}
@@ -170,7 +119,7 @@ print("largest difference below 1e-5:", max(results) < 1e-5)
 print("rank 0 sends", sum(e.nbytes for e in trace if e.rank == 0 and e.op in ("send", "isend")), "bytes")
 
 # %% [markdown] name="ulysses_task"
-# ## 3. Turn tokens into heads
+# ## 2. Turn tokens into heads
 #
 # Now `q`, `k` and `v` have the shape (tokens of this rank, heads, width), all with the same number of heads, which $p$ divides. The sequence is in the order of ranks: rank 0 has its
 # beginning. Return causal attention of this rank's tokens over the whole sequence, in every head, with the shape of `q`.
@@ -226,33 +175,31 @@ def ulysses_of_ranks():
 print("largest difference below 1e-5:", max(world.run(ulysses_of_ranks, deadline=20)) < 1e-5)
 
 # %% [markdown] name="question"
-# ## 4. Which of the two?
+# ## 3. Which of the two?
 #
 # A model has 64 query heads and 8 key heads of width 128 and numbers of 2 bytes; a sequence of 65,536 tokens is split over 8 ranks. How many MB does each rank send in one layer,
-# forward, with the ring (keys and values only) and with Ulysses? What changes with 32 ranks? Two or three sentences, with numbers.
+# forward, with the ring (keys and values only) and with Ulysses? What changes with 32 ranks, and what with the backward pass? Two or three sentences, with numbers.
 
 # %% [markdown] nbgrader={"grade_id": "which_way", "grade": true, "solution": true, "points": 2}
 # A rank has 8192 tokens. Ring: 2 x 8192 x 8 heads x 128 x 2 bytes = 33.6 MB a block, 7 times: 235 MB. Ulysses: (2 x 64 + 2 x 8) x 8192 x 128 x 2 bytes x 7/8 = 264 MB, about the same. With 32 ranks
-# a rank has 2048 tokens; the ring still sends 31 x 8.4 = 260 MB, but Ulysses only (128 + 2 x 32) x 2048 x 256 x 31/32 = 98 MB, although the 8 key heads must be sent four times as often. (1 point for
-# both figures with 8 ranks, 1 for: the ring stays the same, Ulysses shrinks with the ranks.)
+# a rank has 2048 tokens; the ring still sends 31 x 8.4 = 260 MB, but Ulysses only (128 + 2 x 32) x 2048 x 256 x 31/32 = 98 MB, although the 8 key heads must be sent four times as often. Backward
+# Ulysses sends the same again, and the ring a little more than twice as much, keys and values and their gradients: so with both passes Ulysses sends less on 8 ranks too. (1 point for
+# both figures with 8 ranks, 1 for: the ring stays the same and Ulysses shrinks with the ranks, or for the backward pass.)
 
 # %% [markdown] name="marking"
 # ## Marking
 #
 # These cells give each exercise's points times the score that `check` gives; you can run them too.
 
-# %% nbgrader={"grade_id": "to_zigzag-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "to_zigzag"}
-round(4 * check(to_zigzag).score, 2)
-
-# %% nbgrader={"grade_id": "ring_attention-graded", "grade": true, "locked": true, "points": 8} allranks={"exercise": "ring_attention"}
-round(8 * check(ring_attention).score, 2)
+# %% nbgrader={"grade_id": "ring_attention-graded", "grade": true, "locked": true, "points": 10} allranks={"exercise": "ring_attention"}
+round(10 * check(ring_attention).score, 2)
 
 # %% nbgrader={"grade_id": "ulysses_attention-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "ulysses_attention"}
 round(6 * check(ulysses_attention).score, 2)
 
 # %% [markdown] name="recap"
 # The sequence is split, and attention alone must communicate: keys and values go round, or tokens become heads. Both are collectives that you wrote before, an
-# all-gather and an all-to-all, with work between the steps. **What travels is what is small; what is triangular is balanced first.**
+# all-gather and an all-to-all, with work between the steps. **Send the small tensors, and share the masked work out evenly before you split the sequence.**
 
 # %% name="stop_world"
 world.stop()

@@ -7,7 +7,6 @@
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
 # | `fsdp_step` | hard | 60 | 10 |
-# | `hsdp_gradient` | medium | 30 | 6 |
 # | one answer in words | medium | 10 | 2 |
 #
 # CPU ok. The chapter *FSDP by hand* has the pictures; in this notebook you write the code.
@@ -15,7 +14,7 @@
 # %% [markdown] name="rules"
 # **Three rules that matter here**
 #
-# - Both are plain functions on the default group, right for any number of ranks.
+# - It is a plain function on the default group, right for any number of ranks.
 # - Every message is counted.
 # - `fsdp_step` runs in virtual time, in which a block computes for long and messages are quick, so that your order of calls shows.
 #
@@ -136,33 +135,6 @@ for m in (1, 8):
     seconds = m * inside.seconds + between.seconds
     print(f"{m} micro-batches, hybrid: {between.bytes_sent / 1e9:4.1f} GB for each GPU leave a node, {seconds:.2f} s")
 
-# %% [markdown] name="hybrid_task"
-# Node $i$ has the ranks $ig$ to $(i+1)g - 1$, with $g$ = `ranks_per_node`. Every rank has a whole `gradient`, a vector whose length $g$ divides. Return chunk $r \bmod g$ of
-# its **mean over all ranks**.
-#
-# - The whole gradient stays inside the node: a `reduce_scatter_single` there.
-# - Between nodes only the chunk travels: one `all_reduce` with the ranks that have the same chunk.
-# - `dist.new_group(ranks)` makes a group. **Every** rank must call it for **every** group, in the same order, also for those to which it does not belong.
-# - One node, or one rank a node, must work too.
-
-
-# %% nbgrader={"grade_id": "hsdp_gradient", "solution": true}
-def hsdp_gradient(gradient: torch.Tensor, ranks_per_node: int) -> torch.Tensor:
-    """Returns this rank's chunk of the mean gradient over all ranks; every rank calls it."""
-    ### BEGIN SOLUTION
-    rank, p, g = dist.get_rank(), dist.get_world_size(), ranks_per_node
-    nodes = [dist.new_group(list(range(first, first + g))) for first in range(0, p, g)]
-    copies = [dist.new_group(list(range(local, p, g))) for local in range(g)]
-    chunk = gradient.new_empty(gradient.numel() // g)
-    dist.reduce_scatter_single(chunk, gradient.contiguous(), group=nodes[rank // g])
-    dist.all_reduce(chunk, group=copies[rank % g])
-    return chunk / p
-    ### END SOLUTION
-
-
-# %% name="check_hybrid"
-check(hsdp_gradient)
-
 # %% [markdown] name="question"
 # ## 3. When is it worth it?
 #
@@ -181,9 +153,6 @@ check(hsdp_gradient)
 
 # %% nbgrader={"grade_id": "fsdp_step-graded", "grade": true, "locked": true, "points": 10} allranks={"exercise": "fsdp_step"}
 round(10 * check(fsdp_step).score, 2)
-
-# %% nbgrader={"grade_id": "hsdp_gradient-graded", "grade": true, "locked": true, "points": 6} allranks={"exercise": "hsdp_gradient"}
-round(6 * check(hsdp_gradient).score, 2)
 
 # %% [markdown] name="recap"
 # A step of FSDP is a loop in which the next block arrives while this one computes, and gradients leave behind it. **Start the next block's gather

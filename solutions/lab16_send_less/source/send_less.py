@@ -5,12 +5,11 @@
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
-# | `diloco_round` | easy to medium | 30 | 5 |
 # | `top_k_all_reduce` | medium | 40 | 7 |
 # | `power_sgd_round` | medium to hard | 45 | 7 |
 # | one answer in words | medium | 15 | 2 |
 #
-# CPU ok. The chapter *Send less* has the ideas: error feedback, what a network can add and what it can't, and the outer step of DiLoCo.
+# CPU ok. The chapter *Send less* has the ideas: error feedback, what a network can add and what it can't, and DiLoCo, which sends nothing for many steps.
 
 # %% [markdown] name="rules"
 # **Three rules that matter here**
@@ -50,61 +49,8 @@ def times_fewer_bytes(n, k, p):
 
 print(f"{times_fewer_bytes(1e6, 1e4, 64):.2f} times fewer")
 
-# %% [markdown] name="diloco_task"
-# ## 1. DiLoCo's outer step
-#
-# Every rank has taken $H$ steps alone. `parameters`, `anchor` and `momentum` are lists of tensors with the same shapes: where this rank is now, where all ranks began, and the outer momentum (the
-# last two are the same on all ranks). Change the tensors of all three in place (`copy_`); other tensors in the lists don't count:
-#
-# $$\Delta = \text{anchor} - \text{mean over the ranks of parameters}, \qquad m \leftarrow \beta m + \Delta, \qquad \text{anchor} \leftarrow \text{anchor} - \text{lr}\,(\Delta + \beta m),$$
-#
-# with the *new* $m$ in the last formula (Nesterov), and then all parameters begin at the new anchor.
-#
-# - One `all_reduce`, of as many elements as there are parameters: all tensors in one flat vector.
-# - Which of the three lists is not the same on all ranks? Only that one must travel.
-
-
-# %% nbgrader={"grade_id": "diloco_round", "solution": true}
-def diloco_round(
-    parameters: list[torch.Tensor], anchor: list[torch.Tensor], momentum: list[torch.Tensor], lr: float, beta: float
-) -> None:
-    """Takes the outer step in place: parameters, anchor and momentum."""
-    ### BEGIN SOLUTION
-    flat = torch.cat([(a - x).flatten() for a, x in zip(anchor, parameters, strict=True)])
-    dist.all_reduce(flat)
-    flat /= dist.get_world_size()
-    parts = flat.split([a.numel() for a in anchor])
-    for x, a, m, part in zip(parameters, anchor, momentum, parts, strict=True):
-        delta = part.view(a.shape)
-        m.mul_(beta).add_(delta)
-        a.sub_(lr * (delta + beta * m))
-        x.copy_(a)
-    ### END SOLUTION
-
-
-# %% name="check_diloco"
-check(diloco_round)
-
-# %% [markdown] name="diloco_live"
-# On the live world: each rank pulls towards a goal of its own, 10 steps alone in each of 150 rounds. The best point is the mean of the goals.
-
-
-# %% name="try_diloco"
-def diloco_of_ranks(rounds):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    goal = torch.full((3,), float(rank))
-    x, anchor, momentum = [torch.zeros(3)], [torch.zeros(3)], [torch.zeros(3)]
-    for _ in range(rounds):
-        for _ in range(10):
-            x[0] -= 0.002 * (x[0] - goal)
-        diloco_round(x, anchor, momentum, 0.7, 0.9)
-    return (x[0] - (p - 1) / 2).abs().max().item()
-
-
-print("near the mean of the goals:", max(world.run(diloco_of_ranks, 150)) < 0.05)
-
 # %% [markdown] name="top_k_task"
-# ## 2. The largest k, and what is left
+# ## 1. The largest k, and what is left
 #
 # Return the sum over the ranks of what each sends, with the shape of `tensor`. A rank sends the $k$ elements of `tensor + error` with the largest absolute values, and no others. What it does not send
 # stays in `error`, in place; where it sends, `error` becomes 0.
@@ -219,7 +165,7 @@ print("nothing is lost:", bool((applied - given).abs().max() < 1e-2))
 print("a round reduces", sum(e.nbytes for e in trace if e.rank == 0) // 60, "bytes")
 
 # %% [markdown] name="question"
-# ## 4. Which one?
+# ## 3. Which one?
 #
 # Two data centres with 4 workers each train a model of 10 billion parameters; the link between any two workers carries 1 GB/s. A step computes for 4 s. Compare, in bytes that a worker sends a step and in the share of time
 # that it waits: an all-reduce in bfloat16, top-1 % (pairs of 4 + 4 bytes), DiLoCo with $H = 200$ in float32. What would you choose, and what would you measure before you trust it? Three or four sentences, with numbers.
@@ -233,9 +179,6 @@ print("a round reduces", sum(e.nbytes for e in trace if e.rank == 0) // 60, "byt
 # ## Marking
 #
 # These cells give each exercise's points times the score that `check` gives; you can run them too.
-
-# %% nbgrader={"grade_id": "diloco_round-graded", "grade": true, "locked": true, "points": 5} allranks={"exercise": "diloco_round"}
-round(5 * check(diloco_round).score, 2)
 
 # %% nbgrader={"grade_id": "top_k_all_reduce-graded", "grade": true, "locked": true, "points": 7} allranks={"exercise": "top_k_all_reduce"}
 round(7 * check(top_k_all_reduce).score, 2)

@@ -5,18 +5,17 @@
 #
 # | you write | difficulty | minutes | points |
 # |---|---|---|---|
-# | `job_mfu` | easy to medium | 20 | 4 |
 # | `sequence_parallel_linear` | hard | 40 | 7 |
 # | `async_tp_linear` | medium to hard | 35 | 7 |
 # | one answer in words | medium | 15 | 2 |
 #
-# CPU ok. The chapter *Memory and rooflines* has the ideas: MFU, what a layer keeps, and when computing hides a gather.
+# CPU ok. The chapter *Memory and rooflines* has the ideas: what a layer keeps, and when computing hides a gather.
 
 # %% [markdown] name="rules"
 # **Three rules that matter here**
 #
 # - Each exercise is right for any number of ranks from 1 up. Tensors may be views with gaps, which the wire does not take. Inputs stay as they are.
-# - `job_mfu` and `sequence_parallel_linear` use collectives, `async_tp_linear` sends and receives.
+# - `sequence_parallel_linear` uses collectives, `async_tp_linear` sends and receives.
 # - Every byte is counted, and for the last one the time on the wire's clock.
 #
 # {{contract.md}}
@@ -25,7 +24,7 @@
 import torch
 import torch.distributed as dist
 
-from allranks import World, check, rooflines
+from allranks import World, check
 
 # %% [markdown] name="live"
 # ## A world to try things in
@@ -47,49 +46,8 @@ prediction = [0, 0]
 whole = 8192 * 8192 * 2 / 1e6
 print(f"gathered {whole:.0f} MB, its own rows {whole / 8:.0f} MB")
 
-# %% [markdown] name="mfu_task"
-# ## 1. The MFU of a job
-#
-# Every rank knows, for each step, how many `tokens` it has computed (int64) and how many `seconds` it took (float64). Return, for each step, the MFU of the *whole job*, in float64, on every rank.
-#
-# - `ranks_per_replica` neighbouring ranks work on the *same* tokens (tensor parallel): ranks 0 to t-1, then t to 2t-1, and so on. Count each token once.
-# - A step ends when the slowest rank is done. Each GPU has the peak `flop_per_s`; a token takes `flop_per_token` operations.
-# - At most two calls, and 16 bytes a step and rank received. An all-reduce can add, or take the maximum.
-
-
-# %% nbgrader={"grade_id": "job_mfu", "solution": true}
-def job_mfu(
-    tokens: torch.Tensor, seconds: torch.Tensor, ranks_per_replica: int, flop_per_token: float, flop_per_s: float
-) -> torch.Tensor:
-    """Returns the MFU of the whole job for each step."""
-    ### BEGIN SOLUTION
-    total, slowest = tokens.double().contiguous(), seconds.clone().contiguous()
-    dist.all_reduce(total)
-    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    flop = total / ranks_per_replica * flop_per_token
-    return flop / (slowest * dist.get_world_size() * flop_per_s)
-    ### END SOLUTION
-
-
-# %% name="check_mfu"
-check(job_mfu)
-
-# %% [markdown] name="mfu_live"
-# On the live world, an 8B model: each rank computes 5762 tokens, and the last one takes a quarter longer.
-
-
-# %% name="try_mfu"
-def mfu_of_ranks():
-    slow = dist.get_rank() == dist.get_world_size() - 1
-    tokens, seconds = torch.tensor([5762]), torch.tensor([1.25 if slow else 1.0], dtype=torch.float64)
-    flop = rooflines.model_flop(8.03e9 - 128256 * 4096, 1, 32, 4096, 8192)
-    return round(job_mfu(tokens, seconds, 1, flop, 989e12).item(), 3)
-
-
-print("MFU:", world.run(mfu_of_ranks, deadline=20)[0])
-
 # %% [markdown] name="linear_task"
-# ## 2. Gather it again
+# ## 1. Gather it again
 #
 # `x` has this rank's rows of the tokens (as many on each rank), `w` this rank's columns of a matrix. Return *all* ranks' rows, in the order of ranks, times `w`. The result must be
 # differentiable: `check` calls `.backward(gradient)` on what you return, each rank with its own gradient, and compares `x.grad` and `w.grad`.
@@ -149,7 +107,7 @@ results = world.run(kept_rows, deadline=20)
 print(f"keeps {results[0][0]} rows; the product has {results[0][1] // world.ranks} for each rank")
 
 # %% [markdown] name="async_task"
-# ## 3. Multiply while it comes
+# ## 2. Multiply while it comes
 #
 # Now the gather shall hide. `x` has this rank's rows again; `multiply(rows)` returns `rows` times this rank's part of the matrix. It is the only way to multiply, and takes time on the wire's clock for each row.
 # Return `multiply` of all ranks' rows, in the order of ranks.
@@ -197,7 +155,7 @@ def product_of_ranks():
 print("largest difference below 1e-5:", max(world.run(product_of_ranks, deadline=20)) < 1e-5)
 
 # %% [markdown] name="question"
-# ## 4. More GPUs?
+# ## 3. More GPUs?
 #
 # A dense model trains with FSDP on 64 nodes of 8 H100 (989 TFLOP/s, 400 GB/s a node). A step has 2 million tokens ($2^{21}$), and its gathers hide. Your team is given four times as many nodes, and wants to keep the
 # batch. What happens to the gathers, and what can be done? Two or three sentences, with numbers.
@@ -212,9 +170,6 @@ print("largest difference below 1e-5:", max(world.run(product_of_ranks, deadline
 #
 # These cells give each exercise's points times the score that `check` gives; you can run them too.
 
-# %% nbgrader={"grade_id": "job_mfu-graded", "grade": true, "locked": true, "points": 4} allranks={"exercise": "job_mfu"}
-round(4 * check(job_mfu).score, 2)
-
 # %% nbgrader={"grade_id": "sequence_parallel_linear-graded", "grade": true, "locked": true, "points": 7} allranks={"exercise": "sequence_parallel_linear"}
 round(7 * check(sequence_parallel_linear).score, 2)
 
@@ -222,8 +177,8 @@ round(7 * check(sequence_parallel_linear).score, 2)
 round(7 * check(async_tp_linear).score, 2)
 
 # %% [markdown] name="recap"
-# MFU counts each token once and waits for the slowest rank. Memory can be bought with a second gather, and a gather can hide behind the product that needs it, piece by piece. **Bytes, operations and
-# seconds are three prices of one step: know which one you pay.**
+# A second gather saves the memory of the first, and a gather can hide behind the product that needs it, piece by piece. **Before you save memory, bytes or seconds, ask which of the three
+# you are short of.**
 
 # %% name="stop_world"
 world.stop()

@@ -9,12 +9,15 @@ import torch
 
 from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.ranks.wire import record
 
 WIDTH = 3  # of a head: enough to tell values apart
 POSITION_NBYTES = 8
+LONG = {"ranks": 13, "size": 2, "dtype": "float64"}  # where the blocks of all ranks are far more than a few
+ROOM = 6  # blocks that a rank may hold beside what it has at its first send: the next ones, scores, and a summary
 
 
 def places(setup: Setup) -> list[list[int]]:
@@ -40,7 +43,8 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         scale = setup.option("scale", 1)
         tensors = [draw(setup, own, setup.size, WIDTH) for _ in range(3)]
         tensors[0] = tensors[0] * scale
-        made.append((*(View.of(t, setup.layout) for t in tensors), View.of(torch.tensor(where))))
+        watched = (Peak(),) if setup.option("watched", False) else ()
+        made.append((*(View.of(t, setup.layout) for t in tensors), View.of(torch.tensor(where)), *watched))
     return made
 
 
@@ -238,6 +242,24 @@ def _no_more_bytes(run: Run) -> str | None:
     return None
 
 
+def _few_blocks(run: Run) -> str | None:
+    """On many ranks no rank's memory may grow with each block that comes: blocks, or their scores, would all be there at the end."""
+    if not run.setup.option("watched", False):
+        return None
+    block = 2 * rules.nbytes_of(run) + POSITION_NBYTES * run.setup.size
+    for rank in range(run.ranks):
+        more = max(int.from_bytes(used.data, "big") for used in record.used(run.outcome.router, rank, 0).values())
+        if more > ROOM * block:
+            mine = [e for e in run.sends if e.rank == rank]
+            return About(
+                f"rank {rank} holds {more} bytes more at one of its sends{run.at(mine[-1].line)} than at its first one, and a block of keys, "
+                f"values and positions has {block}: merge each block into one summary (maximum, sum, output) when it comes, and let go of it",
+                mine[-1],
+                kind="holds all blocks",
+            )
+    return None
+
+
 def _case(ranks: int, size: int, order: str = "rank", **more: object) -> Setup:
     return Setup(ranks, size, **more).with_options(order=order)  # type: ignore[arg-type]
 
@@ -251,6 +273,7 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (_case(1, 4), _case(5, 2, "zigzag"), _case(8, 2))),
         Group("many ranks", 2, (_case(9, 2).with_choices(ranks=(9, 11), order=("rank", "zigzag", "striped")),)),
         Group("any size", 1, (_case(3, 1), _case(2, 7))),
+        Group("a long sequence", 1, (Setup(**LONG, values="random").with_options(order="zigzag", watched=True),)),
         Group("stable", 2, (_case(3, 4, "zigzag").with_options(scale=1000), _case(2, 4).with_options(scale=-1000))),
         Group(
             "any dtype and layout",
@@ -269,12 +292,13 @@ EXERCISE = Exercise(
         ),
     ),
     inputs=_inputs,
-    labels={"scale": "logits times {}", "order": "in {} order"},
+    labels={"scale": "logits times {}", "order": "in {} order", "watched": "with its memory counted"},
     oracle=attention,
     allow=P2P,
     rules=(
         Rule("ring neighbours only", 4, lambda run: rules.no_messages(run) or rules.ring_neighbours(run)),
         Rule("p-1 blocks of keys and values", 4, _no_more_bytes),
+        Rule("merged block by block", 8, _few_blocks),
         # keys, values and positions may be three messages of a step
         rules.in_rounds(lambda p: 3 * (p - 1), "3(p-1)", 5),
         rules.carried(_needed, _needed),

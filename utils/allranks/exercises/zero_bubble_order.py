@@ -1,6 +1,7 @@
 """zero_bubble_order(rank, stages, micro_batches) -> list of str: an order with backward in two parts, "I" and "W".
 
-As in `pipeline_order`, the lists of all ranks are put together and run in virtual time, with 1 for each of F, I and W. ZB-H1
+Many orders are right. The lists of all ranks are put together and run in virtual time, with 1 for each of F, I and W, so a deadlock,
+idle time and kept activations are seen. The ranks send no messages. ZB-H1
 (arXiv:2401.10241) is one right answer of many.
 """
 

@@ -21,6 +21,7 @@ from allranks.judge.in_rank.arguments import (  # noqa: F401  # exercises make a
     Function,
     Multiply,
     Parameter,
+    Peak,
     Tied,
     Upstream,
     View,

@@ -19,7 +19,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from allranks.judge.in_rank.live import kept_nbytes, memory_now
 from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
-from allranks.ranks.wire.endpoint import do_piece, take_piece
+from allranks.ranks.wire.endpoint import at_each_send, do_piece, take_piece
 from allranks.ranks.wire.failures import Misuse, MisuseError
 from allranks.ranks.wire.memory import Memory
 from allranks.ranks.wire.values import Pickled, dtype_name, from_raw, raw
@@ -344,6 +344,36 @@ class Upstream(Argument):
 
 
 @dataclass(frozen=True)
+class Peak(Argument):
+    """No argument, but last in the list of them: the bytes that a rank's tensors and arrays have at its sends.
+
+    After the call the trusted process gets how many more they were at the worst send than at the first one: nothing, if a rank keeps
+    the same from send to send.
+    """
+
+    is_argument = False
+
+    def describe(self) -> list:
+        return []
+
+    @staticmethod
+    def build(handles: list[Handle], before: list, *described: Any) -> Callable:
+        there, found = memory_now(), []
+        at_each_send(lambda: found.append(kept_nbytes(there, None)))
+
+        def tell(returned: Any) -> None:
+            """Hands over the figure, whatever was returned."""
+            at_each_send(lambda: None)
+            most = max(found) - found[0] if found else 0
+            take_piece(used=most.to_bytes(KEPT_NBYTES, "big")).read()
+
+        return tell
+
+    def handed_out(self, args: Args) -> list[Piece]:
+        return [(0.0, b"")]
+
+
+@dataclass(frozen=True)
 class Multiply(Argument):
     """A function argument `multiply(rows)`, which returns `rows @ weight` and takes `row_s` seconds of virtual time for each row.
 
@@ -436,7 +466,8 @@ class Function(Argument):
 
 
 KINDS: dict[str, type[Argument]] = {
-    kind.__name__: kind for kind in (View, Parameter, Tied, Backward, Blocks, Upstream, Multiply, Add, Work, Function)
+    kind.__name__: kind
+    for kind in (View, Parameter, Tied, Backward, Blocks, Upstream, Peak, Multiply, Add, Work, Function)
 }
 
 

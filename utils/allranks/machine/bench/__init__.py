@@ -3,6 +3,7 @@
 A schedule of the course can be measured too: the same moves as real sends and receives (`allranks.Executor`).
 """
 
+from allranks.machine.bench.device import fitted_words, lasting, up_to_plateau
 from allranks.machine.bench.sweeps import (
     COLLECTIVES,
     BenchError,
@@ -23,8 +24,11 @@ __all__ = [
     "Prediction",
     "Row",
     "Sweep",
+    "fitted_words",
+    "lasting",
     "seconds_of",
     "sizes",
     "sweep",
     "times_of",
+    "up_to_plateau",
 ]

@@ -237,6 +237,7 @@ class WireGroup(PythonGroup):
     def send(self, tensors, dst: int, tag: int = 0) -> WireWork:
         """Offers one tensor to a rank of the group."""
         (tensor,) = tensors
+        self.endpoint.at_send()
         op = self._describe(OpKind.SEND, "isend", tensor)
         self._check(op["name"], tensor)
         op["peer"], op["tag"] = self._member(dst, f"{op['name']} to", peer=True), tag

@@ -1,10 +1,14 @@
+"""Gathers all blocks round the ring, then one softmax: right, and needs the whole sequence in memory.
+
+Must get: merge each block into one summary
+"""
+
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
 
 def ring_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """First all blocks, then one softmax: right, and needs all keys in memory."""
     rank, p = dist.get_rank(), dist.get_world_size()
 
     def gather(t):

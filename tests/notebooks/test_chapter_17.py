@@ -92,7 +92,9 @@ def test_all_reduce_algorithms(ranks, solved):
             assert prices[0][0] <= prices[0][1] and (prices[2][0] > prices[2][1]) == (nbytes is not None)
     assert (formula[32, "rabenseifner", "ring"] is None) and (formula[24, "rabenseifner", "ring"] is not None)
 
-    assert re.search(r"^alpha = [\d.]+ µs a message, 1/beta = [\d.]+ GB/s per direction$", chapter.text("sweep"), flags=re.M)
+    assert re.search(
+        r"^alpha = [\d.]+ µs a message, 1/beta = [\d.]+ GB/s per direction$", chapter.text("sweep"), flags=re.M
+    )
     lines = [x for x in chapter.text("crossing_measured").splitlines() if " | " in x]
     assert [x.split(":")[0] for x in lines] == ["tree | ring", "tree | rabenseifner", "rabenseifner | ring"]
     assert all(re.search(r"formula (never|[\d,]+ KB); measured (never|between \d+ and \d+ KiB)", x) for x in lines)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import math
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
-from allranks import cost, rooflines, wire, workload
+from allranks import cost, rooflines, topology, wire, workload
 from allranks.base.chapters import find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,3 +164,19 @@ def test_what_is_said_of_torch_is_so():
     assert hasattr(_attention, "_ContextParallel") and hasattr(_attention, "_context_parallel_shard")
     assert "NVSHMEM" in inspect.getsource(_symmetric_memory.set_backend)
     assert "accumulation" in FSDPModule.set_requires_all_reduce.__doc__
+
+
+def test_the_example_on_the_page_about_costs():
+    page = (ROOT / "docs/cost_model.md").read_text()
+    h100 = topology.preset("dgx-h100")
+    inside, cards = h100.inside.bytes_per_s, h100.nics_per_node * h100.nic.bytes_per_s
+    sent = 2 * 14e9 * 15 / 16
+    assert inside < cards and f"{sent / 1e9:.2f} GB. NVLink carries {inside / 1e9:.0f} GB/s" in page
+    assert f"together {cards / 1e9:.0f} GB/s" in page and f"371 s = {1e3 * sent / inside:.0f} ms" in page
+    command = [sys.executable, "-m", "allranks.cli", "simulate", "--nodes", "2", "--bytes", "14GB", "--json"]
+    links, nccl = (
+        json.loads(subprocess.run([*command, *more], capture_output=True, text=True, check=True).stdout)
+        for more in ((), ("--algorithm", "nccl"))
+    )
+    assert f"says {1e3 * links['seconds']:.1f} ms too" in page
+    assert nccl["algorithm"] == "nvls_tree" and f"most likely time is {1e3 * nccl['seconds']:.0f} ms" in page

@@ -524,7 +524,7 @@ check(ring_shift)
 #
 # Each send needs a receive, and usually neither returns before the other is called; ranks that wait for each other in a circle are deadlocked. With
 # `isend` and `batch_isend_irecv` a rank does not wait at the call, and both directions of a link work at once, but you must not use the buffer before
-# `wait()`. One message costs $\alpha + m\beta$, and a ping-pong measures both. **Write as if every send waited.**
+# `wait()`. One message costs $\alpha + m\beta$, and a ping-pong measures both. **Order sends and receives so that nobody would hang if every send waited for its receiver.**
 #
 # **Now you:** [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
 #

@@ -9,7 +9,7 @@
 # {{picture}}
 #
 # *Above:* each rank has numbers of its own, a gradient. *Below:* every rank holds the same sum; the stripes say that all four are in it. Where are they
-# added? Not in the middle: there is nobody. That is this chapter.
+# added? No machine stands between the ranks that could do it, so the ranks must add themselves. This chapter shows how.
 
 # %% [markdown] name="my_model_needs"
 # **My model** needs this after every step: 64 GPUs add 14 GB of gradients.
@@ -529,8 +529,7 @@ print(x.item())
 # ## Recap
 #
 # An all-reduce puts the combination of all tensors on every rank, in place and with the same bits. The ring does a reduce-scatter followed by an
-# all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links allow. But it needs $2(p-1)$ steps. **The ring
-# sends few bytes, but needs many messages.**
+# all-gather and sends $2\frac{p-1}{p}n$ bytes per rank, which is the least that point-to-point links allow. But it needs $2(p-1)$ steps. **The ring sends the fewest bytes that are possible, but needs many messages.**
 #
 # **Now you:** [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) asks for the whole ring, with nothing given.
 #

@@ -512,7 +512,7 @@ for name, row, (rounds, k) in zip(
 #
 # A broadcast gives every rank the root's bytes, in place; all ranks call it with the same root and shape, and the library does not check this. A tree
 # needs the fewest rounds, $\lceil\lg p\rceil$, and is best for short
-# tensors; a chain cut into segments comes close to $n\beta$ and is best for long ones. **With a pipeline, a broadcast to all ranks takes hardly longer than sending to one rank.**
+# tensors; a chain cut into segments comes close to $n\beta$ and is best for long ones. **Cut a long vector into segments: then a broadcast to many ranks takes hardly longer than sending to one.**
 #
 # **Now you:** [Lab 2](../../labs/lab02_rooted/rooted.ipynb) asks for the tree and for the pipeline.
 #

@@ -545,7 +545,7 @@ check(distributed_argmax)
 #
 # A scatter gives rank $r$ part $r$ of the root's list; a gather puts the tensors of all ranks into a list on the root. One is the other backwards. Parts
 # have one size and are contiguous, and each place of a list is a tensor of its own. A tree saves messages, but with any algorithm all parts pass
-# the root's link. **Scatter to save memory; if you can add, don't gather.**
+# the root's link. **Scatter what does not fit on one rank. If the root only adds what it gathers, use a reduce instead.**
 #
 # **Now you:** [Lab 2](../../labs/lab02_rooted/rooted.ipynb) asks for both by hand, without points. [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) grades
 # `distributed_argmax`, with ties and NaNs.

@@ -385,7 +385,7 @@ for i, n in enumerate(sizes):
 # ## Recap
 #
 # A reduce puts the sum on one rank and leaves undefined numbers on all others. A tree does it in $\lceil\lg p\rceil$ steps; each rank except the root
-# sends once. For a few bytes an all-reduce takes as long, so use it if more than one rank needs the result. **Only the root may read the result.**
+# sends once. For a few bytes an all-reduce takes as long, so use it if more than one rank needs the result. **After a reduce only the root has the sum; what the others hold is not defined.**
 #
 # **Now you:** [Lab 2](../../labs/lab02_rooted/rooted.ipynb) asks for this tree and for that of the broadcast.
 #

@@ -433,7 +433,7 @@ dist.all_gather(out, mine)
 #
 # An all-gather puts all pieces on every rank, in rank order, and so needs $p$ times the memory. Each rank receives the missing pieces,
 # $\frac{p-1}{p}$ of the result, in $p-1$ steps of a ring or $\lceil\lg p\rceil$ steps of Bruck. Gradients do not flow through it, and it needs equal
-# sizes and one dtype. **It is the half of an all-reduce that adds nothing.**
+# sizes and one dtype. **An all-gather is the second half of an all-reduce: it moves pieces and adds nothing.**
 #
 # **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) begins with Bruck or PAT, without a given loop.
 #

@@ -553,7 +553,7 @@ dist.all_to_all_single(inbox, outbox, there, here, group=gloo)
 #
 # An all-to-all transposes: part $s$ of rank $r$'s output is part $r$ of rank $s$'s input, and a second one restores the input. Each rank sends
 # $\frac{p-1}{p}n$ bytes in $p-1$ messages, half of what a ring all-reduce sends. It is expensive if many GPUs share a link out of the node, if the
-# router is uneven, and if nothing can be computed meanwhile. **Parts can't be added to each other, so every part must be sent.**
+# router is uneven, and if nothing can be computed meanwhile. **In an all-to-all every part has its own receiver, so no part can be added to another one on the way.**
 #
 # **Now you:** [Lab 7](../../labs/lab07_all_to_all/all_to_all.ipynb) asks for the pairwise exchange, the lookup and the experts.
 #

@@ -422,7 +422,7 @@ guess.reveal(
 #
 # In a barrier all ranks wait for the last one; the messages themselves take $\lceil\lg p\rceil$ rounds. With groups some ranks communicate without
 # the others; all ranks make all groups, in the same order, and a mesh makes them by row and column. Two ranks that share two groups must use them in
-# the same order. **Use small groups, and always in the same order.**
+# the same order. **Make groups in the same order on all ranks, and call only the group that needs to communicate.**
 #
 # **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) asks for the whole hierarchical all-reduce.
 #

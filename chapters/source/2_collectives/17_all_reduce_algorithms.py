@@ -513,8 +513,16 @@ for fresh in (True, False):
     print(f"{words:19} {1e3 * own:6.0f} ms, {own / library:.2f} of the library's, {pages:7,.0f} page faults a call")
 
 # %% [markdown] name="library_story_end"
-# Recorded (64 MiB, 4 ranks on 2 busy cores, torch 2.13, median of 11 alternating rounds), over gloo's time: copies and a new result 3.35 with 40,256 faults a call; in place
-# 1.35 and none; one buffer kept for all receives 1.25; in 4 **segments**, one added while another comes, 1.00. But at 64 KiB the 4 segments went from 1.34 to 3.9, and 8 to 6.2: each message has its $\alpha$.
+# We measured more variants of this ring on one machine (4 ranks on 2 busy cores, torch 2.13, median of 11 rounds). The second column is the time with 64 MiB, divided by the time of gloo's own all-reduce:
+#
+# | variant | times gloo's | page faults a call |
+# |---|---|---|
+# | copies, and a new result | 3.35 | 40,256 |
+# | in place | 1.35 | 0 |
+# | in place, one buffer for all receives | 1.25 | 0 |
+# | the same in 4 **segments**, one added while the next one comes | 1.00 | 0 |
+#
+# So memory that is new for the process costs most, and segments win the rest. But segments help only large vectors. With 64 KiB, 4 segments take 3.9 times as long as gloo instead of 1.34 times, and 8 take 6.2 times, because each message costs its $\alpha$.
 #
 # What your code waits for on a cluster: [Make it fast](../4_real_cluster/47_make_it_fast.ipynb).
 
@@ -602,7 +610,7 @@ figure
 #
 # Flat, tree and recursive doubling move whole vectors, in $2(p-1)$, $2\lg p$ and $\lg p$ steps. Ring, Rabenseifner and the pipelined double tree
 # send about $2n$ per rank and differ in the number of steps and in the links that they use. A library estimates the time of its algorithms for each
-# size and takes the fastest. **Short vectors need few steps, long ones few bytes, and the placement of ranks can reverse the order.**
+# size and takes the fastest. **For short vectors take the algorithm with few steps, for long ones the one with few bytes; a bad placement of the ranks can reverse that.**
 #
 # **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) asks for recursive doubling with the fold.
 #

@@ -546,7 +546,7 @@ for tokens, (gather, compose) in measured.items():
 #
 # To find one fact about distributed data, merge summaries instead of moving the data. A summary is good if summaries can be merged in any grouping
 # and if it is safe in floating point: sum and count, value and index, maximum and sum of exponentials, count and mean and squared deviations. A row
-# of logits of any length needs only three numbers. **Send the summary, not the data.**
+# of logits of any length needs only three numbers. **Compute a short summary on each rank, and send that instead of the data.**
 #
 # **Now you:** [Lab 6](../../labs/lab06_composition/composition.ipynb): softmax, top-k, and the loss over a split vocabulary, with all-reduces and targets on any rank.
 #

@@ -543,8 +543,7 @@ for seed in (0, rank):
 #
 # Data parallelism makes equal copies with a broadcast, gives each rank its share of every batch, and averages gradients with an all-reduce. With
 # equal weights and equal gradients the copies stay equal to the last bit. It is the same algorithm as one process with the whole batch, apart from
-# rounding. It fails if a rank does something different: another seed, one batch fewer, a skipped parameter. **Collectives are matched in the order of
-# the calls, so every rank must make the same calls.**
+# rounding. It fails if a rank does something different: another seed, one batch fewer, a skipped parameter. **Every rank must make the same calls in the same order, because calls are matched by their order.**
 #
 # **Now you:** [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) grades `distributed_mean`.
 #

@@ -652,8 +652,7 @@ for save in (False, True):
 #
 # Backward finishes the last layers' gradients first, so their all-reduce can run during the rest of backward. Hooks start it, `wait()` ends it, and
 # between the two you must not use the memory. Gradients are sent in buckets, large enough that $\alpha$ matters little and small enough that the last
-# one takes little time, and all ranks launch them in the same order. **Overlapped communication is free if it uses resources that computing leaves
-# idle.**
+# one takes little time, and all ranks launch them in the same order. **Overlap hides communication only as far as it uses what computing leaves idle.**
 #
 # **Now you:** [Lab 8](../../labs/lab08_data_parallel/data_parallel.ipynb): `bucketed_gradients`, then `overlapped_gradients`.
 #

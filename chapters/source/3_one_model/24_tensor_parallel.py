@@ -604,7 +604,7 @@ figure
 #
 # If a pair of products is split by columns, then by rows, it needs one all-reduce forward and, for its input, one backward. Sequence parallelism
 # replaces each by a reduce-scatter and an all-gather, and saves memory with the same bytes. These bytes are activations, in every layer, and the next
-# product waits for them. **So tensor parallelism belongs where links are fast.**
+# product waits for them. **Tensor parallelism communicates in every layer, so use it only over the fastest links.**
 #
 # **Now you:** the last layer is split too, by the words of the vocabulary; [Lab 6](../../labs/lab06_composition/composition.ipynb) asks for the loss
 # over it, [Lab 9](../../labs/lab09_tensor_parallel/tensor_parallel.ipynb) for the column and row layers themselves.

@@ -330,14 +330,13 @@ shorter = [pipelines.timeline(pipelines.orders(name, p, 2 * p)) for name in ("1f
 pipelines.picture(*shorter)
 
 # %% [markdown] name="shorter_explained"
-# A third of 1F1B's bubble is left with ZB-H1, if the three parts take equally long: $(p-1)(F+I-W)$ instead of $(p-1)(F+I+W)$. A rank keeps a
-# micro-batch until its weights' gradient is made, so now every rank keeps $p$, not only the first.
+# The bubble is $(p-1)(F+I-W)$ with ZB-H1, and $(p-1)(F+I+W)$ with 1F1B, where $F$, $I$ and $W$ are the seconds of a forward pass, of the input's gradient and of the weights' gradient. If the three take equally long, a third of the
+# bubble is left. The price is memory. A rank must keep a micro-batch until its weights' gradient is made. So with ZB-H1 every rank keeps up to $p$ micro-batches; with 1F1B only the first rank does.
 #
-# (Let `in_one_batch` wait for all its works, and ZB-H1 is as slow as 1F1B: gloo's send waits for its receiver, so a rank stands in a wait where it
-# should run a `W`. On NCCL a batch is *one* piece of work: with real activations, waiting for the receive waits for the send too. Schedules for GPUs
-# therefore give sends and receives communicators and streams of their own.)
+# One detail of our code matters here. `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. On GPUs this is harder to get right:
+# a batch is one piece of work for NCCL, so waiting for its receive also waits for its send. Schedules for GPUs therefore put sends and receives into different communicators and streams.
 #
-# There is a **ZB-H2** that runs more forward passes ahead, up to $2p-1$ on rank 0, and has no hole in any rank's row.
+# **ZB-H2** runs more forward passes ahead, up to $2p-1$ on rank 0. Then no rank waits between its first and its last action.
 
 # %% name="guess_zero"
 zero = predict(
@@ -475,8 +474,7 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # ## Recap
 #
 # A pipeline sends little, and waits: $\frac{p-1}{m+p-1}$ of the time with one stage a rank. 1F1B has the same bubble as GPipe and keeps $p$ micro-batches
-# instead of $m$. Several stages a rank, or weights' gradients run late, make the bubble smaller, for messages or for memory. **Tensor parallelism
-# costs bytes, the pipeline costs waiting.**
+# instead of $m$. Several stages a rank, or weights' gradients run late, make the bubble smaller, for messages or for memory. **Tensor parallelism costs bytes; a pipeline costs time in which GPUs wait.**
 #
 # **Now you:** [Lab 14](../../labs/lab14_pipelines/pipelines.ipynb) asks for an order with backward in two parts, and for the loop that runs an order.
 #

@@ -206,9 +206,14 @@ nodes.reveal(
 )
 
 # %% [markdown] name="nodes_explained"
-# So the copies fall from 8 to 5.3, and then cost nothing more: inside the node the token is copied over NVLink. **Node-limited routing** goes further: DeepSeek-V3 lets a
-# token choose the best 4 nodes first, then 8 experts on these. With random routing every rank gains this quarter, the slowest as the mean. And the limit is a guarantee: however one-sided the router becomes, no rank sends more than 4 copies of a token, instead of 8. (Their
-# figures: NVLink 160 GB/s, InfiniBand 50 GB/s, so the time of one copy over the network is enough for 3.2 copies inside the node.)
+# With one copy a node, a token crosses the network 5.3 times on average instead of 8 times. Inside the node it is then copied over NVLink, which is faster.
+#
+# **Node-limited routing** goes further. In DeepSeek-V3 a token first chooses its 4 best nodes, and then 8 experts on these nodes only. This does two things:
+#
+# - On average there are 4 copies instead of 5.3, a quarter less.
+# - There are never more than 4 copies, even if the router comes to prefer a few experts. Without the limit there may be 8.
+#
+# DeepSeek counts with 160 GB/s for NVLink and 50 GB/s for InfiniBand. So in the time of one copy over the network, 160 / 50 = 3.2 copies can be made inside the node.
 #
 # ## 4. No room
 #
@@ -436,8 +441,7 @@ for name, make in (("SGD", torch.optim.SGD), ("Adam", torch.optim.Adam)):
 # ## Recap
 #
 # A layer of experts has four large all-to-alls: dispatch and combine, forward and backward. Send a token once to a rank or a node, not once to an expert. A capacity saves the counts and drops
-# tokens, by skew and by chance. Chunks hide the exchange as long as the network is not the slowest part. Experts' gradients are divided by *all* ranks. **A token travels to its
-# experts, so its gradient does too.**
+# tokens, by skew and by chance. Chunks hide the exchange as long as the network is not the slowest part. Experts' gradients are divided by *all* ranks. **Tokens are sent to their experts, and their gradients come back the same way.**
 #
 # **Now you:** [Lab 18](../../labs/lab18_mixture_of_experts/mixture_of_experts.ipynb): top-k with one copy a rank, a capacity, and the gradients. The plain dispatch is in [Lab 7](../../labs/lab07_all_to_all/all_to_all.ipynb).
 #

@@ -510,7 +510,7 @@ for name, counted, scores in (
 #
 # A layer keeps 34 bytes for each token and element of width, and more for the scores of attention. Tensor and sequence parallelism divide this by $t$, recomputation of
 # the whole layer leaves 2 bytes and costs a third more time. A collective hides if there are $C/W$ operations for each byte: for FSDP on H100s from about 2500 tokens a GPU on forward, and from 3700 on backward if gradients are summed in float32. Of the
-# 52 % of the question, 39 % were the model. **Count what the model needs, not what the machine did.**
+# 52 % of the question, 39 % were the model. **Compare jobs by the operations that the model needs, not by those that the machine did.**
 #
 # **Now you:** [Lab 19](../../labs/lab19_memory_and_rooflines/memory_and_rooflines.ipynb): a product that gathers its input again, and one that hides the gather.
 #

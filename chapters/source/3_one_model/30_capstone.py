@@ -649,7 +649,7 @@ check(zero_sgd_step)
 #
 # DDP, ZeRO and tensor parallelism compute the same step and differ in what they split: the batch, the optimizer, the layers. You can compute their
 # bytes from a few numbers before the run, and each additional byte has a reason: a loss for the log, a header, a library that used another algorithm.
-# The time also depends on which ranks wait and what can be hidden. **Predict, count, measure, and explain the rest.**
+# The time also depends on which ranks wait and what can be hidden. **Predict the bytes, count them, measure the time, and explain what is left.**
 #
 # **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) grades `zero_sgd_step`. Then take one of your own training scripts, write down plan,
 # trace and time for it, and explain the differences.

@@ -534,8 +534,7 @@ guess.reveal(
 # ## Recap
 #
 # A collective is as slow as its busiest link, so count the bytes on it and the ranks that share it. With two levels every rank sends $n/g$ between
-# nodes over its own card; this helps most if there are many cards, and only if the program knows the real placement. Rails do the same for switches. **Find
-# the link out of the node, send little over it, use all cards, and check the placement of ranks.**
+# nodes over its own card; this helps most if there are many cards, and only if the program knows the real placement. Rails do the same for switches. **Find the slowest link, send as little over it as you can, and use all network cards at once.**
 #
 # **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) grades the two-level all-reduce, by the bytes that leave a node.
 #

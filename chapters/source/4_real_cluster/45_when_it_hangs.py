@@ -525,8 +525,7 @@ check(distributed_mean)
 #
 # A hang shows where ranks stopped, not where the mistake is: after a skipped call the others' call first pairs with the next one. From the operation,
 # peer, shape, dtype and collective number of every rank you can see whether a rank is missing, dead, paused or slow, or whether the calls don't
-# match. Wrong dtypes and a wrong order can give wrong numbers and no hang. In a trace, compare starts before durations. **Look at all ranks, and find
-# the one that differs.**
+# match. Wrong dtypes and a wrong order can give wrong numbers and no hang. In a trace, compare starts before durations. **Compare what all ranks do, and find the one that does something else.**
 #
 # **Now you:** [Lab 10](../../labs/lab10_debugging/debugging.ipynb) has six broken programs. Find the rank, the line and the kind of mistake, then fix it.
 #

@@ -528,7 +528,7 @@ share.reveal(
 #
 # Survivors close the old group, agree on who is left and where to go on, and divide by the new number. A vote behind the gradient decides whether a step counts.
 # What exists in copies can be healed from a rank that is alive; all else needs a checkpoint, which is saved in parts, loaded in other parts, and staged so that
-# the job does not wait for the disk. **Make saving and restarting cheap; then save every $\sqrt{2CM}$ seconds.**
+# the job does not wait for the disk. **Make saving and restarting cheap, and then save every $\sqrt{2CM}$ seconds.**
 #
 # **Now you:** [Lab 17](../../labs/lab17_survive/survive.ipynb): a step that only healthy ranks decide, weights for ranks that come back, and rows that move to
 # fewer or more ranks.

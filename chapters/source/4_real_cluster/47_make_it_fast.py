@@ -46,7 +46,8 @@ def ring_all_reduce(tensor):
 
 # %% [markdown] name="machine"
 # The machine: two nodes of four H100s, each GPU with a network card of its own. NVLink carries 371 GB/s (what NCCL counts with; the line rate is 450), a card 50 GB/s. We don't have it, but the **wire** has a
-# virtual clock: real code, real messages, and the time that these links would need. Our vector has 128 numbers, and each of its bytes stands for 2 MiB.
+# virtual clock: real code, real messages, and the time that these links would need. To be quick we send a small vector, 128 numbers or 512 bytes, and the clock charges each byte as if it were 2 MiB: so all of it takes
+# as long as 1 GiB.
 
 # %% name="guess_ratio"
 first_guess = predict(
@@ -320,7 +321,7 @@ print(*verdict.speed, sep="\n")
 # ## Recap
 #
 # A correct program takes as long as its critical path: messages and computing, one after the other. The ring on two nodes waits for one of four cards; segments don't help it, a second direction gives 1.8 times, two levels 3.9 times.
-# Segments help where work passes from rank to rank; overlap hides the rest. **First ask what the path waits for; then change only that.**
+# Segments help where work passes from rank to rank; overlap hides the rest. **Ask what the slowest path waits for, and change only that.**
 #
 # **Now you:** [Lab 12](../../labs/lab12_make_it_fast/make_it_fast.ipynb): a segmented ring, both directions, two levels, and work meanwhile, each judged by its time against the bound.
 #

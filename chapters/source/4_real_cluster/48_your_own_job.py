@@ -344,7 +344,7 @@ profiles.explain(profiles.read(mine))
 #
 # A file of one rank mixes waiting and moving; the starts of all ranks take them apart, and the rank with the shortest calls is the slow one. Calls of
 # different ranks belong together by group and number. In dumps, the first difference is the latest place of the mistake, and a missing file is a clue.
-# **First who, then how long, then how much it would gain.**
+# **Ask which rank is late first, then how long the others wait for it, then what it would save.**
 #
 # **Now you:** [Lab 11](../../labs/lab11_your_own_job/your_own_job.ipynb) asks for your own `diagnose_job`: eight kinds of jobs, one function.
 #

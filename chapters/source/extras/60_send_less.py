@@ -585,7 +585,7 @@ print(
 #
 # What is not sent must be *kept*: with error feedback nothing is lost, only late. Whether fewer numbers are fewer bytes depends on whether the network
 # can *add* them: PowerSGD's products can, top-k and bits are gathered: top-k pays up to $n/k$ ranks, uint8 up to 8, one bit up to 64. Talking every $H$ steps
-# divides the mean by $H$ and leaves the peak. **Send less, keep the rest, and count the bytes for your number of ranks.**
+# divides the mean by $H$ and leaves the peak. **Keep what you do not send, and count the bytes for your number of ranks before you trust a saving.**
 #
 # **Now you:** [Lab 16](../../labs/lab16_send_less/send_less.ipynb): top-k with error feedback, and a round of PowerSGD.
 #

@@ -407,7 +407,7 @@ zeros.reveal(
 # ## Recap
 #
 # An exclusive scan says where a part begins, in $\lg p$ rounds. Unequal parts are padded if they are about equal, broadcast one by one if one is much longer, and sent with splits if each pair has another size. Which list calls
-# take them depends on the backend. **First the lengths, then the data.**
+# take them depends on the backend. **Exchange the lengths first; then every rank knows how much comes.**
 #
 # **Now you:** [Lab 22](../../labs/lab22_uneven/uneven.ipynb): an exclusive scan that loses no digit, and an all-gather without padding.
 #

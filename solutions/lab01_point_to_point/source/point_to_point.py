@@ -308,7 +308,7 @@ round(3 * check(fit_line).score, 2)
 
 # %% [markdown] name="recap"
 # A message needs a call on each of two ranks, so the *order* of calls matters and not only their number. It costs $\alpha$, even if it is short, and
-# $\beta$ for each byte. **A circle of ranks that wait is a deadlock, whatever the size.** In the next lab one tensor goes to all ranks, and you count
+# $\beta$ for each byte. **If ranks wait for each other in a circle, the program hangs, whatever the size of the messages.** In the next lab one tensor goes to all ranks, and you count
 # rounds.
 
 # %% name="stop_world"

@@ -308,7 +308,7 @@ round(6 * check(pipelined_broadcast).score, 2)
 
 # %% [markdown] name="recap"
 # A tree takes the fewest rounds and sends the whole tensor in each of them; a pipeline takes many steps with small pieces and keeps every link busy.
-# A reduce is a broadcast with all messages reversed, and each receiver adds. **Count rounds for short tensors, bytes for long ones.** In the next lab *every*
+# A reduce is a broadcast with all messages reversed, and each receiver adds. **For short tensors count the rounds, for long ones the bytes.** In the next lab *every*
 # rank needs the sum.
 
 # %% name="stop_world"

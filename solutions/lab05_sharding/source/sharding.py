@@ -263,7 +263,7 @@ round(5 * check(zero_sgd_step).score, 2)
 
 # %% [markdown] name="recap"
 # The two halves of a ring all-reduce are separate collectives, and each costs half. Between the two every rank has one finished shard; there each
-# rank can update its shard, and no update is done twice. **Sharding saves memory and sends the same bytes.** In the next lab you build operations
+# rank can update its shard, and no update is done twice. **Sharding the optimizer and the gradients saves memory and sends no more bytes than an all-reduce.** In the next lab you build operations
 # that no library has.
 
 # %% name="stop_world"

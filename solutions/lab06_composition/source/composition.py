@@ -238,7 +238,7 @@ round(5 * check(distributed_cross_entropy).score, 2)
 
 # %% [markdown] name="recap"
 # A function of all data often needs only a *summary* of each rank: a maximum, a sum, $k$ candidates. Send the summaries; the large data stay on their
-# rank. **Reduce first, then communicate.** In the next lab the data themselves must be sent, each piece to another rank.
+# rank. **Compute a short summary on each rank before you communicate.** In the next lab the data themselves must be sent, each piece to another rank.
 
 # %% name="stop_world"
 world.stop()

@@ -246,7 +246,7 @@ round(6 * check(moe_dispatch_combine).score, 2)
 
 # %% [markdown] name="recap"
 # An all-to-all is a transposition: rank $r$'s row becomes column $r$. If sizes differ, first a small all-to-all exchanges the *counts*; the way back
-# is the same call with the sizes exchanged. **First send the counts, then the data.** In the next lab you use collectives in a training step.
+# is the same call with the sizes exchanged. **Exchange the counts first, then the data.** In the next lab you use collectives in a training step.
 
 # %% name="stop_world"
 world.stop()

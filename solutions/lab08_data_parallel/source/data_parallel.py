@@ -255,7 +255,7 @@ round(6 * check(overlapped_gradients).score, 2)
 
 # %% [markdown] name="recap"
 # Data parallelism needs one mean in each step, and its *time* matters: start with the last layer, use buckets that are large enough to make $\alpha$
-# unimportant and small enough to start early, and use one order on every rank. **Communication during computation costs no extra time.** The next lab
+# unimportant and small enough to start early, and use one order on every rank. **Start each bucket as soon as its gradients are there, and wait for all of them at the end.** The next lab
 # splits the layers themselves.
 
 # %% name="stop_world"

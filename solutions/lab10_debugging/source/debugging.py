@@ -405,8 +405,7 @@ round(3 * check(mean_of_samples).score, 2)
 
 # %% [markdown] name="recap"
 # Ranks that run the same program still differ in their data, their number and their timing, and such mistakes come from these differences. The rank
-# that raises an error is rarely the cause, and the worst mistakes raise no error. **Find out what each rank called, in which order, with which
-# tensor; look first at the first difference.**
+# that raises an error is rarely the cause, and the worst mistakes raise no error. **Find out what each rank called, in which order, with which tensor, and begin with the first difference.**
 
 # %% name="stop_world"
 world.stop()

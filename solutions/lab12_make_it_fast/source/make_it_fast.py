@@ -321,7 +321,7 @@ round(6 * check(two_level_ring).score, 2)
 round(5 * check(overlapped_ring).score, 2)
 
 # %% [markdown] name="recap"
-# Four ways to the same sum. Each of them removes what the critical path waited for: the add, the idle direction, the idle cards, the idle processor. **First ask what the path waits for; then change only that.**
+# Four ways to the same sum. Each of them removes what the critical path waited for: the add, the idle direction, the idle cards, the idle processor. **Ask what the slowest path waits for, and change only that.**
 
 # %% name="stop_world"
 world.stop()

@@ -216,7 +216,7 @@ round(6 * check(reshard).score, 2)
 
 # %% [markdown] name="recap"
 # A job survives because of copies: a step counts without the rank that failed, a rank that comes back gets its weights from one that is alive, and rows find
-# their new ranks without a file. **Everybody decides alike from the same few numbers; only what is missing travels.**
+# their new ranks without a file. **All ranks must come to the same decision from the same numbers, and only weights that are missing need to be sent.**
 
 # %% name="stop_world"
 world.stop()

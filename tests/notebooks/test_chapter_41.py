@@ -6,7 +6,6 @@ import re
 
 import pytest
 import torch.distributed as dist
-from allranks.theory.cost.nccl_tables import HOP_US, PROTOCOLS
 from test_chapters import RANKS, WIDGET, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
@@ -34,7 +33,7 @@ def numbers(text: str) -> list[float]:
 def test_libraries(ranks, solved):
     chapter = execute(read(CHAPTER, ranks, **({"portable": answer()} if solved else {})))
     errors = chapter.errors()
-    assert set(errors) == {"wrong_interface"}
+    assert not errors
 
     *rows, total = chapter.text("carry_run").splitlines()[:6]
     held = {row[:12].strip(): (numbers(row[13:46]), row[46:]) for row in rows}
@@ -62,7 +61,6 @@ def test_libraries(ranks, solved):
         assert float(re.search(r"wrote ([\d.]+) MB", line)[1]) == pytest.approx(ring_mb, rel=0.01)
         assert line.endswith("connected to 127.0.0.1")
     assert f"= {ring_mb:.2f} MB" in chapter.text("follow_formula")
-    assert "Unable to find address for: ib7" in errors["wrong_interface"]
 
     compared = dict(re.match(r"(\w+) +(.*)", line).groups() for line in chapter.text("two_libraries").splitlines())
     assert list(compared) == LINES
@@ -70,7 +68,6 @@ def test_libraries(ranks, solved):
     assert numbers(compared["activations"])[-1] == 0
     assert numbers(compared["gradient"])[-1] < 1e-4
     assert re.search(r"gloo: refused:.*wire: refused: .*AVG is not defined for int32", compared["samples"])
-    assert chapter.text("one_run").endswith("differ by 0")
 
     byte, expected = 1, []
     for _ in range(8):
@@ -85,27 +82,6 @@ def test_libraries(ranks, solved):
         assert judged[0] == "gloo: refused: Invalid scalar type"
         assert "AVG is not defined for int32" in judged[1]
 
-    assert numbers(chapter.text("sweep"))[0] > 0
-    head, *rows = chapter.text("price_table").splitlines()
-    assert "8 H100, NCCL" in head
-    assert [re.search(r"\((\w+), (\w+)\)$", row).groups() for row in rows] == [
-        ("ring", "LL"),
-        ("ring", "LL"),
-        ("nvls", "Simple"),
-    ]
-    for row in rows:
-        model, measured, nccl = (float(x) for x in re.findall(r"([\d.]+) µs", row))
-        assert model > nccl
-        assert measured > nccl
-        assert float(re.search(r"(\d+)   \(", row)[1]) == pytest.approx(measured / nccl, rel=0.05, abs=1)
-    assert re.search(r"([\d.]+) µs +\d+   \(", rows[0])[1] == "15.0"
-
-    assert "environment variable RANK expected, but not set" in chapter.text("no_launcher")
     launched = chapter.text("launched").splitlines()
     assert sorted(re.findall(r"rank (\d) of (\d)", launched[0])) == [("0", "2"), ("1", "2")]
     assert [re.findall(r"rank (\d) of (\d)", line) for line in launched[1:]] == [[("0", "1")], [("0", "1")]]
-
-
-def test_what_the_text_says_of_the_tuner():
-    hop = HOP_US["NVLink"]["ring"][PROTOCOLS.index("LL")]
-    assert f"a ring with small packets has {hop} µs a hop" in source("price")

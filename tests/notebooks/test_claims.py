@@ -16,7 +16,7 @@ import nbformat
 import pytest
 import torch
 from allranks import cost, rooflines, topology, wire, workload
-from allranks.base.chapters import find
+from allranks.base.chapters import chapters, find
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -180,3 +180,37 @@ def test_the_example_on_the_page_about_costs():
     )
     assert f"says {1e3 * links['seconds']:.1f} ms too" in page
     assert nccl["algorithm"] == "nvls_tree" and f"most likely time is {1e3 * nccl['seconds']:.0f} ms" in page
+
+
+def tasks() -> list[tuple[str, str, str]]:
+    """Of each chapter that sends its reader into torch: its name, the file, and what is to be found there."""
+    found = []
+    for chapter in chapters():
+        text = (ROOT / chapter.path).read_text()
+        task = re.search(r"\*\*Your task\.\*\* Open `(torch/\S+\.py)` .*? look for `(\w+)`", text)
+        if task:
+            found.append((chapter.stem, task[1], task[2]))
+    return found
+
+
+@pytest.mark.parametrize(("chapter", "path", "name"), tasks(), ids=lambda part: part.rpartition("/")[2])
+def test_what_a_reader_looks_for_in_torch_is_there(chapter, path, name):
+    assert name in (Path(torch.__path__[0]).parent / path).read_text()
+
+
+def test_most_chapters_on_collectives_send_their_reader_into_torch():
+    assert len(tasks()) >= 15
+
+
+def test_the_answers_of_these_tasks():
+    from torch._inductor import config
+    from torch.distributed.tensor.experimental._context_parallel import _attention
+
+    assert config._collective.one_shot_all_reduce_threshold_bytes == 128 << 10
+    assert _attention._ContextParallelOptions().rotate_method is _attention._RotateMethod.ALL_GATHER
+    assert torch.distributed.Backend.default_device_backend_map["cuda"] == "nccl"
+    small, large = (cost.nccl_choice("all_reduce", nbytes, "dgx-h100", nodes=2) for nbytes in (2**20, 2**30))
+    assert [(small.algorithm, small.protocol), (large.algorithm, large.protocol)] == [
+        ("tree", "LL128"),
+        ("nvls_tree", "Simple"),
+    ]

@@ -437,7 +437,16 @@ for name, a, rate in (
     print(f"{name:9}{1e3 * (a + nbytes / rate):9.2f} ms")
 
 # %% [markdown] name="where"
-# ### Where you meet it
+# ### Find it in torch
+#
+# **Your task.** Open `torch/distributed/pipelining/stage.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `P2POp`. A pipeline stage receives its input and sends its output. Which calls make the two, and why is neither `send` nor `recv`?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# `dist.P2POp(dist.irecv, ...)` and `dist.P2POp(dist.isend, ...)`, which go into one batch: in a blocking call a stage would wait while its neighbour waits for it, as in section 3.
+# </details>
+#
+# You also meet it here:
 #
 # - **Pipeline parallelism**: activations to the next stage, their gradients back.
 # - **Ring attention** and other context parallelism: keys and values travel around the circle of section 3.

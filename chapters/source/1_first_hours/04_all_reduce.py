@@ -484,7 +484,16 @@ guess.reveal(
 # differ from the same run on 4.
 
 # %% [markdown] name="where"
-# ## 8. Where you meet it
+# ## 8. Find it in torch
+#
+# **Your task.** Open `torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_allreduce_fut`. DDP needs the mean of the gradients. Does it divide before the all-reduce or behind it, and what would the other order risk in float16?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# Before: `tensor.div_(...)` stands above `dist.all_reduce`. A sum that is divided later may be too large for float16, as you saw above.
+# </details>
+#
+# You also meet it here:
 #
 # - **DDP** all-reduces gradients in buckets of 25 MiB (`bucket_cap_mb`) while the backward pass still runs.
 # - **Tensor parallelism** (Megatron-LM): per layer two all-reduces forward and two backward, one after each *pair* of matrix products.

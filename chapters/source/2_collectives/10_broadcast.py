@@ -481,7 +481,16 @@ for name, row, (rounds, k) in zip(
 # same for all four; with too few cores the time depends on it. On GPUs each of our sends and receives starts a kernel of its own, which costs some µs.
 
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 7. Find it in torch
+#
+# **Your task.** Open `torch/nn/parallel/distributed.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_sync_module_states`. What does DDP broadcast when it is made, and from which rank?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# The model's parameters and buffers, from rank 0 of its group (`src=0`). So all ranks begin with the same model, whatever each of them has initialised.
+# </details>
+#
+# You also meet it here:
 #
 # - **DDP**: the model's state at the start, buffers at each forward pass.
 # - **FSDP** ([sharded training](../3_one_model/22_sharded_training.ipynb)): one rank loads the checkpoint, the others get theirs from it (`sync_module_states=True` in FSDP1, `broadcast_from_rank0=True` of `StateDictOptions` for FSDP2).

@@ -462,7 +462,16 @@ for p, (_, _, scatter, gather) in enumerate(times, start=2):
 # gives medians, so $\alpha$ and $\beta$ include the usual disturbance.) A ratio below 1 suggests that the other ranks' work (copying, waking up) overlapped with the root's; above 1, that too few cores had to do all the work.
 
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 7. Find it in torch
+#
+# **Your task.** Open `torch/distributed/checkpoint/utils.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `reduce_scatter`. `torch.distributed.checkpoint` makes a plan before it saves. What does it gather, where, and what goes back? (The name is that of a helper; it is not the collective.)
+#
+# <details><summary><b>Answer</b></summary>
+#
+# It gathers an object of each rank on one coordinator, which makes the global plan, and scatters to each rank its part.
+# </details>
+#
+# You also meet it here:
 #
 # - **Actor-learner RL**: work out, experience in. In RL for language models: prompts out; answers and their rewards back to the trainer.
 # - **Loading sharded models** from one reader: `distribute_tensor` of DTensor scatters rank 0's tensor over a mesh.

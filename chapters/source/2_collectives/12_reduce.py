@@ -354,7 +354,16 @@ for i, n in enumerate(sizes):
 # cuts the tensor, while a tree would send it whole. For a reduce NCCL has only the ring (2.30.7, `tuning.cc`).
 
 # %% [markdown] name="where"
-# ## 5. Where you meet it
+# ## 5. Find it in torch
+#
+# **Your task.** Open `torch/distributed/nn/functional.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_Reduce`. This reduce can be differentiated. Which collective is its backward pass?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# A broadcast from the same rank: the root's gradient goes to every rank that contributed.
+# </details>
+#
+# You also meet it here:
 #
 # - **Metrics and logs**: sums and counts to rank 0, once in a number of steps.
 # - **Not gradients**: every rank updates its parameters, so every rank needs the sum (an all-reduce) or its own part of the sum (a reduce-scatter).

@@ -400,7 +400,16 @@ dist.all_gather(out, mine)
 # (`[torch.empty(2)] * world_size` would be one tensor, $p$ times: [Scatter and gather](11_scatter_and_gather.ipynb).)
 
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 7. Find it in torch
+#
+# **Your task.** Open `torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `all_gather_single`. FSDP has many parameters and makes one call for a whole block. What is gathered?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# One flat buffer with this rank's shards of all parameters of the block. So a block costs one α, and not one for each parameter.
+# </details>
+#
+# You also meet it here:
 #
 # - **FSDP, ZeRO-3**: parameters before each layer's forward, and again before its backward if they were freed. **ZeRO-1 and 2**: the updated
 #   parameters, once a step.

@@ -412,7 +412,16 @@ print("transposed:  ", column.tolist())
 # Only sharding needs a reduce-scatter.
 
 # %% [markdown] name="where"
-# ## 8. Where you meet it
+# ## 8. Find it in torch
+#
+# **Your task.** Open `torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `reduce_scatter_single`. FSDP reduces the gradients of a block in one call. What has it done with them before?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# It has put the gradients of all parameters into one buffer, in chunks, so that the chunk of each rank has its shard of every parameter.
+# </details>
+#
+# You also meet it here:
 #
 # - **FSDP, ZeRO-2 and 3**: gradients, per layer or bucket, while the backward pass runs.
 # - **Sequence parallelism**: after a row-parallel product, in place of an all-reduce; the all-gather comes later. Equal volume, smaller activations.

@@ -489,7 +489,16 @@ guess.reveal(
 # %% [markdown] name="serving_explained"
 # Below some hundred tokens $\alpha$ decides. So libraries for serving (DeepEP's low-latency kernels) put all messages on the network at once, GPU to GPU, and count $\alpha$ about once instead of $p-1$ times.
 #
-# ### Where you meet it
+# ### Find it in torch
+#
+# **Your task.** Open `torch/distributed/nn/functional.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_AlltoAllSingle`. Which collective is the backward pass of an all-to-all, and with which two lists of sizes?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# An all-to-all with the two lists exchanged: what a rank received forward, it sends back.
+# </details>
+#
+# You also meet it here:
 #
 # - **MapReduce's shuffle**: every mapper has words for every reducer, and a hash of the word says for which (Dean and Ghemawat 2004). Lookups and experts do the same, with a table and a router.
 # - **MoE**: dispatch and combine, two a layer forward and two backward.

@@ -393,7 +393,16 @@ guess.reveal(
 # same order.** NCCL's user guide gives the same warning for communicators that are used at the same time.
 
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 7. Find it in torch
+#
+# **Your task.** Open `torch/distributed/device_mesh.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `new_group`. `init_device_mesh` makes a group for each row and column of the mesh. Which other function does it use where the backend can do it, and what does that save?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# `split_group`: one call makes all groups of a dimension by splitting a communicator that exists, instead of one call for each group.
+# </details>
+#
+# You also meet it here:
 #
 # - **Tensor, pipeline, data, expert parallelism together**: one mesh dimension each.
 # - **HSDP**: shards within one dimension, copies along the other.

@@ -578,7 +578,16 @@ figure
 # since 2.24 NCCL fails if it can't obey.
 
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 7. Find NCCL's choice
+#
+# **Your task.** In a terminal, run `allranks simulate --algorithm nccl --topology dgx-h100 --nodes 2 --collective all_reduce --bytes 1MiB`, then the same with `1GiB`. Which two algorithms of section 6 does NCCL take on two nodes, and why not the same one?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# A tree with LL128 for 1 MiB, because it has few steps; NVLSTree with Simple for 1 GiB, because the switches add and fewer bytes are sent.
+# </details>
+#
+# You also meet the choice here:
 #
 # - **Loss, gradient norm, overflow flag**: a few bytes, so nearly all the time is $\alpha$. Use few steps, or better one call for all three.
 # - **Tensor parallelism**: an activation, inside one machine.

@@ -517,7 +517,16 @@ for tokens, (gather, compose) in measured.items():
 # The model leaves out memory, which is often the real reason: gathered logits must *fit*.
 
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 7. Find it in torch
+#
+# **Your task.** Open `torch/distributed/tensor/parallel/loss.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_log_softmax`. The vocabulary is split over the ranks. How many all-reduces does the log-softmax need, and with which operations?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# Two: one with `MAX` for the largest logit, one with `SUM` for the sum of the exponentials: the summary of section 3.
+# </details>
+#
+# You also meet it here:
 #
 # - **Tensor parallelism**: the vocabulary-parallel loss (Megatron-LM), argmax and top-k when sampling.
 # - **Context parallelism**: the softmax merge, in ring attention and in decoding with keys on several GPUs.

@@ -594,7 +594,16 @@ for (kind, together), (alone, both, comm) in rows.items():
 # kernels take some of the multiprocessors, so computing becomes a little slower; the model leaves this out.
 
 # %% [markdown] name="where"
-# ## 8. Where you meet it
+# ## 8. Find it in torch
+#
+# **Your task.** Open `torch/nn/parallel/distributed.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_DEFAULT_FIRST_BUCKET_BYTES`. Which bucket is smaller than the others by default, and why?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# The first one that is sent, with 1 MiB instead of 25: sending begins earlier in the backward pass.
+# </details>
+#
+# You also meet it here:
 #
 # - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket 1 MiB, so that sending begins early), `gradient_as_bucket_view=True` (gradients are stored in
 #   the buckets: one copy less), `static_graph=True` (find unused parameters once, then rebuild the buckets).

@@ -575,7 +575,16 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # rank. The squares must be summed over all ranks; for `DTensor`s `clip_grad_norm_` does this with one small all-reduce.
 
 # %% [markdown] name="where"
-# ## 8. Where you meet it
+# ## 8. Find it in torch
+#
+# **Your task.** Open `torch/distributed/fsdp/_fully_shard/_fully_shard.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `reshard_after_forward`. What does `None` mean for a block, what for the root, and why are they different?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# A block is resharded after its forward pass; the root is kept whole, because backward needs it at once.
+# </details>
+#
+# You also meet it here:
 #
 # - **FSDP2** is `fully_shard`. Apply it to blocks: a single call for the whole model gathers all weights at once, and a call for each small layer
 #   pays $\alpha$ each time. **FSDP1** (`FullyShardedDataParallel`) flattens a block's parameters into one.

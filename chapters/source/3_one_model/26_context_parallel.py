@@ -404,7 +404,16 @@ print(f"alpha {1e6 * alpha:.0f} µs a step, 1/beta {1e-9 / max(beta, 1e-15):.2f}
 print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1) * (alpha + 2**19 * beta):.2f} ms")
 
 # %% [markdown] name="libraries"
-# ## 6. Where you meet it
+# ## 6. Find it in torch
+#
+# **Your task.** Open `torch/distributed/tensor/experimental/_context_parallel/_attention.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_ContextParallelOptions`. Which of this chapter's ways does torch take if you choose nothing, and which function chooses another one?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# The gather (`_RotateMethod.ALL_GATHER`); `set_rotate_method("alltoall")` makes it a ring.
+# </details>
+#
+# You also meet it here:
 #
 # - **Megatron-LM** has all of them (`cp_comm_type`: p2p, all_gather, a2a, a2a+p2p), Transformer Engine and DeepSpeed have theirs.
 # - **torch** 2.13: `torch.distributed.tensor.experimental._attention` has a plan for modules, `_ContextParallel`, and `_context_parallel_shard` for the tensors; the names with an underscore may

@@ -414,7 +414,9 @@ for name, make in (("SGD", torch.optim.SGD), ("Adam", torch.optim.Adam)):
 # %% [markdown] name="libraries"
 # Adam divides by the size of the gradients, so a constant factor disappears. Clipping by the norm doesn't: there, experts that are $ep$ times too large push all others down.
 #
-# ## 7. Where you meet it
+# ## 7. Find it in your library
+#
+# **Your task.** In the library that you train with, find out what happens to a token for which an expert has no room, and how many bytes a number takes on its way to the expert and back. Begin with these options:
 #
 # - **DeepEP**: dispatch and combine for NVLink and InfiniBand, one copy a node; tokens may travel in FP8, results in bfloat16.
 # - **Megatron-LM**: capacity by `moe_expert_capacity_factor`, without it nothing is dropped; EP groups beside tensor, context and data parallel ones.

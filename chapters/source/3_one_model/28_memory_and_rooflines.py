@@ -481,7 +481,16 @@ for name, counted, scores in (
     print(f"8B, 5762 tokens/s on an H100, {name:22} {rooflines.utilization(flop, 1, 1, 989e12):.1%}")
 
 # %% [markdown] name="libraries"
-# ## 7. Where you meet it
+# ## 7. Find it in torch
+#
+# **Your task.** Open `torch/utils/checkpoint.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `set_checkpoint_early_stop`. When does recomputation stop, and why may that be before the end of the block?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# As soon as all tensors that backward needs are there again. What comes behind the last saved tensor need not run.
+# </details>
+#
+# You also meet it here:
 #
 # - **torch**: `torch.utils.checkpoint`; `torch.cuda.max_memory_allocated()`; `saved_tensors_hooks` can also move tensors to the CPU (`save_on_cpu`).
 # - **Megatron-LM**: `--recompute-granularity selective` or `full`, `--sequence-parallel`; **torchtitan**: `activation_checkpoint=SelectiveAC.Config()` or `FullAC.Config()` in a configuration.

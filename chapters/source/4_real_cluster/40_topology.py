@@ -4,22 +4,19 @@
 # **32 GPUs on four nodes sum 1 GB in 9 ms, or in 39 ms, and each GPU sends equally many bytes in both cases. What is different? And how can you
 # predict it for a machine that is new to you?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
+# 65 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
 #
 # {{picture}}
 #
 # Four nodes with eight GPUs each, as in a DGX H100: the lines are as wide as the links, inside a node and out of it.
 
 # %% name="start_world"
-import itertools
-import shutil
-import subprocess
 from dataclasses import replace
 
 import torch
 import torch.distributed as dist
 
-from allranks import Executor, Player, World, bench, cost, doctor, execute, plots, predict, predictions
+from allranks import Player, World, cost, doctor, execute, plots, predict, predictions
 from allranks import run_schedule, schedules, simulate
 from allranks.topology import preset, round_robin
 
@@ -199,18 +196,10 @@ print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 
 # %% [markdown] name="two_formula_explained"
 # Here the phases come one after the other; a library that overlaps them is nearer to the bound. NCCL's kernels for an all-reduce have no algorithm of this name (2.30.7 has hierarchical all-gathers and
-# all-to-alls that copy engines carry out, and that use rails between nodes). They run many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds. The
-# next cell has these without NVLS, their phases overlapped. `plan` and `allranks simulate` count in this way.
-
-# %% name="channels"
-for name in ("ring channels", "tree channels", "hierarchical channels"):
-    for nbytes in (10**4, n):
-        found = simulate("all_reduce", name, gpus, nbytes, dgx)
-        print(f"{name:22} {nbytes / 1e6:7.2f} MB {1e3 * found.seconds:7.3f} ms")
+# all-to-alls that copy engines carry out, and that use rails between nodes). They run many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds. `plan` and `allranks simulate`
+# overlap the phases too.
 
 # %% [markdown] name="beyond"
-# With 1 GB all three are near the bound: every card works all the time. With 10 kB only the number of steps counts, and the tree has the fewest.
-#
 # ## 5. Beyond the card: leaves and rails
 #
 # Between the nodes there is the same question. Cards are connected to leaf switches, and leaf switches to spine switches by uplinks. To save money
@@ -257,76 +246,13 @@ hosts = [None] * world_size
 dist.all_gather_object(hosts, socket.gethostname())
 print(f"device {device}; my node has ranks {[r for r, host in enumerate(hosts) if host == hosts[rank]]}")
 
-# %% name="tools"
-wanted = ("Model name", "Thread", "Core", "Socket", "NUMA node")
-for command in (["lscpu"], ["nvidia-smi", "topo", "-m"]):
-    if shutil.which(command[0]):
-        told = subprocess.run(command, capture_output=True, text=True).stdout.splitlines()
-        print(*(line for line in told if command[0] != "lscpu" or line.strip().startswith(wanted)), sep="\n")
-    else:
-        print(f"no {command[0]} here")
-
 # %% [markdown] name="legend"
-# `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
+# On a machine with GPUs, `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
 # (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node: a CPU with the memory and slots at its side), **SYS** (across
-# sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU.
-#
-# Tables can be wrong, so also measure. Are some pairs of our ranks nearer to each other than others?
+# sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU. `lscpu` says which cores belong to which NUMA node.
 
-
-# %% name="there_and_back"
-def there_and_back(a, b):
-    x, rank = torch.zeros(1), dist.get_rank()
-    for src, dst in ((a, b), (b, a)):
-        if rank == src:
-            dist.send(x, dst)
-        elif rank == dst:
-            dist.recv(x, src)
-
-
-def distances():
-    pairs = list(itertools.combinations(range(dist.get_world_size()), 2))
-    took = bench.seconds_of(*(lambda pair=pair: there_and_back(*pair) for pair in pairs))
-    return dict(zip(pairs, took, strict=True))
-
-
-for (a, b), seconds in world.run(distances)[0].items():
-    print(f"{a} and {b}: {1e6 * seconds / 2:6.0f} µs")
-
-# %% [markdown] name="distances_explained"
-# On one socket all pairs take about the same time; small differences come from the use of the processor. On several sockets or nodes you would see
-# blocks: small numbers within, large ones between. This picture shows the topology as a program sees it.
-#
-# On a single machine two levels can save only messages: they take $2(g-1) + 2(m-1)$ steps, the ring $2(p-1)$. We split your ranks in two halves, or,
-# if their number is odd, into "nodes" of one rank. How much of the time does that save, for 4 KiB and for 1 MiB?
-
-# %% name="fit"
-p = world.ranks
-g = p // 2 if p % 2 == 0 else 1  # two "nodes"; an odd number of ranks makes nodes of one
-ring, levels = schedules.ring_all_reduce(p), schedules.hierarchical_all_reduce(p, g)
-call = bench.Call("all_reduce", algorithm="ring")
-fitted = bench.sweep(world, call, [4, 2**14, 2**20, 2**21], iterations=9, passes=3, warmups=2, budget_s=1.0).fit()
-alpha, beta = fitted.alpha_s.value, max(fitted.beta_s_per_byte.value, 1e-15)
-print(f"our ring: alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s")
-
-
-# %% name="measured"
-def measure(nbytes):
-    x, runs = torch.zeros(nbytes // 4), [Executor(schedule) for schedule in (ring, levels)]
-    return bench.seconds_of(*(lambda run=run: run(x) for run in runs))
-
-
-for nbytes in (2**12, 2**20):
-    model = [cost.price("all_reduce", "ring", p, nbytes, alpha, beta)]
-    model.append(cost.two_level(p // g, g, nbytes, (alpha, beta), (alpha, beta)))
-    for name, seconds, took in zip(("ring", "two levels"), model, world.run(measure, nbytes)[0], strict=True):
-        print(f"{nbytes:8} bytes, {name:12} model {1e3 * seconds:7.2f} ms, measured {1e3 * took:7.2f} ms")
 
 # %% [markdown] name="measured_explained"
-# In the model two levels save a third of the time for the short vector with four ranks (four steps instead of six), 43 % with eight (eight instead of
-# 14), nothing with two or with an odd number, where each node has one rank; and little for the long vector. Your
-# measurements may differ because ranks take turns on too few cores. **On one machine a hierarchy saves messages, between machines it saves bytes.**
-#
 # ### busbw against the number of nodes
 #
 # If the ring's formula were all, busbw would be the same line for any number of nodes. NCCL's own model, with a floor for each call that was fitted to published measurements, says what to expect of DGX H100s:
@@ -370,6 +296,9 @@ def total(schedule):
     return execute(schedule, x).unique().tolist()
 
 
+p = world.ranks
+g = p // 2 if p % 2 == 0 else 1  # two "nodes"; an odd number of ranks makes nodes of one
+ring, levels = schedules.ring_all_reduce(p), schedules.hierarchical_all_reduce(p, g)
 seats = round_robin(p, g)
 plans = dict(zip(names, (ring, ring.placed(seats), levels, levels.placed(seats)), strict=True))
 each = replace(dgx, ranks_per_node=g, nics_per_node=g)
@@ -435,70 +364,11 @@ for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4
 #     return [[rank for rank, host in enumerate(hosts) if host == node] for node in dict.fromkeys(hosts)]
 # ```
 # </details>
-#
-# Now run it as a program would: make groups from your lists, and make the three calls. Every node's group should be on one host, with any placement.
-
-# %% name="live_groups"
-hosts = [f"node{seat // g}" for seat in seats]  # as with a launcher that places ranks round robin
-
-
-def my_group(teams):
-    """Every rank makes all groups, in the same order, and keeps the one that it is in."""
-    groups = {tuple(team): dist.new_group(list(team)) for team in teams}
-    return next(group for team, group in groups.items() if dist.get_rank() in team)
-
-
-def three_calls():
-    nodes = ranks_by_node(hosts)
-    node, place = my_group(nodes), my_group(zip(*nodes, strict=True))
-    x = torch.arange(8.0 * g) + dist.get_rank()
-    whole, mine = x.clone(), torch.empty(8)
-    dist.all_reduce(whole)
-    dist.reduce_scatter_single(mine, x, group=node)
-    dist.all_reduce(mine, group=place)
-    dist.all_gather_single(x, mine, group=node)
-    return torch.equal(x, whole), len({hosts[rank] for rank in dist.get_process_group_ranks(node)})
-
-
-for rank, (equal, spans) in enumerate(world.run(three_calls)):
-    print(f"rank {rank}: sum right: {equal}; the group of my node spans {spans} host{'s' * (spans > 1)}")
-
-# %% [markdown] name="broken_guess"
-# ## 8. Pitfalls
-#
-# **One of 32 is slow or broken.**
-
-# %% name="guess_broken"
-guess = predict(
-    "Rank 5 takes twice as long for each message: which becomes slower?",
-    choices=["the ring", "two levels", "both", "neither"],
-    title="If rank 5 is slow, slower is",
-)
-guess
-
-# %% name="broken"
-ill = {"healthy": dgx, "rank 5 slow": dgx.with_straggler(5, 2.0), "card 3 gone": dgx.with_failure("nic", 0, 3)}
-for what, machine in ill.items():
-    one, two = (simulate("all_reduce", name, gpus, n, machine).seconds for name in ("ring", "hierarchical"))
-    print(f"{what:14} ring {1e3 * one:6.1f} ms   two levels {1e3 * two:6.1f} ms")
-
-# %% name="reveal_broken" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    {(True, True): "both", (True, False): "the ring", (False, True): "two levels"}.get(
-        tuple(
-            simulate("all_reduce", name, gpus, n, ill["rank 5 slow"]).seconds
-            > 1.05 * simulate("all_reduce", name, gpus, n, dgx).seconds
-            for name in ("ring", "hierarchical")
-        ),
-        "neither",
-    ),
-    why="In two levels every rank sends over a card; in the ring rank 5 sends only over NVLink, which at half speed is still faster than the card that the ring waits for.",
-)
 
 # %% [markdown] name="pitfalls"
-# The ring never used card 3. In two levels every rank
-# and every card is on the critical path. That is why people test clusters link by link before a large job:
+# ## 8. Pitfalls
+#
+# In two levels every rank sends over a card of its own, so one slow rank or one broken card makes all of them wait. That is why people test clusters link by link before a large job:
 #
 # - **Print the placement**: rank, host, GPU, as in section 6. `LOCAL_RANK` selects the GPU.
 # - **Ask NCCL.** `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=GRAPH` prints rings and trees; `NCCL_TOPO_DUMP_FILE` writes what it found. Without peer
@@ -506,7 +376,14 @@ guess.reveal(
 #   host's memory.
 # - **Measure in a node and across nodes**, each with nccl-tests. With two nodes the result may be too good (trees can exceed the card's bandwidth there); use more nodes.
 #
-# ## 9. Where you meet it
+# ## 9. Find it in torch
+#
+# **Your task.** Open `torch/distributed/device_mesh.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `arange`. A mesh of nodes and GPUs: which ranks does torch assume to be on one node?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# Those with neighbouring numbers: it numbers the ranks with `arange` and cuts them in rows. With another placement give the ranks yourself.
+# </details>
 #
 # Tensor parallelism communicates in every layer, so it stays inside the NVLink domain; expert parallelism's all-to-all can also have two levels; pipeline and
 # data parallelism go between nodes, because they send few bytes or can hide them. HSDP uses section 4 for weights: shards inside a node, copies
@@ -519,13 +396,7 @@ guess.reveal(
 # Number the nodes leaf by leaf (schedulers have an option for it), so that a ring of nodes uses an uplink once for each leaf and not at every hop.
 # </details>
 #
-# <details><summary>2. A node has eight GPUs and one 100 Gb/s card: what does a two-level all-reduce save?</summary>
-#
-# It saves messages, and bytes if there are few nodes: the card carries $2\frac{m-1}{m}n$ instead of the ring's nearly $2n$, half as much on two nodes
-# and hardly less on many. Whether it saves time depends on the steps inside: on two cloud nodes it does, 136 ms against 152.
-# </details>
-#
-# <details><summary>3. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. What is the most likely cause?</summary>
+# <details><summary>2. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. What is the most likely cause?</summary>
 #
 # Only one card of eight is used: there is only one ring, or NCCL did not find seven cards.
 # </details>

@@ -4,7 +4,7 @@
 # **A training step calls `torch.distributed` five times. It must run on eight H100s, on your laptop, on a partner's AMD GPUs and on the physics group's MPI cluster.
 # Which library carries out each call there, how do you find out, and which of the five calls gives a different result?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [All-reduce](../1_first_hours/04_all_reduce.ipynb)
+# 60 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -20,7 +20,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, bench, cost, predict, predictions, wire
+from allranks import Player, World, predict, predictions, wire
 
 world = World()
 world
@@ -133,8 +133,6 @@ guess.reveal(
 # | **UCC** | CPUs and GPUs, through others: UCX (messages over fast networks), NCCL, SHARP (switches that add) | `ucc`, if built with it |
 # | **oneCCL** | Intel GPUs | `xccl` |
 #
-# (There is also torchcomms, an interface with its own backends, which its README calls experimental. And in torch 2.15 `nccl` is a rewritten backend, `nccl-legacy` the old one.)
-#
 # So: gloo on a laptop, nccl on both kinds of GPUs, and on the cluster `mpi` *or* `gloo`. Can `mpi` carry what the step needs? From torch's documentation:
 #
 # | | Gloo, CPU | Gloo, GPU | NCCL, GPU | MPI, CPU |
@@ -208,24 +206,10 @@ guess.reveal(
 # - `NCCL_DEBUG_SUBSYS=INIT,TUNING` adds the tuner's table, and `TUNING` alone hides the lines above ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)).
 # - `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call between the ranks; slow.
 #
-# Both libraries choose a network interface, and for both you can set it: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. Gloo reads its
-# variable whenever a group is made, NCCL once, before its first group. A common mistake is a job file from another cluster, where the interface had
-# another name.
-
-# %% tags=["raises-exception"] name="wrong_interface"
-# %%ranks --deadline 20
-import os
-
-mine = os.environ.get("GLOO_SOCKET_IFNAME")
-os.environ["GLOO_SOCKET_IFNAME"] = "ib7"
-try:
-    dist.new_group(backend="gloo")
-finally:
-    os.environ.pop("GLOO_SOCKET_IFNAME") if mine is None else os.environ.update(GLOO_SOCKET_IFNAME=mine)
+# Both libraries choose a network interface, and for both you can set it: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. A common mistake is a job file from another cluster, where the interface had
+# another name. If there is no such interface, the first call fails and names it. It is harder to find if the interface exists but is slow.
 
 # %% [markdown] name="interface_explained"
-# Here the mistake is easy to find: the call fails at once, and the message names the interface. It is hard to find if the interface exists but is slow.
-#
 # ## 4. Which of the five give different results?
 #
 # A second library carries out the same step: the **wire**, this course's own backend, written in Python. What will be the *same*?
@@ -240,10 +224,6 @@ for name, (values, said) in live[-1].items():
         other, other_said = on_wire.results[-1][name]
         apart = max(abs(a - b) for a, b in zip(values, other, strict=True))
         print(f"wire: {other_said:9} they differ by at most {apart:.1e}")
-
-# %% name="one_run"
-apart = max(abs(a - b) for a, b in zip(live[0]["gradient"][0], live[-1]["gradient"][0], strict=True))
-print(f"the gradient on the first and the last rank of one run: differ by {apart:g}")
 
 # %% [markdown] name="same_explained"
 # **activations**: they are copied, not calculated, so they are the same with both.
@@ -285,8 +265,7 @@ guess.reveal(
 
 # %% [markdown] name="bool_explained"
 # In brackets is the byte that stores the flag. Gloo adds bytes, so after $k$ steps it is $p^k$: with four ranks 4, 16, 64, and then 256, which is too
-# large for a byte, so it becomes 0. (With two ranks that takes eight steps, with eight ranks three; an odd number of ranks never gets there; with 256
-# ranks the *first* sum says `False`.) NCCL's backend turns a sum of flags into a `MAX` for this
+# large for a byte, so it becomes 0. NCCL's backend turns a sum of flags into a `MAX` for this
 # reason (`ProcessGroupNCCL.cpp`). So one line gives different results with two libraries, without an error.
 #
 # ### Your turn: a step for any library
@@ -337,82 +316,16 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # ```
 # </details>
 #
-# Two differences may not appear in your runs, because the interface allows both behaviours: a blocking `send` may wait for its receiver or not (MPI's
-# standard allows both; [Point to point](../1_first_hours/03_point_to_point.ipynb)), and with NCCL a call returns when it is *queued*, not done ([Overlap and
-# bucketing](../3_one_model/21_overlap_and_bucketing.ipynb)). Write your program so that it works with both.
-
-# %% [markdown] name="price"
-# ## 5. What the library costs
-#
-# The call is the same, but $\alpha$ and $\beta$ depend on the library. A ring all-reduce of $n$ bytes takes
-#
-# $$T = 2(p-1)\,\alpha + 2\,\tfrac{p-1}{p}\,n\,\beta$$
-#
-# `bench.sweep` times your library's all-reduce and fits both; the fit does not use the last two sizes of the table, so they test the model. The table
-# also shows what NCCL's tuner chooses on 8 H100s, and the time that it expects: a ring with small packets has 0.6 µs a hop, and NVLS lets the
-# switches between the GPUs add. By which factor is your library slower, for the flag and for a gradient bucket?
-
-# %% name="sweep"
-sweep_sizes, call = [4, 2**12, 2**16, 2**20, 2**22], bench.Call("all_reduce")
-fitted = bench.sweep(world, call, sweep_sizes, iterations=10, passes=2, warmups=2, budget_s=1.0).fit()
-alpha, beta = fitted.alpha_s.value, fitted.beta_s_per_byte.value
-print(f"{world.backend}: alpha {1e6 * alpha:.1f} µs a message, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
-
-# %% name="step_seconds"
-sizes = {"flag": 4, "loss of 4096 samples": 2**14, "gradient bucket": 25 * 2**20}
-
-
-def measure(nbytes):
-    x = torch.zeros(nbytes // 4)
-    return bench.seconds_of(lambda: dist.all_reduce(x), iterations=7)[0]
-
-
-took = {name: world.run(measure, nbytes)[0] for name, nbytes in sizes.items()}
-
-# %% name="price_table"
-print(f"{'':22}{'model':>11}{'measured':>11}{'8 H100, NCCL':>14}{'measured / NCCL':>17}")
-for name, nbytes in sizes.items():
-    nccl = cost.nccl_choice("all_reduce", nbytes, "dgx-h100")
-    print(f"{name:22}{1e6 * fitted.seconds(nbytes):8.0f} µs{1e6 * took[name]:8.0f} µs{nccl.us:11.1f} µs", end="")
-    print(f"{1e6 * took[name] / nccl.us:17.0f}   ({nccl.algorithm}, {nccl.protocol})")
+# **And the time?** Beside NCCL use Gloo only for rare and small data, such as objects and some metrics: each of its messages wakes a process and goes through the kernel's TCP. Tests on Gloo tell you that a
+# program is *right*; they say nothing about its speed.
 
 # %% [markdown] name="price_explained"
-# (NCCL's column is its tuner's calculation, for another machine and, unless you use eight ranks, another $p$.) On a CPU your
-# $\alpha$ is a system call, the kernel's TCP and the waking of a process, and $\beta$ is a copy into the kernel and a copy out of it. NCCL's $\alpha$
-# is a flag in a neighbour's memory, which a kernel on the GPU reads again and again. If the measured time is far above the model, ranks take turns on
-# your cores.
-#
-# So beside NCCL use Gloo only for rare and small data, such as objects and some metrics, never for gradients. And tests on Gloo tell you that a
-# program is *right*; they say nothing about its speed.
-#
-# ## 6. What starts the ranks?
+# ## 5. What starts the ranks?
 #
 # One more thing differs on the four machines. A **launcher** starts the processes and tells each its rank by environment variables.
 
-# %% name="guess_variables"
-guess = predict(
-    "How many environment variables does `init_process_group` need at least?",
-    low=0,
-    high=6,
-    title="Variables that `init_process_group` needs",
-)
-guess
-
-# %% name="no_launcher"
-try:
-    dist.init_process_group("gloo")  # in this notebook, which nobody launched as a rank
-except ValueError as error:
-    print(error)
-
-# %% name="reveal_variables" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    4,
-    why="A rank must know its number and how many ranks there are, and to find the others it needs the address and the port of rank 0.",
-)
-
 # %% [markdown] name="launchers"
-# The error names the first missing variable; four are needed: the number of this rank (`RANK`), the number of ranks (`WORLD_SIZE`), and the address
+# `init_process_group` needs four of them: the number of this rank (`RANK`), the number of ranks (`WORLD_SIZE`), and the address
 # of rank 0 (`MASTER_ADDR`, `MASTER_PORT`). `LOCAL_RANK` is for *your* `torch.cuda.set_device`.
 #
 # | launcher | rank | number of ranks | local rank |
@@ -458,14 +371,23 @@ guess.reveal(
 # mpiexec's variables to torch's names. (No launcher started this course's ranks: they are forked, and find each other by a file.)
 
 # %% [markdown] name="where"
-# ## 7. Where you meet it
+# ## 6. Find it in torch
+#
+# **Your task.** Open `torch/distributed/distributed_c10d.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `default_device_backend_map`. Which backend does torch take for tensors on a CPU, and which for `cuda`, if you name none?
+#
+# <details><summary><b>Answer</b></summary>
+#
+# `gloo` and `nccl`. So a program that names nothing has both, and a metric on the CPU goes by Gloo.
+# </details>
+#
+# You also meet it here:
 #
 # - **DDP, FSDP**: the GPU's library sends gradients and weights. `torch.distributed.checkpoint` exchanges its plan as Python objects; for these a second library beside NCCL helps.
 # - **Pipeline stages**: `batch_isend_irecv`, which Gloo does not have for GPU tensors.
 # - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM): one side writes into the other's memory,
 #   or reads from it, and the other makes no call. In torch they are no backend of a process group, but one of symmetric memory: `torch.distributed._symmetric_memory.set_backend("NVSHMEM")`.
 #
-# ## 8. Check yourself
+# ## 7. Check yourself
 #
 # <details><summary>1. The script for NVIDIA GPUs goes to AMD's. What do you change, and what do you measure again?</summary>
 #
@@ -482,10 +404,6 @@ guess.reveal(
 # RDMA: bytes go through the kernel's TCP as Gloo's do in section 3. Look at `NCCL_IB_HCA`, `NCCL_IB_DISABLE`, and whether the container sees the cards.
 # </details>
 #
-# <details><summary>4. A job on 256 CPU ranks keeps a flag: one rank overflows, all say <code>True</code>, and a step later all say <code>False</code>. Which line is wrong?</summary>
-#
-# `all_reduce(flag)` of a bool: after the first sum every rank contributes 1, and 256 does not fit into a byte.
-# </details>
 
 # %% [markdown] name="recap"
 # ## Recap
@@ -503,10 +421,9 @@ guess.reveal(
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) (backends; which to use) ·
 # [PyTorch, ProcessGroupNCCL.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) ·
 # [NVIDIA, NCCL environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·
-# [NCCL, tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc) (0.6 µs) and [topo.h](https://github.com/NVIDIA/nccl/blob/master/src/graph/topo.h) (371 GB/s) ·
 # [AMD, What is RCCL?](https://rocm.docs.amd.com/projects/rccl/en/latest/what-is-rccl.html) ·
 # [Intel, oneCCL](https://oneapi-src.github.io/oneCCL/) · [Gloo](https://github.com/pytorch/gloo) · [UCC](https://github.com/openucx/ucc) ·
-# [NVIDIA, NVSHMEM](https://docs.nvidia.com/nvshmem/api/latest/) · [torchcomms](https://github.com/meta-pytorch/torchcomms) ·
+# [NVIDIA, NVSHMEM](https://docs.nvidia.com/nvshmem/api/latest/) ·
 # [MPI report, communication modes](https://netlib.org/mpi/mpi-report/node40.html) ·
 # [Open MPI, environment variables](https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html) ·
 # [PyTorch, torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html) ·

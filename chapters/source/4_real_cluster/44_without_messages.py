@@ -373,7 +373,14 @@ link.reveal(
 # With NVLS one instruction, `multimem.ld_reduce`, reads *one* address and gets the sum of all GPUs; `multimem.st` writes one address and all GPUs have it.
 # For bfloat16 the switch adds in float32, if it is asked to. NCCL asks from 2.27.3 on.
 #
-# ## 7. Where you meet it
+# ## 7. Find it in torch
+#
+# **Your task.** Open `torch/_inductor/comm_lowering.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_should_lower_as_one_shot_all_reduce`. torch's compiler may replace an all-reduce by one shot. Up to which size? (`one_shot_all_reduce_threshold_bytes` in `torch/_inductor/config.py`)
+#
+# <details><summary><b>Answer</b></summary>
+#
+# Up to 128 KiB, if its tensor is in symmetric memory. Above that each rank would read too much.
+# </details>
 #
 # | here | torch 2.13, `torch.distributed._symmetric_memory` | NCCL |
 # |---|---|---|

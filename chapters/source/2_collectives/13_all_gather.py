@@ -311,11 +311,11 @@ first_guess.reveal(
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB to 4 MiB, best of up to twelve. Look at the
-# last row, with pieces of 4 MiB. Compare the all-gather with an all-reduce of a tensor as large as the all-gather's result. Does the all-gather take half as long?
+# `bench.sweep` times the library's all-gathers and all-reduces on your ranks, for pieces from 1 KiB on until more bytes bring no more bandwidth, best of up to twelve. Look at the
+# last row, with the largest pieces. Compare the all-gather with an all-reduce of a tensor as large as the all-gather's result. Does the all-gather take half as long?
 
 # %% name="timings"
-totals, measured = [1024 * 4**k * world.ranks for k in range(7)], {}
+totals, measured = bench.up_to_plateau(world, first=1024 * world.ranks), {}
 for name in ("all_gather", "all_reduce"):
     call = bench.Call(name)
     measured[name] = bench.sweep(world, call, totals, iterations=12, passes=3, warmups=2, budget_s=1.0)
@@ -328,6 +328,7 @@ p, gathers = world.ranks, measured["all_gather"]
 gather_s, reduce_s = ([row.best_us / 1e6 for row in sweep.rows] for sweep in measured.values())
 fitted = gathers.fit(gathers.rows[::2])
 alpha, beta = fitted.alpha_s.value, fitted.beta_s_per_byte.value
+print(bench.fitted_words(world, alpha, beta))
 print(f"{'result KiB':>10}{'gather ms':>11}{'model ms':>10}{'busbw GB/s':>12}{'all-reduce ms':>15}{'ratio':>7}")
 for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
     model = schedules.ring_all_gather(p).price(total, alpha, beta)

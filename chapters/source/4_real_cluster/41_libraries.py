@@ -101,27 +101,12 @@ guess.reveal(
 # `torch.distributed` moves no bytes. It looks at the *device* of the tensor, takes the **backend** that the group has for it, and the backend calls a
 # library. So you choose once, by a name in `init_process_group`.
 
-# %% name="guess_names"
-guess = predict(
-    "Which backend do you name on eight AMD GPUs?",
-    choices=["gloo", "nccl", "rccl", "mpi"],
-    title="The backend on AMD GPUs",
-)
-guess
-
 # %% name="inspect"
 for name, devices in sorted(dist.Backend.backend_capability.items()):
     if name != "fake":  # for tests: it moves nothing
         there = dist.is_backend_available(name)
         print(f"{name:6} for {'/'.join(devices):10} {'available' if there else 'not in this build of torch'}")
 print(f"if you name none: {dist.Backend.default_device_backend_map}")
-
-# %% name="reveal_names" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "nccl",
-    why="torch calls AMD's library nccl too, because it has the same interface, so that no script changes.",
-)
 
 # %% [markdown] name="libraries"
 # | library | moves data between | name in torch |
@@ -133,7 +118,7 @@ guess.reveal(
 # | **UCC** | CPUs and GPUs, through others: UCX (messages over fast networks), NCCL, SHARP (switches that add) | `ucc`, if built with it |
 # | **oneCCL** | Intel GPUs | `xccl` |
 #
-# So: gloo on a laptop, nccl on both kinds of GPUs, and on the cluster `mpi` *or* `gloo`. Can `mpi` carry what the step needs? From torch's documentation:
+# So: gloo on a laptop, nccl on both kinds of GPUs (RCCL has the same interface, so torch uses the same name), and on the cluster `mpi` *or* `gloo`. From torch's documentation:
 #
 # | | Gloo, CPU | Gloo, GPU | NCCL, GPU | MPI, CPU |
 # |---|---|---|---|---|
@@ -411,7 +396,7 @@ guess.reveal(
 # The tensor's device selects the library, among those that you named when the group was made. **How to choose:** NVIDIA or AMD GPUs, `nccl`; CPUs,
 # `gloo`; both in one program, `cpu:gloo,cuda:nccl`; MPI if torch was built with it and the program needs no reduce-scatter. Then find out which
 # library carries out each call: ask torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same with all libraries, sums are the same up to
-# rounding, and libraries differ in the dtypes that they accept. **Ask for exactly what you mean, then find out which library does it.**
+# rounding, and libraries differ in the dtypes that they accept. **Write the operation that you mean, in a dtype that every library has, and ask each machine which library carries it out.**
 #
 # **Now you:** the halo exchange of [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right with *every*
 # kind of `send` that the interface allows.

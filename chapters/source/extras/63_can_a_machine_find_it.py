@@ -153,7 +153,7 @@ tight.reveal(
 # - In step 1 a double link has only the six chunks of its sender's own part to carry. So $2 r_1 \le 6$.
 # - In step 2 the double link from GPU 3 to GPU 1 must bring $2 \cdot 4 = 8$ chunks that GPU 1 lacks. GPU 3 now has all of part 2, but GPU 1 already has half of it. So GPU 3 can bring the other half, and the half of part 7 that it holds: six chunks.
 #
-# **A bound says what can't be, a schedule says what can; a search that gives up says neither.**
+# **A bound proves that nothing better exists, and a schedule proves that it can be done. A search that stops without either has proved nothing.**
 #
 # Look at what was found. No person would write it: there is no pattern to see.
 

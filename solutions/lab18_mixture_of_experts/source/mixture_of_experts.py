@@ -250,8 +250,8 @@ round(8 * check(moe_top_k).score, 2)
 round(6 * check(expert_gradients).score, 2)
 
 # %% [markdown] name="recap"
-# Fixed room saves the counts and drops tokens; exact room needs the counts and drops nothing. One copy a rank, one sum back. And because tokens travelled, an expert's gradient is already a sum over its group: **divide by all
-# ranks, not by the copies.**
+# With a fixed room for each expert no counts are needed, but tokens are dropped. With counts nothing is dropped. Either way send one copy of a token to each rank, and one sum back. An expert's gradient is already the sum over all
+# tokens that came to it, from every rank of its group. So **divide it by the number of all ranks, and not by the number of the expert's copies.**
 
 # %% name="stop_world"
 world.stop()

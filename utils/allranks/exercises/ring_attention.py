@@ -16,7 +16,7 @@ from allranks.ranks.wire import record
 
 WIDTH = 3  # of a head: enough to tell values apart
 POSITION_NBYTES = 8
-LONG = {"ranks": 13, "size": 2, "dtype": "float64"}  # where the blocks of all ranks are far more than a few
+LONG = Setup(13, 2, "float64", values="random")  # where the blocks of all ranks are far more than a few
 ROOM = 6  # blocks that a rank may hold beside what it has at its first send: the next ones, scores, and a summary
 
 
@@ -273,7 +273,7 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (_case(1, 4), _case(5, 2, "zigzag"), _case(8, 2))),
         Group("many ranks", 2, (_case(9, 2).with_choices(ranks=(9, 11), order=("rank", "zigzag", "striped")),)),
         Group("any size", 1, (_case(3, 1), _case(2, 7))),
-        Group("a long sequence", 1, (Setup(**LONG, values="random").with_options(order="zigzag", watched=True),)),
+        Group("a long sequence", 1, (LONG.with_options(order="zigzag", watched=True),)),
         Group("stable", 2, (_case(3, 4, "zigzag").with_options(scale=1000), _case(2, 4).with_options(scale=-1000))),
         Group(
             "any dtype and layout",

@@ -11,11 +11,6 @@
 # *Above:* the program. *Below:* where it must run. What is between them is this chapter.
 
 # %% name="start_world"
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
 import psutil
 import torch
 import torch.distributed as dist
@@ -304,12 +299,11 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # **And the time?** Beside NCCL use Gloo only for rare and small data, such as objects and some metrics: each of its messages wakes a process and goes through the kernel's TCP. Tests on Gloo tell you that a
 # program is *right*; they say nothing about its speed.
 
-# %% [markdown] name="price_explained"
+# %% [markdown] name="launchers"
 # ## 5. What starts the ranks?
 #
 # One more thing differs on the four machines. A **launcher** starts the processes and tells each its rank by environment variables.
-
-# %% [markdown] name="launchers"
+#
 # `init_process_group` needs four of them: the number of this rank (`RANK`), the number of ranks (`WORLD_SIZE`), and the address
 # of rank 0 (`MASTER_ADDR`, `MASTER_PORT`). `LOCAL_RANK` is for *your* `torch.cuda.set_device`.
 #
@@ -319,41 +313,8 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # | Open MPI's `mpiexec` | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_RANK` |
 # | Slurm's `srun` | `SLURM_PROCID` | `SLURM_NTASKS` | `SLURM_LOCALID` |
 #
-# A colleague writes a script that also runs without a launcher: if the variables are missing, it is rank 0 of 1. The cell runs two processes of it under
-# `torchrun`, and with the variables that the physics group's `mpiexec` would set.
-
-# %% name="guess_launched"
-guess = predict(
-    "What do the two processes print under `torchrun`, and under `mpiexec`?",
-    choices=["0 of 2 and 1 of 2, both times", "0 of 1 twice, under mpiexec", "an error, under mpiexec"],
-    title="A script with default values for rank and size prints",
-)
-guess
-
-# %% name="launched"
-text = "import os\nprint(f\"rank {os.environ.get('RANK', 0)} of {os.environ.get('WORLD_SIZE', 1)}\\n\", end='')\n"
-with tempfile.TemporaryDirectory() as folder:
-    script = Path(folder) / "train.py"
-    script.write_text(text)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    torchrun += ["--log-dir", folder, script]  # else it leaves a directory in /tmp
-    print("torchrun:", subprocess.run(torchrun, capture_output=True, text=True, timeout=100).stdout.split("\n"))
-    for rank in range(2):
-        told = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": "2"}
-        ran = subprocess.run([sys.executable, script], env=told, capture_output=True, text=True, timeout=100)
-        print("mpiexec: ", ran.stdout.strip())
-
-# %% name="reveal_launched" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    "0 of 1 twice, under mpiexec",
-    why="`mpiexec` uses other names for its variables, so the script falls back to its default, twice.",
-)
-
-# %% [markdown] name="launched_explained"
-# There are two worlds with one rank each: the same training runs twice, without an error, at twice the cost. Don't use default values for a rank; a
-# missing variable must raise an error. Launcher and backend are independent: `mpiexec` can start a program that uses NCCL, if the program copies
-# mpiexec's variables to torch's names. (No launcher started this course's ranks: they are forked, and find each other by a file.)
+# Never use default values for a rank. A script that takes `os.environ.get("RANK", 0)` is right under `torchrun`. Under `mpiexec`, which sets other names, each process believes that it is rank 0 of 1: the same training runs many times, without an
+# error. A missing variable must raise one. Launcher and backend are independent: `mpiexec` can start a program that uses NCCL, if the program copies mpiexec's variables to torch's names.
 
 # %% [markdown] name="where"
 # ## 6. Find it in torch

@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 
 import validation_figures as figures
+import validation_serving as serving
 import validation_steps as steps
 from allranks.theory.cost import bus_factor
 from allranks.theory.cost.calibrated import COVERAGE, NORMAL, Foretold, Process, possible
@@ -508,15 +509,16 @@ def main() -> int:
     check = options.parse_args().check
     found, left_out = points()
     learned, (kept, _) = Learned.of(found), points(KEPT)
-    trained, steps_left_out = steps.rows()
+    (trained, steps_left_out), served = steps.rows(), serving.rows()
     changed = []
     for path, text in (
         (LEARNED, learned_file(learned)),
         (BANDS, bands(links_alone(found))),
-        (PAGE, page(learned, kept, left_out, steps.section(trained, steps_left_out))),
+        (PAGE, page(learned, kept, left_out, [*steps.section(trained, steps_left_out), *serving.section(served)])),
         (FIGURE, figure(learned)),
         (steps.BAND, steps.band(trained)),
         (steps.FIGURE, steps.figure(trained)),
+        (serving.BAND, serving.band(served)),
     ):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             changed.append(path.relative_to(ROOT).as_posix())

@@ -9,9 +9,11 @@ import csv
 import math
 import re
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Protocol
 
 from allranks.theory.cost.plan import Model, Plan
 from allranks.theory.cost.step import TrainingStep, training_step
@@ -72,6 +74,10 @@ class Row:
     @property
     def ratio(self) -> float:
         return self.step.seconds / self.measured_s
+
+    @property
+    def group(self) -> str:
+        return self.family.name
 
 
 def rows(path: Path = MEASURED) -> tuple[list[Row], Counter[str]]:
@@ -185,13 +191,22 @@ def _split(plan: Plan) -> str:
     return f"dp {plan.dp}, tp {plan.tp}, pp {plan.pp}" + (f" x {plan.chunks}" if plan.chunks > 1 else "")
 
 
-def learned(found: list[Row]) -> tuple[float, float]:
-    """Median and half width of log(measured / predicted) that hold 80 %, with all families alike, however many steps they have.
+class Foretold(Protocol):
+    """A published value: predicted / measured, and the group of runs that it belongs to."""
 
-    For the next one of n families the quantile is 0.8 (n + 1) / n (conformal): the fewer are known, the wider.
+    @property
+    def ratio(self) -> float: ...
+    @property
+    def group(self) -> str: ...
+
+
+def learned(found: Sequence[Foretold]) -> tuple[float, float]:
+    """Median and half width of log(measured / predicted) that hold 80 %, with all groups alike, however many values they have.
+
+    For the next one of n groups the quantile is 0.8 (n + 1) / n (conformal): the fewer are known, the wider.
     """
-    families = Counter(row.family.name for row in found)
-    logs = [(-math.log(row.ratio), 1 / families[row.family.name]) for row in found]
+    families = Counter(row.group for row in found)
+    logs = [(-math.log(row.ratio), 1 / families[row.group]) for row in found]
     middle = median(value for value, _ in logs)
     away, whole, so_far = sorted((abs(value - middle), weight) for value, weight in logs), len(families), 0.0
     for distance, weight in away:
@@ -201,11 +216,14 @@ def learned(found: list[Row]) -> tuple[float, float]:
     return middle, away[-1][0]
 
 
-def inside(found: list[Row]) -> list[bool]:
-    """For each step whether the band that the other families give holds it."""
+def inside(found: Sequence[Foretold]) -> list[bool]:
+    """For each value whether the band that the other groups give holds it; nothing where there are no others."""
     result = []
     for row in found:
-        middle, half = learned([other for other in found if other.family != row.family])
+        others = [other for other in found if other.group != row.group]
+        if not others:
+            continue
+        middle, half = learned(others)
         result.append(abs(-math.log(row.ratio) - middle) <= half)
     return result
 

@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from allranks import profiles
+from allranks import planted, profiles
 from allranks.cli import main
 from allranks.exercises.planted.job import as_job
 from click.testing import CliRunner
@@ -185,7 +185,7 @@ def test_what_a_program_does_reaches_no_other_host(offline, site):
 def test_a_profile_is_explained_as_on_the_command_line(offline, tmp_path, monkeypatch):
     page = offline("explain")
     first = page.locator("[data-part=result] pre").inner_text()
-    assert first == profiles.explain(as_job(profiles.recorded("straggler"))).text(), "the sample, before Python ran"
+    assert first == profiles.explain(as_job(planted.recorded("straggler"))).text(), "the sample, before Python ran"
 
     for rank in range(2):
         profile = Profile(rank)
@@ -209,7 +209,7 @@ def test_a_profile_is_explained_as_on_the_command_line(offline, tmp_path, monkey
     page.wait_for_selector("[role=alert]")
     assert "No file says anything of a job" in page.get_by_role("alert").inner_text()
     page.locator("[data-part=sample]").select_option("healthy")
-    assert run(page).strip() == profiles.explain(as_job(profiles.recorded("healthy"))).text().strip()
+    assert run(page).strip() == profiles.explain(as_job(planted.recorded("healthy"))).text().strip()
 
 
 def test_a_dropped_file_is_explained(offline, tmp_path):

@@ -129,12 +129,12 @@ def test_the_race_scores_as_the_command_does(tool, ask, tmp_path):
 
 
 def test_samples_and_files_are_explained_as_by_the_command(answers, ask):
-    from allranks import profiles
+    from allranks import planted, profiles
     from allranks.exercises.planted.job import as_job
 
     for name in answers.OFFERED["samples"]:
         said = ask("explain", sample=name)
-        assert said["text"] == profiles.explain(as_job(profiles.recorded(name))).text()
+        assert said["text"] == profiles.explain(as_job(planted.recorded(name))).text()
     assert ask("explain", files=["gone.json"])["fault"]["text"] == "There is no file gone.json."
     Path("odd.txt").write_text("no profile")
     assert "its format is not known" in ask("explain", files=["odd.txt"])["fault"]["text"]

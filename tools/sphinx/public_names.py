@@ -15,8 +15,6 @@ import allranks
 
 def comment_above(module: ModuleType, name: str) -> str:
     """The comment directly above the assignment of `name`, which `module` makes or imports; "" where there is none."""
-    if above := allranks._ABOVE.get((module.__name__, name)):
-        module = importlib.import_module(above)
     text = Path(inspect.getfile(module)).read_text(encoding="utf-8")
     lines = text.splitlines()
     for node in ast.parse(text).body:

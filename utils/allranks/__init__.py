@@ -82,6 +82,7 @@ _MODULES = {
     "doctor": "allranks.machine.doctor",
     "explore": "allranks.show.widgets.explorables",
     "pipelines": "allranks.theory.pipelines",
+    "planted": "allranks.exercises.planted",
     "plots": "allranks.show.plots",
     "profiles": "allranks.jobs",
     "race": "allranks.theory.race",
@@ -90,12 +91,6 @@ _MODULES = {
     "topology": "allranks.theory.topology",
     "wire": "allranks.ranks.wire",
     "workload": "allranks.theory.cost.workload",
-}
-
-# public names of a module that lie in a room above its own: (module, name) -> where
-_ABOVE = {
-    ("allranks.jobs", "RECORDED"): "allranks.exercises.planted",
-    ("allranks.jobs", "recorded"): "allranks.exercises.planted",
 }
 
 # what `from allranks.NAME import ...` finds as well
@@ -108,7 +103,7 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         try:
             if name in _MODULES:
-                return _module(_MODULES[name])
+                return importlib.import_module(_MODULES[name])
             return getattr(importlib.import_module(_FROM[name]), name)
         except ModuleNotFoundError as error:
             from allranks.base.extras import extra_of, missing
@@ -121,21 +116,6 @@ def __getattr__(name: str) -> Any:
 
         return version("allranks")
     raise AttributeError(f"module 'allranks' has no attribute {name!r}")
-
-
-def _module(place: str) -> ModuleType:
-    """The module at a place; it also finds its public names in a room above, which loads when one is asked for."""
-    module = importlib.import_module(place)
-    above = {name: room for (below, name), room in _ABOVE.items() if below == place}
-    if above and "__getattr__" not in vars(module):
-
-        def find(name: str) -> Any:
-            if name not in above:
-                raise AttributeError(f"module {place!r} has no attribute {name!r}")
-            return getattr(importlib.import_module(above[name]), name)
-
-        vars(module).update(__getattr__=find, __all__=sorted([*module.__all__, *above]))
-    return module
 
 
 class _PublicModules:
@@ -161,7 +141,7 @@ class _PublicModules:
 
     def create_module(self, spec: ModuleSpec) -> Any:
         """The module itself, so that its classes are the same by both names."""
-        module = _module(spec.loader_state)
+        module = importlib.import_module(spec.loader_state)
         self._specs[spec.name] = module.__spec__
         return module
 

@@ -30,7 +30,7 @@ from collections import Counter, defaultdict
 from statistics import median
 
 from allranks import World, check
-from allranks.profiles import RECORDED, recorded
+from allranks.planted import RECORDED, recorded
 
 # %% nbgrader={"grade_id": "causes", "locked": true}
 STRAGGLER = 1

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import socket
+import textwrap
 from types import SimpleNamespace
 
 import pytest
@@ -401,3 +402,36 @@ def test_several_pieces_of_work_take_their_time_together():
     router.take(0, [{"do": "piece", "count": 2}], Body())
     router.take(0, [{"do": "piece", "count": 3}], Body())
     assert list(router.ranks[0].work.values()) == [3.0, 7.0]
+
+
+READERS = {
+    "process_vm_readv": """
+        at = lambda place: ctypes.byref((ctypes.c_uint64 * 2)(place, 8))
+        got = ctypes.CDLL(None).process_vm_readv(int(pid), at(found.data_ptr()), 1, at(int(place)), 1, 0)""",
+    "/proc/PID/mem": """
+        try:
+            got = os.preadv(os.open(f"/proc/{int(pid)}/mem", os.O_RDONLY), [found.numpy()], int(place))
+        except OSError:
+            got = -1""",
+    "ptrace": "got = ctypes.CDLL(None).ptrace(16, int(pid), 0, 0)  # PTRACE_ATTACH",
+}
+
+
+@pytest.mark.parametrize("way", READERS)
+def test_a_rank_reads_no_other_ranks_memory(pool, program, way):
+    """Its address and process may come in a message; the data may not come beside it."""
+    body = """
+        import ctypes, os
+        secret, found = torch.full((1,), 42.0 + r, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+        own, told = torch.tensor([os.getpid(), secret.data_ptr()]), torch.empty(2, dtype=torch.int64)
+        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, own, 1 - r), dist.P2POp(dist.irecv, told, 1 - r)])
+        [work.wait() for work in works]
+        pid, place = told.tolist()
+        READ
+        dist.barrier()
+        return got, found.item()"""
+    read = textwrap.indent(textwrap.dedent(READERS[way]).strip("\n"), " " * 8).strip()
+    assert pool.run(program(body.replace("READ", read)), 2).results == [(-1, 0.0)] * 2
+    readable = program(body.replace("READ", read).replace("told.tolist()", "own.tolist()"))
+    if way != "ptrace":  # one's own memory stays readable: the way itself works here
+        assert pool.run(readable, 2).results == [(8, 42.0), (8, 43.0)]

@@ -63,6 +63,7 @@ def test_new_ranks_start_when_the_gpus_list_the_old_ones_no_more(monkeypatch):
         return set(Engines.ended) if len(seen) < 3 else set()
 
     monkeypatch.setattr(gpu_processes, "listed", listed)
+    monkeypatch.setattr(Engines, "ended", set())  # other tests' worlds left theirs in it
     with World(ranks=2) as world:
         old = set(world.pids)
         placed = world._engines.placement

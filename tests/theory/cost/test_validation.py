@@ -23,7 +23,7 @@ def validation():
     spec.loader.exec_module(module)
     yield module
     sys.path.remove(str(ROOT / "tools"))
-    for name in ("validation", "validation_steps", "validation_figures"):
+    for name in ("validation", "validation_steps", "validation_serving", "validation_figures"):
         del sys.modules[name]
 
 
@@ -33,10 +33,12 @@ def learned(validation):
 
 
 def test_page_figures_and_what_is_learned_are_what_the_command_writes(validation, learned):
-    trained = validation.steps.rows()
+    trained, served = validation.steps.rows(), validation.serving.rows()
     kept, left_out = validation.points(validation.KEPT)[0], validation.points()[1]
     written = {
-        validation.PAGE: validation.page(learned, kept, left_out, validation.steps.section(*trained)),
+        validation.PAGE: validation.page(
+            learned, kept, left_out, [*validation.steps.section(*trained), *validation.serving.section(served)]
+        ),
         validation.FIGURE: validation.figure(learned),
         validation.LEARNED: validation.learned_file(learned),
         validation.BANDS: validation.bands(validation.links_alone(learned.found)),

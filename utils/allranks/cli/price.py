@@ -35,7 +35,7 @@ _SHAPE = (click.option("--hidden", type=int, required=True), click.option("--seq
 
 @click.group(name="price")
 def command() -> None:
-    """Prices a training step: the bytes, calls and seconds of its communication, for one rank."""
+    """Prices a training step: the bytes, calls and seconds of its communication, for one rank; or inference."""
 
 
 @command.command()
@@ -145,6 +145,68 @@ def expert(
         "training": not forward_only,
     }  # fmt: skip
     _show("expert_parallel", (tokens, top_k, hidden), options, ranks, topology, bandwidth, alpha_s, as_json)
+
+
+@command.command()
+@click.option("--model", default="Llama 3 70B", show_default=True, help="One that is served; --model ? lists them.")
+@click.option("--topology", "machine", default="dgx-h100", show_default=True, metavar="PRESET")
+@click.option("--tp", type=int, default=1, show_default=True, help="Tensor parallel ranks.")
+@click.option("--ep", type=int, default=1, show_default=True, help="Ranks that share the experts of each layer.")
+@click.option("--batch", help="Requests at a time, or `max`: as many as have room. Default: a table from 1 to max.")
+@click.option("--prompt", type=int, default=1000, show_default=True, help="Tokens of a prompt.")
+@click.option("--output", type=int, default=1000, show_default=True, help="Tokens that a request generates.")
+@click.option("--weight-bits", type=click.Choice(["16", "8", "4"]), default="16", show_default=True)
+@click.option("--kv-bits", type=click.Choice(["16", "8", "4"]), help="Default: those of the weights, but at least 8.")
+@click.option("--all-reduce", default="best", show_default=True, help="`one shot`, `two shots` or `nccl`.")
+@click.option(
+    "--hand-over", type=float, metavar="BYTES/S", help="Disaggregated prefill: the link that the cache takes."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def serve(model, machine, tp, ep, batch, prompt, output, weight_bits, kv_bits, all_reduce, hand_over, as_json) -> None:
+    """Inference: the first token, each further one, and the tokens a second of all requests."""
+    from allranks.theory.cost import serving
+
+    if batch not in (None, "max") and not str(batch).isdecimal():
+        raise CommandError(f"--batch is {batch!r}; it is a whole number, or max.")
+    if hand_over is not None and not 0 < hand_over < float("inf"):
+        raise CommandError(f"--hand-over is {hand_over:g} bytes/s; it must be above 0, and finite.")
+    shape = {
+        "tp": tp, "ep": ep, "prompt": prompt, "output": output, "weight_bits": int(weight_bits),
+        "kv_bits": int(kv_bits) if kv_bits else None, "all_reduce": all_reduce,
+    }  # fmt: skip
+    found = serving.serve(model, machine, batch=int(batch) if str(batch).isdecimal() else None, **shape)
+    more = {} if hand_over is None else {"handed_over_s": found.handed_over_nbytes / hand_over}
+    if as_json:
+        click.echo(json.dumps(found.to_dict() | more))
+        return
+    split = f"{ep} ranks share the experts" if ep > 1 else f"tp {tp}"
+    click.echo(
+        f"{found.model.name} on {machine}, {split}, {weight_bits} bits: {found.weights_nbytes / 1e9:.3g} GB of weights "
+        f"a rank, room for {found.fits} requests of {prompt} + {output} tokens "
+        f"({found.request_nbytes / 1e9:.3g} GB each)"
+    )
+    sizes = [found.batch] if batch else sorted({4**k for k in range(12) if 4**k < found.fits} | {found.fits})
+    click.echo(f"{'requests':>8}{'first token':>27}{'each further token':>27}{'tokens a second':>28}   sent, and how")
+    for size in sizes:
+        one = serving.serve(model, machine, batch=size, **shape)
+        low, high = (one.tokens_per_s / factor for factor in reversed(one.band("throughput")))
+        click.echo(
+            f"{size:>8}{_times(one.first_token_s, one.band('first_token')):>27}"
+            f"{_times(one.token_s, one.band('token')):>27}{f'{one.tokens_per_s:,.0f} ({low:,.0f} to {high:,.0f})':>28}"
+            f"   {one.decode['sent'] / one.token_s:.0%}, {one.all_reduce}"
+        )
+    click.echo("In brackets: where 8 of 10 published measurements lie (docs/validation.md). Nobody waits for a turn.")
+    if hand_over is not None:
+        click.echo(
+            f"Disaggregated prefill hands over {found.handed_over_nbytes / 1e9:.3g} GB a request: "
+            f"{more['handed_over_s'] * 1e3:.3g} ms at {hand_over / 1e9:g} GB/s"
+        )
+
+
+def _times(seconds: float, band: tuple[float, float]) -> str:
+    """Such as "12 ms (10 to 15)"."""
+    middle, low, high = (f"{float(f'{1e3 * part:.3g}'):g}" for part in (seconds, seconds * band[0], seconds * band[1]))
+    return f"{middle} ms ({low} to {high})"
 
 
 def _show(

@@ -26,7 +26,7 @@ from allranks.exercises.planted.steps import Draw, Plan, simulate
 from allranks.jobs.job import ProfileError
 from allranks.jobs.root_cause import NOBODY, Kind, decide, how_often_last, is_clear, measure
 
-__all__ = ["RECORDED", "PlantedJob", "Trap", "recorded", "recordings", "variant"]
+__all__ = ["RECORDED", "recorded"]
 
 # The names of the jobs that `recorded` gives, one for each fault.
 RECORDED = tuple(kind.name.lower() for kind in Kind)
@@ -52,7 +52,7 @@ def recorded(name: str) -> PlantedJob:
 
     Its clocks are shifted as if each half of the ranks were a host. `answer` is the diagnosis. Raises ProfileError.
 
-    >>> profiles.recorded("straggler").answer.blamed
+    >>> planted.recorded("straggler").answer.blamed
     4
     """
     if name not in RECORDED:

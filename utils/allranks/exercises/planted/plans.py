@@ -295,10 +295,13 @@ def _nested(plan: Plan, draw: Draw) -> Plan:
 
 
 def _sizes(plan: Plan, draw: Draw) -> Plan:
-    """Of the slow rank's calls many are so small that their latency counts, and some are just above 1,000,000 bytes."""
+    """Of the slow rank's calls many are so small that their latency counts, and some have just 1,000,000 bytes."""
     found: list[Op] = []
     for _ in range(2):
-        found += [Compute(4000.0), *(Collective("row", "all_reduce", draw.whole(110, 150) * 10_008) for _ in range(3))]
+        found += [
+            Compute(4000.0),
+            *(Collective("row", "all_reduce", n) for n in (10**6, 10**6, draw.whole(140, 160) * 10_008)),
+        ]
         found += [Compute(4000.0), Collective("column", "all_reduce", _megabytes(draw, 14, 18))]
         found += [Collective("row", "all_reduce", draw.whole(30, 95) * 10_008) for _ in range(draw.whole(9, 12))]
     found += [Compute(4000.0), Collective("world", "all_reduce", 8)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from allranks.exercises.planted.job import PlantedJob
 from allranks.jobs.root_cause import (
+    LARGE_NBYTES,
     LIMITS,
     NOBODY,
     Diagnosis,
@@ -456,6 +457,10 @@ READINGS: dict[str, tuple[str, Tell]] = {
     "all sizes": (
         "only calls of at least 1,000,000 bytes tell a link's speed",
         _running(Rules(large_nbytes=0), *_BY_LINK, other=(Kind.WRONG_INTERFACE,)),
+    ),
+    "above the size": (
+        "a call of just 1,000,000 bytes counts, too: it has at least so many",
+        _running(Rules(large_nbytes=LARGE_NBYTES + 1), *_BY_LINK, other=(Kind.WRONG_INTERFACE,)),
     ),
     "mean of speeds": (
         "the speed is all bytes over all time, not the mean of the calls' speeds",

@@ -18,12 +18,14 @@ from allranks.theory.cost.nccl_machines import MACHINES, NcclMachine
 from allranks.theory.cost.nccl_price import NcclPrice, nccl_price
 from allranks.theory.cost.nccl_tests import Measured, read_measured, read_measured_file
 from allranks.theory.cost.own_cluster import FittedSweep, OwnCluster, OwnPrice, fit_measured, fit_sweep
+from allranks.theory.cost.serving import SERVED, Served, Serving, direct_all_reduce_s, serve
 from allranks.theory.cost.skew import dropped_share, skewed_exchange_s
 from allranks.theory.cost.terms import CostError, Terms
 
 __all__ = [
     "FORMULAS",
     "MACHINES",
+    "SERVED",
     "TEXTBOOK",
     "CostError",
     "Estimate",
@@ -36,11 +38,14 @@ __all__ = [
     "NcclPrice",
     "OwnCluster",
     "OwnPrice",
+    "Served",
+    "Serving",
     "Terms",
     "algbw_gb_per_s",
     "best_segments",
     "bus_factor",
     "busbw_gb_per_s",
+    "direct_all_reduce_s",
     "dropped_share",
     "fit",
     "fit_measured",
@@ -54,6 +59,7 @@ __all__ = [
     "price",
     "read_measured",
     "read_measured_file",
+    "serve",
     "skewed_exchange_s",
     "student_t",
     "terms",

@@ -16,7 +16,9 @@ from allranks.ranks.wire import record
 
 WIDTH = 3  # of a head: enough to tell values apart
 POSITION_NBYTES = 8
-LONG = Setup(13, 2, "float64", values="random")  # where the blocks of all ranks are far more than a few
+LONG = Setup(
+    13, 4, "float64", values="random"
+)  # where the blocks of all ranks are far more than a few, and none is too small to be seen
 ROOM = 6  # blocks that a rank may hold beside what it has at its first send: the next ones, scores, and a summary
 
 

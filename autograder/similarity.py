@@ -19,8 +19,9 @@ from pathlib import Path
 
 import nbformat
 from allranks.base.errors import CourseError
+from allranks.course.handin import Refused, read_notebook
 
-from autograder.intake import Refused, check_files, read_notebook
+from autograder.intake import check_files
 from autograder.pairs import partner
 
 TOKENS = 12  # in one fingerprint: shorter matches are not seen

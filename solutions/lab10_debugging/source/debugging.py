@@ -408,5 +408,11 @@ round(3 * check(mean_of_samples).score, 2)
 # that raises an error is rarely the cause, and the worst mistakes raise no error. **Find out what each rank called, in which order, with which
 # tensor; look first at the first difference.**
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

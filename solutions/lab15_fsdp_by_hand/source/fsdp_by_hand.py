@@ -185,5 +185,11 @@ round(6 * check(hsdp_gradient).score, 2)
 # A step of FSDP is a loop in which the next block arrives while this one computes, and gradients leave behind it. **Launch early, wait late, and free at
 # once.** With several nodes, shards belong inside the node and copies between nodes.
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

@@ -253,5 +253,11 @@ round(6 * check(expert_gradients).score, 2)
 # Fixed room saves the counts and drops tokens; exact room needs the counts and drops nothing. One copy a rank, one sum back. And because tokens travelled, an expert's gradient is already a sum over its group: **divide by all
 # ranks, not by the copies.**
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

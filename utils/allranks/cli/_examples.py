@@ -20,7 +20,16 @@ EXAMPLES = {
         'eval "$(allranks completion bash)"',
         "allranks completion fish > ~/.config/fish/completions/allranks.fish",
     ),
-    "course": ("allranks course init ../ml-course --lab lab03_all_reduce",),
+    "course": (
+        "allranks course init ../ml-course --lab lab03_all_reduce",
+        "allranks course run lab03_all_reduce --dry-run",
+    ),
+    "course run": (
+        "allranks course run lab03_all_reduce --dry-run",
+        "allranks course run lab03_all_reduce --release --export moodle --sum",
+    ),
+    "course due": ("allranks course due lab03_all_reduce '2026-12-01 23:59'",),
+    "course late": ("allranks course late lab03_all_reduce 10 --grace 15 --most 50 --dry-run",),
     "course variants": ("allranks course variants lab02_rooted", "allranks course variants lab02_rooted --off"),
     "course init": (
         "allranks course init ../ml-course",
@@ -54,7 +63,7 @@ EXAMPLES = {
     "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
     "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
     "race": ("allranks race", "allranks race two-nodes", "allranks race two-nodes my_schedule.py"),
-    "regrade": ("allranks regrade lab03_all_reduce", "allranks regrade lab03_all_reduce --student ada"),
+    "regrade": ("allranks regrade lab03_all_reduce", "allranks regrade lab03_all_reduce --dry-run"),
     "similar": ("allranks similar lab03_all_reduce",),
     "simulate": (
         "allranks simulate --collective all_reduce --algorithm ring --ranks 8 --bytes 100MB",

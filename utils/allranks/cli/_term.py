@@ -197,7 +197,7 @@ def _in_words(done: dict[str, Any], lab: str, told: str) -> list[str]:
     return lines
 
 
-# ----------------------------------------------------------------------------------------------- due dates and late work
+# --------------------------------------------------------------------------------------------- due dates and late work
 
 
 @click.command(name="due")
@@ -210,7 +210,7 @@ def _in_words(done: dict[str, Any], lab: str, told: str) -> list[str]:
 def due(lab: str, when: str | None, never: bool, dry_run: bool, course: Path | None, as_json: bool) -> None:
     """Sets the due date of LAB to WHEN: '2026-12-01 23:59' is in UTC, '2026-12-01 23:59+01:00' has a zone.
 
-    Without WHEN it says what the date is. What is taken off for being late follows at once, also for work that is graded.
+    Without WHEN it says what the date is. What is taken off for being late follows at once, also for graded work.
     """
     root, lab, lateness = _lateness(course, lab, "due")
     if when and never:

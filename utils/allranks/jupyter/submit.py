@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbgrader.exchange.default import ExchangeSubmit
-
 from allranks.course.handin import ready
+from nbgrader.exchange.default import ExchangeSubmit
 
 
 class Submit(ExchangeSubmit):

@@ -65,19 +65,18 @@ def _why(parts: tuple[Part, ...], old: Row, new: Row) -> list[str]:
             if was is not None and was.score is not None:
                 told.append(f"{part.name}: {points(was.score)} -> no mark")
             continue
-        first = was is None
-        if first and now.score is None:
-            told.append(f"{part.name}: waits to be read")
-        elif now.score is not None and (first or was is None or was.score != now.score):
-            cause = f", {now.mistake}" if now.mistake else ""
-            change = f"{points(None if was is None else was.score)} -> " if not first else ""
-            told.append(f"{part.name}: {change}{points(now.score)} of {part.points:g}{cause}")
-        elif was is not None and was.score is not None and now.score is None:
+        cause = f", {now.mistake}" if now.mistake else ""
+        if was is None:  # of a first grading only what costs points is news
+            if now.score is not None and now.score < part.points:
+                told.append(f"{part.name}: {points(now.score)} of {part.points:g}{cause}")
+        elif now.score is None and was.score is not None:
             told.append(f"{part.name}: {points(was.score)} -> waits to be read")
+        elif now.score is not None and was.score != now.score:
+            told.append(f"{part.name}: {points(was.score)} -> {points(now.score)} of {part.points:g}{cause}")
     if old.late_penalty != new.late_penalty:
         told.append(f"late by {new.late_s / 3600:.1f} h: {points(old.late_penalty)} -> {points(new.late_penalty)} off")
-    if told and old.state == "graded" and old.handed_in != new.handed_in:
-        told.insert(0, f"handed in anew, {(new.handed_in or 'without a time')[:16].replace('T', ' ')}")
-    elif told and old.state != "graded":
+    if new.state == "graded" and old.state != "graded":
         told.insert(0, "graded for the first time")
+    elif told and old.handed_in != new.handed_in:
+        told.insert(0, f"handed in anew, {(new.handed_in or 'without a time')[:16].replace('T', ' ')}")
     return told

@@ -56,7 +56,7 @@ class Held:
         """Each place, one a line."""
         found = [printable_name(str(path)) for path in self.paths]
         if self.in_gradebook:
-            labs = f", with {len(self.submissions)} graded labs" if self.submissions else ""
+            labs = f", marks of {', '.join(self.submissions)}" if self.submissions else ""
             found.append(f"the gradebook: name, address{labs}")
         found += [
             f"{printable_name(str(path))}, a partner's page, which generate_feedback makes again"

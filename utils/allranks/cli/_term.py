@@ -152,7 +152,8 @@ def _nbgrader(folder: Path, *arguments: str) -> tuple[int, list[str]]:
         check=False,
     )
     said = [line for line in done.stdout.splitlines() if line.strip()]
-    return done.returncode, [line.partition("] ")[2] for line in said if "| WARNING]" in line or "| ERROR]" in line]
+    told = [line.partition("] ")[2] for line in said if "| WARNING]" in line or "| ERROR]" in line]
+    return done.returncode, [line for line in told if not line.startswith("Config option")]  # nbgrader's own, of a step
 
 
 def _collect(folder: Path, lab: str) -> list[str]:
@@ -279,7 +280,7 @@ def _tell(lab: str, said: str, about: dict[str, Any], changed: list[Any], dry_ru
     if as_json:
         click.echo(json.dumps({"lab": lab, "dry_run": dry_run, **about, "changes": [vars(one) for one in changed]}))
         return
-    click.echo(f"Then {said}" if dry_run else said)
+    click.echo(said)
     for one in changed:
         click.echo(printable(f"{one.student}: {one.before:g} -> {one.after:g} points off"))
     if dry_run:

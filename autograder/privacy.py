@@ -210,8 +210,8 @@ def forget(course: Path, student: str, dry_run: bool = False) -> Held:
         kept = [line for line in _log_lines(course) if not _is_about(line, student)]
         _rewrite(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
     for path, state in list(_shared(course, student)):
-        kept = {name: one for name, one in state.items() if student not in (name, one[0])}
-        _rewrite(path, json.dumps(kept) + "\n")
+        others = {name: one for name, one in state.items() if student not in (name, one[0])}
+        _rewrite(path, json.dumps(others) + "\n")
     about = directory_of(course)
     if found.in_gradebook:
         with Gradebook(about.db_url, about.course_id) as gradebook:
@@ -228,7 +228,7 @@ def forget(course: Path, student: str, dry_run: bool = False) -> Held:
 def export(course: Path, student: str, file: Path) -> Held:
     """Writes a zip file that only this account can read: student.json, and every file; returns what is in it. Raises PrivacyError."""
     found = held(course, student)
-    about = {"student": student, "held": found.told(), "gradebook": _marks(course, student)}
+    about: dict[str, Any] = {"student": student, "held": found.told(), "gradebook": _marks(course, student)}
     about["pairs"] = [line for line in _pairs_lines(course) if student in map(str.strip, line)]
     about["regrades"] = [json.loads(line) for line in _log_lines(course) if _is_about(line, student)]
     unfinished = file.with_name(f"{file.name}.unfinished")

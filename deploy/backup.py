@@ -157,7 +157,7 @@ def contents_of(database: Path) -> bytes:
 def pack(file: Path, folder: Path, owner: str | None = None, without: list[str] | tuple[str, ...] = ()) -> None:
     """Packs a folder, with its owner's rights if one is named; links are packed as links, sockets not at all."""
     skip = [f"--exclude=./{name}" for name in without]
-    program = ["tar", "--create", "--gzip", "--warning=no-file-ignored", "--directory", folder, *skip, "."]
+    program = ["tar", "--create", "--gzip", "--warning=no-file-ignored", "--directory", str(folder), *skip, "."]
     with open(file, "wb") as out:
         done = subprocess.run(
             program, stdout=out, stderr=subprocess.PIPE, check=False, **(as_user(owner) if owner else {})
@@ -263,7 +263,7 @@ def unpack(file: Path, folder: Path, mode: int, owner: str | None = None) -> Non
     folder.mkdir(parents=True, exist_ok=True)
     if owner is None:
         folder.chmod(mode)
-    program = ["tar", "--extract", "--gzip", "--preserve-permissions", "--directory", folder]
+    program = ["tar", "--extract", "--gzip", "--preserve-permissions", "--directory", str(folder)]
     with open(file, "rb") as source:
         done = subprocess.run(
             program, stdin=source, stderr=subprocess.PIPE, check=False, **(as_user(owner) if owner else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from allranks.cli.grade import (
     find_students,
     grade,
     in_threads,
+    in_words,
     known_lab,
     of_course,
     printable,
@@ -97,7 +99,7 @@ def run(
     if as_json:
         click.echo(json.dumps(done))
     else:
-        click.echo("\n".join(map(printable, _in_words(done, lab, report(done["rows"])))))
+        click.echo("\n".join(map(printable, _summary(done, lab, report(done["rows"])))))
     sys.exit(1 if done["not_graded"] else 0)
 
 
@@ -116,12 +118,11 @@ def _steps(folder: Path, lab: str, before: Any, force: bool, collects: bool, job
     pairs = settle_pairs(folder, lab)
     students = find_students(folder, lab, ())
     rows: list[dict[str, Any]] = []
-    with progress(len(students), True) as tell, in_threads(folder, min(len(students), jobs)) as judges:
+    watched = sys.stderr.isatty() and not quiet
+    with progress(len(students), not watched) as tell, in_threads(folder, min(len(students), jobs)) as judges:
         for row in grade(folder, lab, students, judges, force):
             rows.append(row)
-            tell(row["student"])
-            if not quiet and sys.stderr.isatty():
-                click.echo(f"\r{len(rows)} of {len(students)}", nl=False, err=True)
+            tell(in_words(row))
     of_course(str(folder), "lateness").settle(folder, lab)
     after = _overview(folder, lab)
     changes = of_course(str(folder), "differences").differences(before, after)
@@ -139,8 +140,6 @@ def _steps(folder: Path, lab: str, before: Any, force: bool, collects: bool, job
 
 def _nbgrader(folder: Path, *arguments: str) -> tuple[int, list[str]]:
     """Runs a command of nbgrader in the course; its exit status, and what a person should read of what it said."""
-    import os
-
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     done = subprocess.run(
         [sys.executable, "-m", "nbgrader", *arguments],
@@ -174,7 +173,7 @@ def _feedback(folder: Path, lab: str, release: bool) -> list[str]:
     return said
 
 
-def _in_words(done: dict[str, Any], lab: str, told: str) -> list[str]:
+def _summary(done: dict[str, Any], lab: str, told: str) -> list[str]:
     would = " would" if done["dry_run"] else ""
     count = len(done["changes"])
     lines = [*done["collected"], *done["pairs"], *done["lines"]]

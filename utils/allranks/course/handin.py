@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +22,9 @@ from allranks.base import course_files as files
 from allranks.base.errors import CourseError
 from allranks.base.notebook import notebook_file
 
+# nbformat says nothing of its types
+_reads: Callable[..., NotebookNode] = nbformat.reads
+_writes: Callable[..., str] = nbformat.writes
 MAX_NOTEBOOK_BYTES = 16 << 20  # without outputs, which grading throws away
 MAX_TOTAL_BYTES = 64 << 20
 MAX_PIECES = 2_000_000  # of JSON in a larger file, whose outputs must be read: each takes some 100 bytes of memory
@@ -84,9 +87,9 @@ def parse_notebook(raw: bytes, name: str) -> NotebookNode:
     """The notebook in these bytes of the file `name`. Raises only Refused."""
     found = json_of(raw, name)
     try:
-        notebook = nbformat.reads(json.dumps(found), as_version=4)
+        notebook = _reads(json.dumps(found), as_version=4)
         # what can't be written can't be graded: a lone surrogate, a NaN
-        nbformat.writes(notebook).encode()
+        _writes(notebook).encode()
         json.dumps(found, allow_nan=False)
     except Exception as error:  # nbformat may raise any error on such a file
         raise Refused(f"{name} is a damaged notebook ({type(error).__name__}). It was not graded.") from None
@@ -234,7 +237,9 @@ def _empty(notebook: NotebookNode, released: Path | None) -> Iterator[str]:
     """The answers of a notebook that are as they were released."""
     if released is None:
         return
-    texts = {name: source.strip() for name, source in _answers(nbformat.read(released, as_version=4))}
+    texts = {
+        name: source.strip() for name, source in _answers(_reads(released.read_text(encoding="utf-8"), as_version=4))
+    }
     for name, source in _answers(notebook):
         if texts.get(name) == source.strip():
             yield name

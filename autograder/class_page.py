@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import io
 from collections.abc import Iterable
 
 from allranks.cli.grade import KINDS, printable
+from markupsafe import Markup
 
 from autograder.classroom import SHOWN_CASES, Mark, Overview, Row, counts, variants_of, waits
-from autograder.pages import page
+from autograder.pages import TEMPLATES, page
 
 SHOWN_IN_TEXT = 10  # causes
 WIDTH = 200
@@ -96,15 +99,34 @@ def _incidents(rows: Iterable[Row], kind: str, words: str) -> list[str]:
 # ----------------------------------------------------------------------------------------------------------------- HTML
 
 
+def states_of(row: Row, found: Overview) -> str:
+    """The states by which the page shows a row: words out of "graded", "ungraded", "lost", "waits" and "late"."""
+    marks = [(part, row.marks[part.cell]) for part in found.parts if part.cell in row.marks]
+    holds = {
+        "graded": row.state == "graded",
+        "ungraded": row.state != "graded",
+        "lost": any(mark.score is not None and mark.score < part.points for part, mark in marks),
+        "waits": any(mark.waits for _, mark in marks),
+        "late": row.late_s > 0,
+    }
+    return " ".join(name for name, true in holds.items() if true)
+
+
 def as_html(found: Overview) -> str:
-    """The page: a square for each student and exercise, as strong as the points that are lost, and the causes beside it.
+    """The page: the mistakes first, then a square for each student and exercise, as strong as the points that are lost.
+
+    A script of its own filters and sorts the rows; the browser is told to run no other.
 
     >>> "<h1>lab00" in as_html(Overview("lab00", None, (), ()))
     True
     """
+    script = (TEMPLATES / "class_page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return page(
         "class_page.html.j2",
-        filters={"whom": _whom, "when": _when, "waits": waits},
+        filters={"whom": _whom, "when": _when, "waits": waits, "states": lambda row: states_of(row, found)},
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
         found=found,
         counts=counts(found),
         rows=by_need(found),

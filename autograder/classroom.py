@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry, SubmittedAssignment
 from nbgrader.coursedir import CourseDirectory
 
-from autograder.folder import directory_of
+from autograder.folder import directory_of, has_gradebook
 from autograder.pairs import partner
 from autograder.trusted import exercises_of, incidents_of, is_graded
 
@@ -201,8 +201,7 @@ def overview(course: Path, lab: str) -> Overview:
 def overview_of(course: CourseDirectory, lab: str) -> Overview:
     """The same, where nbgrader is configured already."""
     nothing = f"{lab} is not in the gradebook yet: type `allranks grade {lab}` first."
-    file = course.db_url.removeprefix("sqlite:///")
-    if course.db_url.startswith("sqlite:///") and not os.path.exists(file):  # else one would be made here
+    if not has_gradebook(course):
         raise NoClass(nothing)
     with Gradebook(course.db_url, course.course_id) as gradebook:
         try:

@@ -7,6 +7,8 @@ from pathlib import Path
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
+SQLITE = "sqlite:///"
+
 
 def config_of(course: Path) -> Config:
     """What the course's nbgrader_config.py sets."""
@@ -16,3 +18,8 @@ def config_of(course: Path) -> Config:
 def directory_of(course: Path) -> CourseDirectory:
     """nbgrader's names of the course's folders."""
     return CourseDirectory(config=config_of(course))
+
+
+def has_gradebook(about: CourseDirectory) -> bool:
+    """Whether there is a gradebook: nbgrader would make an empty one where it looks."""
+    return not about.db_url.startswith(SQLITE) or Path(about.db_url.removeprefix(SQLITE)).exists()

@@ -12,12 +12,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from allranks.course.handin import Refused, read_notebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.exchange.default import ExchangeReleaseFeedback
 from nbgrader.utils import notebook_hash
 
-from autograder.intake import Refused, check_files, name_refusal, printable_name, read_notebook, read_small
+from autograder.intake import check_files, name_refusal, printable_name, read_small
 from autograder.showing import limited
 
 PAGE_S = 60.0  # for one notebook

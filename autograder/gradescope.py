@@ -22,10 +22,11 @@ from typing import Any
 import nbformat
 from allranks.base import variants
 from allranks.base.errors import CourseError
+from allranks.course.handin import Refused, read_notebook
 from nbformat import NotebookNode
 
 from autograder.feedback import as_text, points_for
-from autograder.intake import Refused, check_files, read_notebook
+from autograder.intake import check_files
 from autograder.judge import Judge, JudgeError
 from autograder.trusted import Question, exercises_in, is_graded, questions_of, restore
 

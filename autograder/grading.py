@@ -28,6 +28,7 @@ from pathlib import Path
 import nbformat
 import nbgrader.api
 from allranks.cli.grade import not_graded
+from allranks.course.handin import Refused, read_notebook
 from allranks.ranks.engines.forkserver import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
@@ -36,7 +37,7 @@ from sqlalchemy.orm import scoped_session, sessionmaker
 from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import first_lines, overview_of
-from autograder.intake import Refused, check_files, name_refusal, printable_name, read_notebook
+from autograder.intake import check_files, name_refusal, printable_name
 from autograder.judge import JudgeError
 from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, prose_of, released_cells, restore
 

@@ -2,14 +2,13 @@
 
 A submission is a folder that a student can fill with anything. It is refused if it holds links or devices, if it
 is too large, or if it holds no notebook. nbgrader would follow links and copy their targets; this module prevents
-that.
+that. `allranks.course.handin` has the limits and the reader of notebooks, by which students check their work too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import pwd
 import re
@@ -19,10 +18,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import nbformat
-from allranks.base.errors import CourseError
+from allranks.course.handin import MAX_FILES, Refused, bytes_of, check_folder, json_of, parse_notebook
 from nbconvert.exporters import NotebookExporter
-from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.converters import Autograde, BaseConverter, GenerateFeedback
 from nbgrader.converters.base import NbGraderException
@@ -30,12 +27,6 @@ from nbgrader.exchange.default import ExchangeCollect
 from nbgrader.utils import parse_utc
 from traitlets import Bool
 
-MAX_NOTEBOOK_BYTES = 16 << 20  # without outputs, which grading throws away
-MAX_TOTAL_BYTES = 64 << 20
-MAX_PIECES = 2_000_000  # of JSON in a larger file, whose outputs must be read: each takes some 100 bytes of memory
-MAX_FILES = 200
-MAX_CELLS = 5000
-MAX_TAGS = 50  # in one cell
 MAX_DEPTH = 20  # how deep folders may be nested
 REQUEST = "regrade.md"  # beside a notebook that is handed in again: a request to mark the earlier work again
 MAX_REQUEST_BYTES = 20_000
@@ -48,10 +39,6 @@ MEANS_CHANGED = frozenset(
 SHOWABLE = frozenset({".ipynb", ".txt", ".png", ".jpg", ".jpeg", ".gif", ".csv", ".json"})
 
 
-class Refused(CourseError, ValueError):
-    """The submission is not marked; the message says why in one sentence."""
-
-
 def name_refusal(student: str) -> str | None:
     """Why a folder's name can't be a student's name, or None. nbgrader reads * ? [ as patterns and uses + itself."""
     if not student.isprintable() or set(student) & set("*?[]+/"):
@@ -62,25 +49,9 @@ def name_refusal(student: str) -> str | None:
 
 
 def check_files(folder: Path) -> None:
-    """Raises Refused if a submission holds anything but files and folders, or holds too many or too large ones."""
-    if folder.is_symlink():
-        raise Refused(f"{folder.name} is a symbolic link; hand in the folder itself. It was not graded.")
+    """Raises Refused if a submission holds anything but files and folders, too many or too large ones, or no time for a time."""
+    check_folder(folder)
     _check_time(folder / "timestamp.txt")
-    count = nbytes = 0
-    for where, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = Path(where, name)
-            about = path.lstat()
-            shown = path.relative_to(folder)
-            if stat.S_ISLNK(about.st_mode):
-                raise Refused(f"{shown} is a symbolic link; hand in the file itself. It was not graded.")
-            if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-                raise Refused(f"{shown} is a pipe, a socket or a device, not a file. It was not graded.")
-            count, nbytes = count + 1, nbytes + about.st_size
-            if count > MAX_FILES or nbytes > MAX_TOTAL_BYTES:
-                raise Refused(
-                    f"There are more than {MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB in {folder.name}. It was not graded."
-                )
 
 
 def _check_time(path: Path) -> None:
@@ -115,78 +86,6 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def read_notebook(path: Path) -> NotebookNode:
-    """The notebook in a file with any content. Raises only Refused, if the file holds no notebook."""
-    return parse_notebook(_bytes_of(path), path.name)
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(handle, "rb") as file:
-            raw = file.read(MAX_TOTAL_BYTES + 1)
-    except OSError as error:
-        raise Refused(f"{path.name} can't be read ({error.strerror}). It was not graded.") from None
-    pieces = sum(map(raw.count, (b"[", b"{", b",")))
-    if len(raw) > MAX_TOTAL_BYTES or (len(raw) > MAX_NOTEBOOK_BYTES and pieces > MAX_PIECES):
-        raise Refused(
-            f"{path.name} has {len(raw) >> 20} MiB. It was not graded: clear the outputs and hand it in again."
-        )
-    return raw
-
-
-def parse_notebook(raw: bytes, name: str) -> NotebookNode:
-    """The notebook in these bytes of the file `name`. Raises only Refused."""
-    found = _json_of(raw, name)
-    try:
-        notebook = nbformat.reads(json.dumps(found), as_version=4)
-        # what can't be written can't be graded: a lone surrogate, a NaN
-        nbformat.writes(notebook).encode()
-        json.dumps(found, allow_nan=False)
-    except Exception as error:  # nbformat may raise any error on such a file
-        raise Refused(f"{name} is a damaged notebook ({type(error).__name__}). It was not graded.") from None
-    check_shape(notebook, name)
-    return notebook
-
-
-def _json_of(raw: bytes, name: str) -> dict:
-    """The JSON in a file, without outputs and ids of cells, which editors write and nothing here needs.
-
-    Raises Refused if it is no notebook, or is so large that nbformat would take too long.
-    """
-    try:
-        found = json.loads(raw.decode("utf-8-sig"))
-    except (ValueError, RecursionError):
-        raise Refused(f"{name} is not a notebook: it holds no JSON in UTF-8. It was not graded.") from None
-    if not isinstance(found, dict) or not isinstance(found.get("cells"), list) or found.get("nbformat") != 4:
-        raise Refused(
-            f"{name} is not a notebook of format 4: open it in JupyterLab and save it again. It was not graded."
-        )
-    cells = [cell for cell in found["cells"] if isinstance(cell, dict)]
-    if len(found["cells"]) > MAX_CELLS:
-        raise Refused(f"{name} has {len(found['cells'])} cells; the limit is {MAX_CELLS}. It was not graded.")
-    _without_outputs(found, cells)
-    if len(raw) > MAX_NOTEBOOK_BYTES and len(json.dumps(found)) > MAX_NOTEBOOK_BYTES:
-        raise Refused(f"{name} has more than {MAX_NOTEBOOK_BYTES >> 20} MiB without its outputs. It was not graded.")
-    for number, cell in enumerate(cells, 1):  # nbformat compares every tag with every other one
-        about = cell.get("metadata")
-        tags = about.get("tags") if isinstance(about, dict) else None
-        if isinstance(tags, list) and len(tags) > MAX_TAGS:
-            raise Refused(f"{name} has {len(tags)} tags at cell {number}; the limit is {MAX_TAGS}. It was not graded.")
-    return found
-
-
-def _without_outputs(notebook: dict, cells: list[dict]) -> None:
-    """Gives each cell a number for its id, and code cells empty outputs, whatever they had there."""
-    notebook["nbformat_minor"] = 5
-    for number, cell in enumerate(cells):
-        cell["id"] = f"cell-{number}"
-        cell.pop("outputs", None)
-        cell.pop("execution_count", None)
-        if cell.get("cell_type") == "code":
-            cell |= {"outputs": [], "execution_count": None}
-
-
 class AsRead(NotebookExporter):
     """nbconvert's exporter to notebooks, which reads a submission as the checks have read it."""
 
@@ -194,22 +93,6 @@ class AsRead(NotebookExporter):
         """The converted notebook of a file. Raises Refused."""
         name = Path(getattr(file_stream, "name", "notebook.ipynb")).name
         return self.from_notebook_node(parse_notebook(file_stream.read().encode(), name), resources=resources, **more)
-
-
-def check_shape(notebook: NotebookNode, name: str) -> None:
-    """Raises Refused if a cell, or what nbconvert reads of the metadata, does not have the form that notebook editors write."""
-    for part in ("kernelspec", "language_info"):
-        if not isinstance(notebook.metadata.get(part, {}), dict):
-            raise Refused(f"{name} is a damaged notebook ({part} in its metadata). It was not graded.")
-    for number, cell in enumerate(notebook.cells, 1):
-        if (
-            not isinstance(cell, dict)
-            or cell.get("cell_type") not in ("code", "markdown", "raw")
-            or not isinstance(cell.get("source"), str)
-            or not isinstance(cell.get("metadata"), dict)
-            or not (cell["cell_type"] != "code" or isinstance(cell.get("outputs", []), list))
-        ):
-            raise Refused(f"{name} is a damaged notebook (cell {number}). It was not graded.")
 
 
 # ----------------------------------------------------------------------------------------------- what nbgrader is told
@@ -608,7 +491,7 @@ def guard_nbgrader() -> None:
         check_files(theirs)
         for path in sorted(_ours(self, assignment_id).glob("*.ipynb")):
             if (theirs / path.name).exists():
-                _json_of(_bytes_of(theirs / path.name), path.name)
+                json_of(bytes_of(theirs / path.name), path.name)
         return init_destination(self, assignment_id, student_id)
 
     def cleared(self: Autograde, assignment_id: str, student_id: str) -> None:

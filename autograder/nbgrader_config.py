@@ -51,6 +51,9 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 
+# `allranks course late` gives a lab its rule for late work; without one, c.LateSubmissionPlugin decides.
+c.AssignLatePenalties.plugin_class = "autograder.lateness.LateRule"
+
 # `nbgrader export` has a column for each exercise behind its own.
 c.ExportApp.plugin_class = "autograder.exports.Exercises"
 

@@ -19,13 +19,14 @@ from pathlib import Path
 
 import nbformat
 from allranks.base.errors import CourseError
+from allranks.course.handin import Refused, read_notebook
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
 from autograder.folder import config_of
-from autograder.intake import REQUEST, Refused, check_files, name_refusal, read_notebook, time_of
+from autograder.intake import REQUEST, check_files, name_refusal, time_of
 
 FILE = "pairs.csv"
 FOLDER = "pairs"

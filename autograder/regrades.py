@@ -22,11 +22,12 @@ from typing import Any
 
 import nbformat
 from allranks.base.errors import CourseError
+from allranks.course.handin import Refused, read_notebook
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.classroom import Part, overview_of
 from autograder.folder import directory_of
-from autograder.intake import REQUEST, Refused, check_files, read_notebook
+from autograder.intake import REQUEST, check_files
 
 LOG = "regrades.jsonl"
 MAX_CHARACTERS = 5000

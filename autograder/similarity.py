@@ -19,8 +19,9 @@ from pathlib import Path
 
 import nbformat
 from allranks.base.errors import CourseError
+from allranks.course.handin import Refused, read_notebook
 
-from autograder.intake import Refused, check_files, read_notebook
+from autograder.intake import check_files
 from autograder.pairs import partner
 
 TOKENS = 12  # in one fingerprint: shorter matches are not seen
@@ -128,8 +129,39 @@ def _hashes(code: str) -> list[int]:
     return [int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "big") for gram in grams]
 
 
-def compare(course: Path, lab: str, least: float = 0.5) -> tuple[list[Pair], list[str]]:
-    """The pairs of a lab's submissions, and sentences on what could not be read or compared. Raises NothingToCompare."""
+def compare(course: Path, lab: str, least: float = 0.5, earlier: Sequence[Path] = ()) -> tuple[list[Pair], list[str]]:
+    """The pairs of a lab's submissions, and sentences on what could not be read or compared. Raises NothingToCompare.
+
+    `earlier` are course folders of earlier terms, whose work is called "ada of FOLDER"; pairs of two earlier ones are left out, and so
+    is who handed in the own work of then again.
+    """
+    answers, told = _answers_in(course, lab)
+    now = set(answers)
+    own: dict[str, str] = {}  # what an earlier work is called -> its student
+    for folder in earlier:
+        theirs, more = _answers_in(folder, lab)
+        if not theirs and not more:
+            raise NothingToCompare(
+                f"{folder} has no submissions of {lab}: name the folder of an earlier course, which holds autograder/submitted."
+            )
+        named = {f"{student} of {folder.resolve().name}": cells for student, cells in theirs.items()}
+        own |= dict(zip(named, theirs, strict=True))
+        answers |= named
+        told += [f"{folder.resolve().name}, {sentence}" for sentence in more]
+    if len(answers) < 2 or not now:
+        raise NothingToCompare(f"Fewer than two submissions of {lab} can be read: there is nothing to compare.")
+    released = [cell for folder in (course, *earlier) for cell in _released(folder, lab)]
+    alike = []
+    for pair in pairs(answers, released, least):
+        one, other = pair.students
+        both = {own.get(name, name) for name in pair.students}
+        if now & {one, other} and len(both) == 2 and partner(course, lab, one) != other:
+            alike.append(pair)
+    return alike, told
+
+
+def _answers_in(course: Path, lab: str) -> tuple[dict[str, list[str]], list[str]]:
+    """Each student's cells in a course's folder, and sentences on what could not be read or compared."""
     answers: dict[str, list[str]] = {}
     told = []
     for folder in sorted((course / "autograder" / "submitted").glob(f"*/{lab}")):
@@ -143,12 +175,13 @@ def compare(course: Path, lab: str, least: float = 0.5) -> tuple[list[Pair], lis
         answers[student], left_out = _within_reason([cell for notebook in notebooks for cell in _cells(notebook)])
         if left_out:
             told.append(f"{student}: {left_out} characters of code are more than an answer has, and were not compared.")
-    if len(answers) < 2:
-        raise NothingToCompare(f"Fewer than two submissions of {lab} can be read: there is nothing to compare.")
+    return answers, told
+
+
+def _released(course: Path, lab: str) -> list[str]:
+    """The code that a course gave to its students."""
     notebooks = [nbformat.read(path, as_version=4) for path in sorted((course / "labs" / lab).glob("*.ipynb"))]
-    released = [cell for notebook in notebooks for cell in _cells(notebook)]
-    alike = pairs(answers, released, least)
-    return [pair for pair in alike if partner(course, lab, pair.students[0]) != pair.students[1]], told
+    return [cell for notebook in notebooks for cell in _cells(notebook)]
 
 
 def _within_reason(cells: list[str]) -> tuple[list[str], int]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import nbformat
 from allranks.base import variants
+from allranks.course.handin import check_shape
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
@@ -25,7 +26,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Dict, Enum, Float, Unicode
 
 from autograder.feedback import outputs_for
-from autograder.intake import check_files, check_shape
+from autograder.intake import check_files
 from autograder.judge import Judge, JudgeError
 from autograder.pairs import author
 from autograder.showing import strip

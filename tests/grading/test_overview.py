@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import nbformat
 import pytest
@@ -134,3 +135,35 @@ def test_work_that_was_graded_before_says_so(small_class, tmp_path):
     found = overview(course.root, LAB)
     assert [c.students for c in found.causes if c.mistake == OLD] == [("ed",)]
     assert next(row.state for row in found.rows if row.student == "new") == "not graded"
+
+
+@pytest.mark.browser
+def test_a_class_of_300_is_filtered_and_sorted_mistakes_first(found, new_page, tmp_path):
+    """The rows are those of the small class, each under many names; the script is the page's own."""
+    rows = [replace(row, student=f"{row.student}{n:03}") for n in range(38) for row in found.rows][:300]
+    evil = "<img src=x onerror=document.title=1>"
+    rows[7] = replace(rows[7], student=evil, first_name="</script><script>document.title=1</script>")
+    big = Overview(found.lab, found.due, found.parts, tuple(rows))
+    file = tmp_path / "class.html"
+    file.write_text(as_html(big), encoding="utf-8")
+    page = new_page(offline=True)
+    page.goto(file.as_uri())
+    first = page.locator("#rows tr:not([hidden])")
+    assert page.locator("#shown").inner_text() == "300 of 300 students" and page.title() == found.lab
+    mistakes, table = page.locator("section"), page.locator("table").last
+    assert mistakes.bounding_box()["y"] < table.bounding_box()["y"], "mistakes come first"
+    page.locator("#words").fill("bo003")
+    assert first.count() == 1 and page.locator("#shown").inner_text() == "1 of 300 students"
+    page.locator("#words").fill("")
+    page.locator("#state").select_option("ungraded")
+    assert first.count() == sum(row.state != "graded" for row in rows)
+    page.locator("#state").select_option("")
+    page.locator("section summary").first.click()
+    page.locator("button.only").first.click()
+    assert first.count() == int(page.locator("section summary b").nth(1).inner_text()) > 1
+    page.locator("#all").click()
+    page.get_by_role("button", name="sum").click()
+    sums = [float(text) for text in page.locator("td.sum").all_inner_texts() if text]
+    assert sums == sorted(sums, reverse=True) and len(sums) == len(big.graded)
+    page.get_by_role("button", name="sum").click()
+    assert [float(text) for text in page.locator("td.sum").all_inner_texts() if text] == sorted(sums)

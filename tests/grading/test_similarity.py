@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 
 import nbformat
 import pytest
-from classes import hand_in
+from classes import allranks, hand_in
 from grading_course import ROOT, make_course
 
 from autograder.similarity import NothingToCompare, compare, fingerprints, pairs, tokens
@@ -100,3 +101,19 @@ def test_a_labs_submissions_are_compared(tmp_path):
     assert found[0].students == ("ada", "bo") and found[0].share == 1.0
     assert [line.partition(":")[0] for line in told] == ["bo", "eve"]
     assert "1599999 characters of code" in told[0]
+
+
+def test_earlier_terms_are_compared_too(tmp_path):
+    course, old = (make_course(tmp_path / name, record=False) for name in ("course", "ml-2025"))
+    hand_in(course, {"ada": {"ring_all_reduce": "half_duplex"}, "cy": {"ring_all_reduce": "through_rank_zero"}})
+    hand_in(old, {"zoe": {"ring_all_reduce": "half_duplex"}, "yan": {"ring_all_reduce": "half_duplex"}})
+    shutil.copytree(course.submission("cy").parents[1], old.root / "autograder" / "submitted" / "cy")
+    lab = "lab03_all_reduce"
+    assert compare(course.root, lab, 0.9)[0] == []
+    found, _ = compare(course.root, lab, 0.9, [old.root])
+    # those of one earlier term are no news, and who takes the course again hands in the own work
+    assert [pair.students for pair in found] == [("ada", "yan of ml-2025"), ("ada", "zoe of ml-2025")]
+    said = allranks(course, "similar", "--least", "0.9", "--earlier", str(old.root)).stdout
+    assert "ada and zoe of ml-2025" in said
+    refused = allranks(course, "similar", "--earlier", str(tmp_path))
+    assert refused.returncode == 2 and "has no submissions of lab03_all_reduce: name the folder" in refused.stderr

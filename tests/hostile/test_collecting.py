@@ -18,13 +18,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from allranks.course.handin import Refused
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 from waiting import until_files_are_newer
 
 from autograder import intake
-from autograder.intake import Collect, Copier, Refused
+from autograder.intake import Collect, Copier
 
 pytestmark = pytest.mark.timeout(120)
 

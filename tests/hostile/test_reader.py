@@ -7,13 +7,14 @@ import json
 
 import nbformat
 import pytest
+from allranks.course.handin import Refused, parse_notebook, read_notebook
 from grading_course import LAB, NOTEBOOK, ROOT
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nbformat import NotebookNode
 from nbgrader.nbgraderformat import MetadataValidator
 
-from autograder.intake import Refused, name_refusal, parse_notebook, read_notebook
+from autograder.intake import name_refusal
 from autograder.trusted import is_graded, key_of, restore
 
 RELEASED = nbformat.read(ROOT / "labs" / LAB / f"{NOTEBOOK}.ipynb", as_version=4)

@@ -126,7 +126,14 @@ def test_each_promise_about_another_user_names_its_test():
         assert named(tests), f"no test is named for: {promise}"
 
 
-@pytest.mark.parametrize("page", ["security.md", "instructor.md", "jupyterhub.md", "gpus.md"])
+def test_each_line_of_what_is_stored_names_its_test():
+    lines = rows(section("privacy.md", "What is stored where"))
+    assert len(lines) > 10
+    for what, *_, tests in lines:
+        assert named(tests), f"no test is named for: {what}"
+
+
+@pytest.mark.parametrize("page", ["security.md", "instructor.md", "jupyterhub.md", "gpus.md", "privacy.md"])
 def test_every_test_that_a_page_names_exists(page):
     names = named((ROOT / "docs" / page).read_text(encoding="utf-8"))
     assert names and [name for name in names if not exists(name)] == []

@@ -18,7 +18,7 @@ SPEC = importlib.util.spec_from_file_location("house", HERE / "house.py")
 @pytest.mark.notebooks
 @pytest.mark.servers
 @pytest.mark.timeout(2400)
-@pytest.mark.parametrize("scene", ["scene.py", "attacks.py"])
+@pytest.mark.parametrize("scene", ["scene.py", "attacks.py", "restore.py"])
 def test_two_students_and_an_instructor(scene):
     house = importlib.util.module_from_spec(SPEC)
     SPEC.loader.exec_module(house)

@@ -71,6 +71,7 @@ _FROM = {
     "predict": "allranks.show.widgets",
     "predictions": "allranks.show.widgets",
     "ranked_plans": "allranks.theory.cost.ranking",
+    "ready": "allranks.course.handin",
     "run_schedule": "allranks.theory.simulator",
     "simulate": "allranks.theory.simulator",
     "training_step": "allranks.theory.cost.step",

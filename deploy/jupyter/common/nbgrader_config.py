@@ -10,5 +10,7 @@ if "ALLRANKS_EXCHANGE" in os.environ:  # not in a pod, which shares no disk
     c.Exchange.root = os.environ["ALLRANKS_EXCHANGE"]
 if os.environ.get("ALLRANKS_HUB_ROLE") == "learner":
     c.Exchange.assignment_dir = str(Path.home() / "allranks" / "labs")
+    # who would be refused is told before, not after
+    c.ExchangeFactory.submit = "allranks.jupyter.submit.Submit"
     # the hub says who is in the course; the grader hands out to all and needs no leave
     c.Authenticator.plugin_class = "nbgrader.auth.JupyterHubAuthPlugin"

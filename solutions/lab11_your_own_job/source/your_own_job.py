@@ -362,5 +362,11 @@ round(8 * check(diagnose_job).score, 2)
 # One rank's file shows where *it* waits, never for whom. **Match the calls by group and number, bring the clocks together, ask who came last, and ask the
 # causes before their consequences.** A missing file is a clue, not a proof. For the files of your own job, `allranks explain` asks the same questions.
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

@@ -201,5 +201,11 @@ round(6 * check(ulysses_attention).score, 2)
 # The sequence is split, and attention alone must communicate: keys and values go round, or tokens become heads. Both are collectives that you wrote before, an
 # all-gather and an all-to-all, with work between the steps. **Send the small tensors, and share the masked work out evenly before you split the sequence.**
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

@@ -191,5 +191,11 @@ round(8 * check(run_pipeline).score, 2)
 # A pipeline that turns to backward as soon as it can is as long as GPipe, but keeps at most $p$ micro-batches for any $m$. **Do first what another rank
 # waits for, and do what nobody waits for when there is nothing else to do.** And the loop that carries out an order must never send first and receive later.
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

@@ -158,5 +158,11 @@ round(10 * check(fsdp_step).score, 2)
 # A step of FSDP is a loop in which the next block arrives while this one computes, and gradients leave behind it. **Start the next block's gather
 # before you compute this one, and free each block as soon as it has computed.** With several nodes and several micro-batches, keep the shards inside a node and send gradients between nodes once a step.
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

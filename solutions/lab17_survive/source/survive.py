@@ -218,5 +218,11 @@ round(6 * check(reshard).score, 2)
 # A job survives because of copies: a step counts without the rank that failed, a rank that comes back gets its weights from one that is alive, and rows find
 # their new ranks without a file. **All ranks must come to the same decision from the same numbers, and only weights that are missing need to be sent.**
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

@@ -180,5 +180,11 @@ round(7 * check(async_tp_linear).score, 2)
 # A second gather saves the memory of the first, and a gather can hide behind the product that needs it, piece by piece. **Before you save memory, bytes or seconds, ask which of the three
 # you are short of.**
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

@@ -210,5 +210,11 @@ round(9 * check(two_shot_all_reduce).score, 2)
 # Without messages every read needs a fence and a signal before it, and every second write needs to know that the first one was read. **Count signals as you count messages, and ask of each place:
 # who says that it is full, and who says that it is free?**
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

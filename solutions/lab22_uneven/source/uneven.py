@@ -177,5 +177,11 @@ round(7 * check(all_gather_v).score, 2)
 # An exclusive scan says where each rank's part begins, in about $\lg p$ rounds. A ring carries unequal parts as they are, once everybody knows the lengths: no byte of padding, but the longest part makes
 # every step as long as it is.
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

@@ -15,12 +15,23 @@ EXAMPLES = {
         "allranks check ring_all_reduce my_ring.py --topology dgx-h100",
         "allranks check ring_all_reduce my_ring.py --rules nccl",
     ),
-    "class": ("allranks class lab03_all_reduce", "allranks class lab03_all_reduce --html overview.html"),
+    "class": ("allranks class lab03_all_reduce --html overview.html", "allranks class --html map.html"),
     "completion": (
         'eval "$(allranks completion bash)"',
         "allranks completion fish > ~/.config/fish/completions/allranks.fish",
     ),
-    "course": ("allranks course init ../ml-course --lab lab03_all_reduce",),
+    "course": (
+        "allranks course init ../ml-course --lab lab03_all_reduce",
+        "allranks course run lab03_all_reduce --dry-run",
+    ),
+    "course run": (
+        "allranks course run lab03_all_reduce --dry-run",
+        "allranks course run lab03_all_reduce --release --export moodle --sum",
+    ),
+    "course due": ("allranks course due lab03_all_reduce '2026-12-01 23:59'",),
+    "course forget": ("allranks course forget ada --dry-run", "echo ada | allranks course forget - --yes"),
+    "course export": ("allranks course export ada -o ada.zip",),
+    "course late": ("allranks course late lab03_all_reduce 10 --grace 15 --most 50 --dry-run",),
     "course variants": ("allranks course variants lab02_rooted", "allranks course variants lab02_rooted --off"),
     "course init": (
         "allranks course init ../ml-course",
@@ -54,8 +65,8 @@ EXAMPLES = {
     "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
     "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
     "race": ("allranks race", "allranks race two-nodes", "allranks race two-nodes my_schedule.py"),
-    "regrade": ("allranks regrade lab03_all_reduce", "allranks regrade lab03_all_reduce --student ada"),
-    "similar": ("allranks similar lab03_all_reduce",),
+    "regrade": ("allranks regrade lab03_all_reduce", "allranks regrade lab03_all_reduce --dry-run"),
+    "similar": ("allranks similar lab03_all_reduce", "allranks similar lab03_all_reduce --earlier ../ml-2025"),
     "simulate": (
         "allranks simulate --collective all_reduce --algorithm ring --ranks 8 --bytes 100MB",
         "allranks simulate --algorithm nccl --topology dgx-h100 --nodes 4 --collective all_reduce --bytes 1GiB",

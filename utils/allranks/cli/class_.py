@@ -1,4 +1,4 @@
-"""`allranks class LAB`: a class at a glance. Its file has another name, because `class` is a word of Python."""
+"""`allranks class`: a lab, or the whole class on the map. Its file has another name: `class` is a word of Python."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from allranks.cli.grade import course_option, find_course, known_lab, of_course
 
 
 @click.command(name="class")
-@click.argument("lab")
+@click.argument("lab", required=False)
 @course_option
 @click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write the page to FILE.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(lab: str, course: Path | None, page: Path | None, as_json: bool) -> None:
+def command(lab: str | None, course: Path | None, page: Path | None, as_json: bool) -> None:
     """Shows who is stuck where: points by exercise, mistakes by cause, the hardest cases, and what waits to be read.
 
-    It reads what `allranks grade` recorded, and changes nothing. The exit status is 2 if there is nothing to show.
+    Without LAB it shows the class over all labs on the map of the story: which idea who has not proved, why, and
+    since when. It reads what `allranks grade` recorded, and changes nothing. The exit status is 2 if there is nothing
+    to show.
     """
     from allranks.base.extras import require
 
     require("nbgrader", "allranks class")
     root = find_course(course or Path.cwd())
-    found = of_course(str(root), "classroom").overview(root, known_lab(root, lab))
-    shown = of_course(str(root), "class_page")
+    if lab is None:
+        shown = of_course(str(root), "mastery")
+        found = shown.mastery(root)
+    else:
+        shown = of_course(str(root), "class_page")
+        found = of_course(str(root), "classroom").overview(root, known_lab(root, lab))
     if page is not None:
         try:
             page.write_text(shown.as_html(found), encoding="utf-8")

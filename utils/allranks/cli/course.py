@@ -7,13 +7,18 @@ from pathlib import Path
 
 import click
 
+from allranks.cli import _privacy, _term
 from allranks.cli.grade import course_option, find_course, known_lab, of_course
 from allranks.course import teaching
 
 
 @click.group(name="course")
 def command() -> None:
-    """A teacher's own course folder, outside of this repository."""
+    """A teacher's course: its folder, a lab from collecting to the points, due dates, variants, one student's data."""
+
+
+for one in (_term.run, _term.due, _term.late, _privacy.forget, _privacy.export):
+    command.add_command(one)
 
 
 @command.command(name="init")

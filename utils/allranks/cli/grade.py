@@ -91,13 +91,13 @@ def command(
     try:
         require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
-        told = _settle_pairs(root, lab)
+        told = settle_pairs(root, lab)
         students = find_students(root, lab, only)
         if cluster is None:
             judges = in_threads(root, min(len(students), jobs or default_jobs()))
         else:
             judges = on_cluster(root, cluster)
-        with _progress(len(students), as_json) as tell, judges as where:
+        with progress(len(students), as_json) as tell, judges as where:
             for row in grade(root, lab, students, where, force, overview):
                 rows.append(row)
                 tell(in_words(row))
@@ -116,7 +116,7 @@ def command(
     sys.exit(1 if any(row["score"] is None for row in rows) else 0)
 
 
-def _settle_pairs(course: Path, lab: str) -> list[str]:
+def settle_pairs(course: Path, lab: str) -> list[str]:
     """Gives each pair of students one work, and says what was done; nothing in a course without pairs."""
     known_lab(course, lab)
     folder = course / "autograder"
@@ -413,7 +413,7 @@ class _Writer:
 
 
 @contextlib.contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
+def progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Shows a progress bar on a terminal; gives the function that prints a line above it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

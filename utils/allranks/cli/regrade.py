@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -30,12 +31,16 @@ SHOWN_CHARACTERS = 300
     "--student", "students", multiple=True, metavar="NAME", help="Mark this student's work again; may be repeated."
 )
 @click.option("--answer", default="", metavar="TEXT", help="A sentence for the student's feedback page.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change, and which marks would go down.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(lab: str, course: Path | None, students: tuple[str, ...], answer: str, as_json: bool) -> None:
+def command(
+    lab: str, course: Path | None, students: tuple[str, ...], answer: str, dry_run: bool, as_json: bool
+) -> None:
     """Lists who asks for a regrade of LAB, or marks the work of --student again and shows the points before and after.
 
     A student asks by a file regrade.md beside the notebook, handed in again. Points and comments given by hand stay; who had it marked
-    again, and when, is recorded. The exit status is 1 if some work could not be marked again; it then keeps the marks that it has.
+    again, and when, is recorded. --dry-run alone is about all who wait. The exit status is 1 if some work could not be marked again; it
+    then keeps the marks that it has.
     """
     from allranks.base.extras import require
 
@@ -44,8 +49,10 @@ def command(lab: str, course: Path | None, students: tuple[str, ...], answer: st
     lab = known_lab(root, lab)
     about = of_course(str(root), "regrades")
     if students:
-        sys.exit(_mark_again(root, lab, students, answer, as_json))
+        sys.exit(_mark_again(root, lab, students, answer, dry_run, as_json))
     found = about.requests(root, lab)
+    if dry_run and (waiting := tuple(one.student for one in found if one.state == about.WAITS)):
+        sys.exit(_mark_again(root, lab, waiting, answer, dry_run, as_json))
     if as_json:
         click.echo(json.dumps({"lab": lab, "requests": [vars(one) for one in found]}))
         return
@@ -60,17 +67,20 @@ def command(lab: str, course: Path | None, students: tuple[str, ...], answer: st
             click.echo(printable(f"  {short[:SHOWN_CHARACTERS]}{' ...' if len(short) > SHOWN_CHARACTERS else ''}"))
 
 
-def _mark_again(root: Path, lab: str, students: tuple[str, ...], answer: str, as_json: bool) -> int:
+def _mark_again(root: Path, lab: str, students: tuple[str, ...], answer: str, dry_run: bool, as_json: bool) -> int:
     about = of_course(str(root), "regrades")
     done: list[dict[str, Any]] = []
     failed = []
-    for student in dict.fromkeys(students):
-        try:
-            done.append(_one(about, root, lab, student, answer))
-        except (about.RegradeError, GradeError) as error:
-            failed.append(str(error))
+    where = of_course(str(root), "rehearsal").rehearsal(root, lab) if dry_run else contextlib.nullcontext(root)
+    with where as folder:
+        for student in dict.fromkeys(students):
+            try:
+                done.append(_one(about, folder, lab, student, answer))
+            except (about.RegradeError, GradeError) as error:
+                failed.append(str(error))
+    down = [entry["student"] for entry in done if entry["after"] < entry["before"]]
     if as_json:
-        click.echo(json.dumps({"lab": lab, "students": done, "failed": failed}))
+        click.echo(json.dumps({"lab": lab, "dry_run": dry_run, "students": done, "down": down, "failed": failed}))
         return 1 if failed else 0
     for entry in done:
         same = "" if entry["changes"] else ": nothing changes"
@@ -79,7 +89,11 @@ def _mark_again(root: Path, lab: str, students: tuple[str, ...], answer: str, as
             click.echo(printable(f"  {line}"))
     for sentence in failed:
         click.echo(printable(sentence), err=True)
-    if done:
+    if down:
+        click.echo(printable(f"{len(down)} {'would go' if dry_run else 'went'} down: {', '.join(down)}."))
+    if dry_run:
+        click.echo("Nothing was written.")
+    elif done:
         click.echo(f"Then nbgrader generate_feedback {lab} --force --student NAME, and release_feedback.")
     return 1 if failed else 0
 

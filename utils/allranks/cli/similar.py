@@ -20,9 +20,16 @@ from allranks.cli.grade import course_option, find_course, known_lab, of_course,
     show_default=True,
     help="The part of the shorter answer that a pair must share.",
 )
+@click.option(
+    "--earlier",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Also compare with the course folder of an earlier term; may be repeated.",
+)
 @course_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
+def command(lab: str, least: float, earlier: tuple[Path, ...], course: Path | None, as_json: bool) -> None:
     """Names the pairs of students whose code is alike, without the released text and without what many wrote.
 
     Names, numbers and comments don't count. A pair is a reason to look, not a proof.
@@ -32,14 +39,15 @@ def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
     require("nbgrader", "allranks similar")
     root = find_course(course or Path.cwd())
     lab = known_lab(root, lab)
-    found, told = of_course(str(root), "similarity").compare(root, lab, least)
-    named = sorted({student for pair in found for student in pair.students})
+    found, told = of_course(str(root), "similarity").compare(root, lab, least, earlier)
+    submitted = root / "autograder" / "submitted"
+    named = sorted({one for pair in found for one in pair.students if (submitted / one / lab).is_dir()})
     drawn: dict[str, str] = {}
     if (root / "solutions" / lab / FILE).exists():
         drawn = of_course(str(root), "variants").beside(root, lab, named)
     if as_json:
         alike = [{"students": pair.students, "shared": pair.shared, "of": pair.of} for pair in found]
-        alike = [one | ({"variants": [drawn[s] for s in one["students"]]} if drawn else {}) for one in alike]
+        alike = [one | ({"variants": [drawn.get(s, "") for s in one["students"]]} if drawn else {}) for one in alike]
         click.echo(json.dumps({"lab": lab, "pairs": alike, "unread": told}))
         return
     for sentence in told:
@@ -48,7 +56,7 @@ def command(lab: str, least: float, course: Path | None, as_json: bool) -> None:
         click.echo(
             printable(f"{pair.share:4.0%}  {pair.students[0]} and {pair.students[1]}: {pair.shared} of {pair.of}")
         )
-        for student in pair.students if drawn else ():
+        for student in (one for one in pair.students if one in drawn):
             click.echo(printable(f"      {student}: {drawn[student]}"))
     if not found:
         click.echo("No pair is alike.")

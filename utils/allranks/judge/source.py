@@ -304,10 +304,7 @@ def _keep(tree: ast.Module, text: str, function: str, place: Source) -> str:
     if not any(function in names.bound(statement) for statement in tree.body):
         defined = sorted({s.name for s in tree.body if isinstance(s, ast.FunctionDef)})
         found = f"it defines {', '.join(defined[:6])}" if defined else "it defines no function"
-        raise SourceError(
-            f"{place.filename} has no function {function}: {found}. Name your function {function}, "
-            "or use --function NAME."
-        )
+        raise SourceError(f"{place.filename} has no function {function}: {found}. Name your function {function}.")
     useful = [statement for statement in tree.body if names.keeps(statement)]
     lines = text.split("\n")
     for statement in sorted(names.cut, key=lambda s: (s.lineno, s.col_offset), reverse=True):

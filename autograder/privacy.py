@@ -1,0 +1,293 @@
+"""What a course holds about one student: all of it as a file for the student (`export`), or none of it any more (`forget`).
+
+Both look in the course's folder, the gradebook and nbgrader's exchange. Files that a teacher exported, backups, and the homes of a hub are
+other places: docs/privacy.md names them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allranks.base.errors import CourseError
+from allranks.course.handin import Refused
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import notebook_hash
+
+from autograder import pairs, regrades
+from autograder.folder import SQLITE, directory_of, has_gradebook
+from autograder.giving import SECRET
+from autograder.intake import name_refusal, printable_name, read_small
+
+MAX_FILE_BYTES = 1 << 30
+
+
+class PrivacyError(CourseError):
+    """Nothing was done; the message is one sentence that says why."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is there about a student: files and folders, submissions in the gradebook, and lines of the course's lists, by file.
+
+    `partners` are pages of partners that name the student.
+    """
+
+    student: str
+    paths: tuple[Path, ...]
+    submissions: tuple[str, ...]
+    in_gradebook: bool
+    lines: dict[str, int]
+    partners: tuple[Path, ...] = ()
+
+    def told(self) -> list[str]:
+        """Each place, one a line."""
+        found = [printable_name(str(path)) for path in self.paths]
+        if self.in_gradebook:
+            labs = f", marks of {', '.join(self.submissions)}" if self.submissions else ""
+            found.append(f"the gradebook: name, address{labs}")
+        found += [
+            f"{printable_name(str(path))}, a partner's page, which generate_feedback makes again"
+            for path in self.partners
+        ]
+        return found + [f"{name}: {count} line{'s' * (count != 1)}" for name, count in self.lines.items() if count]
+
+
+def exchange_of(course: Path) -> Path | None:
+    """The course's folder in nbgrader's exchange, as the machine's and the course's configuration name it; None if there is none."""
+    from nbgrader.apps import CollectApp
+    from nbgrader.exchange.default import Exchange
+
+    with contextlib.chdir(course / "autograder"):
+        app = CollectApp()
+        app.load_config_file(suppress_errors=False)
+        root = Exchange(coursedir=CourseDirectory(config=app.config), config=app.config).root
+    folder = Path(root) / directory_of(course).course_id
+    return folder if folder.is_dir() else None
+
+
+def held(course: Path, student: str) -> Held:
+    """What is there. Raises PrivacyError for a name that can't be one, or if nothing is there."""
+    if reason := name_refusal(student):
+        raise PrivacyError(f"{printable_name(student)!r} is no student's name: {reason}.")
+    about = directory_of(course)
+    paths = list(_paths(course, about, student))
+    labs: tuple[str, ...] = ()
+    known = False
+    if has_gradebook(about):
+        with Gradebook(about.db_url, about.course_id) as gradebook:
+            try:
+                labs = tuple(sorted(one.assignment.name for one in gradebook.find_student(student).submissions))
+                known = True
+            except MissingEntry:
+                pass
+    lines = {
+        pairs.FILE: len(_pairs_lines(course)) - len(_pairs_lines(course, without=student)),
+        regrades.LOG: sum(_is_about(line, student) for line in _log_lines(course)),
+        f"{pairs.FOLDER}/*/{pairs.STATE}": sum(student in json.dumps(state) for _, state in _shared(course, student)),
+    }
+    if not paths and not known and not any(lines.values()):
+        raise PrivacyError(f"There is nothing about {printable_name(student)} in {course} or its exchange.")
+    return Held(student, tuple(paths), labs, known, lines, tuple(_partners_pages(course, about, student)))
+
+
+def _partners_pages(course: Path, about: CourseDirectory, student: str) -> Iterator[Path]:
+    """The pages of those with whom the student shares a work, where they say so."""
+    exchange = exchange_of(course)
+    names = {
+        name for _, state in _shared(course, student) for mine, (owner, _) in state.items() for name in (mine, owner)
+    }
+    for other in sorted(names - {student}):
+        pages = sorted((course / about.feedback_directory / other).glob("*/*.html"))
+        if exchange is not None:
+            pages += _pages(course, about, exchange, other, sorted(exchange.glob(f"inbound/{other}+*")))
+        yield from (page for page in pages if student.encode() in page.read_bytes())
+
+
+def _paths(course: Path, about: CourseDirectory, student: str) -> Iterator[Path]:
+    for folder in (about.submitted_directory, about.autograded_directory, about.feedback_directory):
+        if os.path.lexists(course / folder / student):
+            yield course / folder / student
+    yield from sorted((course / "autograder" / pairs.FOLDER).glob(f"*/{student}"))
+    if (exchange := exchange_of(course)) is not None:
+        handed_in = sorted(path for path in exchange.glob("inbound/*") if path.name.partition("+")[0] == student)
+        yield from handed_in
+        yield from _pages(course, about, exchange, student, handed_in)
+
+
+def _pages(course: Path, about: CourseDirectory, exchange: Path, student: str, handed_in: list[Path]) -> Iterator[Path]:
+    """The feedback pages in the exchange, whose names follow from the student's secrets."""
+    folders = [*handed_in]
+    for kind in (about.submitted_directory, about.autograded_directory, about.feedback_directory):
+        folders += sorted((course / kind / student).glob("*"))
+    folders += sorted((course / "autograder" / pairs.FOLDER).glob(f"*/{student}"))
+    names = sorted({path.stem for path in (course / about.source_directory).glob("*/*.ipynb")})
+    found = set()
+    for folder in folders:
+        with contextlib.suppress(OSError, Refused, UnicodeDecodeError):
+            secret = read_small(folder / SECRET).decode("utf-8")
+            found |= {
+                exchange / "feedback" / f"{notebook_hash(secret=secret, notebook_id=name)}.html" for name in names
+            }
+    yield from sorted(path for path in found if path.is_file())
+
+
+# ------------------------------------------------------------------------------------------------------ the lists
+
+
+def _pairs_lines(course: Path, without: str | None = None) -> list[list[str]]:
+    """The lines of pairs.csv, without those that name a student; none if there is no such file."""
+    try:
+        text = (course / "autograder" / pairs.FILE).read_text(encoding="utf-8-sig")
+    except OSError:
+        return []
+    return [line for line in csv.reader(io.StringIO(text)) if without is None or without not in map(str.strip, line)]
+
+
+def _log_lines(course: Path) -> list[str]:
+    try:
+        return (course / "autograder" / regrades.LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _is_about(line: str, student: str) -> bool:
+    try:
+        return bool(json.loads(line)["student"] == student)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _shared(course: Path, student: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The files that say who shares whose work, of those that name the student."""
+    for path in sorted((course / "autograder" / pairs.FOLDER).glob(f"*/{pairs.STATE}")):
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
+            state = json.loads(path.read_text(encoding="utf-8"))
+            if any(student in (name, owner) for name, (owner, _) in state.items()):
+                yield path, state
+
+
+def _rewrite(path: Path, text: str) -> None:
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)
+
+
+# --------------------------------------------------------------------------------------------------------- forget
+
+
+def forget(course: Path, student: str, dry_run: bool = False) -> Held:
+    """Removes all of it, also from the gradebook's free pages; returns what was there. Raises PrivacyError.
+
+    A partner's copy of a work of both stays: it is the partner's too. Run again after an error: what is left is removed then.
+    """
+    found = held(course, student)
+    if dry_run:
+        return found
+    for path in (*found.paths, *found.partners):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    folder = course / "autograder"
+    if found.lines[pairs.FILE]:
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows(_pairs_lines(course, without=student))
+        _rewrite(folder / pairs.FILE, file.getvalue())
+    if found.lines[regrades.LOG]:
+        kept = [line for line in _log_lines(course) if not _is_about(line, student)]
+        _rewrite(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
+    for path, state in list(_shared(course, student)):
+        others = {name: one for name, one in state.items() if student not in (name, one[0])}
+        _rewrite(path, json.dumps(others) + "\n")
+    about = directory_of(course)
+    if found.in_gradebook:
+        with Gradebook(about.db_url, about.course_id) as gradebook:
+            gradebook.remove_student(student)
+    if about.db_url.startswith(SQLITE) and has_gradebook(about):
+        with contextlib.closing(sqlite3.connect(about.db_url.removeprefix(SQLITE))) as database:
+            database.execute("VACUUM")  # a deleted row's text stays in free pages until then
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------- export
+
+
+def export(course: Path, student: str, file: Path) -> Held:
+    """Writes a zip file that only this account can read: student.json, and every file; returns what is in it. Raises PrivacyError."""
+    found = held(course, student)
+    about: dict[str, Any] = {"student": student, "held": found.told(), "gradebook": _marks(course, student)}
+    about["pairs"] = [line for line in _pairs_lines(course) if student in map(str.strip, line)]
+    about["regrades"] = [json.loads(line) for line in _log_lines(course) if _is_about(line, student)]
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("student.json", json.dumps(about, indent=1, ensure_ascii=False, default=str))
+            for path in found.paths:
+                _pack(archive, path, _inside(course, path))
+        unfinished.replace(file)
+    except OSError as error:
+        raise PrivacyError(f"{file} can't be written ({error.strerror}).") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return found
+
+
+def _inside(course: Path, path: Path) -> str:
+    return str(path.relative_to(course)) if path.is_relative_to(course) else f"exchange/{path.parent.name}/{path.name}"
+
+
+def _pack(archive: zipfile.ZipFile, path: Path, name: str) -> None:
+    """Adds a file or folder; what a student made that is no file, such as a link, is named and not followed."""
+    about = path.lstat()
+    if stat.S_ISDIR(about.st_mode):
+        for below in sorted(path.iterdir()):
+            _pack(archive, below, f"{name}/{below.name}")
+    elif stat.S_ISREG(about.st_mode) and about.st_size <= MAX_FILE_BYTES:
+        archive.write(path, name)
+    else:
+        archive.writestr(f"{name}.txt", f"not packed: mode {stat.filemode(about.st_mode)}, {about.st_size} bytes\n")
+
+
+def _marks(course: Path, student: str) -> dict[str, Any]:
+    """What the gradebook says: who it is, and for each lab the marks and comments."""
+    about = directory_of(course)
+    if not has_gradebook(about):
+        return {}
+    with Gradebook(about.db_url, about.course_id) as gradebook:
+        try:
+            who = gradebook.find_student(student)
+        except MissingEntry:
+            return {}
+        labs = {}
+        for submission in who.submissions:
+            labs[submission.assignment.name] = {
+                "handed_in": submission.timestamp,
+                "extension": submission.extension,
+                "late_penalty": submission.late_submission_penalty,
+                "score": submission.score,
+                "marks": {
+                    g.name: [g.auto_score, g.manual_score, g.max_score] for n in submission.notebooks for g in n.grades
+                },
+                "comments": {c.name: c.comment for n in submission.notebooks for c in n.comments if c.comment},
+            }
+        names = {
+            "first_name": who.first_name,
+            "last_name": who.last_name,
+            "email": who.email,
+            "lms_id": who.lms_user_id,
+        }
+        return names | {"labs": labs}

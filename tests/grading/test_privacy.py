@@ -1,0 +1,168 @@
+"""What a course holds about a student is given out whole, and removed without a trace; names of students are in no command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+from classes import ANSWER, enter, hand_in
+from grading_course import LAB, NOTEBOOK, Course, make_course
+from nbgrader.api import Gradebook
+from test_term import digest, lay
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
+WHO, PARTNER = "zebulon", "ada"
+SAID = "Your steps are one too few, says the reader."
+
+
+def allranks(course: Course, *words: object, stdin: str = "") -> subprocess.CompletedProcess:
+    program = [str(Path(sys.executable).parent / "allranks"), *map(str, words), "--course", str(course.root)]
+    return subprocess.run(program, input=stdin, capture_output=True, text=True, check=False)
+
+
+def command_lines(until: threading.Event, seen: set[str]) -> None:
+    """Collects the command lines of all processes of this machine, as `ps` shows them to every account."""
+    while not until.is_set():
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen.add(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            except OSError:
+                continue
+        until.wait(0.02)
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory) -> tuple[Course, Path, set[str]]:
+    """A course in which zebulon left what one can leave: the course, its exchange, and the command lines while it was made."""
+    course = make_course(tmp_path_factory.mktemp("privacy") / "course")
+    exchange = tmp_path_factory.mktemp("exchange")
+    exchange.chmod(0o777)
+    for folder in ("inbound", "feedback"):
+        (exchange / "allranks" / folder).mkdir(parents=True)
+    folder = course.root / "autograder"
+    with open(folder / "nbgrader_config.py", "a", encoding="utf-8") as config:
+        config.write(f"\nc.Exchange.root = {str(exchange)!r}\n")
+    people = {WHO: ("Zeb", "Quackenbush", "zq@example.org"), PARTNER: ("Ada", "L", ""), "bo": ("Bo", "Li", "")}
+    enter(course, people)
+    hand_in(course, {"bo": {}}, words=ANSWER)
+    lay(exchange / "allranks" / "inbound", WHO, course.answers(lambda g, s: ANSWER if g == "when_not_a_ring" else s))
+    (folder / "pairs.csv").write_text(
+        f"lab,student,partner,counts\n{LAB},{WHO},{PARTNER},\n{LAB},bo,cy,\n", encoding="utf-8"
+    )
+    seen: set[str] = set()
+    until = threading.Event()
+    looking = threading.Thread(target=command_lines, args=(until, seen))
+    looking.start()
+    try:
+        done = allranks(course, "course", "run", LAB, "--release", "--json")
+    finally:
+        until.set()
+        looking.join()
+    assert done.returncode == 0, done.stderr
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
+        book.find_comment("when_not_a_ring", NOTEBOOK, LAB, WHO).manual_comment = SAID
+        book.db.commit()
+    entry = {"lab": LAB, "student": WHO, "when": "2026-11-24T09:12:00+00:00", "who": "t", "before": 1.0, "after": 2.0}
+    lines = [entry, {**entry, "student": "bo"}]
+    (folder / "regrades.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return course, exchange, seen
+
+
+def copy_of(graded, tmp_path: Path) -> tuple[Course, Path]:
+    """A copy that a test may change, with its exchange."""
+    course, exchange, _ = graded
+    shutil.copytree(course.root, tmp_path / "course")
+    shutil.copytree(exchange, tmp_path / "exchange")
+    config = tmp_path / "course" / "autograder" / "nbgrader_config.py"
+    config.write_text(config.read_text().replace(str(exchange), str(tmp_path / "exchange")))
+    return Course(tmp_path / "course"), tmp_path / "exchange"
+
+
+def traces(folder: Path, word: str) -> list[str]:
+    """The names and contents of files in which a word stands."""
+    found = [str(path) for path in folder.rglob("*") if word in path.name]
+    return found + [str(p) for p in folder.rglob("*") if p.is_file() and word.encode() in p.read_bytes()]
+
+
+def test_no_command_line_has_a_students_name_while_a_lab_is_run(graded):
+    lines = graded[2]
+    assert any("autograder.grading" in line for line in lines), "the grader was seen"
+    assert any("nbgrader collect" in line for line in lines) and any("release_feedback" in line for line in lines)
+    assert not [line for line in lines if WHO in line or "Quackenbush" in line]
+
+
+def test_a_student_gets_all_of_it(graded, tmp_path):
+    file = tmp_path / "zebulon.zip"
+    done = allranks(graded[0], "course", "export", WHO, "-o", file)
+    assert done.returncode == 0 and done.stdout.startswith(f"Written to {file}: "), done.stderr
+    assert file.stat().st_mode & 0o777 == 0o600
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        about = json.loads(archive.read("student.json"))
+    kinds = (
+        "autograder/submitted/",
+        "autograder/autograded/",
+        "autograder/feedback/",
+        "exchange/inbound/",
+        "exchange/feedback/",
+    )
+    for kind in kinds:
+        assert any(name.startswith(kind) for name in names), (kind, names)
+    book = about["gradebook"]
+    assert (book["last_name"], book["email"]) == ("Quackenbush", "zq@example.org")
+    assert (
+        book["labs"][LAB]["marks"]["ring_all_reduce-graded"][0] == 6 and SAID in book["labs"][LAB]["comments"].values()
+    )
+    assert len(about["pairs"]) == len(about["regrades"]) == 1
+    assert "bo" not in json.dumps(about["regrades"])
+
+
+def test_a_dry_run_removes_nothing_and_forgetting_leaves_no_trace(graded, tmp_path):
+    course, exchange = copy_of(graded, tmp_path)
+    before = digest(course.root) | digest(exchange)
+    dry = allranks(course, "course", "forget", WHO, "--dry-run")
+    assert dry.returncode == 0 and dry.stdout.endswith("Nothing was removed.\n"), dry.stderr
+    assert digest(course.root) | digest(exchange) == before
+    pages = len(list((exchange / "allranks" / "feedback").iterdir()))
+    assert traces(course.root, "Quackenbush") and traces(exchange, WHO)
+    done = allranks(course, "course", "forget", "-", "--yes", "--json", stdin=f"{WHO}\n")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["held"] == dry.stdout.splitlines()[:-1]
+    for word in (WHO, "Quackenbush", "zq@example.org", SAID):
+        assert traces(course.root, word) == [] and traces(exchange, word) == [], word
+    assert len(list((exchange / "allranks" / "feedback").iterdir())) == pages - 1
+    assert course.scores("bo")["ring_all_reduce-graded"] == 6 and course.scores(PARTNER)["ring_all_reduce-graded"] == 6
+    again = allranks(course, "course", "forget", WHO, "--yes")
+    assert again.returncode == 2 and again.stderr.startswith(f"There is nothing about {WHO} in ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("forget", "../bo", "--yes"), "is no student's name"),
+        (("forget", "*", "--yes"), "is no student's name"),
+        (("forget", "bo", "--json"), "--json asks nothing"),
+        (("export", "nobody"), "There is nothing about nobody"),
+        (("export", "bo", "-o", "/no/such/folder/bo.zip"), "can't be written"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_removes_nothing(graded, words, said):
+    before = digest(graded[0].root)
+    done = allranks(graded[0], "course", *words)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert digest(graded[0].root) == before
+
+
+def test_only_this_account_reads_what_the_commands_write(graded):
+    folder = graded[0].root / "autograder"
+    written = [*folder.glob("feedback/*/*/*.html"), *folder.glob("autograded/*/*/*.ipynb")]
+    assert written and not [
+        path for path in written if path.stat().st_mode & 0o077 and os.stat(path.parent).st_mode & 0o077
+    ]

@@ -1,0 +1,179 @@
+"""`allranks course run`, `due` and `late`, and `allranks regrade --dry-run`: what a dry run shows is what then happens, and it writes nothing."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nbformat
+import pytest
+from classes import ROSTER, enter, wrong
+from grading_course import LAB, NOTEBOOK, Course
+from nbgrader.api import Gradebook
+
+pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
+
+NEW = "ed hal".split()  # ed hands in anew, hal for the first time
+
+
+def allranks(*words: object) -> subprocess.CompletedProcess:
+    program = str(Path(sys.executable).parent / "allranks")
+    return subprocess.run([program, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def of_course(course: Course, *words: object) -> dict:
+    done = allranks("course", *words, "--course", course.root, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def digest(root: Path) -> dict[str, str]:
+    """The SHA-256 of every file, and every folder."""
+    files = {
+        str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()
+    }
+    return files | {
+        str(p.relative_to(root)): "folder" for p in root.rglob("*") if p.is_dir() and p.name != "__pycache__"
+    }
+
+
+def lay(inbound: Path, student: str, notebook: nbformat.NotebookNode) -> None:
+    """A folder as `nbgrader submit` makes it."""
+    words = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
+    folder = inbound / f"{student}+{LAB}+{words}+random"
+    folder.mkdir()
+    (folder / "timestamp.txt").write_text(words, encoding="ascii")
+    (folder / "submission_secret.txt").write_text((student * 64)[:128], encoding="utf-8")
+    nbformat.write(notebook, folder / f"{NOTEBOOK}.ipynb")
+
+
+@pytest.fixture(scope="module")
+def course(small_class, tmp_path_factory) -> Course:
+    """The small class with an exchange: ed hands in right answers, then a worse one of gus comes, and hal's first."""
+    made = Course(tmp_path_factory.mktemp("term") / "course")
+    shutil.copytree(small_class.course.root, made.root)
+    enter(made, {**ROSTER, **{name: ("", "", "") for name in ("ed", "flo", "gus")}})
+    exchange = tmp_path_factory.mktemp("exchange")
+    exchange.chmod(0o777)
+    inbound = exchange / "allranks" / "inbound"
+    inbound.mkdir(parents=True)
+    with open(made.root / "autograder" / "nbgrader_config.py", "a", encoding="utf-8") as config:
+        config.write(f"\nc.Exchange.root = {str(exchange)!r}\n")
+    lay(inbound, "ed", made.answers())
+    lay(inbound, "hal", made.answers())
+    lay(inbound, "gus", made.answers(lambda name, right: wrong(name, "sum") if name == "distributed_mean" else "pass"))
+    return made
+
+
+@pytest.fixture(scope="module")
+def runs(course, tmp_path_factory) -> tuple[dict, dict, Path]:
+    """What the dry run said, what the run said, and the file with the points."""
+    before = digest(course.root)
+    trial = allranks("course", "run", LAB, "--course", course.root, "--dry-run", "--json")
+    assert trial.returncode == 0, trial.stderr
+    assert digest(course.root) == before
+    file = tmp_path_factory.mktemp("points") / "moodle.csv"
+    export = ["--export", "moodle", "--zero-missing", "-o", file]
+    done = allranks("course", "run", LAB, "--course", course.root, "--json", *export)
+    assert done.returncode == 0, done.stderr
+    return json.loads(trial.stdout), json.loads(done.stdout), file
+
+
+def test_a_dry_run_shows_what_then_happens_and_writes_nothing(runs):
+    trial, done, _ = runs
+    assert trial["changes"] == done["changes"] and trial["waiting"] == done["waiting"]
+    assert trial["dry_run"] and not done["dry_run"] and not (trial.get("feedback") or trial.get("export"))
+
+
+def test_it_says_whose_points_change_and_why(runs):
+    changes = {one["student"]: one for one in runs[1]["changes"]}
+    assert set(changes) == {"ed", "gus", "hal"}  # nobody else's work is new
+    assert (changes["hal"]["before"], changes["hal"]["after"]) == (None, 13)
+    assert changes["hal"]["why"][0] == "graded for the first time"
+    assert changes["ed"]["after"] > changes["ed"]["before"] and not changes["ed"]["down"]
+    assert changes["gus"]["down"] and changes["gus"]["why"][0].startswith("handed in anew, 20")
+    assert "distributed_mean: 3 -> 0 of 3" in " ".join(changes["gus"]["why"])
+    assert any("sum instead of the mean" in why for why in changes["gus"]["why"]), changes["gus"]
+
+
+def test_it_ends_with_pages_and_the_file(course, runs):
+    rows = list(csv.DictReader(runs[2].read_text(encoding="utf-8").splitlines()))
+    points = {row["Username"]: row[f"{LAB}: distributed_mean"] for row in rows}
+    assert points["hal"] == "3" and points["gus"] == "0"
+    pages = course.root / "autograder" / "feedback"
+    assert sorted(path.parents[1].name for path in pages.glob("*/*/*.html")) == sorted(
+        "ada bo cy di ed flo gus hal".split()
+    )
+    assert runs[1]["export"]["students"] == len(rows)
+
+
+def test_due_dates_and_late_rules_by_command_also_for_work_that_is_graded(course, runs):
+    before = digest(course.root)
+    assert of_course(course, "due", LAB)["due"] is None
+    trial = of_course(course, "due", LAB, "2026-01-01 12:00", "--dry-run")
+    assert trial["due"] == "2026-01-01 12:00 UTC" and trial["changes"] == []  # no rule takes anything off yet
+    assert digest(course.root) == before
+    assert of_course(course, "due", LAB, "2026-01-01 13:00+01:00")["due"] == "2026-01-01 12:00 UTC"
+    before = digest(course.root)
+    trial = of_course(course, "late", LAB, 10, "--most", 50, "--dry-run")
+    assert digest(course.root) == before
+    late = {one["student"]: one for one in trial["changes"]}
+    assert set(late) == {"ed", "hal"}  # gus has no points to lose, and the others' work has no time
+    assert late["hal"] == {"student": "hal", "before": 0, "after": 6.5}
+    assert of_course(course, "late", LAB, 10, "--most", 50)["changes"] == trial["changes"]
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        assert book.find_submission(LAB, "hal").late_submission_penalty == 6.5
+        book.find_grade("when_not_a_ring", NOTEBOOK, LAB, "hal").manual_score = 2.0
+        book.db.commit()
+    # nbgrader's own step has the same rule, and points given by hand count once the lab is settled again
+    done = of_course(course, "run", LAB, "--no-collect", "--no-feedback")
+    assert [one["student"] for one in done["changes"]] == ["hal"] and done["changes"][0]["after"] == 7.5
+    said = course.nbgrader("autograde", LAB, "--student", "hal", "--force").stdout
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        assert book.find_submission(LAB, "hal").late_submission_penalty == 7.5, said
+    assert [one["after"] for one in of_course(course, "late", LAB, "--off")["changes"]] == [0, 0]
+    assert of_course(course, "due", LAB, "--never")["due"] is None
+
+
+def test_a_regrade_can_be_tried_and_says_when_marks_would_go_down(course, runs):
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        book.find_grade("distributed_mean-graded", NOTEBOOK, LAB, "bo").auto_score = 2.0
+        book.find_grade("ring_all_reduce-graded", NOTEBOOK, LAB, "cy").auto_score = 6.0
+        book.db.commit()
+    before = digest(course.root)
+    words = "regrade", LAB, "--course", course.root, "--student", "bo", "--student", "cy"
+    trial = allranks(*words, "--dry-run")
+    assert trial.returncode == 0, trial.stderr
+    assert digest(course.root) == before
+    assert "distributed_mean: 2 -> 3 of 3" in trial.stdout and "1 would go down: cy." in trial.stdout
+    assert trial.stdout.endswith("Nothing was written.\n")
+    done = json.loads(allranks(*words, "--json").stdout)
+    assert done["down"] == ["cy"] and [one["student"] for one in done["students"]] == ["bo", "cy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("due", LAB, "next week"), "'next week' is no time: write for example"),
+        (("due", "lab99"), "There is no lab 'lab99'."),
+        (("late", LAB, "10", "--off"), "not both"),
+        (("run", LAB, "--zero-missing"), "give --export too"),
+    ],
+)
+def test_bad_input_is_one_sentence(course, words, said):
+    done = allranks("course", *words, "--course", course.root)
+    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def test_a_rule_needs_the_lab_in_the_gradebook_and_makes_none(tmp_path):
+    made = allranks("course", "init", tmp_path / "new", "--lab", LAB)
+    assert made.returncode == 0, made.stderr
+    done = allranks("course", "late", LAB, "10", "--course", tmp_path / "new")
+    assert done.returncode == 2 and "is not in the gradebook yet" in done.stderr
+    assert not (tmp_path / "new" / "autograder" / "gradebook.db").exists()

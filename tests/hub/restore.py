@@ -1,0 +1,205 @@
+"""A hub with accounts, work and marks is saved while it runs, the machine is emptied, and the hub is restored. Played by house.py only."""
+
+import hashlib
+import json
+import os
+import pwd
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import nbformat
+import pytest
+from running_hub import GRADER, Hub, make_accounts, run
+from visitor import HUB, Visitor
+
+ROOT = Path(__file__).resolve().parents[2]
+LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
+PASSWORDS = {"ana": "first-pass-9", "ida": "third-pass-7"}
+GROUPS = {"ana": "allranks-students", "ida": "allranks-instructors"}
+STATE, EXCHANGE, SETTINGS = (Path(p) for p in ("/var/lib/allranks/hub", "/var/lib/allranks/exchange", "/etc/allranks"))
+BACKUP = Path("/var/lib/backup/first")
+COURSE = Path("/home") / GRADER / "allranks"
+
+
+def as_(name: str, *command: object, cwd: Path = Path("/")) -> str:
+    """Runs a command as this account."""
+    who = pwd.getpwnam(name)
+    env = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": who.pw_dir,
+        "PYTHONPATH": f"{ROOT}/utils",
+    }
+    done = subprocess.run(
+        [str(part) for part in command],
+        user=who.pw_uid,
+        group=who.pw_gid,
+        extra_groups=[],
+        env=env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def backup(*words: object) -> subprocess.CompletedProcess:
+    program = [sys.executable, ROOT / "deploy" / "backup.py", *words]
+    return subprocess.run([str(part) for part in program], capture_output=True, text=True, check=False)
+
+
+def tree(folder: Path) -> dict[str, tuple]:
+    """Every file's kind, mode, owner by name, and contents; not of caches, sockets and databases, which are compared by their rows."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        if inside.parts[0] in (".cache", ".jr") or path.name.startswith(
+            ("gradebook.db", "jupyterhub.sqlite", "proxy.pid")
+        ):
+            continue
+        about = path.lstat()
+        kind = "link" if path.is_symlink() else "folder" if path.is_dir() else "file"
+        what = (
+            os.readlink(path)
+            if kind == "link"
+            else hashlib.sha256(path.read_bytes()).hexdigest()
+            if kind == "file"
+            else ""
+        )
+        mode = 0 if kind == "link" else stat.S_IMODE(about.st_mode)
+        found[str(inside)] = (kind, mode, pwd.getpwuid(about.st_uid).pw_name, what)
+    return found
+
+
+def rows(database: Path) -> dict[str, list]:
+    """Every row of every table."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as book:
+        tables = [name for (name,) in book.execute("select name from sqlite_master where type = 'table'")]
+        return {name: sorted(map(str, book.execute(f'select * from "{name}"'))) for name in tables}
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory) -> dict:
+    """The hub is used, saved while it runs, and everything is taken away; what there was."""
+    make_accounts({name: (PASSWORDS[name], GROUPS[name]) for name in PASSWORDS})
+    hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")
+    hub.start()
+    try:
+        ana = Visitor.log_in("ana", PASSWORDS["ana"])
+        home = Path("/home/ana")
+        as_("ana", "mkdir", "-p", home / "allranks" / "labs" / LAB, home / ".cache")
+        notebook = nbformat.read(ROOT / "solutions" / LAB / f"{NOTEBOOK}.ipynb", as_version=4)
+        work = home / "allranks" / "labs" / LAB / f"{NOTEBOOK}.ipynb"
+        nbformat.write(notebook, work)
+        (home / ".cache" / "large").write_bytes(b"x" * 1000)
+        os.symlink("/etc/shadow", home / "allranks" / "everybody's passwords")
+        run("chown", "-hR", "ana:", home)
+        words = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
+        inbound = EXCHANGE / "allranks" / "inbound"
+        inbound.mkdir()
+        inbound.chmod(0o1777)
+        folder = inbound / f"ana+{LAB}+{words}"
+        as_("ana", "mkdir", folder)
+        as_("ana", "cp", work, folder)
+        as_("ana", sys.executable, "-c", f"open({str(folder / 'timestamp.txt')!r}, 'w').write({words!r})")
+        (COURSE / "autograder" / "exchange.txt").write_text(str(EXCHANGE))
+        inside = COURSE / "autograder"
+        run("chown", "-R", f"{GRADER}:", COURSE)
+        python = (sys.executable, "-m")
+        as_(GRADER, *python, "nbgrader", "generate_assignment", LAB, "--force", cwd=inside)
+        as_(GRADER, *python, "nbgrader", "db", "student", "add", "ana", cwd=inside)
+        said = as_(GRADER, *python, "allranks.cli", "course", "run", LAB, "--no-feedback", "--json", cwd=inside)
+        assert json.loads(said)["changes"][0]["after"] == 13, said
+        done = backup("save", BACKUP)
+        assert done.returncode == 0, done.stderr
+        kept = {
+            "session": ana,
+            "homes": {name: tree(Path("/home") / name) for name in (*PASSWORDS, GRADER)},
+            "exchange": tree(EXCHANGE),
+            "settings": tree(SETTINGS),
+            "gradebook": rows(inside / "gradebook.db"),
+            "users": rows(STATE / "jupyterhub.sqlite")["users"],
+            "numbers": {name: pwd.getpwnam(name).pw_uid for name in (*PASSWORDS, GRADER)},
+        }
+    finally:
+        hub.stop()
+        print(hub.log.read_text()[-3000:])
+    for name in (*PASSWORDS, GRADER):
+        run("userdel", "--remove", "--force", name)
+    for folder in (STATE, EXCHANGE, SETTINGS):
+        shutil.rmtree(folder)
+    for group in set(GROUPS.values()):
+        run("groupdel", group)
+    assert not list(Path("/home").glob("an*")) and not STATE.exists()
+    return kept
+
+
+def test_the_backup_is_roots_alone_and_no_link_led_anywhere(before):
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (BACKUP, *BACKUP.rglob("*")))
+    listed = run("tar", "-tvzf", BACKUP / "homes" / "ana.tar.gz")
+    assert "everybody's passwords -> /etc/shadow" in listed and ".cache/large" not in listed
+
+
+def test_a_second_backup_does_not_overwrite_the_first(before):
+    done = backup("save", BACKUP)
+    assert done.returncode == 2 and done.stderr == f"{BACKUP} is there already: name a new folder.\n"
+
+
+def test_a_damaged_backup_is_refused_before_anything_is_written(before, tmp_path):
+    shutil.copytree(BACKUP, tmp_path / "copy")
+    with open(tmp_path / "copy" / "hub.sqlite", "r+b") as file:
+        file.seek(100)
+        file.write(b"?")
+    done = backup("restore", tmp_path / "copy")
+    assert done.returncode == 2 and "hub.sqlite is missing or damaged" in done.stderr
+    assert not STATE.exists() and not SETTINGS.exists()
+
+
+def test_nothing_is_lost_on_an_empty_machine(before, tmp_path):
+    dry = backup("restore", BACKUP, "--dry-run")
+    assert dry.returncode == 0 and dry.stdout.endswith("Nothing was written.\n"), dry.stderr
+    assert not STATE.exists() and "ana" not in [who.pw_name for who in pwd.getpwall()]
+    done = backup("restore", BACKUP)
+    assert done.returncode == 0, done.stderr
+    assert {name: pwd.getpwnam(name).pw_uid for name in before["numbers"]} == before["numbers"]
+    for name, was in before["homes"].items():
+        assert tree(Path("/home") / name) | {} == was, name
+    assert tree(EXCHANGE) == before["exchange"] and tree(SETTINGS) == before["settings"]
+    assert rows(COURSE / "autograder" / "gradebook.db") == before["gradebook"]
+    assert (EXCHANGE.stat().st_mode & 0o7777, STATE.stat().st_mode & 0o7777) == (0o1777, 0o700)
+    again = backup("restore", BACKUP)
+    assert again.returncode == 2 and "is not empty" in again.stderr
+    hub = Hub(tmp_path / "hub.log")
+    hub.start()
+    try:
+        # the cookie of before is still a login, the password is the same, and so is the number that the hub has for ana
+        page = before["session"].session.get(f"{HUB}/hub/home", allow_redirects=False)
+        assert page.status_code == 200, page.headers
+        assert Visitor.log_in("ida", PASSWORDS["ida"]).call("GET", "/hub/api/users/ida")["groups"] == [
+            "formgrade-allranks"
+        ]
+        names = [row.split(",")[1].strip(" '") for row in rows(STATE / "jupyterhub.sqlite")["users"]]
+        assert {row.split(",")[1].strip(" '") for row in before["users"]} <= set(names)
+    finally:
+        hub.stop()
+        print(hub.log.read_text()[-3000:])
+    # the grader goes on: what is graded stays so, and new work is graded with the same secret
+    said = as_(
+        GRADER,
+        sys.executable,
+        "-m",
+        "allranks.cli",
+        "course",
+        "run",
+        LAB,
+        "--no-feedback",
+        "--json",
+        cwd=COURSE / "autograder",
+    )
+    assert json.loads(said)["changes"] == []

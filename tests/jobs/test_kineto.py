@@ -207,7 +207,7 @@ def test_an_event_that_is_not_json_is_skipped(tmp_path):
     [
         (b"", "it is empty"),
         (b"\x7fELF\x02\x01\x00garbage", "its format is not known"),
-        (gzip.compress(b"", mtime=0)[:10], "the gzip file holds nothing that can be unpacked"),
+        (gzip.compress(b"", mtime=0)[:10], "it is packed, and nothing of it can be unpacked"),
         (b'{"schemaVersion": 1, "traceEvents": [', "the JSON ends in the middle"),
         (b'{"schemaVersion": 1, "traceEvents": []}', "it holds no event with a time"),
         (b'{"schemaVersion": 1, "traceEvents": 3}', "it holds no event with a time"),

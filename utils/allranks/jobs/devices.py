@@ -105,6 +105,9 @@ def _records(
 def _read_sqlite(path: Path) -> list[RankRecord]:
     import sqlite3  # here, since a browser's Python has none
 
+    with path.open("rb") as file:
+        if not file.read(len(_SQLITE)).startswith(_SQLITE[:15]):
+            raise ProfileError("it is a packed SQLite file, which can't be read in place: unpack it (gunzip, xz -d, zstd -d)")
     try:
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True) as base:
             base.text_factory = lambda raw: raw.decode("utf-8", "replace")

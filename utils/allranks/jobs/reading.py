@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 
 from allranks.base.progress import Progress
+from allranks.base.unpacked import PackedError
 from allranks.jobs import devices, dumps, kineto, logs, nccl_files, traces
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
@@ -68,11 +69,11 @@ def read_file(path: Path) -> Found:
             return [], "it is no ordinary file: a pipe or a device can't be looked into"
         head = head_of(path)
         if not head:
-            return [], "it is empty" if path.stat().st_size == 0 else "the gzip file holds nothing that can be unpacked"
+            return [], "it is empty" if path.stat().st_size == 0 else "it is packed, and nothing of it can be unpacked"
         for form in FORMATS:
             if form.looks(path, head):
                 return list(form.read(path)), ""
-    except ProfileError as error:
+    except (ProfileError, PackedError) as error:
         return [], str(error)
     except OSError as error:
         return [], f"it can not be opened: {error.strerror or error}"

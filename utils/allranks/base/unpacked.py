@@ -1,6 +1,7 @@
 """The bytes of files as people send them: packed by gzip, bzip2, xz or zstd, or in UTF-16 as PowerShell redirects them.
 
-`Unpacked` gives plain bytes piece by piece, so that a file of any size fits in memory; `plain_text` takes a terminal's colours away.
+`Unpacked` gives plain bytes piece by piece, so that a file of any size fits in memory. `plain_text` takes a terminal's
+colours away.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ def plain_text(text: str) -> str:
 
 
 class Unpacked:
-    """The bytes of a file, unpacked, without a byte order mark and in UTF-8, at most about `CHUNK` at a time; b"" at the end.
+    """The bytes of a file, unpacked, in UTF-8 without a byte order mark, about `CHUNK` at a time; b"" at the end.
 
-    `fault` says what is wrong with a packed file ("the gzip file ends in the middle"), or "". Raises PackedError for zstd where
-    this Python has no module for it.
+    `fault` says what is wrong with a packed file ("the gzip file ends in the middle"), or "". Raises PackedError for zstd
+    where this Python has no module for it.
 
     >>> import gzip, io
     >>> Unpacked(io.BytesIO(gzip.compress("a line".encode("utf-16")))).read()
@@ -147,7 +148,7 @@ def _unpacker(way: str) -> Any:
         except ImportError:
             continue
         return module.ZstdDecompressor() if name == "compression.zstd" else _Zstandard(module)
-    raise PackedError("it is packed by zstd, which this Python can't unpack: run zstd -d on it, or pip install zstandard")
+    raise PackedError("it is packed by zstd, which this Python can't unpack: run zstd -d, or pip install zstandard")
 
 
 def _utf_16(start: bytes) -> str:

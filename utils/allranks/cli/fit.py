@@ -36,29 +36,35 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
     `topology.preset`. The exit status is 2 if nothing could be fitted.
 
     Each run is set beside what others published for the same machine and what NCCL's tuner foretells: where it falls
-    off, the usual reasons, and the test that would tell.
+    off, the usual reasons, and the test that would tell. One size is too few for a fit, and is compared all the same.
 
     Example: all_reduce_perf -b 8 -e 8G -f 2 -g 8 > all_reduce.txt; allranks fit all_reduce.txt -o mine.json
     """
-    from allranks.theory.cost import OwnCluster, fit_measured, read_measured_file
+    from allranks.theory.cost import CostError, OwnCluster, fit_measured, read_measured_file
     from allranks.theory.cost.normal import normal
 
     measured = [
         sweep for file in files for sweep in read_measured_file(file, collective=collective, ranks=ranks, nodes=nodes)
     ]
-    sweeps, notes = fit_measured(measured, nodes)
+    told = [sweep for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1]
+    compared = [normal(sweep, machine, nodes) for sweep in told]
+    try:
+        sweeps, notes = fit_measured(measured, nodes)
+    except CostError:
+        if not as_json:  # one size is too few for a fit, and enough to be compared
+            click.echo(
+                "\n\n".join("\n".join(_normal(one, sweep.setting)) for one, sweep in zip(compared, told, strict=True))
+            )
+        raise
     cluster = OwnCluster.of(name or (out.stem if out else files[0].stem), sweeps, nics_per_node)
     written = cluster.to_dict()
     if out:
         _write(out, json.dumps(written, indent=1) + "\n")
-    compared = [
-        normal(sweep, machine, nodes) for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1
-    ]
     if as_json:
         click.echo(json.dumps({"topology": written, "notes": notes, "normal": [one.to_dict() for one in compared]}))
         return
     click.echo("\n".join(_report(cluster)))
-    for one, sweep in zip(compared, (s for s in measured if s.collective != "barrier" and s.ranks > 1), strict=True):
+    for one, sweep in zip(compared, told, strict=True):
         click.echo("\n".join(["", *_normal(one, sweep.setting)]))
     for note in notes:
         click.echo(f"note: {note}", err=True)

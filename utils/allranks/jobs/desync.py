@@ -185,7 +185,8 @@ def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tu
     if not stuck:
         return []
     waits = "; ".join(
-        f"{name_ranks(ranks)} waited in call {call.seq}{_in_group(call, groups)}, {_said(call)}"
+        f"{name_ranks(ranks)} waited in {'' if call.seq is None else f'call {call.seq}'}{_in_group(call, groups)}"
+        f"{'' if call.seq is None else ', '}{_said(call)}"
         for ranks, call in _by_call(stuck)
     )
     words = f"{capital(waits)}, until the watchdog gave up."
@@ -312,7 +313,7 @@ def _said(call: Call) -> str:
     """A call in words: all_reduce of 8 float32."""
     if call.in_elements is None:
         return call.op
-    return f"{call.op} of {call.in_elements:,} {call.dtype or 'elements'}"
+    return f"{call.op} of {call.in_elements:,} {call.dtype or ('element' if call.in_elements == 1 else 'elements')}"
 
 
 def _at(call: Call) -> str:
@@ -466,8 +467,8 @@ def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] |
 
 def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     """Ranks of the world without a file: a clue, and the stronger one if all others wait for them."""
-    if not job.missing:
-        return []
+    if not job.missing or any(r.facts.get("repeated") for r in job.records):
+        return []  # Ray prints one text for several ranks: who has none says nothing
     gone = list(job.missing)
     waits = [g for g in groups.values() if set(gone) & set(g.members) and _waiting(g)]
     # where all other members wait in one call, the member without a file is the one that did not come

@@ -1,14 +1,15 @@
-"""What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, errors of ranks, and `nvidia-smi topo -m`.
+"""What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, and errors of ranks.
 
-The logs of many ranks may be interleaved in one file, with a launcher's label before each line. Seen: the watchdog of torch 1.10 to
-2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc, init.cc, net.cc, graph/), nvidia-smi of drivers 450 to 590.
+The logs of many ranks may be interleaved in one file, with a launcher's label before each line, and wrapped as a
+terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc, init.cc,
+net.cc, graph/).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,31 @@ from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.scan import lines_of
 
-__all__ = ["FORMAT", "LOG", "TOPOLOGY", "WATCHDOG", "read_lines"]
+__all__ = ["FORMAT", "LOG", "WATCHDOG", "read_lines"]
 
-WATCHDOG, LOG, TOPOLOGY = "watchdog", "nccl log", "nvidia-smi topo"
+WATCHDOG, LOG = "watchdog", "nccl log"
 NO_GROUP = "of this log"  # the group of texts that name none
 MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
-    r"Watchdog caught collective operation timeout: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?: ran for (\d+) milliseconds)?"
+    r"[Cc]aught collective operation timeout(?: for work)?: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
+    r"(?: ran for (\d+) milliseconds)?"
 )
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
-_PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?)?")
+_PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?| \((\w+)\))?")  # torch 2.4 names it without GUID
 _STATUS = re.compile(
-    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+), "
-    r"last completed(?: NCCL)? work: (-?\d+)"
+    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+),"
+    r"(?: last started [^,]*,)* last completed(?: NCCL)? work: (-?\d+)"
 )
+_TIMEOUT = "collective operation timeout"
+_BEGUN = (
+    "Watchdog caught",
+    "Exception (either an error or timeout)",
+    "at NCCL work",
+    "last enqueued",
+)  # texts that end with numbers
+_REPEATED = re.compile(r"\[repeated (\d{1,6})x across cluster\]")  # Ray prints like lines of several ranks once
 _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
@@ -70,8 +80,17 @@ _SYMPTOMS = (
     "ncclInvalidUsage",
 )
 _COMM = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
-_VIA = re.compile(r"Channel \d+(?:/\d+)?\s*: \d+\[\w+\] -> \d+\[\w+\] (?:\[(?:send|receive)\] )?via ([\w/]+)")
-_RING = re.compile(r"NCCL INFO Channel (\d+)/0*(\d+)\s*:\s+((?:\d+\s+)*\d+)\s*$")
+_VIA = re.compile(
+    r"(?:Channel|Ring) \d+(?:/\d+)?\s*: \d+(?:\[\w+\])? -> \d+(?:\[\w+\])? (?:\[(?:send|receive)\] )?via "
+    r"([A-Za-z][\w/().+-]*(?: [A-Za-z][\w/().+-]*)*?)(?= comm |\s*$)"
+)
+_RING = re.compile(
+    r"NCCL INFO Channel (\d+)(?:/0*(\d+))?\s*:\s+((?:\d+\s+)*\d+)\s*$"
+)  # NCCL 2.4 does not say of how many
+_TUNED = re.compile(
+    r"(Algorithm|Protocol|Latency/AlgBw|AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)\s*\|(.+)\|\s*$"
+)
+_EXPECTED = re.compile(r"\s*([\d.]+)/\s*([\d.]+)\s*$")
 _CHOSEN = re.compile(r"(\w+): (\d+) Bytes -> Algo (\S+) proto (\S+)(?: .*channel\S*=\{?(\d+)\.\.(\d+))?")
 _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS tree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "simple")
@@ -90,7 +109,7 @@ def _looks(path: Path, head: bytes) -> bool:
         return False
     return any(
         word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
-    ) or _is_topology(head) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
+    ) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
 
 
 def _text_with_watchdog(path: Path) -> bool:
@@ -152,6 +171,12 @@ class _Log:
         self.after_last_error = False
         self.nccl = False
         self.broken = 0  # lines that begin as a timeout's text and do not go on as one
+        self.held = ""  # a line that begins such a text, until the next ones have the rest
+        self.parts = 0
+        self.repeated = 0  # like texts that Ray did not print
+        self.tuned_by: list[str] = []  # the columns of the tuner's table
+        self.algorithms: list[str] = []
+        self.tuning: dict[str, list[tuple[str, float, float]]] = {}  # of an operation: the way, microseconds, GB/s
         self.not_come: dict[int, str] = {}
         self.without_gdr: Counter[str] = Counter()
         self.count = 0  # of channels
@@ -160,17 +185,48 @@ class _Log:
         self.lines = 0
 
     def take(self, line: str) -> None:
-        """Files one line."""
-        self.lines += 1
+        """Files one line, or its beginning until the rest has come."""
         line = line[:MOST_LINE]
+        if self.held:
+            joined, self.parts = self._whole(line), self.parts + 1
+            if joined:
+                self.held = ""
+                self._file(joined)
+                return
+            if self.parts == 3 or "ProcessGroup" in line or "[rank" in line:
+                self._give_up()
+            else:
+                self.held += line.rstrip("\r\n")
+                return
+        text = line.rstrip("\r\n")
+        if any(word in line for word in _BEGUN) and "[" in line and not _numbers(text):
+            self.held, self.parts = text, 0
+            return
+        self._file(line)
+
+    def _whole(self, line: str) -> str:
+        """The line held and this one, cut between letters or between words, if together they are whole; else ""."""
+        tries = (self.held + line.strip(), f"{self.held.rstrip()} {line.strip()}")
+        return next((text for text in tries if _numbers(text)), "")
+
+    def _give_up(self) -> None:
+        """Files a line that was held and has no rest."""
+        held, self.held = self.held, ""
+        if held:
+            self._file(held)
+
+    def _file(self, line: str) -> None:
+        self.lines += 1
         if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
             self._restart()
         if "Watchdog caught" in line and not _WORK.search(line):
             self.broken += 1
         if "NCCL" in line:
             self.nccl = True
-            if "Watchdog caught" in line and (work := _WORK.search(line)):
+            if _TIMEOUT in line and (work := _WORK.search(line)):
                 self._timeout(line, work[1], work[2])
+                if hidden := _REPEATED.search(line):
+                    self.repeated = max(self.repeated, int(hidden[1]))
             elif "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
@@ -257,7 +313,9 @@ class _Log:
     def _status(self, rank: int, group: str, work: str | None, enqueued: int, completed: int) -> None:
         """Files a status line; a timeout's text that names no group is of the group whose status has its number."""
         mine = self.ranks[rank]
-        mine.enqueued[group], mine.completed[group] = enqueued, completed
+        mine.enqueued[group] = enqueued
+        if completed <= enqueued:  # torch 2.3 prints memory that was never set where no work was completed
+            mine.completed[group] = completed
         if work is not None and group != NO_GROUP:
             place = next((i for i, c in enumerate(mine.calls) if c.group == NO_GROUP and c.seq == int(work)), None)
             if place is None:
@@ -345,10 +403,12 @@ class _Log:
             names = re.findall(r"\[\d+\]([\w.-]+)", found[2])
             self.interfaces = list(dict.fromkeys([*self.interfaces, *(f"{n}" for n in names)]))[:16]
         elif via := _VIA.search(told):
-            self.vias[re.sub(r"/\d+(?=/|$)", "", via[1])] += 1
+            self.vias[re.sub(r"/\d+(?:\(\d+\))?(?=/|$)", "", via[1])] += 1
         elif ring := _RING.search(line):
             self.channels[int(ring[1])] = " ".join(ring[3].split())
-            self.count = max(self.count, int(ring[2]), int(ring[1]) + 1)
+            self.count = max(self.count, int(ring[2] or 0), int(ring[1]) + 1)
+        elif "|" in told and (table := _TUNED.match(told)):
+            self._tuner(table[1], table[2].split("|"))
         elif chosen := _CHOSEN.search(told):
             self.chosen[chosen[1], _named(chosen[3], _ALGORITHMS), _named(chosen[4], _PROTOCOLS)] += 1
         elif (found := re.match(r"(NCCL_\w+) set by environment to (.+?)\.?$", told)) is not None:
@@ -359,6 +419,23 @@ class _Log:
             self.nvls = "NVLS is not available" if "not available" in told else "NVLS is available"
         elif found := re.search(r"NCCL version ([\w.+]+)", told):
             self.version = found[1]
+
+    def _tuner(self, row: str, cells: list[str]) -> None:
+        """Files a row of the tuner's table: its heads, or what it expects of an operation by each way."""
+        names = [re.sub(r"\s+", "", cell) for cell in cells]
+        if row == "Algorithm":
+            self.algorithms = names
+        elif row == "Protocol":
+            each = max(1, len(names) // max(1, len(self.algorithms)))
+            self.tuned_by = [
+                f"{a}/{p}" for a, p in zip((a for a in self.algorithms for _ in range(each)), names, strict=False)
+            ]
+        elif row == "Latency/AlgBw":
+            self.tuned_by = names
+        else:
+            found = zip(self.tuned_by, (_EXPECTED.match(cell) for cell in cells), strict=False)
+            ways = [(way, float(pair[1]), float(pair[2])) for way, pair in found if pair and float(pair[2])]
+            self.tuning.setdefault(operation(row), ways)
 
     def said(self) -> list[str]:
         """What NCCL told of its choices, in sentences."""
@@ -378,6 +455,13 @@ class _Log:
             words.append(self.nvls)
         for (op, algorithm, protocol), count in self.chosen.most_common(6):
             words.append(f"{op} was done by {algorithm} with {protocol}, {count:,} times")
+        for op, ways in list(self.tuning.items())[:4]:
+            if ways:
+                first, most = min(ways, key=lambda way: way[1]), max(ways, key=lambda way: way[2])
+                words.append(
+                    f"the tuner expects of {op}: {first[1]:g} µs at least, by {first[0]}, and an algbw of {most[2]:g} GB/s "
+                    f"at most, by {most[0]}"
+                )
         if self.settings:
             words.append(
                 "set by the environment: " + ", ".join(f"{n}={v}" for n, v in sorted(self.settings.items())[:12])
@@ -389,12 +473,17 @@ class _Log:
 
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
+        self._give_up()
         attempts = self._last_attempt()
         self._unnamed()
         self._ends()
         said = self.said()
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
+        if self.repeated:
+            said.append(
+                f"Ray printed one of {self.repeated + 1} such texts, so that other ranks waited too: RAY_DEDUP_LOGS=0 prints them all"
+            )
         if attempts > 1:
             said.append(f"the log is of {attempts} attempts of the job, of which the last one is judged")
         slow = (
@@ -409,6 +498,7 @@ class _Log:
             "settings": self.settings,
             "warnings": tuple(self.warnings),
             "without_gdr": tuple(self.without_gdr),
+            "repeated": self.repeated,
         }
         facts = {k: v for k, v in facts.items() if v}
         for rank, why in self.not_come.items():
@@ -453,6 +543,14 @@ class _Log:
         return found
 
 
+def _numbers(text: str) -> bool:
+    """Whether a watchdog's text has come to its numbers; they stand last."""
+    work = _WORK.search(text)
+    if "Watchdog caught" in text:
+        return work is not None and (work[2] is not None or text.endswith(")"))
+    return _STATUS.search(text) is not None
+
+
 def _rank_of(line: str) -> int | None:
     found = _RANK.search(line)
     number = int(found[1]) if found and len(found[1]) < 8 else None
@@ -471,7 +569,8 @@ def _group_of(line: str) -> str:
     if found is None:
         return NO_GROUP
     number = found[2] or found[1]
-    return f"{number} {found[3]}" if found[3] and found[3] != "undefined" else number
+    name = found[3] or found[4]
+    return f"{number} {name}" if name and name != "undefined" else number
 
 
 def _named(number: str, names: tuple[str, ...]) -> str:
@@ -492,83 +591,8 @@ def read_lines(name: str, lines: Iterable[str]) -> list[RankRecord]:
     return log.records(name)
 
 
-# ------------------------------------------------------------------------------------------------------------- nvidia-smi topo -m
-
-
-def _is_topology(head: bytes) -> bool:
-    return (
-        bool(
-            re.search(
-                rb"^\W*(?:\x1b\[\w+)?\s*GPU0\s+.*\n(?:.*\n)?.*GPU\d+\s+(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX)\b", head, re.M
-            )
-        )
-        and b"GPU0" in head
-    )
-
-
-FAR = ("SYS", "NODE", "PHB")  # GPUDirect RDMA over these passes through a CPU
-
-
-def _topology(name: str, lines: Iterator[str]) -> list[RankRecord]:
-    """What links the GPUs of a machine, in sentences."""
-    heads: list[str] = []
-    table: dict[str, dict[str, str]] = {}
-    for raw in lines:
-        cells = re.sub(r"\x1b\[[\d;]*m", "", raw).split()
-        if not heads and cells[:1] == ["GPU0"]:
-            heads = [c for c in cells if re.fullmatch(r"(?:GPU|NIC|mlx|rocep|ibp|bnxt|efa)\w*", c)]
-        elif heads and cells and re.fullmatch(r"(?:GPU|NIC|mlx)\w*", cells[0]) and len(cells) > len(heads):
-            table[cells[0]] = dict(zip(heads, cells[1 : len(heads) + 1], strict=True))
-    gpus = [n for n in table if n.startswith("GPU")]
-    if not gpus:
-        raise ProfileError("it looks like nvidia-smi topo -m, and no line of it is whole")
-    links = Counter(table[a][b] for i, a in enumerate(gpus) for b in gpus[i + 1 :] if b in table[a])
-    said = [f"{len(gpus)} GPUs; pairs: " + ", ".join(f"{n} by {_link(kind)}" for kind, n in links.most_common())]
-    apart = [
-        f"{a}-{b}" for i, a in enumerate(gpus) for b in gpus[i + 1 :] if not table[a].get(b, "NV").startswith("NV")
-    ]
-    if apart and len(apart) < sum(links.values()):
-        said.append(
-            f"without NVLink between them: {', '.join(apart[:8])}{', ...' if len(apart) > 8 else ''}: rings avoid these, or are as slow"
-        )
-    bad = list(said[1:])
-    cards = [h for h in heads if not h.startswith("GPU")]
-    if cards:
-        nearest = {g: min((table[g][c] for c in cards if c in table[g]), key=_distance, default="") for g in gpus}
-        far = [g for g, kind in nearest.items() if kind in FAR]
-        said.append(
-            f"{len(cards)} network cards; nearest to a GPU by "
-            + ", ".join(f"{n} by {k}" for k, n in Counter(nearest.values()).items())
-        )
-        if far:
-            bad.append(
-                f"{', '.join(far)}: the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
-            )
-            said.append(bad[-1])
-    facts = {"said": tuple(said), **({"bad_links": tuple(bad)} if bad else {})}
-    return [RankRecord(0, name, TOPOLOGY, facts=facts, rank_from="unknown")]
-
-
-def _link(kind: str) -> str:
-    names = {
-        "SYS": "SYS, across CPU sockets",
-        "NODE": "NODE, across PCIe host bridges",
-        "PHB": "PHB, through a CPU",
-        "PIX": "PIX, one PCIe switch",
-    }
-    return f"{kind[2:]} NVLinks" if kind.startswith("NV") and kind[2:].isdigit() else names.get(kind, kind)
-
-
-def _distance(kind: str) -> int:
-    order = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
-    return order.index(kind) if kind in order else 9
-
-
 def _read(path: Path) -> list[RankRecord]:
-    start = "".join(line for line, _ in zip(lines_of(path), range(40), strict=False))
-    if _is_topology(start.encode("utf-8", "replace")) and "NCCL INFO" not in start:
-        return _topology(str(path), lines_of(path))
     return read_lines(str(path), lines_of(path))
 
 
-FORMAT = Format("logs of torch and NCCL and nvidia-smi topo -m", _looks, _read)
+FORMAT = Format("logs of torch and NCCL", _looks, _read)

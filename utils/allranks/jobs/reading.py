@@ -14,7 +14,7 @@ from threading import Lock
 
 from allranks.base.progress import Progress
 from allranks.base.unpacked import PackedError
-from allranks.jobs import devices, dumps, kineto, logs, nccl_files, traces
+from allranks.jobs import devices, dumps, kineto, logs, nccl_files, topology, traces
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
@@ -28,6 +28,7 @@ FORMATS: tuple[Format, ...] = (
     nccl_files.FORMAT,
     *devices.FORMATS,
     kineto.FORMAT,
+    topology.FORMAT,
     logs.FORMAT,
 )
 PARALLEL_FROM = 20 << 20  # bytes in all; below, starting processes costs more than they save

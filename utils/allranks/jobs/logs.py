@@ -187,17 +187,16 @@ class _Log:
     def take(self, line: str) -> None:
         """Files one line, or its beginning until the rest has come."""
         line = line[:MOST_LINE]
+        if self.held and ("ProcessGroup" in line or "[rank" in line or self.parts == 3):
+            self._give_up()  # the next text begins
         if self.held:
-            joined, self.parts = self._whole(line), self.parts + 1
-            if joined:
+            self.parts += 1
+            if joined := self._whole(line):
                 self.held = ""
                 self._file(joined)
-                return
-            if self.parts == 3 or "ProcessGroup" in line or "[rank" in line:
-                self._give_up()
             else:
                 self.held += line.rstrip("\r\n")
-                return
+            return
         text = line.rstrip("\r\n")
         if any(word in line for word in _BEGUN) and "[" in line and not _numbers(text):
             self.held, self.parts = text, 0

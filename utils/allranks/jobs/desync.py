@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from allranks.base.errors import capital, name_ranks
 from allranks.jobs.complaints import complaints, settings_words, slow_settings
 from allranks.jobs.job import Call, Cause, Job, RankRecord
-from allranks.jobs.logs import NO_GROUP
+from allranks.jobs.logs import NO_GROUP, SIGNALS
 
 RECORDERS = ("flight recorder", "watchdog")
 # collectives whose inputs (outputs) must have one size on all ranks
@@ -100,6 +100,24 @@ def desync(job: Job) -> tuple[Cause, ...]:
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
 
 
+def _by_launcher(job: Job) -> tuple[Cause, ...]:
+    """What a launcher says of processes whose ranks it does not name, and of its own end."""
+    found = []
+    for record in job.records:
+        for local, code in record.facts.get("local_exits", {}).items():
+            how = f"signal {-code} ({SIGNALS.get(-code, 'see man 7 signal')})" if code < 0 else f"exit code {code}"
+            words = f"The process with local rank {local} of a machine ended first, with {how}."
+            why = "torchrun says so; which machine, and which rank that is, this log does not say"
+            if code == -9:
+                why += ": look at dmesg and the scheduler's log for the out-of-memory killer"
+            found.append(Cause(words, why, None, 0.8, "failed_rank"))
+        if signal := record.facts.get("stopped"):
+            name = f" (signal {signal})" if signal.isdigit() else f" ({signal})"
+            why = "a scheduler sends it at the job's limit of time or when it takes the machine back, or a person did"
+            found.append(Cause(f"The launcher was ended from outside{name}.", why, None, 0.8, "stopped"))
+    return tuple(dict.fromkeys(found))
+
+
 def by_logs(job: Job) -> tuple[Cause, ...]:
     """What NCCL's own log shows to be slow; and, of a log that shows nothing wrong, that it does not.
 
@@ -108,9 +126,10 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     """
     told = [r for r in job.records if r.facts.get("said")]
     if not told:
-        return ()
+        return _by_launcher(job)
     settings = {name: value for r in told for name, value in r.facts.get("settings", {}).items()}
     found = [*complaints(dict.fromkeys(w for r in told for w in r.facts.get("warnings", ())))]
+    found += _by_launcher(job)
     slow = next((r for r in told if r.facts.get("sockets")), None)
     if slow is not None:
         found.append(_over_sockets(slow, settings))
@@ -232,8 +251,9 @@ def _stuck_watchdogs(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
         f"The watchdog{plural} of {name_ranks(sorted(stuck))} got stuck: "
         f"{hangs} in a call of CUDA or NCCL, or {waits} for Python's lock."
     )
+    told = f"no progress for {max(stuck.values()):,.0f} s; " if max(stuck.values()) >= 1 else ""
     evidence = (
-        f"no progress for {max(stuck.values()):,.0f} s; a rank in this state finishes no call, and others wait for it: "
+        f"{told}a rank in this state finishes no call, and others wait for it: "
         "look at its stack (py-spy dump, gdb) and at its GPU (dmesg, nvidia-smi)"
     )
     return [(0, Cause(words, evidence, None, 0.7, "hang", min(stuck) if not several else None))]

@@ -49,6 +49,14 @@ _REPEATED = re.compile(r"\[repeated (\d{1,6})x across cluster\]")  # Ray prints 
 _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
+_FAILED_LOCAL = re.compile(
+    r"failed \(exitcode: (-?\d{1,5})\) local_rank: (\d{1,4}) "
+)  # torchrun, before it knows ranks
+_DEATH = re.compile(r"Received (\d{1,2}|Signals\.\w+) death signal")
+_OLD_LINE = re.compile(r"(:\d+:\d+ \[\d+\]) (INFO|WARN) ")  # NCCL 2.0 to 2.2 does not write its name
+_ASYNC = re.compile(r"Collective WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+).*raised the following async exception")
+_CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
+_TIMINGS = re.compile(r"Init timings.*?: rank (\d{1,7}) nranks \d+ total ([\d.]+) \((.*)\)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 _READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives")  # errors that tell of other ranks
 _MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d{1,12}) ms")
@@ -59,7 +67,7 @@ _PRINT = re.compile(
 _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
 _CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
 APART_S = 60  # one process's timeouts of one moment are closer together
-_SIGNALS = {
+SIGNALS = {
     9: "SIGKILL, as the out-of-memory killer sends it",
     11: "SIGSEGV",
     7: "SIGBUS, as of a full /dev/shm",
@@ -100,6 +108,8 @@ _ENDS = (
     b"Root Cause (first observed failure)",
     b"failed to pass monitoredBarrier",
     b"Detected mismatch between collectives",
+    b"torch.distributed.elastic",
+    b"torch/distributed/elastic",
 )
 
 
@@ -107,6 +117,8 @@ def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
     if start[:1] in (b"{", b"\x80") or b"\0" in head:
         return False
+    if _OLD_LINE.search(head.decode("utf-8", "replace")):
+        return True
     return any(
         word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
     ) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
@@ -156,6 +168,7 @@ class _Log:
         self.version = ""
         self.networks: Counter[str] = Counter()
         self.interfaces: list[str] = []
+        self.boot = ""  # the interface that NCCL before 2.4 names for all sockets
         self.missing_ib = False
         self.vias: Counter[str] = Counter()
         self.channels: dict[int, str] = {}
@@ -173,6 +186,11 @@ class _Log:
         self.broken = 0  # lines that begin as a timeout's text and do not go on as one
         self.held = ""  # a line that begins such a text, until the next ones have the rest
         self.parts = 0
+        self.local_exits: dict[int, int] = {}  # of a machine's own numbers: the exit code
+        self.stopped = ""  # the signal that ended the launcher
+        self.in_async: dict[int, str] = {}  # the call of a rank whose communicator failed
+        self.nvls_channels: tuple[int, int] | None = None
+        self.starts: dict[int, tuple[float, str]] = {}  # seconds of a communicator's start, and of its parts
         self.repeated = 0  # like texts that Ray did not print
         self.tuned_by: list[str] = []  # the columns of the tuner's table
         self.algorithms: list[str] = []
@@ -216,6 +234,8 @@ class _Log:
 
     def _file(self, line: str) -> None:
         self.lines += 1
+        if "NCCL INFO" not in line and "NCCL WARN" not in line and _OLD_LINE.search(line):
+            line = _OLD_LINE.sub(r"\1 NCCL \2 ", line)
         if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
             self._restart()
         if "Watchdog caught" in line and not _WORK.search(line):
@@ -297,7 +317,7 @@ class _Log:
         gave_up = self.aborted or any(r.calls or r.stuck_s for r in self.ranks.values())
         for rank, (code, root) in self.exits.items():
             told, signal = self.ranks[rank], -code if code < 0 else code - 128 if code > 128 else 0
-            name = f" ({_SIGNALS[signal]})" if signal in _SIGNALS else ""
+            name = f" ({SIGNALS[signal]})" if signal in SIGNALS else ""
             if (
                 signal in _SENT
                 or (signal == 6 and gave_up)
@@ -377,6 +397,15 @@ class _Log:
         if (code := _EXITCODE.search(line)) and self.last_failed is not None:
             self.exits[self.last_failed] = (int(code[1][:8]), self.root)
             self.last_failed = None
+        if "exitcode: " in line and (local := _FAILED_LOCAL.search(line)):
+            self.local_exits[int(local[2])] = int(local[1])
+        if "death signal" in line and (death := _DEATH.search(line)):
+            self.stopped = death[1].removeprefix("Signals.")
+        if "async exception" in line and (was := _ASYNC.search(line)) and (rank := _rank_of(line)) is not None:
+            self.in_async[rank] = f"call {was[1]}, {operation(was[2])}"
+        if "Heartbeat monitor timed out" in line and (rank := _rank_of(line)) is not None:
+            mine = self.ranks[rank]
+            mine.stuck_s = mine.stuck_s or 1e-3  # for how long, another line says
         if ("Error" in line or "Exception" in line) and (rank := _rank_of(line)) is not None:
             found = _ERROR.search(line.rstrip())
             if found and (found[1].endswith(_SYMPTOMS) or any(text in line for text in _READ_ELSEWHERE)):
@@ -394,12 +423,14 @@ class _Log:
             rank, size = int(comm[1]), int(comm[2])
             if rank < size <= MAX_RANKS:
                 self.ranks[rank].world = max(size, self.ranks[rank].world or 0)
-        if told.startswith("Using network "):
-            self.networks[told.removeprefix("Using network ").strip()[:40]] += 1
+        if network := re.match(r"Using (?:internal N|n)etwork (.+)", told):
+            self.networks[network[1].strip()[:40]] += 1
         elif told.startswith(("NET/IB : No device", "NET/IB: No device")):
             self.missing_ib = True
-        elif (found := re.match(r"NET/(\w+) ?: Using (.*)", told)) is not None:
-            names = re.findall(r"\[\d+\]([\w.-]+)", found[2])
+        elif (found := re.match(r"NET(?:/(\w+))? ?: (?=Using |\[\d)(?:Using )?(.*)", told)) is not None:
+            names = re.findall(r"\[\d+\] ?([\w.-]+)", found[2])
+            if found[1] is None and (boot := re.match(r"interface ([\w.-]+):", found[2])):
+                self.boot = boot[1]
             self.interfaces = list(dict.fromkeys([*self.interfaces, *(f"{n}" for n in names)]))[:16]
         elif via := _VIA.search(told):
             self.vias[re.sub(r"/\d+(?:\(\d+\))?(?=/|$)", "", via[1])] += 1
@@ -414,6 +445,10 @@ class _Log:
             self.settings[found[1]] = found[2][:80]
         elif "GPU Direct RDMA" in told and "isabled" in told:
             self.without_gdr[told] += 1
+        elif counts := _CHANNELS.search(told):
+            self.nvls_channels = int(counts[1]), int(counts[2])
+        elif started := _TIMINGS.search(told):
+            self.starts[int(started[1])] = float(started[2]), started[3]
         elif "NVLS multicast support is" in told:
             self.nvls = "NVLS is not available" if "not available" in told else "NVLS is available"
         elif found := re.search(r"NCCL version ([\w.+]+)", told):
@@ -441,6 +476,8 @@ class _Log:
         words = [f"NCCL {self.version}"] if self.version else []
         if self.networks:
             network = ", ".join(self.networks)
+            if not self.interfaces and self.boot and "Socket" in self.networks:
+                self.interfaces = [self.boot]
             by = f" over {', '.join(self.interfaces)}" if self.interfaces else ""
             words.append(f"network: {network}{by}" + ("; no InfiniBand device was found" if self.missing_ib else ""))
         if self.channels:
@@ -448,6 +485,16 @@ class _Log:
                 f"{self.count} channel{'s' if self.count > 1 else ''}; "
                 f"the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
             )
+        elif self.nvls_channels:
+            words.append(f"{self.nvls_channels[0]} channels for collectives")
+        if self.nvls_channels and not self.nvls and not self.nvls_channels[1]:
+            words.append("no channel uses NVLS")
+        if self.starts:
+            slowest, (took, parts) = max(self.starts.items(), key=lambda start: start[1][0])
+            words.append(f"the slowest start of a communicator is rank {slowest}'s: {took:g} s ({parts})")
+        words += [f"rank {rank} was in {call}, when its communicator failed" for rank, call in self.in_async.items()][
+            :8
+        ]
         if self.vias:
             words.append("connections: " + ", ".join(f"{count} by {via}" for via, count in self.vias.most_common(6)))
         if self.nvls:
@@ -498,6 +545,8 @@ class _Log:
             "warnings": tuple(self.warnings),
             "without_gdr": tuple(self.without_gdr),
             "repeated": self.repeated,
+            "local_exits": self.local_exits if not self.exits else {},
+            "stopped": self.stopped,
         }
         facts = {k: v for k, v in facts.items() if v}
         for rank, why in self.not_come.items():
@@ -512,7 +561,7 @@ class _Log:
                 "a page that breaks lines: give the file that the job wrote"
             )
         if not self.ranks and not self.not_come:
-            if not said:
+            if not said and not self.local_exits and not self.stopped:
                 raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
         world = world if world and world > max(self.ranks) else None

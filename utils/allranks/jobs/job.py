@@ -6,15 +6,16 @@ for what a file does not say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, overload
 
 from allranks.base.errors import CourseError
 from allranks.jobs.phrases import wrapped
 
-__all__ = ["Call", "Cause", "Interval", "Job", "ProfileError", "RankRecord", "Skipped", "merged"]
+__all__ = ["Call", "Cause", "Interval", "Intervals", "Job", "ProfileError", "RankRecord", "Skipped", "merged"]
 
 Interval = tuple[float, float]  # start and end, in microseconds
 STATES = ("completed", "started", "scheduled")
@@ -76,6 +77,51 @@ class Call:
         return None if self.start_us is None or self.end_us is None else self.end_us - self.start_us
 
 
+class Intervals(Sequence[Interval]):
+    """Intervals in two numbers each: a profile of a gigabyte has millions. Equal to any sequence of the same intervals.
+
+    >>> Intervals([(0, 3), (4, 6)])[1], len(Intervals([(0, 3)]))
+    ((4.0, 6.0), 1)
+    """
+
+    __slots__ = ("_ends",)
+
+    def __init__(self, intervals: Iterable[Interval] = ()) -> None:
+        self._ends = array("d", (end for interval in intervals for end in interval))
+
+    def __len__(self) -> int:
+        return len(self._ends) // 2
+
+    def __iter__(self) -> Iterator[Interval]:
+        ends = iter(self._ends)
+        return zip(ends, ends, strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> Interval: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Interval]: ...
+    def __getitem__(self, at: int | slice) -> Interval | list[Interval]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        if not -len(self) <= at < len(self):
+            raise IndexError("there is no such interval")
+        at %= len(self)
+        return self._ends[2 * at], self._ends[2 * at + 1]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Sequence)
+            and len(self) == len(other)
+            and all(a == b for a, b in zip(self, other, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Intervals({list(self)})"
+
+
 @dataclass(frozen=True)
 class RankRecord:
     """What one file says of one rank. Times are microseconds on the rank's own clock.
@@ -95,9 +141,9 @@ class RankRecord:
     source: str
     world_size: int | None = None
     calls: tuple[Call, ...] = ()
-    compute: tuple[Interval, ...] = ()
-    communication: tuple[Interval, ...] = ()
-    memory: tuple[Interval, ...] = ()
+    compute: Sequence[Interval] = ()
+    communication: Sequence[Interval] = ()
+    memory: Sequence[Interval] = ()
     span: Interval | None = None
     steps: tuple[tuple[str, float, float], ...] = ()
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -106,6 +152,8 @@ class RankRecord:
     rank_from: str = "the file"
 
     def __post_init__(self) -> None:
+        for name in ("compute", "communication", "memory"):
+            object.__setattr__(self, name, Intervals(getattr(self, name)))
         if not 0 <= self.rank < MAX_RANKS:
             raise ProfileError(f"it says that it is of rank {str(self.rank)[:20]}, and no job has such a rank")
         if self.world_size is not None and not 0 < self.world_size <= MAX_RANKS:

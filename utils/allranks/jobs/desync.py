@@ -1,7 +1,7 @@
 """Who stopped a job: the ranks' recorded calls matched by group and number, and the first one where the ranks differ.
 
-Calls are never matched by their place in a file: each rank counts the calls of each group, and the recorder keeps only the
-last ones, so two files may begin at different calls.
+Calls are never matched by their place in a file: each rank counts the calls of each group, and the recorder keeps only
+the last ones, so two files may begin at different calls.
 """
 
 from __future__ import annotations
@@ -68,12 +68,15 @@ class _Group:
 
 
 def desync(job: Job) -> tuple[Cause, ...]:
-    """The causes that the recorders' files show, the root first: calls that differ, ranks that never came, missing files.
+    """The causes that the recorders' files show, the root first: calls that differ, ranks that never came, missing
+    files.
 
     >>> def dump(rank, *ops):
-    ...     calls = (profiles.Call(rank, op, group="0 default_pg", seq=i, state="scheduled") for i, op in enumerate(ops, 1))
+    ...     made = enumerate(ops, 1)
+    ...     calls = (profiles.Call(rank, op, group="0 default_pg", seq=i, state="scheduled") for i, op in made)
     ...     return profiles.RankRecord(rank, f"dump_{rank}", "flight recorder", world_size=3, calls=tuple(calls))
-    >>> job = profiles.Job((dump(0, "barrier", "all_reduce"), dump(1, "barrier", "broadcast"), dump(2, "barrier", "all_reduce")))
+    >>> made = [("barrier", "all_reduce"), ("barrier", "broadcast"), ("barrier", "all_reduce")]
+    >>> job = profiles.Job(tuple(dump(rank, *ops) for rank, ops in enumerate(made)))
     >>> desync(job)[0].cause
     'Rank 1 made another call than ranks 0 and 2: broadcast, where they made all_reduce.'
     """
@@ -211,7 +214,8 @@ def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tu
     words = f"{capital(waits)}, until the watchdog gave up."
     waited = records[min(stuck)].facts.get("waited_s")
     evidence = (f"after {waited:,.0f} s; " if waited else "") + (
-        "the logs of the other ranks would say who did not come: the rank whose last call has a lower number, or is another one"
+        "the logs of the other ranks would say who did not come: the rank whose last call has a lower number, or is "
+        "another one"
     )
     return [(4, Cause(words, evidence, None, 0.6, "hang", None))]
 
@@ -260,7 +264,8 @@ def _stuck_watchdogs(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
 
 
 def _messages(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
-    """The messages that wait because the other side never sends or receives them, counted pair by pair from the first call on."""
+    """The messages that wait because the other side never sends or receives them, counted pair by pair from the first
+    call on."""
     sent: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
     got: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
     for rank, record in records.items():
@@ -288,10 +293,16 @@ def _lonely(call: Call, number: int, source: int, target: int) -> Cause:
     part = f", in its batch {batch}" if batch else ""
     if call.op == "recv":
         words = f"Rank {target} waits for a message from rank {source} that rank {source} never sends."
-        evidence = f"receive {number} of rank {target} from rank {source}{part}{_at(call)} has no send: rank {source} made {number - 1} to it"
+        evidence = (
+            f"receive {number} of rank {target} from rank {source}{part}{_at(call)} has no send: rank {source} made "
+            f"{number - 1} to it"
+        )
     else:
         words = f"Rank {source} sends a message to rank {target} that rank {target} never receives."
-        evidence = f"send {number} of rank {source} to rank {target}{part}{_at(call)} has no receive: rank {target} made {number - 1} from it"
+        evidence = (
+            f"send {number} of rank {source} to rank {target}{part}{_at(call)} has no receive: rank {target} made "
+            f"{number - 1} from it"
+        )
     return Cause(words, evidence, None, 0.95, "missing_message", None)
 
 

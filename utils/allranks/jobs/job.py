@@ -1,7 +1,7 @@
 """What the files of a real job say: the calls of every rank, its other work, and what no file says.
 
-Every reader of a format makes `RankRecord`s; the analysis and the words read them, and need not know the format. None stands
-for what a file does not say.
+Every reader of a format makes `RankRecord`s; the analysis and the words read them, and need not know the format. None
+stands for what a file does not say.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def is_time(*microseconds: float) -> bool:
 class Call:
     """One collective or point-to-point call of one rank.
 
-    `op` is torch's spelling ("all_reduce", "all_to_all", "send", ...), or "unknown". `group` is one name for one group on all
-    ranks. `seq` is the number of the call within its group: the file's own, or its place in the order within the group.
-    `nbytes` are the bytes that nccl-tests would divide by the time: the input of one rank for all_reduce, all of the output
-    for all_gather, all of the input for reduce_scatter and all_to_all. `where` is file:line of the user's program. `state`
-    is "completed", "started" or "scheduled"; only a flight recorder tells the last two.
+    `op` is torch's spelling ("all_reduce", "all_to_all", "send", ...), or "unknown". `group` is one name for one group
+    on all ranks. `seq` is the number of the call within its group: the file's own, or its place in the order within the
+    group. `nbytes` are the bytes that nccl-tests would divide by the time: the input of one rank for all_reduce, all of
+    the output for all_gather, all of the input for reduce_scatter and all_to_all. `where` is file:line of the user's
+    program. `state` is "completed", "started" or "scheduled"; only a flight recorder tells the last two.
 
     >>> profiles.Call(0, "all_reduce", start_us=5.0, end_us=9.0).duration_us
     4.0
@@ -126,11 +126,11 @@ class Intervals(Sequence[Interval]):
 class RankRecord:
     """What one file says of one rank. Times are microseconds on the rank's own clock.
 
-    `source` is "kineto", "flight recorder", "trace", "nccl inspector" or "ras". `rank_from` says where the rank's number is
-    from: "the file", "the file's name", or "unknown" (then it is only the file's place in the list). `compute`,
-    `communication` and `memory` are merged intervals in which at least one such kernel ran. `steps` are the profiler's
-    steps. `groups` are the ranks of each group that the file names. `facts` may have backend, device, host, pid, versions,
-    base_ns. `notes` are sentences on what the file does not say.
+    `source` is "kineto", "flight recorder", "trace", "nccl inspector" or "ras". `rank_from` says where the rank's
+    number is from: "the file", "the file's name", or "unknown" (then it is only the file's place in the list).
+    `compute`, `communication` and `memory` are merged intervals in which at least one such kernel ran. `steps` are the
+    profiler's steps. `groups` are the ranks of each group that the file names. `facts` may have backend, device, host,
+    pid, versions, base_ns. `notes` are sentences on what the file does not say.
 
     >>> profiles.RankRecord(0, "rank0.json", "kineto").calls
     ()
@@ -183,8 +183,8 @@ class Cause:
     """Something that costs the job time or stops it: the words, the evidence, and what it would gain.
 
     `saves_s` is None where the files can't say. `sure` is from 0 to 1. `kind` is a slug: "straggler", "desync",
-    "missing_rank", "tiny_calls", "no_overlap", "wrong_interface", "skewed_all_to_all", "waiting", "idle", "healthy", ...
-    `rank` is the one whose fault it is, where there is one.
+    "missing_rank", "tiny_calls", "no_overlap", "wrong_interface", "skewed_all_to_all", "waiting", "idle", "healthy",
+    ... `rank` is the one whose fault it is, where there is one.
 
     >>> profiles.Cause("Rank 3 comes last.", "in 9 of 10 calls", 0.5, 0.9, "straggler", 3).rank
     3
@@ -222,7 +222,8 @@ class Job:
 
     @property
     def world_size(self) -> int | None:
-        """The number of ranks that the files name, or None if none names it; a watchdog's texts name at least the highest rank."""
+        """The number of ranks that the files name, or None if none names it; a watchdog's texts name at least the
+        highest rank."""
         logged = [r.rank + 1 for r in self.records if r.source == "watchdog"]
         return max([*logged, *(r.world_size for r in self.records if r.world_size is not None)], default=None)
 

@@ -1,8 +1,8 @@
 """What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, and errors of ranks.
 
 The logs of many ranks may be interleaved in one file, with a launcher's label before each line, and wrapped as a
-terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc, init.cc,
-net.cc, graph/).
+terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc,
+init.cc, net.cc, graph/).
 """
 
 from __future__ import annotations
@@ -381,7 +381,8 @@ class _Log:
             group = mine.group_of.pop(seq, group)
         if not any((c.seq, c.group, c.op, c.in_elements) == (seq, group, op, into) for c in mine.calls):
             mine.calls.append(
-                Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started", label=said.get("OpType", "")[:40])
+                Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started",
+                     label=said.get("OpType", "")[:40])
             )  # fmt: skip
         if ran_ms:
             mine.waited_s = int(ran_ms) / 1000
@@ -505,7 +506,8 @@ class _Log:
             if ways:
                 first, most = min(ways, key=lambda way: way[1]), max(ways, key=lambda way: way[2])
                 words.append(
-                    f"the tuner expects of {op}: {first[1]:g} µs at least, by {first[0]}, and an algbw of {most[2]:g} GB/s "
+                    f"the tuner expects of {op}: {first[1]:g} µs at least, by {first[0]}, and an algbw of {most[2]:g} "
+                    f"GB/s "
                     f"at most, by {most[0]}"
                 )
         if self.settings:
@@ -528,7 +530,8 @@ class _Log:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if self.repeated:
             said.append(
-                f"Ray printed one of {self.repeated + 1} such texts, so that other ranks waited too: RAY_DEDUP_LOGS=0 prints them all"
+                f"Ray printed one of {self.repeated + 1} such texts, so that other ranks waited too: RAY_DEDUP_LOGS=0 "
+                f"prints them all"
             )
         if attempts > 1:
             said.append(f"the log is of {attempts} attempts of the job, of which the last one is judged")
@@ -557,7 +560,8 @@ class _Log:
         world = max((r.world for r in self.ranks.values() if r.world), default=None)
         if self.broken and not any(r.calls for r in self.ranks.values()):
             raise ProfileError(
-                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a terminal or "
+                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a "
+                f"terminal or "
                 "a page that breaks lines: give the file that the job wrote"
             )
         if not self.ranks and not self.not_come:
@@ -628,8 +632,9 @@ def _named(number: str, names: tuple[str, ...]) -> str:
 def read_lines(name: str, lines: Iterable[str]) -> list[RankRecord]:
     """The records of a log. Raises ProfileError where it says nothing.
 
-    >>> line = "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, "
-    >>> [record] = read_lines("a.log", [line + "NumelOut=4, Timeout(ms)=600000) ran for 600010 milliseconds before timing out."])
+    >>> line = "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+    >>> line += "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600010 milliseconds"
+    >>> [record] = read_lines("a.log", [line])
     >>> record.rank, record.calls[0].op, record.calls[0].seq, record.facts["waited_s"]
     (1, 'all_reduce', 7, 600.01)
     """

@@ -1,4 +1,5 @@
-"""`read`: files and folders of a real job -> `Job`. The format of a file is found by looking into it, not by its name."""
+"""`read`: files and folders of a real job -> `Job`. The format of a file is found by looking into it, not by its
+name."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ Found = tuple[list[RankRecord], str]
 def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Job:
     """What the files say of one job; a folder stands for the files in it. Of what can't be read, `skipped` says why.
 
-    Several large files are read in as many processes as there are cores. Raises ProfileError if a path does not exist, or no
-    file says anything of a job.
+    Several large files are read in as many processes as there are cores. Raises ProfileError if a path does not exist,
+    or no file says anything of a job.
 
     >>> profiles.read("/nowhere")
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
 """Reads large JSON files piece by piece: the events of a profile, without the whole file in memory.
 
-Profilers are killed, disks are full: a file may end in the middle. What stands before the end is still given, and `fault` says
-in words what is wrong.
+Profilers are killed, disks are full: a file may end in the middle. What stands before the end is still given, and
+`fault` says in words what is wrong.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def lines_of(path: Path, most: int = 1 << 16) -> Iterator[str]:
 class EventFile:
     """The events of one file in the Trace Event Format: iterate over it once; then `header` and `fault` are complete.
 
-    `header` holds all other members of the file's object. `fault` is a sentence's end, such as "the gzip file ends in the
-    middle", or "". `damaged` counts events that are not JSON.
+    `header` holds all other members of the file's object. `fault` is a sentence's end, such as "the gzip file ends in
+    the middle", or "". `damaged` counts events that are not JSON.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,7 +1,7 @@
 """What `nvidia-smi topo -m` and `-p2p` print of the links between a machine's GPUs and network cards.
 
-The table may stand anywhere in a text, with a launcher's label before each line. Seen: nvidia-smi of drivers 450 to 590, with
-cards named NIC0 or mlx5_0, and GB200.
+The table may stand anywhere in a text, with a launcher's label before each line. Seen: nvidia-smi of drivers 450 to
+590, with cards named NIC0 or mlx5_0, and GB200.
 """
 
 from __future__ import annotations

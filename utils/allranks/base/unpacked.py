@@ -47,7 +47,7 @@ def plain_text(text: str) -> str:
 class Unpacked:
     """The bytes of a file, unpacked, in UTF-8 without a byte order mark, about `CHUNK` at a time; b"" at the end.
 
-    `fault` says what is wrong with a packed file ("the gzip file ends in the middle"), or "". Raises PackedError for zstd
+    `fault` says what is wrong with a packed file ("the gzip file is damaged"), or "". Raises PackedError for zstd
     where this Python has no module for it.
 
     >>> import gzip, io

@@ -111,7 +111,8 @@ class Unpacked:
 
     def _held(self) -> bool:
         """Whether the unpacker still holds bytes of what it was given; zlib gives them back instead."""
-        return self._way != "gzip" and not self._unpack.eof and not getattr(self._unpack, "needs_input", True)
+        unpack: Any = self._unpack
+        return self._way != "gzip" and not unpack.eof and not getattr(unpack, "needs_input", True)
 
 
 class _Zstandard:

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
 )
 @click.option("--nics-per-node", type=click.IntRange(min=1), help="Network cards of a node. Default: one a rank.")
 @click.option("--machine", help="NCCL's model to compare with, where the devices' names do not tell: dgx-h100, ...")
+@click.option("--html", type=click.Path(path_type=Path), help="Write the comparison here, as one page to send on.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object: the topology file, the notes, and what is normal."
 )
-def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, as_json) -> None:
+def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, html, as_json) -> None:
     """Fits overhead, alpha, bandwidth and efficiency to what nccl-tests or `allranks bench` printed, one or more FILES.
 
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
@@ -48,6 +49,8 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
     ]
     told = [sweep for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1]
     compared = [normal(sweep, machine, nodes) for sweep in told]
+    if html:
+        _page(html, compared, files[0].name)
     try:
         sweeps, notes = fit_measured(measured, nodes)
     except CostError:
@@ -70,6 +73,17 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
         click.echo(f"note: {note}", err=True)
     if out:
         click.echo(f"Written to {out}. Try: allranks simulate --topology {out} --bytes 100MB")
+
+
+def _page(html: Path, compared: list[Normal], name: str) -> None:
+    from allranks.show.pictures.busbw import busbw_page
+
+    if not compared:
+        raise CommandError("No run sends anything between ranks, so that there is no busbw to draw.")
+    try:
+        html.write_text(busbw_page(compared, name), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{html} can't be written: {error.strerror or error}.") from None
 
 
 def _write(out: Path, text: str) -> None:

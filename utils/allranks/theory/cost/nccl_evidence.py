@@ -150,7 +150,7 @@ def count_of_ranks(
     raise CostError("nothing in it says how many ranks ran; say it with --ranks")
 
 
-def _why_ranks(count: int, listed: list[int], known: int | None, exact: bool) -> str:
+def _why_ranks(count: int, listed: Sequence[int], known: int | None, exact: bool) -> str:
     by = "busbw / algbw" if exact else "the highest rank"
     if known is not None and known != count:
         return f"{count} ranks by {by}, not {known} as --ranks says"
@@ -159,7 +159,7 @@ def _why_ranks(count: int, listed: list[int], known: int | None, exact: bool) ->
     return f"{count} ranks by {by}; the file has no device lines" if not listed and exact and known is None else ""
 
 
-def _by_ratio(collective: str, rows: list[Cells]) -> tuple[int, int]:
+def _by_ratio(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:
     """The least and the most ranks that all rows' busbw / algbw allow, as precisely as they are printed."""
     low, high = 1, MOST_RANKS
     of = {"all_reduce": 2.0}.get(collective, 1.0)

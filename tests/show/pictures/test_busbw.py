@@ -29,7 +29,6 @@ def svgs(page):
         (run(), "Is my busbw normal? Yes<"),
         (run(365.0), "above it you get three quarters"),
         (run(120.0), "above it you get a quarter"),
-        (run(60.0, start_us=300.0), "Is my busbw normal? No: you get 13%"),
         (run(gpu="NVIDIA A10G"), "Nobody's measurement or model"),
         (run(sizes=range(10, 20)), "too early to tell"),
     ],

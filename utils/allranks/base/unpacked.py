@@ -82,8 +82,8 @@ class Unpacked:
     def _plain(self) -> bytes:
         if self._unpack is None:
             if self._pending:
-                found, self._pending = self._pending, b""
-                return found
+                first, self._pending = self._pending, b""
+                return first
             return self.file.read(CHUNK)
         while not self.fault:
             packed = self._pending or self.file.read(1 << 16)

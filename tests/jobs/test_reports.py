@@ -46,6 +46,7 @@ FITS = [
     ("89_*/*.txt", [], 2, ["which collective ran"], ["has no head"]),
     ("89_*/*.txt", ["--collective", "all_reduce"], 2, ["all_reduce, 2 ranks", "43.69", "at least 2 sizes"], []),
     ("89b_*/*.txt", [], 0, ["all_reduce 16", "93.25"], []),
+    ("89c_*/*.log", [], 0, ["8 ranks by busbw / algbw; 2 of their device lines", "647.6", "line 11 is cut off"], []),
     ("90_*/*.txt", [], 2, ["not one of nccl-tests", "Count Size Time"], ["no line of sizes"]),
     ("91_*/*.txt", [], 2, ["failed before its first size", "internal error"], ["no line of sizes"]),
     ("92_*/*.txt", [], 2, ["1011 to 1035 ranks"], []),
@@ -110,6 +111,11 @@ EXPLAINED = [
     ("131_*", 0, "stopped", ["ended from outside (signal 15)"], []),
     ("132_*", 0, None, ["3 by P2P/direct pointer"], []),
     ("133_*", 0, None, ["8 channels for collectives", "no channel uses NVLS"], []),
+    ("140_*", 0, "missing_rank", ["Rank 1 never made call 9"], []),
+    ("141_*", 0, "stopped", ["ended from outside (Slurm: time limit)", "Rank 0 waited in call 9"], []),
+    ("142_*", 0, "failed_rank", ["Slurm's task 5 was ended for lack of the host's memory"], []),
+    ("143_*", 0, None, ["Rank 1 waited in call 7"], ["cut in the middle"]),
+    ("144_*/topo.txt", 2, None, ["rocm-smi"], ["its format is not known"]),
     ("70_*/report1.sqlite", 2, None, ["SQLite"], ["its format is not known"]),
 ]  # fmt: skip
 

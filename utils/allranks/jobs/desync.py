@@ -103,6 +103,10 @@ def desync(job: Job) -> tuple[Cause, ...]:
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
 
 
+def _tasks(numbers: Sequence[int]) -> str:
+    return f"task{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:8]))}"
+
+
 def _by_launcher(job: Job) -> tuple[Cause, ...]:
     """What a launcher says of processes whose ranks it does not name, and of its own end."""
     found = []
@@ -114,9 +118,26 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
             if code == -9:
                 why += ": look at dmesg and the scheduler's log for the out-of-memory killer"
             found.append(Cause(words, why, None, 0.8, "failed_rank"))
+        lacked = [n for n, how in record.facts.get("tasks", {}).items() if how == "Out Of Memory"]
+        if lacked or record.facts.get("out_of_memory"):
+            who = f"Slurm's {_tasks(lacked)}" if lacked else "A process of the job"
+            why = "Slurm's log says so; the others wait for it: look at the host's memory (sacct -o MaxRSS), at data "
+            why += "loaders and at copies of the model on the host; ask for more with --mem"
+            found.append(Cause(f"{who} was ended for lack of the host's memory.", why, None, 0.9, "failed_rank"))
+        others = {n: how for n, how in record.facts.get("tasks", {}).items() if how not in ("Out Of Memory", "Killed")}
+        if others and not lacked:
+            first, how = next(iter(others.items()))
+            why = "Slurm's log names it first; with one task a rank, that is the rank. Look at what it printed last"
+            found.append(Cause(f"Slurm's task {first} failed: {how}.", why, None, 0.7, "failed_rank"))
         if signal := record.facts.get("stopped"):
             name = f" (signal {signal})" if signal.isdigit() else f" ({signal})"
-            why = "a scheduler sends it at the job's limit of time or when it takes the machine back, or a person did"
+            why = (
+                "the job's limit of time has passed: it needs more, or it hung until then"
+                if "time limit" in signal
+                else (
+                    "a scheduler sends it at the job's limit of time or when it takes the machine back, or a person did"
+                )
+            )
             found.append(Cause(f"The launcher was ended from outside{name}.", why, None, 0.8, "stopped"))
     return tuple(dict.fromkeys(found))
 

@@ -7,6 +7,7 @@ init.cc, net.cc, graph/).
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -29,7 +30,7 @@ MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
-    r"[Cc]aught collective operation timeout(?: for work)?: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
+    r"[Cc]aught collective operation timeout(?: for work)?: Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
     r"(?: ran for (\d+) milliseconds)?"
 )
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
@@ -54,6 +55,10 @@ _FAILED_LOCAL = re.compile(
 )  # torchrun, before it knows ranks
 _DEATH = re.compile(r"Received (\d{1,2}|Signals\.\w+) death signal")
 _OLD_LINE = re.compile(r"(:\d+:\d+ \[\d+\]) (INFO|WARN) ")  # NCCL 2.0 to 2.2 does not write its name
+_TASK = re.compile(
+    r"srun: error: \S+: task (\d{1,7}): (Out Of Memory|Killed|Segmentation fault|Exited with exit code \d+)"
+)
+_CANCELLED = re.compile(r"\bCANCELLED AT \S+ DUE TO (?!JOB REQUEUE|PREEMPTION)([A-Z ]+\b)")
 _ASYNC = re.compile(r"Collective WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+).*raised the following async exception")
 _CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
 _TIMINGS = re.compile(r"Init timings.*?: rank (\d{1,7}) nranks \d+ total ([\d.]+) \((.*)\)")
@@ -108,14 +113,19 @@ _ENDS = (
     b"Root Cause (first observed failure)",
     b"failed to pass monitoredBarrier",
     b"Detected mismatch between collectives",
+    b"slurmstepd: error",
+    b"srun: error",
     b"torch.distributed.elastic",
     b"torch/distributed/elastic",
 )
 
 
+_DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
+
+
 def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
-    if start[:1] in (b"{", b"\x80") or b"\0" in head:
+    if (start[:1] in (b"{", b"\x80") and not start.startswith(_DOCKER.encode())) or b"\0" in head:
         return False
     if _OLD_LINE.search(head.decode("utf-8", "replace")):
         return True
@@ -188,6 +198,8 @@ class _Log:
         self.parts = 0
         self.local_exits: dict[int, int] = {}  # of a machine's own numbers: the exit code
         self.stopped = ""  # the signal that ended the launcher
+        self.tasks: dict[int, str] = {}  # of Slurm's tasks: how they ended
+        self.out_of_memory = False  # whether Slurm's log says so of a task that it does not name
         self.in_async: dict[int, str] = {}  # the call of a rank whose communicator failed
         self.nvls_channels: tuple[int, int] | None = None
         self.starts: dict[int, tuple[float, str]] = {}  # seconds of a communicator's start, and of its parts
@@ -240,13 +252,14 @@ class _Log:
             self._restart()
         if "Watchdog caught" in line and not _WORK.search(line):
             self.broken += 1
-        if "NCCL" in line:
+        if _TIMEOUT in line and (work := _WORK.search(line)):
+            self.nccl |= "NCCL" in line
+            self._timeout(line, work[1], work[2])
+            if hidden := _REPEATED.search(line):
+                self.repeated = max(self.repeated, int(hidden[1]))
+        elif "NCCL" in line:
             self.nccl = True
-            if _TIMEOUT in line and (work := _WORK.search(line)):
-                self._timeout(line, work[1], work[2])
-                if hidden := _REPEATED.search(line):
-                    self.repeated = max(self.repeated, int(hidden[1]))
-            elif "NCCL INFO" in line:
+            if "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
                 self._warns(line.partition("NCCL WARN ")[2].strip())
@@ -402,6 +415,11 @@ class _Log:
             self.local_exits[int(local[2])] = int(local[1])
         if "death signal" in line and (death := _DEATH.search(line)):
             self.stopped = death[1].removeprefix("Signals.")
+        if "srun: error" in line and (task := _TASK.search(line)):
+            self.tasks.setdefault(int(task[1]), task[2])
+        self.out_of_memory |= "oom_kill event" in line or "oom-kill event" in line
+        if "CANCELLED AT" in line and (cancelled := _CANCELLED.search(line)):
+            self.stopped = f"Slurm: {cancelled[1].lower()}"
         if "async exception" in line and (was := _ASYNC.search(line)) and (rank := _rank_of(line)) is not None:
             self.in_async[rank] = f"call {was[1]}, {operation(was[2])}"
         if "Heartbeat monitor timed out" in line and (rank := _rank_of(line)) is not None:
@@ -550,6 +568,8 @@ class _Log:
             "repeated": self.repeated,
             "local_exits": self.local_exits if not self.exits else {},
             "stopped": self.stopped,
+            "tasks": self.tasks,
+            "out_of_memory": self.out_of_memory,
         }
         facts = {k: v for k, v in facts.items() if v}
         for rank, why in self.not_come.items():
@@ -565,7 +585,7 @@ class _Log:
                 "a page that breaks lines: give the file that the job wrote"
             )
         if not self.ranks and not self.not_come:
-            if not said and not self.local_exits and not self.stopped:
+            if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory)):
                 raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
         world = world if world and world > max(self.ranks) else None
@@ -593,6 +613,14 @@ class _Log:
                 )
             )
         return found
+
+
+def _of_docker(line: str) -> str:
+    """What a program printed, out of a line of Docker's JSON; the line itself where that is torn."""
+    try:
+        return str(json.loads(line)["log"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return line
 
 
 def _numbers(text: str) -> bool:
@@ -640,7 +668,7 @@ def read_lines(name: str, lines: Iterable[str]) -> list[RankRecord]:
     """
     log = _Log()
     for line in lines:
-        log.take(line)
+        log.take(_of_docker(line) if line.startswith(_DOCKER) else line)
     return log.records(name)
 
 

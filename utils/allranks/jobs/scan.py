@@ -162,7 +162,7 @@ class EventFile:
                 if isinstance(event, dict):
                     yield event
                 continue
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
             sign = self._skip()
             if sign == "]":

@@ -207,7 +207,7 @@ def test_an_event_that_is_not_json_is_skipped(tmp_path):
     [
         (b"", "it is empty"),
         (b"\x7fELF\x02\x01\x00garbage", "its format is not known"),
-        (gzip.compress(b"", mtime=0)[:10], "the gzip file holds nothing that can be unpacked"),
+        (gzip.compress(b"", mtime=0)[:10], "it is packed, and nothing of it can be unpacked"),
         (b'{"schemaVersion": 1, "traceEvents": [', "the JSON ends in the middle"),
         (b'{"schemaVersion": 1, "traceEvents": []}', "it holds no event with a time"),
         (b'{"schemaVersion": 1, "traceEvents": 3}', "it holds no event with a time"),
@@ -302,3 +302,12 @@ def _causes(path):
     from allranks.jobs import explain
 
     return explain([path]).causes
+
+
+def test_an_event_nested_without_end_loses_no_other(tmp_path):
+    event = '{"ph":"X","cat":"kernel","name":"k","ts":%d,"dur":2}'
+    deep = f'{{"traceEvents":[{event % 1},{"[" * 300_000},{event % 4}]}}'
+    (tmp_path / "rank0.json").write_text(deep)
+    [record], why = read_file(tmp_path / "rank0.json")
+    assert not why and list(record.compute) == [(1, 3), (4, 6)]
+    assert "1 events are not JSON and were left out" in record.notes

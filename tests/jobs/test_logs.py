@@ -416,11 +416,30 @@ def test_a_mismatch_that_torch_itself_found_is_read(tmp_path, odd, words):
     assert (cause.kind, cause.rank) == ("desync", 2) and words in cause.cause and "call 7" in cause.evidence
 
 
-def test_a_text_that_a_terminal_broke_is_refused_and_said_to_be_broken(tmp_path):
-    broken = "".join(hung(r) for r in range(2)).replace("operation timeout", "opera\ntion timeout")
+@pytest.mark.parametrize(
+    ("at", "instead"),
+    [
+        ("operation timeout", "opera\ntion timeout"),
+        ("timeout: Work", "timeout: \nWork"),
+        ("NumelIn=100,", "NumelIn=10\n0,"),
+        ("ran for", "\nran for"),
+    ],
+)
+def test_a_text_that_a_terminal_broke_is_read(tmp_path, at, instead):
+    found = told(tmp_path, "".join(hung(r, n=90 if r == 1 else 100) for r in range(3)).replace(at, instead))
+    assert found.causes[0].rank == 1 and "90 elements" in found.causes[0].cause
+
+
+def test_a_text_whose_end_is_lost_is_counted(tmp_path):
     with pytest.raises(ProfileError, match="2 lines of a watchdog's text are cut in the middle"):
-        told(tmp_path, broken)
+        told(tmp_path, hung(0)[:110] + "\n" + hung(1)[:120] + "\n")
     assert "cut in the middle and are not read: 1" in " ".join(told(tmp_path, hung(0) + hung(1)[:110] + "\n").said)
+    assert "cut in the middle and are not read: 1" in " ".join(told(tmp_path, hung(0)[:110] + "\n" + hung(1)).said)
+
+
+def test_a_progress_bar_before_a_text_does_not_hide_it(tmp_path):
+    bar = "\r".join(f"epoch 3: {n} %" for n in range(2000))
+    assert "call 7" in told(tmp_path, bar + "\r" + hung(0)).causes[0].cause
 
 
 def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):

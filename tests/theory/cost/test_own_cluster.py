@@ -293,3 +293,48 @@ def test_a_wrong_sweep_in_a_file_is_refused(tmp_path, change):
     file.write_text(json.dumps(data))
     with pytest.raises(cost.CostError):
         cost.OwnCluster.load(file)
+
+
+def rows(collective, ranks, in_place="0", sizes=range(12, 30)):
+    """What nccl-tests would print of these ranks, without the line that names the test."""
+    factor = {"all_reduce": 2.0}.get(collective, 1.0) * (ranks - 1) / ranks
+    redop, parts = ("sum", 1) if collective == "all_reduce" else ("none", ranks)
+    text = "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+    for nbytes in (2**k for k in sizes):
+        time_us = 20 + nbytes / 2e5
+        half = f"{time_us:.2f} {nbytes / time_us / 1e3:.2f} {factor * nbytes / time_us / 1e3:.2f}"
+        text += f"{nbytes} {nbytes // 4 // parts} float {redop} -1 {half} 0 {half} {in_place}\n"
+    return text
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 8, 16, 72])
+def test_the_figures_alone_prove_an_all_reduce(ranks):
+    [found] = cost.read_measured(rows("all_reduce", ranks).split("\n", 1)[1])
+    assert (found.collective, found.ranks) == ("all_reduce", ranks)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+def test_alltoall_alone_checks_nothing_in_place(ranks):
+    [found] = cost.read_measured(rows("all_to_all", ranks, "N/A"))
+    assert (found.collective, found.ranks) == ("all_to_all", ranks)
+    with pytest.raises(cost.CostError, match="which collective ran"):
+        cost.read_measured(rows("all_gather", ranks))
+
+
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [
+        ("alltoall_perf-8.txt", "all_to_all"), ("nccl-AllGather.log", "all_gather"), ("all-reduce.out", "all_reduce"),
+        ("reduce_scatter.txt", "reduce_scatter"), ("reducescatter16", "reduce_scatter"),
+    ],
+)  # fmt: skip
+def test_the_files_name_may_spell_the_collective_in_any_way(tmp_path, name, collective):
+    (tmp_path / name).write_text("#  size count type time\n  8 2 float 10.0\n")
+    assert cost.read_measured_file(tmp_path / name, ranks=4)[0].collective == collective
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_what_powershell_wrote_is_read(tmp_path, encoding):
+    text = "\x1b[32m" + rows("all_reduce", 8).replace("\n", "\r\n")
+    (tmp_path / "out.txt").write_bytes(text.encode(encoding))
+    assert cost.read_measured_file(tmp_path / "out.txt")[0].ranks == 8

@@ -22,9 +22,10 @@ from allranks.cli._shared import CommandError
 def command(paths: tuple[str, ...], as_json: bool, html: Path | None, with_paths: bool) -> None:
     """Explains a job from the files of its ranks: where the time goes, why, and what it would gain.
 
-    PATH is a file or a folder: torch's profiles (.json, .json.gz), flight-recorder dumps, logs with the watchdog's texts or of
-    NCCL_DEBUG=INFO, nvidia-smi topo -m, Nsight Systems' exports, JAX's traces, NCCL's own files, traces of this course. The format is
-    found by looking into the file. Exit status: 0 explained, 2 no file says anything of a job.
+    PATH is a file or a folder: torch's profiles (.json, .json.gz), flight-recorder dumps, logs with the watchdog's
+    texts or of NCCL_DEBUG=INFO, nvidia-smi topo -m, Nsight Systems' exports, JAX's traces, NCCL's own files, traces
+    of this course. The format is found by looking into the file. Exit status: 0 explained, 2 no file says anything of
+    a job.
     """
     from allranks.jobs import explain
 

@@ -26,44 +26,64 @@ if TYPE_CHECKING:
 )
 @click.option("--nics-per-node", type=click.IntRange(min=1), help="Network cards of a node. Default: one a rank.")
 @click.option("--machine", help="NCCL's model to compare with, where the devices' names do not tell: dgx-h100, ...")
+@click.option("--html", type=click.Path(path_type=Path), help="Write the comparison here, as one page to send on.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object: the topology file, the notes, and what is normal."
 )
-def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, as_json) -> None:
+def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, html, as_json) -> None:
     """Fits overhead, alpha, bandwidth and efficiency to what nccl-tests or `allranks bench` printed, one or more FILES.
 
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
     `topology.preset`. The exit status is 2 if nothing could be fitted.
 
     Each run is set beside what others published for the same machine and what NCCL's tuner foretells: where it falls
-    off, the usual reasons, and the test that would tell.
+    off, the usual reasons, and the test that would tell. One size is too few for a fit, and is compared all the same.
 
     Example: all_reduce_perf -b 8 -e 8G -f 2 -g 8 > all_reduce.txt; allranks fit all_reduce.txt -o mine.json
     """
-    from allranks.theory.cost import OwnCluster, fit_measured, read_measured_file
+    from allranks.theory.cost import CostError, OwnCluster, fit_measured, read_measured_file
     from allranks.theory.cost.normal import normal
 
     measured = [
         sweep for file in files for sweep in read_measured_file(file, collective=collective, ranks=ranks, nodes=nodes)
     ]
-    sweeps, notes = fit_measured(measured, nodes)
+    told = [sweep for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1]
+    compared = [normal(sweep, machine, nodes) for sweep in told]
+    if html:
+        _page(html, compared, files[0].name)
+    try:
+        sweeps, notes = fit_measured(measured, nodes)
+    except CostError:
+        if not as_json:  # one size is too few for a fit, and enough to be compared
+            click.echo(
+                "\n\n".join("\n".join(_normal(one, sweep.setting)) for one, sweep in zip(compared, told, strict=True))
+            )
+        raise
     cluster = OwnCluster.of(name or (out.stem if out else files[0].stem), sweeps, nics_per_node)
     written = cluster.to_dict()
     if out:
         _write(out, json.dumps(written, indent=1) + "\n")
-    compared = [
-        normal(sweep, machine, nodes) for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1
-    ]
     if as_json:
         click.echo(json.dumps({"topology": written, "notes": notes, "normal": [one.to_dict() for one in compared]}))
         return
     click.echo("\n".join(_report(cluster)))
-    for one, sweep in zip(compared, (s for s in measured if s.collective != "barrier" and s.ranks > 1), strict=True):
+    for one, sweep in zip(compared, told, strict=True):
         click.echo("\n".join(["", *_normal(one, sweep.setting)]))
     for note in notes:
         click.echo(f"note: {note}", err=True)
     if out:
         click.echo(f"Written to {out}. Try: allranks simulate --topology {out} --bytes 100MB")
+
+
+def _page(html: Path, compared: list[Normal], name: str) -> None:
+    from allranks.show.pictures.busbw import busbw_page
+
+    if not compared:
+        raise CommandError("No run sends anything between ranks, so that there is no busbw to draw.")
+    try:
+        html.write_text(busbw_page(compared, name), encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{html} can't be written: {error.strerror or error}.") from None
 
 
 def _write(out: Path, text: str) -> None:

@@ -1,4 +1,5 @@
-"""The figures of a job: where each rank's time goes, and what each collective took. docs/explain.md defines each in a sentence."""
+"""The figures of a job: where each rank's time goes, and what each collective took. docs/explain.md defines each in a
+sentence."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ __all__ = ["Collective", "RankTimes", "collectives", "device_link_gb_per_s", "le
 
 TIMED = ("kineto", "trace", "nsight", "jax")
 MANY_SIZES = 24  # a group whose calls have more sizes than this gets one row for each operation
-# 7 links, each 48 of its 64 GB/s usable: "Understanding RCCL Bandwidth and xGMI Performance on AMD Instinct MI300X", rocm.blogs.amd.com
+# 7 links, each 48 of its 64 GB/s usable: "Understanding RCCL Bandwidth and xGMI Performance on AMD
+# Instinct MI300X", rocm.blogs.amd.com
 XGMI_GB_PER_S = {"MI300X": 7 * 48.0}
 
 
@@ -107,13 +109,14 @@ def rank_times(record: RankRecord) -> RankTimes | None:
 
 @dataclass(frozen=True)
 class Collective:
-    """The calls of one operation and size in one group, and what they took. Times are microseconds; None: the files don't say.
+    """The calls of one operation and size in one group, and what they took. Times are microseconds; None: the files
+    don't say.
 
-    `calls` counts a collective once, however many ranks' files have it. `time_us` is the time of one rank in all of them (the
-    mean of the ranks here). `wait_us` of it passed before the last rank came, `moving_us` after. `call_us` is the median of
-    one call's moving, or, where only one rank's file has the call, of its whole duration. `algbw_gb_per_s` and
-    `busbw_gb_per_s` are those of `call_us`; `price_us` is what the bytes would take at the link's `link_gb_per_s`.
-    `last` says how often each rank came last.
+    `calls` counts a collective once, however many ranks' files have it. `time_us` is the time of one rank in all of
+    them (the mean of the ranks here). `wait_us` of it passed before the last rank came, `moving_us` after. `call_us` is
+    the median of one call's moving, or, where only one rank's file has the call, of its whole duration.
+    `algbw_gb_per_s` and `busbw_gb_per_s` are those of `call_us`; `price_us` is what the bytes would take at the link's
+    `link_gb_per_s`. `last` says how often each rank came last.
     """
 
     op: str
@@ -228,7 +231,8 @@ def device_link_gb_per_s(job: Job) -> float | None:
 
     It holds between GPUs of one machine that are linked; the files do not say whether the ranks are on one.
 
-    >>> device_link_gb_per_s(profiles.Job((profiles.RankRecord(0, "", "kineto", facts={"device": "NVIDIA A100-SXM4-80GB"}),)))
+    >>> record = profiles.RankRecord(0, "", "kineto", facts={"device": "NVIDIA A100-SXM4-80GB"})
+    >>> device_link_gb_per_s(profiles.Job((record,)))
     240.0
     """
     names = {str(r.facts["device"]) for r in job.records if "device" in r.facts}

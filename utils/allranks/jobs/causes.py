@@ -56,7 +56,10 @@ def causes(seen: Seen) -> list[Cause]:
     ['no_times']
     """
     if seen.span_us <= 0:
-        words = "What the files have in common does not differ between the ranks, and they have no times that would say more."
+        words = (
+            "What the files have in common does not differ between the ranks, and they have no times that would say "
+            "more."
+        )
         return [Cause("The files do not say what costs the time.", words, None, 0.5, "no_times")]
     unread = sorted({kind for r in seen.job.records for kind in r.facts.get("unread", ())})
     if unread:
@@ -90,7 +93,11 @@ def causes(seen: Seen) -> list[Cause]:
 def _unread(kinds: Sequence[str]) -> Cause:
     words = f"its events are {', '.join(kinds)}; read are kernel, gpu_memcpy and gpu_memset"
     return Cause(
-        "The device's events are of a kind that is not read, so that nothing can be told of its time.", words, None, 1.0, "unread_device"
+        "The device's events are of a kind that is not read, so that nothing can be told of its time.",
+        words,
+        None,
+        1.0,
+        "unread_device",
     )  # fmt: skip
 
 
@@ -153,7 +160,8 @@ def _unsure(seen: Seen) -> float:
 def _straggler(seen: Seen) -> Iterable[Cause]:
     """The rank that waits least of all with whom it has collectives: nobody is left to wait for.
 
-    Who comes last in one collective may have been held up in another group's by the real straggler; that rank has waited there.
+    Who comes last in one collective may have been held up in another group's by the real straggler; that rank has
+    waited there.
     """
     waited = _waited(seen)
     if len(waited) < 2 or max(waited.values()) < WORTH * seen.span_us:
@@ -186,7 +194,8 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
             words = ", ".join(f"{called(r)} {ms(waited[r])}" for r in sorted(waited)[:8])
             yield Cause(
                 f"The ranks wait for each other, and no one{among} is to blame.",
-                f"In collectives they waited for the last to come, and did not compute meanwhile: {words} of {ms(seen.span_us)}.",
+                f"In collectives they waited for the last to come, and did not compute meanwhile: {words} of "
+                f"{ms(seen.span_us)}.",
                 min(waited.values()) / 1e6, 0.5 if unknown else 0.6, "imbalance",
             )  # fmt: skip
         return
@@ -194,8 +203,10 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
     typical = median(calls[r] for r in calls if r != rank)
     shorter = f"; its own calls are shorter ({ms(calls[rank])} in the median, {ms(typical)} on the others)"
     evidence = (
-        f"{capital(called(rank))} comes last in {often[rank]:,} of {counted:,} collectives, and waits for {ms(waited[rank])} in all, the others "
-        f"for {ms(others)} in the median{shorter if calls[rank] < 0.95 * typical else ''}: nobody is left for whom it could wait. "
+        f"{capital(called(rank))} comes last in {often[rank]:,} of {counted:,} collectives, and waits for "
+        f"{ms(waited[rank])} in all, the others "
+        f"for {ms(others)} in the median{shorter if calls[rank] < 0.95 * typical else ''}: nobody is left for whom it "
+        f"could wait. "
         f"{_why_late(seen, rank)}"
     )
     sure = (0.95 - 0.4 * waited[rank] / others) * (0.7 if unknown else 1.0)
@@ -210,7 +221,8 @@ def _later_of_few(job: Job, late: dict[int, float], often: dict[int, int], count
     )
     return Cause(
         "The ranks do not come at the same time, and wait for each other.",
-        f"Of the ranks whose files are here, the last to come in {counted:,} matched collectives was: {words}. Whether one of the "
+        f"Of the ranks whose files are here, the last to come in {counted:,} matched collectives was: {words}. Whether "
+        f"one of the "
         f"other {unknown} ranks came later still, and who is to blame, only their files would say.",
         sum(late.values()) / 1e6, 0.4, "imbalance",
     )  # fmt: skip
@@ -227,7 +239,10 @@ def _why_late(seen: Seen, rank: int) -> str:
     if mine.compute_us > 1.1 * compute and mine.compute_us - compute > mine.idle_us - idle:
         return f"It computes for {ms(mine.compute_us)}, the others for {ms(compute)}: a slower device, or more work."
     if mine.idle_us > idle:
-        return f"It is idle for {ms(mine.idle_us)}, the others for {ms(idle)}: look at what its host does (data, Python, other programs)."
+        return (
+            f"It is idle for {ms(mine.idle_us)}, the others for {ms(idle)}: look at what its host does (data, Python, "
+            f"other programs)."
+        )
     return ""
 
 
@@ -318,8 +333,10 @@ def _no_overlap(seen: Seen, told_s: float) -> Iterable[Cause]:
     nothing = "Nothing" if hidden < 0.02 * talk else f"Only {percent(hidden / talk)}"
     yield Cause(
         "Communication is hardly hidden under compute.",
-        f"{nothing} of the {ms(talk)} of communication runs while the rank computes; {ms(exposed)} of {ms(seen.span_us)} are exposed, "
-        f"beside {ms(compute)} of compute. At most {ms(gain)} could be hidden, where the next compute does not need the result"
+        f"{nothing} of the {ms(talk)} of communication runs while the rank computes; {ms(exposed)} of "
+        f"{ms(seen.span_us)} are exposed, "
+        f"beside {ms(compute)} of compute. At most {ms(gain)} could be hidden, where the next compute does not need "
+        f"the result"
         + ("." if waits + moves else "; how much of it is waiting for other ranks, this file does not say."),
         gain / 1e6, 0.7 if waits + moves else 0.5, "no_overlap",
     )  # fmt: skip
@@ -345,7 +362,8 @@ def _slow_link(seen: Seen) -> Iterable[Cause]:
         if like and mine < 0.4 * (other := median(b.busbw_gb_per_s or 0.0 for b in like)):
             yield Cause(
                 f"Group {row.group} runs over a slower link than groups like it: a wrong interface?",
-                f"Its {many(row.op)} reach a busbw of {gigabytes(mine)}, those of {len(like)} other groups of {row.ranks} ranks "
+                f"Its {many(row.op)} reach a busbw of {gigabytes(mine)}, those of {len(like)} other groups of "
+                f"{row.ranks} ranks "
                 f"{gigabytes(other)}; this is after all its ranks had come, so that it is not waiting.",
                 time_us * (1 - mine / other) / 1e6, 0.8 if len(like) > 1 else 0.6, "wrong_interface",
             )  # fmt: skip
@@ -373,7 +391,8 @@ def _slow_rank(seen: Seen) -> Iterable[Cause]:
     ratio, slow_gb, time_us = speeds[ranked[0]]
     yield Cause(
         f"The link of {seen.job.called(ranked[0])} is slow: a wrong interface?",
-        f"Large calls with it move {gigabytes(slow_gb)} after all ranks had come, those without it {gigabytes(slow_gb * ratio)}; for every "
+        f"Large calls with it move {gigabytes(slow_gb)} after all ranks had come, those without it "
+        f"{gigabytes(slow_gb * ratio)}; for every "
         "other rank the two are closer together.",
         time_us * (1 - 1 / ratio) / 1e6, 0.85, "wrong_interface", seen.job.numbered(ranked[0]),
     )  # fmt: skip
@@ -384,12 +403,16 @@ def _slow_device(large: Sequence[Collective]) -> Iterable[Cause]:
     row = max(large, key=lambda b: b.busbw_gb_per_s or 0.0)
     mine, link = row.busbw_gb_per_s or 0.0, row.link_gb_per_s
     time_us = sum(r.moving_us or 0.0 for r in large)
-    best = f"The best of the large calls, {row.op} of {size(row.nbytes)}, reaches a busbw of {gigabytes(mine)} after all ranks had come"
+    best = (
+        f"The best of the large calls, {row.op} of {size(row.nbytes)}, reaches a busbw of {gigabytes(mine)} after all "
+        f"ranks had come"
+    )
     if link is not None and mine < 0.15 * link:
         floor = sum((r.price_us or 0.0) * r.calls for r in large)
         yield Cause(
             "The bytes move far below what the GPUs' links inside a machine carry: a wrong interface?",
-            f"{best}; the links of this GPU carry {gigabytes(link)}. The files do not say whether the ranks are on one machine; between "
+            f"{best}; the links of this GPU carry {gigabytes(link)}. The files do not say whether the ranks are on one "
+            f"machine; between "
             "machines a network card's bandwidth holds.",
             (time_us - floor) / 1e6, 0.5, "wrong_interface",
         )  # fmt: skip
@@ -418,8 +441,10 @@ def _skewed(seen: Seen) -> Iterable[Cause]:
         factor = loads[rank] / mean
         cost = sum(m.moving_us for m in moved if rank in m.calls) * (1 - 1 / factor)
         yield Cause(
-            f"The all_to_alls are skewed: {seen.job.called(rank)} has the most to send or receive, and all wait for it.",
-            f"In {len(moved):,} all_to_alls it moves {factor:.2f} times the mean of the ranks; evenly spread, the same bytes would take "
+            f"The all_to_alls are skewed: {seen.job.called(rank)} has the most to send or receive, and all wait for "
+            f"it.",
+            f"In {len(moved):,} all_to_alls it moves {factor:.2f} times the mean of the ranks; evenly spread, the same "
+            f"bytes would take "
             f"{ms(cost)} less, and the work on them would be even too.",
             cost / 1e6, 0.85 if all(m.complete for m in moved) else 0.65, "skewed_all_to_all", seen.job.numbered(rank),
         )  # fmt: skip
@@ -435,7 +460,8 @@ def _skewed(seen: Seen) -> Iterable[Cause]:
         cost = sum(c.duration_us or 0.0 for _, c in split) / 2
         yield Cause(
             "The all_to_alls are skewed: this rank's parts differ much.",
-            f"In {len(split):,} lists of parts the largest is {median(f for f, _ in split):.1f} times the mean in the median. The other "
+            f"In {len(split):,} lists of parts the largest is {median(f for f, _ in split):.1f} times the mean in the "
+            f"median. The other "
             "ranks' files would say who has the most in all.",
             cost / 1e6 * 0.5, 0.35, "skewed_all_to_all",
         )  # fmt: skip
@@ -468,22 +494,28 @@ def _waiting(seen: Seen) -> Iterable[Cause]:
             return
         even = (row.call_us or 0.0) / (row.shortest_us or 1.0)
         hint = (
-            f"calls of one size take about the same time ({ms(row.shortest_us or 0)} to {ms(row.call_us or 0)}), as on a slow link or behind a rank that is always late"
+            f"calls of one size take about the same time ({ms(row.shortest_us or 0)} to {ms(row.call_us or 0)}), as on "
+            f"a slow link or behind a rank that is always late"
             if even < 1.15
-            else f"calls of one size take from {ms(row.shortest_us or 0)} up, {ms(row.call_us or 0)} in the median, as where ranks wait"
+            else f"calls of one size take from {ms(row.shortest_us or 0)} up, {ms(row.call_us or 0)} in the median, "
+            f"as where ranks wait"
         )
         yield Cause(
             "The collectives take far longer than their bytes need: this rank waits for others, or the link is slow.",
-            f"{words}. {row.op} of {size(row.nbytes)} takes {ms(row.call_us or 0)} ({gigabytes(row.busbw_gb_per_s or 0)} busbw); at the "
-            f"{gigabytes(row.link_gb_per_s or 0)} of this GPU's links inside a machine it would take {ms(row.price_us or 0)}; {hint}. {open_end}",
+            f"{words}. {row.op} of {size(row.nbytes)} takes {ms(row.call_us or 0)} "
+            f"({gigabytes(row.busbw_gb_per_s or 0)} busbw); at the "
+            f"{gigabytes(row.link_gb_per_s or 0)} of this GPU's links inside a machine it would take "
+            f"{ms(row.price_us or 0)}; {hint}. {open_end}",
             (spent - floor) * share / 1e6, 0.6, "waiting",
         )  # fmt: skip
         return
     excess = sum((r.time_us or 0.0) - (r.shortest_us or 0.0) * r.calls for r in rows)
     if excess > 0.3 * time_us:
         yield Cause(
-            "The collectives of this rank often take longer than the shortest of the same size: it waits for other ranks.",
-            f"{words}. Were all calls as short as the shortest of their size, they would take {ms(excess)} less. {open_end}",
+            "The collectives of this rank often take longer than the shortest of the same size: it waits for other "
+            "ranks.",
+            f"{words}. Were all calls as short as the shortest of their size, they would take {ms(excess)} less. "
+            f"{open_end}",
             excess * share / 1e6, 0.5, "waiting",
         )  # fmt: skip
 
@@ -500,7 +532,10 @@ def _idle(seen: Seen) -> Iterable[Cause]:
     idle = seen.mean("idle_us")
     if on_gpu:
         cause = "The GPU has nothing to do most of the time." if least > 0.5 else "The GPU often has nothing to do."
-        why = "the host launches kernels too slowly or waits (data, Python, synchronisation); communication is not the limit then"
+        why = (
+            "the host launches kernels too slowly or waits (data, Python, synchronisation); communication is not the "
+            "limit then"
+        )
     else:
         cause, why = (
             "The ranks do neither compute nor communicate most of the time.",
@@ -524,7 +559,8 @@ def _absent(seen: Seen) -> Iterable[Cause]:
     names = ", ".join(map(str, missing))
     yield Cause(
         f"Rank {names} left no file." if len(missing) == 1 else f"Ranks {names} left no file.",
-        f"{world - len(missing)} of {world} ranks have one. Who was killed writes none; but a file can also be lost or not have been copied.",
+        f"{world - len(missing)} of {world} ranks have one. Who was killed writes none; but a file can also be lost or "
+        f"not have been copied.",
         None, 0.3, "missing_rank", missing[0] if len(missing) == 1 else None,
     )  # fmt: skip
 
@@ -535,23 +571,29 @@ MUCH_EXPOSED = 0.2  # of the time; lab 11's limit of a job without overlap
 def _no_cause(seen: Seen) -> Cause:
     """That no cause was found: all is well only where communication costs little."""
     if not seen.times:
-        words = "they say when the calls ran, and not what the GPUs computed meanwhile: a profile of torch's or of Nsight Systems has both"
+        words = (
+            "they say when the calls ran, and not what the GPUs computed meanwhile: a profile of torch's or of Nsight "
+            "Systems has both"
+        )
         return Cause("The files do not show whether the communication is hidden.", words, None, 0.7, "no_times")
     exposed = seen.mean("exposed_us") / seen.span_us
     if exposed >= MUCH_EXPOSED:
         return Cause(
-            f"{percent(exposed)} of the time is communication that compute does not hide, and these files do not show why.",
+            f"{percent(exposed)} of the time is communication that compute does not hide, and these files do not show "
+            f"why.",
             f"{ms(seen.mean('exposed_us'))} of {ms(seen.span_us)} are exposed; "
             + (
                 "for whom or for what this rank waits, the files of the other ranks would say"
                 if seen.alone
-                else "nobody comes late for long, and no call is slow beside others like it: fewer bytes, or more compute beside them"
+                else "nobody comes late for long, and no call is slow beside others like it: fewer bytes, or more "
+                     "compute beside them"
             ),
             None, 0.7, "exposed",
         )  # fmt: skip
     return Cause(
         "Nothing stands out: this job's communication costs little that could be gained.",
-        f"{percent(exposed)} of the time is communication that compute does not hide; nobody comes late for long, and no cause of this "
+        f"{percent(exposed)} of the time is communication that compute does not hide; nobody comes late for long, and "
+        f"no cause of this "
         f"report would gain {percent(WORTH)} of the time.",
         0.0, 0.6 if seen.alone else 0.8, "healthy",
     )  # fmt: skip

@@ -37,6 +37,28 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
+        r"status=5\b|vendor err 249|IBV_WC_WR_FLUSH_ERR",
+        "A message over InfiniBand or RoCE was given up, as its connection had failed before: an earlier error closed "
+        "it, or the other side had ended.",
+        "look for the first error of all ranks, and whether the peer's process had ended; then at the port (ibstat, "
+        "dmesg)",
+        0.6,
+    ),
+    (
+        r"has already checked in",
+        "Two processes say that they are the same rank.",
+        "look at what gives each its number: RANK or SLURM_PROCID, the tasks of a node, the launcher's count of "
+        "processes; two launchers of one job count twice",
+        0.9,
+    ),
+    (
+        r"Failed to open libibverbs",
+        "The machine or container has no library for InfiniBand and RoCE (libibverbs).",
+        "without such cards this does no harm; with them, install rdma-core or libibverbs1, or messages go through "
+        "sockets",
+        0.4,
+    ),
+    (
         r"status=\d+ opcode|ibv_\w+ failed|Got async (?:fatal )?event",
         "The InfiniBand or RoCE card reported an error.",
         "look at ibstat, at dmesg and at the counters of the port; locked memory may be too small (ulimit -l)",
@@ -47,7 +69,8 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         "A rank could not connect to another one: NCCL took an interface or address that the other side does "
         "not reach.",
         "compare the address with ip addr of both hosts (172.17.0.1 is docker0); set NCCL_SOCKET_IFNAME to the "
-        "interface that joins the machines, and look at the firewall; it is also refused where the other rank had ended",
+        "interface that joins the machines, and look at the firewall; it is also refused where the other rank had "
+        "ended",
         0.7,
     ),
     (

@@ -1,7 +1,7 @@
 """Who stopped a job: the ranks' recorded calls matched by group and number, and the first one where the ranks differ.
 
-Calls are never matched by their place in a file: each rank counts the calls of each group, and the recorder keeps only the
-last ones, so two files may begin at different calls.
+Calls are never matched by their place in a file: each rank counts the calls of each group, and the recorder keeps only
+the last ones, so two files may begin at different calls.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from allranks.base.errors import capital, name_ranks
 from allranks.jobs.complaints import complaints, settings_words, slow_settings
 from allranks.jobs.job import Call, Cause, Job, RankRecord
-from allranks.jobs.logs import NO_GROUP
+from allranks.jobs.logs import NO_GROUP, SIGNALS
 
 RECORDERS = ("flight recorder", "watchdog")
 # collectives whose inputs (outputs) must have one size on all ranks
@@ -68,12 +68,15 @@ class _Group:
 
 
 def desync(job: Job) -> tuple[Cause, ...]:
-    """The causes that the recorders' files show, the root first: calls that differ, ranks that never came, missing files.
+    """The causes that the recorders' files show, the root first: calls that differ, ranks that never came, missing
+    files.
 
     >>> def dump(rank, *ops):
-    ...     calls = (profiles.Call(rank, op, group="0 default_pg", seq=i, state="scheduled") for i, op in enumerate(ops, 1))
+    ...     made = enumerate(ops, 1)
+    ...     calls = (profiles.Call(rank, op, group="0 default_pg", seq=i, state="scheduled") for i, op in made)
     ...     return profiles.RankRecord(rank, f"dump_{rank}", "flight recorder", world_size=3, calls=tuple(calls))
-    >>> job = profiles.Job((dump(0, "barrier", "all_reduce"), dump(1, "barrier", "broadcast"), dump(2, "barrier", "all_reduce")))
+    >>> made = [("barrier", "all_reduce"), ("barrier", "broadcast"), ("barrier", "all_reduce")]
+    >>> job = profiles.Job(tuple(dump(rank, *ops) for rank, ops in enumerate(made)))
     >>> desync(job)[0].cause
     'Rank 1 made another call than ranks 0 and 2: broadcast, where they made all_reduce.'
     """
@@ -100,6 +103,45 @@ def desync(job: Job) -> tuple[Cause, ...]:
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
 
 
+def _tasks(numbers: Sequence[int]) -> str:
+    return f"task{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:8]))}"
+
+
+def _by_launcher(job: Job) -> tuple[Cause, ...]:
+    """What a launcher says of processes whose ranks it does not name, and of its own end."""
+    found = []
+    for record in job.records:
+        for local, code in record.facts.get("local_exits", {}).items():
+            how = f"signal {-code} ({SIGNALS.get(-code, 'see man 7 signal')})" if code < 0 else f"exit code {code}"
+            words = f"The process with local rank {local} of a machine ended first, with {how}."
+            why = "torchrun says so; which machine, and which rank that is, this log does not say"
+            if code == -9:
+                why += ": look at dmesg and the scheduler's log for the out-of-memory killer"
+            found.append(Cause(words, why, None, 0.8, "failed_rank"))
+        lacked = [n for n, how in record.facts.get("tasks", {}).items() if how == "Out Of Memory"]
+        if lacked or record.facts.get("out_of_memory"):
+            who = f"Slurm's {_tasks(lacked)}" if lacked else "A process of the job"
+            why = "Slurm's log says so; the others wait for it: look at the host's memory (sacct -o MaxRSS), at data "
+            why += "loaders and at copies of the model on the host; ask for more with --mem"
+            found.append(Cause(f"{who} was ended for lack of the host's memory.", why, None, 0.9, "failed_rank"))
+        others = {n: how for n, how in record.facts.get("tasks", {}).items() if how not in ("Out Of Memory", "Killed")}
+        if others and not lacked:
+            first, how = next(iter(others.items()))
+            why = "Slurm's log names it first; with one task a rank, that is the rank. Look at what it printed last"
+            found.append(Cause(f"Slurm's task {first} failed: {how}.", why, None, 0.7, "failed_rank"))
+        if signal := record.facts.get("stopped"):
+            name = f" (signal {signal})" if signal.isdigit() else f" ({signal})"
+            why = (
+                "the job's limit of time has passed: it needs more, or it hung until then"
+                if "time limit" in signal
+                else (
+                    "a scheduler sends it at the job's limit of time or when it takes the machine back, or a person did"
+                )
+            )
+            found.append(Cause(f"The launcher was ended from outside{name}.", why, None, 0.8, "stopped"))
+    return tuple(dict.fromkeys(found))
+
+
 def by_logs(job: Job) -> tuple[Cause, ...]:
     """What NCCL's own log shows to be slow; and, of a log that shows nothing wrong, that it does not.
 
@@ -108,9 +150,10 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     """
     told = [r for r in job.records if r.facts.get("said")]
     if not told:
-        return ()
+        return _by_launcher(job)
     settings = {name: value for r in told for name, value in r.facts.get("settings", {}).items()}
     found = [*complaints(dict.fromkeys(w for r in told for w in r.facts.get("warnings", ())))]
+    found += _by_launcher(job)
     slow = next((r for r in told if r.facts.get("sockets")), None)
     if slow is not None:
         found.append(_over_sockets(slow, settings))
@@ -185,13 +228,15 @@ def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tu
     if not stuck:
         return []
     waits = "; ".join(
-        f"{name_ranks(ranks)} waited in call {call.seq}{_in_group(call, groups)}, {_said(call)}"
+        f"{name_ranks(ranks)} waited in {'' if call.seq is None else f'call {call.seq}'}{_in_group(call, groups)}"
+        f"{'' if call.seq is None else ', '}{_said(call)}"
         for ranks, call in _by_call(stuck)
     )
     words = f"{capital(waits)}, until the watchdog gave up."
     waited = records[min(stuck)].facts.get("waited_s")
     evidence = (f"after {waited:,.0f} s; " if waited else "") + (
-        "the logs of the other ranks would say who did not come: the rank whose last call has a lower number, or is another one"
+        "the logs of the other ranks would say who did not come: the rank whose last call has a lower number, or is "
+        "another one"
     )
     return [(4, Cause(words, evidence, None, 0.6, "hang", None))]
 
@@ -231,15 +276,17 @@ def _stuck_watchdogs(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
         f"The watchdog{plural} of {name_ranks(sorted(stuck))} got stuck: "
         f"{hangs} in a call of CUDA or NCCL, or {waits} for Python's lock."
     )
+    told = f"no progress for {max(stuck.values()):,.0f} s; " if max(stuck.values()) >= 1 else ""
     evidence = (
-        f"no progress for {max(stuck.values()):,.0f} s; a rank in this state finishes no call, and others wait for it: "
+        f"{told}a rank in this state finishes no call, and others wait for it: "
         "look at its stack (py-spy dump, gdb) and at its GPU (dmesg, nvidia-smi)"
     )
     return [(0, Cause(words, evidence, None, 0.7, "hang", min(stuck) if not several else None))]
 
 
 def _messages(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
-    """The messages that wait because the other side never sends or receives them, counted pair by pair from the first call on."""
+    """The messages that wait because the other side never sends or receives them, counted pair by pair from the first
+    call on."""
     sent: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
     got: dict[tuple[str | None, int, int], list[Call]] = defaultdict(list)
     for rank, record in records.items():
@@ -267,10 +314,16 @@ def _lonely(call: Call, number: int, source: int, target: int) -> Cause:
     part = f", in its batch {batch}" if batch else ""
     if call.op == "recv":
         words = f"Rank {target} waits for a message from rank {source} that rank {source} never sends."
-        evidence = f"receive {number} of rank {target} from rank {source}{part}{_at(call)} has no send: rank {source} made {number - 1} to it"
+        evidence = (
+            f"receive {number} of rank {target} from rank {source}{part}{_at(call)} has no send: rank {source} made "
+            f"{number - 1} to it"
+        )
     else:
         words = f"Rank {source} sends a message to rank {target} that rank {target} never receives."
-        evidence = f"send {number} of rank {source} to rank {target}{part}{_at(call)} has no receive: rank {target} made {number - 1} from it"
+        evidence = (
+            f"send {number} of rank {source} to rank {target}{part}{_at(call)} has no receive: rank {target} made "
+            f"{number - 1} from it"
+        )
     return Cause(words, evidence, None, 0.95, "missing_message", None)
 
 
@@ -312,7 +365,7 @@ def _said(call: Call) -> str:
     """A call in words: all_reduce of 8 float32."""
     if call.in_elements is None:
         return call.op
-    return f"{call.op} of {call.in_elements:,} {call.dtype or 'elements'}"
+    return f"{call.op} of {call.in_elements:,} {call.dtype or ('element' if call.in_elements == 1 else 'elements')}"
 
 
 def _at(call: Call) -> str:
@@ -466,8 +519,8 @@ def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] |
 
 def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     """Ranks of the world without a file: a clue, and the stronger one if all others wait for them."""
-    if not job.missing:
-        return []
+    if not job.missing or any(r.facts.get("repeated") for r in job.records):
+        return []  # Ray prints one text for several ranks: who has none says nothing
     gone = list(job.missing)
     waits = [g for g in groups.values() if set(gone) & set(g.members) and _waiting(g)]
     # where all other members wait in one call, the member without a file is the one that did not come

@@ -1,7 +1,9 @@
-"""Profiles that hold several devices: Nsight Systems' SQLite and JSON exports, JAX's and XLA's traces, and NCCL's example profiler.
+"""Profiles that hold several devices: Nsight Systems' SQLite and JSON exports, JAX's and XLA's traces, and NCCL's
+example profiler.
 
-Each device gives a record: its kernels, which of them communicate, and what is exposed. Seen: nsys 2021.1 to 2025.6 (`nsys export -t sqlite`,
-`-t jsonlines`), JAX 0.4 to 0.8 (`plugins/profile/*/*.trace.json.gz`), NCCL 2.23 to 2.30 (ext-profiler/example).
+Each device gives a record: its kernels, which of them communicate, and what is exposed. Seen: nsys 2021.1 to 2025.6
+(`nsys export -t sqlite`, `-t jsonlines`), JAX 0.4 to 0.8 (`plugins/profile/*/*.trace.json.gz`), NCCL 2.23 to 2.30
+(ext-profiler/example).
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ class _Device:
         told = list(notes)
         if self.both:
             told.append(
-                f"{ms(sum(self.both.values()))} of kernels both compute and send ({', '.join(sorted(self.both)[:3])}): they count as both"
+                f"{ms(sum(self.both.values()))} of kernels both compute and send ({', '.join(sorted(self.both)[:3])}): "
+                f"they count as both"
             )
         calls = tuple(
             Call(rank, op, start_us=s, end_us=e, seq=None, stream=stream, label=label)
@@ -99,12 +102,17 @@ def _records(
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------------ Nsight Systems
+# ------------------------------------------------------------------------------------------------------- Nsight Systems
 
 
 def _read_sqlite(path: Path) -> list[RankRecord]:
     import sqlite3  # here, since a browser's Python has none
 
+    with path.open("rb") as file:
+        if not file.read(len(_SQLITE)).startswith(_SQLITE[:15]):
+            raise ProfileError(
+                "it is a packed SQLite file, which can't be read in place: unpack it (gunzip, xz -d, zstd -d)"
+            )
     try:
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True) as base:
             base.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -119,7 +127,8 @@ def _tables(base: sqlite3.Connection, path: Path) -> list[RankRecord]:
     tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in tables:
         raise ProfileError(
-            "it is an SQLite file without kernels of Nsight Systems: record with --trace=cuda, export with nsys export -t sqlite"
+            "it is an SQLite file without kernels of Nsight Systems: record with --trace=cuda, export with nsys export "
+            "-t sqlite"
         )
     strings: dict[Any, str] = {}
     if "StringIds" in tables:
@@ -203,7 +212,7 @@ def _read_jsonlines(path: Path) -> list[RankRecord]:
     return _records(devices, path, NSIGHT, {}, [f"{damaged} lines are not JSON and were left out"] if damaged else [])
 
 
-# ---------------------------------------------------------------------------------------------------------------------- JAX and XLA
+# ---------------------------------------------------------------------------------------------------------- JAX and XLA
 
 
 def _is_jax(path: Path, head: bytes) -> bool:
@@ -259,7 +268,7 @@ def _read_jax(path: Path) -> list[RankRecord]:
     return [record.with_notes() for record in _records(devices, path, JAX, {}, notes)]
 
 
-# -------------------------------------------------------------------------------------------------------------- NCCL's profiler
+# ------------------------------------------------------------------------------------------------------ NCCL's profiler
 
 
 def _is_profiler(path: Path, head: bytes) -> bool:
@@ -287,8 +296,10 @@ def _read_profiler(path: Path) -> list[RankRecord]:
                 count = said.get("Count")
                 calls[rank].append(
                     Call(
-                        rank, operation(name), str(said.get("CommHash")), seq=seq if isinstance(seq, int) else None, start_us=start, end_us=at,
-                        in_elements=count if isinstance(count, int) else None, dtype=str(said.get("Datatype", "")).removeprefix("nccl").lower() or None,
+                        rank, operation(name), str(said.get("CommHash")),
+                        seq=seq if isinstance(seq, int) else None, start_us=start, end_us=at,
+                        in_elements=count if isinstance(count, int) else None,
+                        dtype=str(said.get("Datatype", "")).removeprefix("nccl").lower() or None,
                         label=f"{name} {said.get('Algorithm', '')} {said.get('Protocol', '')}".strip()[:60],
                     )
                 )  # fmt: skip

@@ -1,8 +1,8 @@
 """What PyTorch's flight recorder wrote: each rank's last collective calls, read without running anything of the file.
 
-Pickles (`TORCH_FR_DUMP_TEMP_FILE`, `_dump_nccl_trace`, `_dump_fr_trace`), their JSON form (`_dump_fr_trace_json`), and the
-pages of torch's debug server that hold the same (`/fr_trace_json`) or each rank's stack (`/stacks`). The fields are those of
-versions 2.x of the recorder's format (torch 2.5 to 2.13).
+Pickles (`TORCH_FR_DUMP_TEMP_FILE`, `_dump_nccl_trace`, `_dump_fr_trace`), their JSON form (`_dump_fr_trace_json`), and
+the pages of torch's debug server that hold the same (`/fr_trace_json`) or each rank's stack (`/stacks`). The fields are
+those of versions 2.x of the recorder's format (torch 2.5 to 2.13).
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def read_dump(name: str, data: bytes) -> list[RankRecord]:
 
     Raises ProfileError or RefusedError, each with one sentence, if nothing of the file can be told.
 
-    >>> entry = '{"record_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 1, "profiling_name": "nccl:barrier"}'
+    >>> entry = '{"record_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 1, '
+    >>> entry += '"profiling_name": "nccl:barrier"}'
     >>> [record] = read_dump("trace_rank3.json", b'{"version": "2.10", "entries": [' + entry.encode() + b"]}")
     >>> record.rank, record.calls[0].op, record.calls[0].seq
     (3, 'barrier', 1)
@@ -188,8 +189,8 @@ def record(name: str, dump: Any, whole: bool, rank: int | None = None) -> RankRe
 def _whole_batches(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The calls without the entries that only close a batch of messages; its messages get the batch's state.
 
-    torch records each send and receive of a batch when it is made and never again, so that they stay "scheduled"; the entry
-    "coalesced" that follows them has the state of all (pytorch/pytorch#137969).
+    torch records each send and receive of a batch when it is made and never again, so that they stay "scheduled"; the
+    entry "coalesced" that follows them has the state of all (pytorch/pytorch#137969).
     """
     found: list[dict[str, Any]] = []
     open_batch: dict[Any, list[dict[str, Any]]] = {}
@@ -244,7 +245,8 @@ def _groups(dump: dict[str, Any], entries: Sequence[dict[str, Any]]) -> dict[str
 
 
 def _whose(name: str, entries: Sequence[dict[str, Any]]) -> tuple[int, str, list[str]]:
-    """Which rank a dump is of: what its sends and receives in the whole world say, else the number in the file's name."""
+    """Which rank a dump is of: what its sends and receives in the whole world say, else the number in the file's
+    name."""
     said = None
     for entry in entries:
         ends = re.search(r":(?:send|recv) (\d+)(?:->|<-)\d+$", entry["profiling_name"])

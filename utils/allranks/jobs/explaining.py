@@ -29,7 +29,8 @@ _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #1b1f24; background: #fff }}
+body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
+  color: #1b1f24; background: #fff }}
 h1 {{ font-size: 1.4rem }} h2 {{ font-size: 1.1rem; margin: 1.6rem 0 .3rem }}
 pre {{ white-space: pre-wrap; overflow-wrap: anywhere; font: 14px/1.45 ui-monospace, monospace; margin: 0 }}
 @media (prefers-color-scheme: dark) {{ body {{ color: #e6e8eb; background: #14171b }} }}
@@ -48,7 +49,8 @@ class Explanation:
     Printed, it is a report; `to_dict` gives what `allranks explain --json` prints. docs/explain.md defines each figure.
 
     >>> from allranks.profiles import Job, RankRecord
-    >>> profiles.explain(profiles.Job((profiles.RankRecord(0, "a.json", "kineto", compute=((0, 9),), span=(0, 10)),))).causes[0].kind
+    >>> record = profiles.RankRecord(0, "a.json", "kineto", compute=((0, 9),), span=(0, 10))
+    >>> profiles.explain(profiles.Job((record,))).causes[0].kind
     'no_communication'
     """
 
@@ -196,7 +198,8 @@ class Explanation:
         except ImportError:  # without the extra for notebooks there is no picture
             chart = None
         drawn = chart._repr_html_() if chart is not None else ""
-        return f'{drawn}<pre class="ar-explain" style="white-space:pre-wrap;font-family:var(--jp-code-font-family,ui-monospace,monospace)">{escape(self.text())}</pre>'
+        style = "white-space:pre-wrap;font-family:var(--jp-code-font-family,ui-monospace,monospace)"
+        return f'{drawn}<pre class="ar-explain" style="{style}">{escape(self.text())}</pre>'
 
 
 def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Explanation:
@@ -226,8 +229,10 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def _ordered(stopped: Sequence[Cause], logged: Sequence[Cause]) -> list[Cause]:
-    """What stopped the job and what the log warns of: NCCL's errors stand after ranks that failed or differ, before a hang."""
-    errors = [c for c in logged if c.kind == "nccl_error" and c.sure >= 0.5]
+    """What stopped the job and what the log warns of: NCCL's errors stand after ranks that failed or differ, before a
+    hang."""
+    ends = ("nccl_error", "failed_rank", "stopped")
+    errors = [c for c in logged if c.kind in ends and c.sure >= 0.5]
     first = [c for c in errors if c.sure >= 0.9]  # a full /dev/shm or a GPU used twice fails the rank itself
     place = next((i for i, c in enumerate(stopped) if c.kind == "hang" or c.sure < 0.5), len(stopped))
     then = [c for c in errors if c not in first]
@@ -276,13 +281,15 @@ def _call_row(c: Collective) -> tuple[str, ...]:
     rates = (c.algbw_gb_per_s, c.busbw_gb_per_s, c.link_gb_per_s)
     group = c.group or (f"{c.ranks} ranks" if c.ranks else "?")
     return (
-        c.op, group if len(group) < 26 else f"{group[:24]}…", f"{c.calls:,}", "-" if c.op == "barrier" else size(c.nbytes),
+        c.op, group if len(group) < 26 else f"{group[:24]}…", f"{c.calls:,}",
+        "-" if c.op == "barrier" else size(c.nbytes),
         *("?" if t is None else ms(t) for t in times), *("?" if r is None else f"{r:.3g}" for r in rates),
     )  # fmt: skip
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows under their heads; the bandwidths are GB/s. The links' are left out where they are unknown, as on the CPU."""
+    """The rows under their heads; the bandwidths are GB/s. The links' are left out where they are unknown, as on the
+    CPU."""
     known = [i for i, name in enumerate(head) if name != "link" or any(row[i] != "?" for row in rows)]
     heads = [f"{h} GB/s" if h in ("algbw", "busbw", "link") else h for h in (head[i] for i in known)]
     rows = [[row[i] for i in known] for row in rows]

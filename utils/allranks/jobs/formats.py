@@ -15,7 +15,7 @@ __all__ = ["Format"]
 class Format:
     """A format of files: its name, how it is recognised, and how a file is read.
 
-    `looks(path, head)` gets the first 64 KiB, unpacked if the file is gzip. `read(path)` gives a record for each rank of which
+    `looks(path, head)` gets the first 64 KiB, unpacked. `read(path)` gives a record for each rank of which
     the file speaks; it raises ProfileError, whose message completes the sentence "FILE: ...".
 
     >>> Format("nothing", lambda path, head: not head, lambda path: []).name

@@ -1,20 +1,21 @@
 """What the files of a real job say: the calls of every rank, its other work, and what no file says.
 
-Every reader of a format makes `RankRecord`s; the analysis and the words read them, and need not know the format. None stands
-for what a file does not say.
+Every reader of a format makes `RankRecord`s; the analysis and the words read them, and need not know the format. None
+stands for what a file does not say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any
+from typing import Any, overload
 
 from allranks.base.errors import CourseError
 from allranks.jobs.phrases import wrapped
 
-__all__ = ["Call", "Cause", "Interval", "Job", "ProfileError", "RankRecord", "Skipped", "merged"]
+__all__ = ["Call", "Cause", "Interval", "Intervals", "Job", "ProfileError", "RankRecord", "Skipped", "merged"]
 
 Interval = tuple[float, float]  # start and end, in microseconds
 STATES = ("completed", "started", "scheduled")
@@ -40,11 +41,11 @@ def is_time(*microseconds: float) -> bool:
 class Call:
     """One collective or point-to-point call of one rank.
 
-    `op` is torch's spelling ("all_reduce", "all_to_all", "send", ...), or "unknown". `group` is one name for one group on all
-    ranks. `seq` is the number of the call within its group: the file's own, or its place in the order within the group.
-    `nbytes` are the bytes that nccl-tests would divide by the time: the input of one rank for all_reduce, all of the output
-    for all_gather, all of the input for reduce_scatter and all_to_all. `where` is file:line of the user's program. `state`
-    is "completed", "started" or "scheduled"; only a flight recorder tells the last two.
+    `op` is torch's spelling ("all_reduce", "all_to_all", "send", ...), or "unknown". `group` is one name for one group
+    on all ranks. `seq` is the number of the call within its group: the file's own, or its place in the order within the
+    group. `nbytes` are the bytes that nccl-tests would divide by the time: the input of one rank for all_reduce, all of
+    the output for all_gather, all of the input for reduce_scatter and all_to_all. `where` is file:line of the user's
+    program. `state` is "completed", "started" or "scheduled"; only a flight recorder tells the last two.
 
     >>> profiles.Call(0, "all_reduce", start_us=5.0, end_us=9.0).duration_us
     4.0
@@ -76,15 +77,60 @@ class Call:
         return None if self.start_us is None or self.end_us is None else self.end_us - self.start_us
 
 
+class Intervals(Sequence[Interval]):
+    """Intervals in two numbers each: a profile of a gigabyte has millions. Equal to any sequence of the same intervals.
+
+    >>> Intervals([(0, 3), (4, 6)])[1], len(Intervals([(0, 3)]))
+    ((4.0, 6.0), 1)
+    """
+
+    __slots__ = ("_ends",)
+
+    def __init__(self, intervals: Iterable[Interval] = ()) -> None:
+        self._ends = array("d", (end for interval in intervals for end in interval))
+
+    def __len__(self) -> int:
+        return len(self._ends) // 2
+
+    def __iter__(self) -> Iterator[Interval]:
+        ends = iter(self._ends)
+        return zip(ends, ends, strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> Interval: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Interval]: ...
+    def __getitem__(self, at: int | slice) -> Interval | list[Interval]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        if not -len(self) <= at < len(self):
+            raise IndexError("there is no such interval")
+        at %= len(self)
+        return self._ends[2 * at], self._ends[2 * at + 1]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Sequence)
+            and len(self) == len(other)
+            and all(a == b for a, b in zip(self, other, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Intervals({list(self)})"
+
+
 @dataclass(frozen=True)
 class RankRecord:
     """What one file says of one rank. Times are microseconds on the rank's own clock.
 
-    `source` is "kineto", "flight recorder", "trace", "nccl inspector" or "ras". `rank_from` says where the rank's number is
-    from: "the file", "the file's name", or "unknown" (then it is only the file's place in the list). `compute`,
-    `communication` and `memory` are merged intervals in which at least one such kernel ran. `steps` are the profiler's
-    steps. `groups` are the ranks of each group that the file names. `facts` may have backend, device, host, pid, versions,
-    base_ns. `notes` are sentences on what the file does not say.
+    `source` is "kineto", "flight recorder", "trace", "nccl inspector" or "ras". `rank_from` says where the rank's
+    number is from: "the file", "the file's name", or "unknown" (then it is only the file's place in the list).
+    `compute`, `communication` and `memory` are merged intervals in which at least one such kernel ran. `steps` are the
+    profiler's steps. `groups` are the ranks of each group that the file names. `facts` may have backend, device, host,
+    pid, versions, base_ns. `notes` are sentences on what the file does not say.
 
     >>> profiles.RankRecord(0, "rank0.json", "kineto").calls
     ()
@@ -95,9 +141,9 @@ class RankRecord:
     source: str
     world_size: int | None = None
     calls: tuple[Call, ...] = ()
-    compute: tuple[Interval, ...] = ()
-    communication: tuple[Interval, ...] = ()
-    memory: tuple[Interval, ...] = ()
+    compute: Sequence[Interval] = ()
+    communication: Sequence[Interval] = ()
+    memory: Sequence[Interval] = ()
     span: Interval | None = None
     steps: tuple[tuple[str, float, float], ...] = ()
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -106,6 +152,8 @@ class RankRecord:
     rank_from: str = "the file"
 
     def __post_init__(self) -> None:
+        for name in ("compute", "communication", "memory"):
+            object.__setattr__(self, name, Intervals(getattr(self, name)))
         if not 0 <= self.rank < MAX_RANKS:
             raise ProfileError(f"it says that it is of rank {str(self.rank)[:20]}, and no job has such a rank")
         if self.world_size is not None and not 0 < self.world_size <= MAX_RANKS:
@@ -135,8 +183,8 @@ class Cause:
     """Something that costs the job time or stops it: the words, the evidence, and what it would gain.
 
     `saves_s` is None where the files can't say. `sure` is from 0 to 1. `kind` is a slug: "straggler", "desync",
-    "missing_rank", "tiny_calls", "no_overlap", "wrong_interface", "skewed_all_to_all", "waiting", "idle", "healthy", ...
-    `rank` is the one whose fault it is, where there is one.
+    "missing_rank", "tiny_calls", "no_overlap", "wrong_interface", "skewed_all_to_all", "waiting", "idle", "healthy",
+    ... `rank` is the one whose fault it is, where there is one.
 
     >>> profiles.Cause("Rank 3 comes last.", "in 9 of 10 calls", 0.5, 0.9, "straggler", 3).rank
     3
@@ -174,7 +222,8 @@ class Job:
 
     @property
     def world_size(self) -> int | None:
-        """The number of ranks that the files name, or None if none names it; a watchdog's texts name at least the highest rank."""
+        """The number of ranks that the files name, or None if none names it; a watchdog's texts name at least the
+        highest rank."""
         logged = [r.rank + 1 for r in self.records if r.source == "watchdog"]
         return max([*logged, *(r.world_size for r in self.records if r.world_size is not None)], default=None)
 

@@ -1,7 +1,7 @@
 """The GPU kernels that communicate, by library: their names, the collective, and whether they compute too.
 
-`FAMILIES` is what docs/explain.md lists. The names were looked up in the libraries' sources at the versions given there; a kernel of
-a library that is not listed counts as communication where its own name is that of a collective.
+`FAMILIES` is what docs/explain.md lists. The names were looked up in the libraries' sources at the versions given
+there; a kernel of a library that is not listed counts as communication where its own name is that of a collective.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["FAMILIES", "Family", "Sends", "is_peer_copy", "sends"]
 
 @dataclass(frozen=True)
 class Family:
-    """Kernels of one library: a pattern for their names, the operation ("" where the name tells it), and whether they compute too.
+    """Kernels of one library: a pattern for their names, the operation ("" where the name tells it), and whether they
+    compute too.
 
     >>> FAMILIES[0].library
     'NCCL, RCCL, MSCCL'
@@ -46,20 +47,40 @@ class Sends:
 TE, FI = "TransformerEngine", "FlashInfer, TensorRT-LLM"
 FAMILIES = (
     # what `^nccl.*Kernel` is to HolisticTraceAnalysis, with AMD's and Microsoft's libraries
-    Family("NCCL, RCCL, MSCCL", r"(?:nccl|rccl|msccl)\w*[Kk]ernel\w*|nccl(?:Dev|Sym)\w+", "", False, "NCCL 2.4 to 2.30"),
     Family(
-        "torch symmetric memory", r"(?:multimem_|one_shot_|two_shot_)\w*_kernel(?:_inplace)?|stream_write_value32_\w+", "", False,
+        "NCCL, RCCL, MSCCL", r"(?:nccl|rccl|msccl)\w*[Kk]ernel\w*|nccl(?:Dev|Sym)\w+", "", False, "NCCL 2.4 to 2.30"
+    ),
+    Family(
+        "torch symmetric memory",
+        r"(?:multimem_|one_shot_|two_shot_)\w*_kernel(?:_inplace)?|stream_write_value32_\w+",
+        "",
+        False,
         "torch 2.5 to 2.13",
     ),
-    Family("torch symmetric memory", r"(?:barrier|put_signal|wait_signal)_kernel", "barrier", False, "torch 2.5 to 2.13"),
     Family(
-        "torch over NVSHMEM", r"(?:allToAllV|allToAllGet|exchangeSplitAndOffset)\w*", "all_to_all", False, "torch 2.8 to 2.13"
+        "torch symmetric memory", r"(?:barrier|put_signal|wait_signal)_kernel", "barrier", False, "torch 2.5 to 2.13"
     ),
-    Family("vLLM, SGLang, aiter", r"cross_device_reduce_\w+", "all_reduce", False, "vLLM 0.3, SGLang 0.2, aiter 0.1 and later"),
+    Family(
+        "torch over NVSHMEM",
+        r"(?:allToAllV|allToAllGet|exchangeSplitAndOffset)\w*",
+        "all_to_all",
+        False,
+        "torch 2.8 to 2.13",
+    ),
+    Family(
+        "vLLM, SGLang, aiter",
+        r"cross_device_reduce_\w+",
+        "all_reduce",
+        False,
+        "vLLM 0.3, SGLang 0.2, aiter 0.1 and later",
+    ),
     Family("aiter", r"reduce_scatter_cross_device_store\w*", "reduce_scatter", False, "aiter 0.1 and later"),
     Family(
-        "FlashInfer, TensorRT-LLM, aiter", r"(?:moe\w*_)?allreduce_fusion_kernel_\w+|\w*[oO]ne[sS]hotAll[rR]educeFusion\w*",
-        "all_reduce", True, "FlashInfer 0.2 to 0.6, TensorRT-LLM 0.17 to 1.2",
+        "FlashInfer, TensorRT-LLM, aiter",
+        r"(?:moe\w*_)?allreduce_fusion_kernel_\w+|\w*[oO]ne[sS]hotAll[rR]educeFusion\w*",
+        "all_reduce",
+        True,
+        "FlashInfer 0.2 to 0.6, TensorRT-LLM 0.17 to 1.2",
     ),
     Family(FI, r"\w*one_shot_\w*all_reduce_norm_kernel|rmsNormLamport", "all_reduce", True, "FlashInfer 0.3 to 0.6"),
     Family(FI, r"(?:one|two)[sS]hotAll[rR]educe\w*", "all_reduce", False, "TensorRT-LLM 0.9 to 1.2, torch 2.3 to 2.5"),
@@ -69,30 +90,46 @@ FAMILIES = (
     ),
     Family(FI, r"ipc_\w*rsag\w*_kernel|push_oneshot_param_kernel|ipc_tp2_\w+", "all_reduce", False, "FlashInfer 0.6"),
     Family(
-        "GEMMs with a collective inside", r"\w*gemm_?\w*(?:all_?reduce|reduce_?scatter)\w*|\w*all_?gather_?(?:matmul|gemm)\w*", "", True,
+        "GEMMs with a collective inside",
+        r"\w*gemm_?\w*(?:all_?reduce|reduce_?scatter)\w*|\w*all_?gather_?(?:matmul|gemm)\w*",
+        "",
+        True,
         "TensorRT-LLM 0.20 and later, FlashInfer 0.6, Flux 1.0",
     ),
     Family(
-        "NVSHMEM", r"nvshmem\w*|(?:barrier|sync|alltoall|broadcast|fcollect|\w*reduce\w*|rdxn|quiet|\w*signal\w*)_on_stream_kernel\w*", "", False,
+        "NVSHMEM",
+        r"nvshmem\w*|(?:barrier|sync|alltoall|broadcast|fcollect|\w*reduce\w*|rdxn|quiet|\w*signal\w*)"
+        r"_on_stream_kernel\w*",
+        "",
+        False,
         "NVSHMEM 2.6 to 3.4",
     ),
     Family("rocSHMEM, MORI", r"rocshmem\w*|mori_\w+", "", False, "rocSHMEM 2.0"),
     Family(
-        "DeepEP", r"deep_ep::(?:legacy::|elastic::)?(?:intranode|internode|internode_ll|comm)::\w+|hybrid_ep::\w*(?:dispatch|combine)\w*",
-        "all_to_all", False, "DeepEP 1.0 to 2.0",
+        "DeepEP",
+        r"deep_ep::(?:legacy::|elastic::)?(?:intranode|internode|internode_ll|comm)::\w+|"
+        r"hybrid_ep::\w*(?:dispatch|combine)\w*",
+        "all_to_all",
+        False,
+        "DeepEP 1.0 to 2.0",
     ),
-    Family(TE, r"kuserbuffers_push(?:send|_)\w*|kuserbuffers_pullsend\w*", "send", False, "TransformerEngine 0.8 to 2.16"),
+    Family(
+        TE, r"kuserbuffers_push(?:send|_)\w*|kuserbuffers_pullsend\w*", "send", False, "TransformerEngine 0.8 to 2.16"
+    ),
     Family(TE, r"kuserbuffers_p\w*recv\w*", "recv", False, "TransformerEngine 0.8 to 2.16"),
     Family(TE, r"userbuffers_\w+_sum_inplace_gpu_\w+_ag\w*", "all_gather", False, "TransformerEngine 0.8 to 2.16"),
     Family(TE, r"userbuffers_\w+_sum_inplace_gpu_\w+_rs\w*", "reduce_scatter", False, "TransformerEngine 0.8 to 2.16"),
     Family(TE, r"userbuffers_\w+_sum_inplace_gpu_\w+", "all_reduce", False, "TransformerEngine 0.8 to 2.16"),
     Family(
-        "MSCCL++", r"all(?:reduce|gather)(?:AllPairs|Fullmesh|Nvls|Packet|RsAg|\d)\w*|mscclpp\w*|executionKernel", "", False,
+        "MSCCL++",
+        r"all(?:reduce|gather)(?:AllPairs|Fullmesh|Nvls|Packet|RsAg|\d)\w*|mscclpp\w*|executionKernel",
+        "",
+        False,
         "MSCCL++ 0.5 to 0.9",
     ),
     Family("AMD quick-reduce", r"allreduce_prototype\w*", "all_reduce", False, "vLLM 0.9, aiter 0.1 and later"),
     Family("oneCCL", r"oneccl_\w+|ccl_kernel\w*", "", False, "oneCCL 2021.13"),
-)  # fmt: skip
+)
 # before a name: nothing, a namespace, or the digits of a mangled name
 _KNOWN = tuple((re.compile(rf"(?:^|::|\d)(?:{family.names})$"), family) for family in FAMILIES)
 _COLLECTIVE = re.compile(r"all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|all2all", re.I)
@@ -106,8 +143,10 @@ _PEER_COPY = re.compile(r"PtoP|Peer|P2P")
 def sends(name: str) -> Sends | None:
     """What a GPU kernel of this name sends; None for a kernel that does not communicate.
 
-    >>> sends("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(RankData*)").op, sends("void gemm_kernel<float>()")
-    ('all_reduce', None)
+    >>> sends("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(RankData*)").op
+    'all_reduce'
+    >>> sends("void gemm_kernel<float>()") is None
+    True
     >>> sends("void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<1>()").computes
     True
     """

@@ -1,7 +1,8 @@
 """PyTorch profiler traces: what one file says of one rank.
 
 The kernels' classes and which of them are counted are those of HolisticTraceAnalysis 0.5.0 (get_temporal_breakdown,
-get_comm_comp_overlap), with two differences: no time is rounded, and `kernels` knows more libraries that communicate than NCCL.
+get_comm_comp_overlap), with two differences: no time is rounded, and `kernels` knows more libraries that communicate
+than NCCL.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ _BY_NAME = re.compile(r"(?:^|[^a-z])(?:rank|worker)[-_ ]?(\d+)", re.I)
 # of the host, or of torch's own bookkeeping: they say nothing of what a device does
 _NOT_DEVICE = frozenset(
     (
-        "python_function", "cpu_instant_event", "overhead", "trace", "fwdbwd", "ac2g", "async_cpu_to_gpu", "gpu_user_annotation",
-        "cuda_sync", "cuda_event", "collective_comm", "glow_runtime", "cuda_profiler_range", "python", "python_func", "__metadata",
+        "python_function", "cpu_instant_event", "overhead", "trace", "fwdbwd", "ac2g", "async_cpu_to_gpu",
+        "gpu_user_annotation",
+        "cuda_sync", "cuda_event", "collective_comm", "glow_runtime", "cuda_profiler_range", "python", "python_func",
+        "__metadata",
     )
 )  # fmt: skip
 _HOST = ("cpu_op", "user_annotation", "operator")
@@ -161,7 +164,10 @@ class _Events:
         if self.no_times:
             return f"its {self.no_times:,} events have no time that can be read"
         if self.others:
-            return f"its {self.others:,} events are not those of torch's profiler: they have no category, or begin and end apart"
+            return (
+                f"its {self.others:,} events are not those of torch's profiler: they have no category, or begin and "
+                f"end apart"
+            )
         return "it holds no event with a time"
 
     def _thread(self, event: dict[str, Any]) -> int:
@@ -192,7 +198,8 @@ class _Events:
         self.kernels.add(start, end, correlation, kind)
 
     def _cut(self) -> float | None:
-        """When the last profiler step began, if there are several: its kernels may still run when the profiler stops."""
+        """When the last profiler step began, if there are several: its kernels may still run when the profiler
+        stops."""
         if len({name for name, *_ in self.steps}) < 2:
             return None
         return max(start for _, start, _, _ in self.steps)
@@ -228,7 +235,8 @@ class _Events:
             classes, left_out = self._intervals(self._cut())
             if left_out and any(classes):
                 notes.append(
-                    f"the figures leave out {left_out:,} of {len(self.kernels):,} kernels: those launched in the profiler's "
+                    f"the figures leave out {left_out:,} of {len(self.kernels):,} kernels: those launched in the "
+                    f"profiler's "
                     "last step, which may end after the profile, and those whose launch is not in the file"
                 )
             elif left_out:
@@ -242,7 +250,8 @@ class _Events:
         if self.both:
             names = ", ".join(sorted(short_name(name) for name in self.both)[:3])
             notes.append(
-                f"{ms(sum(self.both.values()))} of kernels both compute and send ({names}): they count as compute and as "
+                f"{ms(sum(self.both.values()))} of kernels both compute and send ({names}): they count as compute and "
+                f"as "
                 "communication, so that what they send is not exposed"
             )
         if self.unread:

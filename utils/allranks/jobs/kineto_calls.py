@@ -1,8 +1,9 @@
-"""The calls in a profiler trace: what a kernel says of itself, and else what the host was doing when it launched the kernel.
+"""The calls in a profiler trace: what a kernel says of itself, and else what the host was doing when it launched the
+kernel.
 
-NCCL's kernels carry the call since torch 2.3. Before, and for kernels that RCCL calls Generic, the launch tells it: torch's
-record_param_comms, its "nccl:all_reduce" and its c10d operators enclose the launch. Gloo has no kernels: its workers' annotations
-are the times, and the c10d operators say what was called.
+NCCL's kernels carry the call since torch 2.3. Before, and for kernels that RCCL calls Generic, the launch tells it:
+torch's record_param_comms, its "nccl:all_reduce" and its c10d operators enclose the launch. Gloo has no kernels: its
+workers' annotations are the times, and the c10d operators say what was called.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ _NOT_CALLS = ("wait", "init", "coalesced", "comm", "group", "monitor", "check")
 _PLACES = {
     "_allgather_base_": (0, 1), "allgather_": (0, 1), "allgather_into_tensor_coalesced_": (0, 1), "gather_": (0, 1),
     "_reduce_scatter_base_": (0, 1), "reduce_scatter_": (0, 1), "reduce_scatter_tensor_coalesced_": (0, 1),
-    "alltoall_base_": (0, 1), "alltoall_": (0, 1), "scatter_": (0, 1), "recv_": (0, None), "recv_any_source_": (0, None),
+    "alltoall_base_": (0, 1), "alltoall_": (0, 1), "scatter_": (0, 1), "recv_": (0, None),
+    "recv_any_source_": (0, None),
 }  # fmt: skip
 # gloo makes some collectives out of others, and then its annotation has the other's name
 _MADE_OF = {"reduce_scatter": ("all_reduce", "reduce_scatter"), "all_to_all": ("all_to_all",)}
@@ -264,7 +266,8 @@ def _from_host(host: _Host) -> _Said:
 
 
 def _first(said: list[_Said]) -> _Said:
-    """All that is said, the first to say it counting; what follows an operation's name must be of the same operation."""
+    """All that is said, the first to say it counting; what follows an operation's name must be of the same
+    operation."""
     found = _Said()
     for more in said:
         if found.op not in (UNKNOWN, more.op) and more.op != UNKNOWN:
@@ -311,7 +314,8 @@ def _numbered(calls: list[Call]) -> list[Call]:
 
 
 def _paired(operators: list[_Host], annotations: list[_Host]) -> list[tuple[_Host | None, _Host | None]]:
-    """Each c10d operator with the annotation of the worker that carried it out, and annotations that no operator explains."""
+    """Each c10d operator with the annotation of the worker that carried it out, and annotations that no operator
+    explains."""
     open_notes = sorted(annotations, key=lambda a: a.start)
     found: list[tuple[_Host | None, _Host | None]] = []
     for host in sorted(operators, key=lambda o: o.start):

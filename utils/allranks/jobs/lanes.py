@@ -18,8 +18,8 @@ BARS = 1500  # in one lane of the picture; neighbours closer than this share of 
 def lanes(job: Job, matching: Matching | None = None, waits: bool = False) -> Trace:
     """The calls and the compute of all ranks on the first rank's clock, from the first start on, in seconds.
 
-    A collective has one `group` and `seq` on all its ranks. With `waits`, the time before the last rank came is a "wait" of
-    its own.
+    A collective has one `group` and `seq` on all its ranks. With `waits`, the time before the last rank came is a
+    "wait" of its own.
 
     >>> from allranks.jobs.job import Call, RankRecord
     >>> call = profiles.Call(0, "barrier", "0", start_us=5e6, end_us=6e6)
@@ -67,10 +67,11 @@ def _at(event: Event, start: float, end: float) -> Event:
 
 
 def trace_of_files(*paths: str | os.PathLike[str]) -> Trace:
-    """The trace of a real job, from the files that its ranks wrote, or a folder of them: torch's profiles, and our own traces.
+    """The trace of a real job, from the files that its ranks wrote, or a folder of them: torch's profiles, and our own
+    traces.
 
-    The calls of one collective have the same `group` and `seq`; the ranks' clocks are aligned. `allranks explain` says what
-    the files mean. Raises ProfileError, a CourseError.
+    The calls of one collective have the same `group` and `seq`; the ranks' clocks are aligned. `allranks explain` says
+    what the files mean. Raises ProfileError, a CourseError.
 
     >>> profiles.trace_of_files("/nowhere")
     Traceback (most recent call last):

@@ -1,8 +1,8 @@
 """Which cause comes first: a fault brings the signs of others with it, and only some of them are the root.
 
-A rank that gets too many tokens is late too; a slow interface leaves more communication exposed. Where the files of all ranks
-of many collectives are here, the causes are asked in the order in which one brings about the next: skewed all-to-all, slow
-interface, straggler, small calls, no overlap. `root_cause` has the figures and the limits.
+A rank that gets too many tokens is late too; a slow interface leaves more communication exposed. Where the files of all
+ranks of many collectives are here, the causes are asked in the order in which one brings about the next: skewed
+all-to-all, slow interface, straggler, small calls, no overlap. `root_cause` has the figures and the limits.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def _nbytes(call: Call, elements: int | None) -> int | None:
 def _healthy(measured: Measured, most_s: float, span_us: float) -> Cause:
     late, exposed = measured.figures[Kind.STRAGGLER], measured.figures[Kind.NO_OVERLAP]
     said = (
-        f"no rank keeps the others waiting for more than {percent(late.value)} of the time, {percent(exposed.value)} of it is "
+        f"no rank keeps the others waiting for more than {percent(late.value)} of the time, {percent(exposed.value)} "
+        f"of it is "
         f"communication that nothing hides, and the largest gain would be {percent(most_s * 1e6 / span_us)}"
     )
     return Cause("Nothing stands out: this job is healthy.", said, None, 0.8, "healthy", None)

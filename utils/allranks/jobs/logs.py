@@ -1,14 +1,16 @@
-"""What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, errors of ranks, and `nvidia-smi topo -m`.
+"""What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, and errors of ranks.
 
-The logs of many ranks may be interleaved in one file, with a launcher's label before each line. Seen: the watchdog of torch 1.10 to
-2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc, init.cc, net.cc, graph/), nvidia-smi of drivers 450 to 590.
+The logs of many ranks may be interleaved in one file, with a launcher's label before each line, and wrapped as a
+terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc,
+init.cc, net.cc, graph/).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,25 +22,46 @@ from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.scan import lines_of
 
-__all__ = ["FORMAT", "LOG", "TOPOLOGY", "WATCHDOG", "read_lines"]
+__all__ = ["FORMAT", "LOG", "WATCHDOG", "read_lines"]
 
-WATCHDOG, LOG, TOPOLOGY = "watchdog", "nccl log", "nvidia-smi topo"
+WATCHDOG, LOG = "watchdog", "nccl log"
 NO_GROUP = "of this log"  # the group of texts that name none
 MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
-    r"Watchdog caught collective operation timeout: WorkNCCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)(?: ran for (\d+) milliseconds)?"
+    r"[Cc]aught collective operation timeout(?: for work)?: Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
+    r"(?: ran for (\d+) milliseconds)?"
 )
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
-_PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?)?")
+_PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?| \((\w+)\))?")  # torch 2.4 names it without GUID
 _STATUS = re.compile(
-    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+), "
-    r"last completed(?: NCCL)? work: (-?\d+)"
+    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+),"
+    r"(?: last started [^,]*,)* last completed(?: NCCL)? work: (-?\d+)"
 )
+_TIMEOUT = "collective operation timeout"
+_BEGUN = (
+    "Watchdog caught",
+    "Exception (either an error or timeout)",
+    "at NCCL work",
+    "last enqueued",
+)  # texts that end with numbers
+_REPEATED = re.compile(r"\[repeated (\d{1,6})x across cluster\]")  # Ray prints like lines of several ranks once
 _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
+_FAILED_LOCAL = re.compile(
+    r"failed \(exitcode: (-?\d{1,5})\) local_rank: (\d{1,4}) "
+)  # torchrun, before it knows ranks
+_DEATH = re.compile(r"Received (\d{1,2}|Signals\.\w+) death signal")
+_OLD_LINE = re.compile(r"(:\d+:\d+ \[\d+\]) (INFO|WARN) ")  # NCCL 2.0 to 2.2 does not write its name
+_TASK = re.compile(
+    r"srun: error: \S+: task (\d{1,7}): (Out Of Memory|Killed|Segmentation fault|Exited with exit code \d+)"
+)
+_CANCELLED = re.compile(r"\bCANCELLED AT \S+ DUE TO (?!JOB REQUEUE|PREEMPTION)([A-Z ]+\b)")
+_ASYNC = re.compile(r"Collective WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+).*raised the following async exception")
+_CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
+_TIMINGS = re.compile(r"Init timings.*?: rank (\d{1,7}) nranks \d+ total ([\d.]+) \((.*)\)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 _READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives")  # errors that tell of other ranks
 _MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d{1,12}) ms")
@@ -49,7 +72,7 @@ _PRINT = re.compile(
 _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
 _CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
 APART_S = 60  # one process's timeouts of one moment are closer together
-_SIGNALS = {
+SIGNALS = {
     9: "SIGKILL, as the out-of-memory killer sends it",
     11: "SIGSEGV",
     7: "SIGBUS, as of a full /dev/shm",
@@ -70,8 +93,17 @@ _SYMPTOMS = (
     "ncclInvalidUsage",
 )
 _COMM = re.compile(r"\brank (\d+) n[rR]anks (\d+)")
-_VIA = re.compile(r"Channel \d+(?:/\d+)?\s*: \d+\[\w+\] -> \d+\[\w+\] (?:\[(?:send|receive)\] )?via ([\w/]+)")
-_RING = re.compile(r"NCCL INFO Channel (\d+)/0*(\d+)\s*:\s+((?:\d+\s+)*\d+)\s*$")
+_VIA = re.compile(
+    r"(?:Channel|Ring) \d+(?:/\d+)?\s*: \d+(?:\[\w+\])? -> \d+(?:\[\w+\])? (?:\[(?:send|receive)\] )?via "
+    r"([A-Za-z][\w/().+-]*(?: [A-Za-z][\w/().+-]*)*?)(?= comm |\s*$)"
+)
+_RING = re.compile(
+    r"NCCL INFO Channel (\d+)(?:/0*(\d+))?\s*:\s+((?:\d+\s+)*\d+)\s*$"
+)  # NCCL 2.4 does not say of how many
+_TUNED = re.compile(
+    r"(Algorithm|Protocol|Latency/AlgBw|AllReduce|AllGather|ReduceScatter|Broadcast|Reduce)\s*\|(.+)\|\s*$"
+)
+_EXPECTED = re.compile(r"\s*([\d.]+)/\s*([\d.]+)\s*$")
 _CHOSEN = re.compile(r"(\w+): (\d+) Bytes -> Algo (\S+) proto (\S+)(?: .*channel\S*=\{?(\d+)\.\.(\d+))?")
 _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS tree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "simple")
@@ -81,16 +113,25 @@ _ENDS = (
     b"Root Cause (first observed failure)",
     b"failed to pass monitoredBarrier",
     b"Detected mismatch between collectives",
+    b"slurmstepd: error",
+    b"srun: error",
+    b"torch.distributed.elastic",
+    b"torch/distributed/elastic",
 )
+
+
+_DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
 
 def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
-    if start[:1] in (b"{", b"\x80") or b"\0" in head:
+    if (start[:1] in (b"{", b"\x80") and not start.startswith(_DOCKER.encode())) or b"\0" in head:
         return False
+    if _OLD_LINE.search(head.decode("utf-8", "replace")):
+        return True
     return any(
         word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
-    ) or _is_topology(head) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
+    ) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
 
 
 def _text_with_watchdog(path: Path) -> bool:
@@ -137,6 +178,7 @@ class _Log:
         self.version = ""
         self.networks: Counter[str] = Counter()
         self.interfaces: list[str] = []
+        self.boot = ""  # the interface that NCCL before 2.4 names for all sockets
         self.missing_ib = False
         self.vias: Counter[str] = Counter()
         self.channels: dict[int, str] = {}
@@ -152,6 +194,19 @@ class _Log:
         self.after_last_error = False
         self.nccl = False
         self.broken = 0  # lines that begin as a timeout's text and do not go on as one
+        self.held = ""  # a line that begins such a text, until the next ones have the rest
+        self.parts = 0
+        self.local_exits: dict[int, int] = {}  # of a machine's own numbers: the exit code
+        self.stopped = ""  # the signal that ended the launcher
+        self.tasks: dict[int, str] = {}  # of Slurm's tasks: how they ended
+        self.out_of_memory = False  # whether Slurm's log says so of a task that it does not name
+        self.in_async: dict[int, str] = {}  # the call of a rank whose communicator failed
+        self.nvls_channels: tuple[int, int] | None = None
+        self.starts: dict[int, tuple[float, str]] = {}  # seconds of a communicator's start, and of its parts
+        self.repeated = 0  # like texts that Ray did not print
+        self.tuned_by: list[str] = []  # the columns of the tuner's table
+        self.algorithms: list[str] = []
+        self.tuning: dict[str, list[tuple[str, float, float]]] = {}  # of an operation: the way, microseconds, GB/s
         self.not_come: dict[int, str] = {}
         self.without_gdr: Counter[str] = Counter()
         self.count = 0  # of channels
@@ -160,18 +215,51 @@ class _Log:
         self.lines = 0
 
     def take(self, line: str) -> None:
-        """Files one line."""
-        self.lines += 1
+        """Files one line, or its beginning until the rest has come."""
         line = line[:MOST_LINE]
+        if self.held and ("ProcessGroup" in line or "[rank" in line or self.parts == 3):
+            self._give_up()  # the next text begins
+        if self.held:
+            self.parts += 1
+            if joined := self._whole(line):
+                self.held = ""
+                self._file(joined)
+            else:
+                self.held += line.rstrip("\r\n")
+            return
+        text = line.rstrip("\r\n")
+        if any(word in line for word in _BEGUN) and "[" in line and not _numbers(text):
+            self.held, self.parts = text, 0
+            return
+        self._file(line)
+
+    def _whole(self, line: str) -> str:
+        """The line held and this one, cut between letters or between words, if together they are whole; else ""."""
+        tries = (self.held + line.strip(), f"{self.held.rstrip()} {line.strip()}")
+        return next((text for text in tries if _numbers(text)), "")
+
+    def _give_up(self) -> None:
+        """Files a line that was held and has no rest."""
+        held, self.held = self.held, ""
+        if held:
+            self._file(held)
+
+    def _file(self, line: str) -> None:
+        self.lines += 1
+        if "NCCL INFO" not in line and "NCCL WARN" not in line and _OLD_LINE.search(line):
+            line = _OLD_LINE.sub(r"\1 NCCL \2 ", line)
         if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
             self._restart()
         if "Watchdog caught" in line and not _WORK.search(line):
             self.broken += 1
-        if "NCCL" in line:
+        if _TIMEOUT in line and (work := _WORK.search(line)):
+            self.nccl |= "NCCL" in line
+            self._timeout(line, work[1], work[2])
+            if hidden := _REPEATED.search(line):
+                self.repeated = max(self.repeated, int(hidden[1]))
+        elif "NCCL" in line:
             self.nccl = True
-            if "Watchdog caught" in line and (work := _WORK.search(line)):
-                self._timeout(line, work[1], work[2])
-            elif "NCCL INFO" in line:
+            if "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
                 self._warns(line.partition("NCCL WARN ")[2].strip())
@@ -242,7 +330,7 @@ class _Log:
         gave_up = self.aborted or any(r.calls or r.stuck_s for r in self.ranks.values())
         for rank, (code, root) in self.exits.items():
             told, signal = self.ranks[rank], -code if code < 0 else code - 128 if code > 128 else 0
-            name = f" ({_SIGNALS[signal]})" if signal in _SIGNALS else ""
+            name = f" ({SIGNALS[signal]})" if signal in SIGNALS else ""
             if (
                 signal in _SENT
                 or (signal == 6 and gave_up)
@@ -257,7 +345,9 @@ class _Log:
     def _status(self, rank: int, group: str, work: str | None, enqueued: int, completed: int) -> None:
         """Files a status line; a timeout's text that names no group is of the group whose status has its number."""
         mine = self.ranks[rank]
-        mine.enqueued[group], mine.completed[group] = enqueued, completed
+        mine.enqueued[group] = enqueued
+        if completed <= enqueued:  # torch 2.3 prints memory that was never set where no work was completed
+            mine.completed[group] = completed
         if work is not None and group != NO_GROUP:
             place = next((i for i, c in enumerate(mine.calls) if c.group == NO_GROUP and c.seq == int(work)), None)
             if place is None:
@@ -304,7 +394,8 @@ class _Log:
             group = mine.group_of.pop(seq, group)
         if not any((c.seq, c.group, c.op, c.in_elements) == (seq, group, op, into) for c in mine.calls):
             mine.calls.append(
-                Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started", label=said.get("OpType", "")[:40])
+                Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started",
+                     label=said.get("OpType", "")[:40])
             )  # fmt: skip
         if ran_ms:
             mine.waited_s = int(ran_ms) / 1000
@@ -320,6 +411,20 @@ class _Log:
         if (code := _EXITCODE.search(line)) and self.last_failed is not None:
             self.exits[self.last_failed] = (int(code[1][:8]), self.root)
             self.last_failed = None
+        if "exitcode: " in line and (local := _FAILED_LOCAL.search(line)):
+            self.local_exits[int(local[2])] = int(local[1])
+        if "death signal" in line and (death := _DEATH.search(line)):
+            self.stopped = death[1].removeprefix("Signals.")
+        if "srun: error" in line and (task := _TASK.search(line)):
+            self.tasks.setdefault(int(task[1]), task[2])
+        self.out_of_memory |= "oom_kill event" in line or "oom-kill event" in line
+        if "CANCELLED AT" in line and (cancelled := _CANCELLED.search(line)):
+            self.stopped = f"Slurm: {cancelled[1].lower()}"
+        if "async exception" in line and (was := _ASYNC.search(line)) and (rank := _rank_of(line)) is not None:
+            self.in_async[rank] = f"call {was[1]}, {operation(was[2])}"
+        if "Heartbeat monitor timed out" in line and (rank := _rank_of(line)) is not None:
+            mine = self.ranks[rank]
+            mine.stuck_s = mine.stuck_s or 1e-3  # for how long, another line says
         if ("Error" in line or "Exception" in line) and (rank := _rank_of(line)) is not None:
             found = _ERROR.search(line.rstrip())
             if found and (found[1].endswith(_SYMPTOMS) or any(text in line for text in _READ_ELSEWHERE)):
@@ -337,34 +442,61 @@ class _Log:
             rank, size = int(comm[1]), int(comm[2])
             if rank < size <= MAX_RANKS:
                 self.ranks[rank].world = max(size, self.ranks[rank].world or 0)
-        if told.startswith("Using network "):
-            self.networks[told.removeprefix("Using network ").strip()[:40]] += 1
+        if network := re.match(r"Using (?:internal N|n)etwork (.+)", told):
+            self.networks[network[1].strip()[:40]] += 1
         elif told.startswith(("NET/IB : No device", "NET/IB: No device")):
             self.missing_ib = True
-        elif (found := re.match(r"NET/(\w+) ?: Using (.*)", told)) is not None:
-            names = re.findall(r"\[\d+\]([\w.-]+)", found[2])
+        elif (found := re.match(r"NET(?:/(\w+))? ?: (?=Using |\[\d)(?:Using )?(.*)", told)) is not None:
+            names = re.findall(r"\[\d+\] ?([\w.-]+)", found[2])
+            if found[1] is None and (boot := re.match(r"interface ([\w.-]+):", found[2])):
+                self.boot = boot[1]
             self.interfaces = list(dict.fromkeys([*self.interfaces, *(f"{n}" for n in names)]))[:16]
         elif via := _VIA.search(told):
-            self.vias[re.sub(r"/\d+(?=/|$)", "", via[1])] += 1
+            self.vias[re.sub(r"/\d+(?:\(\d+\))?(?=/|$)", "", via[1])] += 1
         elif ring := _RING.search(line):
             self.channels[int(ring[1])] = " ".join(ring[3].split())
-            self.count = max(self.count, int(ring[2]), int(ring[1]) + 1)
+            self.count = max(self.count, int(ring[2] or 0), int(ring[1]) + 1)
+        elif "|" in told and (table := _TUNED.match(told)):
+            self._tuner(table[1], table[2].split("|"))
         elif chosen := _CHOSEN.search(told):
             self.chosen[chosen[1], _named(chosen[3], _ALGORITHMS), _named(chosen[4], _PROTOCOLS)] += 1
         elif (found := re.match(r"(NCCL_\w+) set by environment to (.+?)\.?$", told)) is not None:
             self.settings[found[1]] = found[2][:80]
         elif "GPU Direct RDMA" in told and "isabled" in told:
             self.without_gdr[told] += 1
+        elif counts := _CHANNELS.search(told):
+            self.nvls_channels = int(counts[1]), int(counts[2])
+        elif started := _TIMINGS.search(told):
+            self.starts[int(started[1])] = float(started[2]), started[3]
         elif "NVLS multicast support is" in told:
             self.nvls = "NVLS is not available" if "not available" in told else "NVLS is available"
         elif found := re.search(r"NCCL version ([\w.+]+)", told):
             self.version = found[1]
+
+    def _tuner(self, row: str, cells: list[str]) -> None:
+        """Files a row of the tuner's table: its heads, or what it expects of an operation by each way."""
+        names = [re.sub(r"\s+", "", cell) for cell in cells]
+        if row == "Algorithm":
+            self.algorithms = names
+        elif row == "Protocol":
+            each = max(1, len(names) // max(1, len(self.algorithms)))
+            self.tuned_by = [
+                f"{a}/{p}" for a, p in zip((a for a in self.algorithms for _ in range(each)), names, strict=False)
+            ]
+        elif row == "Latency/AlgBw":
+            self.tuned_by = names
+        else:
+            found = zip(self.tuned_by, (_EXPECTED.match(cell) for cell in cells), strict=False)
+            ways = [(way, float(pair[1]), float(pair[2])) for way, pair in found if pair and float(pair[2])]
+            self.tuning.setdefault(operation(row), ways)
 
     def said(self) -> list[str]:
         """What NCCL told of its choices, in sentences."""
         words = [f"NCCL {self.version}"] if self.version else []
         if self.networks:
             network = ", ".join(self.networks)
+            if not self.interfaces and self.boot and "Socket" in self.networks:
+                self.interfaces = [self.boot]
             by = f" over {', '.join(self.interfaces)}" if self.interfaces else ""
             words.append(f"network: {network}{by}" + ("; no InfiniBand device was found" if self.missing_ib else ""))
         if self.channels:
@@ -372,12 +504,30 @@ class _Log:
                 f"{self.count} channel{'s' if self.count > 1 else ''}; "
                 f"the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
             )
+        elif self.nvls_channels:
+            words.append(f"{self.nvls_channels[0]} channels for collectives")
+        if self.nvls_channels and not self.nvls and not self.nvls_channels[1]:
+            words.append("no channel uses NVLS")
+        if self.starts:
+            slowest, (took, parts) = max(self.starts.items(), key=lambda start: start[1][0])
+            words.append(f"the slowest start of a communicator is rank {slowest}'s: {took:g} s ({parts})")
+        words += [f"rank {rank} was in {call}, when its communicator failed" for rank, call in self.in_async.items()][
+            :8
+        ]
         if self.vias:
             words.append("connections: " + ", ".join(f"{count} by {via}" for via, count in self.vias.most_common(6)))
         if self.nvls:
             words.append(self.nvls)
         for (op, algorithm, protocol), count in self.chosen.most_common(6):
             words.append(f"{op} was done by {algorithm} with {protocol}, {count:,} times")
+        for op, ways in list(self.tuning.items())[:4]:
+            if ways:
+                first, most = min(ways, key=lambda way: way[1]), max(ways, key=lambda way: way[2])
+                words.append(
+                    f"the tuner expects of {op}: {first[1]:g} µs at least, by {first[0]}, and an algbw of {most[2]:g} "
+                    f"GB/s "
+                    f"at most, by {most[0]}"
+                )
         if self.settings:
             words.append(
                 "set by the environment: " + ", ".join(f"{n}={v}" for n, v in sorted(self.settings.items())[:12])
@@ -389,12 +539,18 @@ class _Log:
 
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
+        self._give_up()
         attempts = self._last_attempt()
         self._unnamed()
         self._ends()
         said = self.said()
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
+        if self.repeated:
+            said.append(
+                f"Ray printed one of {self.repeated + 1} such texts, so that other ranks waited too: RAY_DEDUP_LOGS=0 "
+                f"prints them all"
+            )
         if attempts > 1:
             said.append(f"the log is of {attempts} attempts of the job, of which the last one is judged")
         slow = (
@@ -409,6 +565,11 @@ class _Log:
             "settings": self.settings,
             "warnings": tuple(self.warnings),
             "without_gdr": tuple(self.without_gdr),
+            "repeated": self.repeated,
+            "local_exits": self.local_exits if not self.exits else {},
+            "stopped": self.stopped,
+            "tasks": self.tasks,
+            "out_of_memory": self.out_of_memory,
         }
         facts = {k: v for k, v in facts.items() if v}
         for rank, why in self.not_come.items():
@@ -419,11 +580,12 @@ class _Log:
         world = max((r.world for r in self.ranks.values() if r.world), default=None)
         if self.broken and not any(r.calls for r in self.ranks.values()):
             raise ProfileError(
-                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a terminal or "
+                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a "
+                f"terminal or "
                 "a page that breaks lines: give the file that the job wrote"
             )
         if not self.ranks and not self.not_come:
-            if not said:
+            if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory)):
                 raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
         world = world if world and world > max(self.ranks) else None
@@ -453,6 +615,22 @@ class _Log:
         return found
 
 
+def _of_docker(line: str) -> str:
+    """What a program printed, out of a line of Docker's JSON; the line itself where that is torn."""
+    try:
+        return str(json.loads(line)["log"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return line
+
+
+def _numbers(text: str) -> bool:
+    """Whether a watchdog's text has come to its numbers; they stand last."""
+    work = _WORK.search(text)
+    if "Watchdog caught" in text:
+        return work is not None and (work[2] is not None or text.endswith(")"))
+    return _STATUS.search(text) is not None
+
+
 def _rank_of(line: str) -> int | None:
     found = _RANK.search(line)
     number = int(found[1]) if found and len(found[1]) < 8 else None
@@ -471,7 +649,8 @@ def _group_of(line: str) -> str:
     if found is None:
         return NO_GROUP
     number = found[2] or found[1]
-    return f"{number} {found[3]}" if found[3] and found[3] != "undefined" else number
+    name = found[3] or found[4]
+    return f"{number} {name}" if name and name != "undefined" else number
 
 
 def _named(number: str, names: tuple[str, ...]) -> str:
@@ -481,94 +660,20 @@ def _named(number: str, names: tuple[str, ...]) -> str:
 def read_lines(name: str, lines: Iterable[str]) -> list[RankRecord]:
     """The records of a log. Raises ProfileError where it says nothing.
 
-    >>> line = "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, NumelIn=4, "
-    >>> [record] = read_lines("a.log", [line + "NumelOut=4, Timeout(ms)=600000) ran for 600010 milliseconds before timing out."])
+    >>> line = "[rank1]: [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+    >>> line += "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600010 milliseconds"
+    >>> [record] = read_lines("a.log", [line])
     >>> record.rank, record.calls[0].op, record.calls[0].seq, record.facts["waited_s"]
     (1, 'all_reduce', 7, 600.01)
     """
     log = _Log()
     for line in lines:
-        log.take(line)
+        log.take(_of_docker(line) if line.startswith(_DOCKER) else line)
     return log.records(name)
 
 
-# ------------------------------------------------------------------------------------------------------------- nvidia-smi topo -m
-
-
-def _is_topology(head: bytes) -> bool:
-    return (
-        bool(
-            re.search(
-                rb"^\W*(?:\x1b\[\w+)?\s*GPU0\s+.*\n(?:.*\n)?.*GPU\d+\s+(?:X|NV\d+|SYS|NODE|PHB|PXB|PIX)\b", head, re.M
-            )
-        )
-        and b"GPU0" in head
-    )
-
-
-FAR = ("SYS", "NODE", "PHB")  # GPUDirect RDMA over these passes through a CPU
-
-
-def _topology(name: str, lines: Iterator[str]) -> list[RankRecord]:
-    """What links the GPUs of a machine, in sentences."""
-    heads: list[str] = []
-    table: dict[str, dict[str, str]] = {}
-    for raw in lines:
-        cells = re.sub(r"\x1b\[[\d;]*m", "", raw).split()
-        if not heads and cells[:1] == ["GPU0"]:
-            heads = [c for c in cells if re.fullmatch(r"(?:GPU|NIC|mlx|rocep|ibp|bnxt|efa)\w*", c)]
-        elif heads and cells and re.fullmatch(r"(?:GPU|NIC|mlx)\w*", cells[0]) and len(cells) > len(heads):
-            table[cells[0]] = dict(zip(heads, cells[1 : len(heads) + 1], strict=True))
-    gpus = [n for n in table if n.startswith("GPU")]
-    if not gpus:
-        raise ProfileError("it looks like nvidia-smi topo -m, and no line of it is whole")
-    links = Counter(table[a][b] for i, a in enumerate(gpus) for b in gpus[i + 1 :] if b in table[a])
-    said = [f"{len(gpus)} GPUs; pairs: " + ", ".join(f"{n} by {_link(kind)}" for kind, n in links.most_common())]
-    apart = [
-        f"{a}-{b}" for i, a in enumerate(gpus) for b in gpus[i + 1 :] if not table[a].get(b, "NV").startswith("NV")
-    ]
-    if apart and len(apart) < sum(links.values()):
-        said.append(
-            f"without NVLink between them: {', '.join(apart[:8])}{', ...' if len(apart) > 8 else ''}: rings avoid these, or are as slow"
-        )
-    bad = list(said[1:])
-    cards = [h for h in heads if not h.startswith("GPU")]
-    if cards:
-        nearest = {g: min((table[g][c] for c in cards if c in table[g]), key=_distance, default="") for g in gpus}
-        far = [g for g, kind in nearest.items() if kind in FAR]
-        said.append(
-            f"{len(cards)} network cards; nearest to a GPU by "
-            + ", ".join(f"{n} by {k}" for k, n in Counter(nearest.values()).items())
-        )
-        if far:
-            bad.append(
-                f"{', '.join(far)}: the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
-            )
-            said.append(bad[-1])
-    facts = {"said": tuple(said), **({"bad_links": tuple(bad)} if bad else {})}
-    return [RankRecord(0, name, TOPOLOGY, facts=facts, rank_from="unknown")]
-
-
-def _link(kind: str) -> str:
-    names = {
-        "SYS": "SYS, across CPU sockets",
-        "NODE": "NODE, across PCIe host bridges",
-        "PHB": "PHB, through a CPU",
-        "PIX": "PIX, one PCIe switch",
-    }
-    return f"{kind[2:]} NVLinks" if kind.startswith("NV") and kind[2:].isdigit() else names.get(kind, kind)
-
-
-def _distance(kind: str) -> int:
-    order = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
-    return order.index(kind) if kind in order else 9
-
-
 def _read(path: Path) -> list[RankRecord]:
-    start = "".join(line for line, _ in zip(lines_of(path), range(40), strict=False))
-    if _is_topology(start.encode("utf-8", "replace")) and "NCCL INFO" not in start:
-        return _topology(str(path), lines_of(path))
     return read_lines(str(path), lines_of(path))
 
 
-FORMAT = Format("logs of torch and NCCL and nvidia-smi topo -m", _looks, _read)
+FORMAT = Format("logs of torch and NCCL", _looks, _read)

@@ -1,8 +1,8 @@
 """Which calls of the ranks are one collective, and what each rank's clock shows at one moment.
 
-Calls match by group and order within it. A profile may begin or end in the middle, so that the order is shifted on one rank, or
-calls are missing: then the operation, its bytes and the ends decide. Nobody leaves an all-reduce before the last rank has come,
-so that its ends are close together, and the ends of matched collectives align the clocks.
+Calls match by group and order within it. A profile may begin or end in the middle, so that the order is shifted on one
+rank, or calls are missing: then the operation, its bytes and the ends decide. Nobody leaves an all-reduce before the
+last rank has come, so that its ends are close together, and the ends of matched collectives align the clocks.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CLOSE_US = 1000.0
 class Clock:
     """What to subtract from a rank's times to have those of the first rank: from each moment on its own clock, a shift.
 
-    `uncertain_us` is how far the ends of matched collectives lie apart after that; `calls` is their number, 0 where the two
-    ranks are on one host and share its clock. `known` is False where nothing aligns the clock.
+    `uncertain_us` is how far the ends of matched collectives lie apart after that; `calls` is their number, 0 where the
+    two ranks are on one host and share its clock. `known` is False where nothing aligns the clock.
 
     >>> Clock(((float("-inf"), 5.0),)).at(12.0)
     7.0
@@ -95,7 +95,8 @@ class Match:
 
 @dataclass(frozen=True)
 class Matching:
-    """The collectives of a job, in order of their first start, the ranks' clocks, and sentences on what is uncertain."""
+    """The collectives of a job, in order of their first start, the ranks' clocks, and sentences on what is
+    uncertain."""
 
     matches: tuple[Match, ...]
     clocks: dict[int, Clock]

@@ -25,7 +25,8 @@ _OPERATIONS = (
     ("recv", "recv"),
 )
 _SIZES = {
-    "double": 8, "float": 4, "half": 2, "bfloat16": 2, "long": 8, "longint": 8, "int": 4, "short": 2, "byte": 1, "char": 1,
+    "double": 8, "float": 4, "half": 2, "bfloat16": 2, "long": 8, "longint": 8, "int": 4, "short": 2, "byte": 1,
+    "char": 1,
     "signedchar": 1, "unsignedchar": 1, "bool": 1, "complexfloat": 8, "complexdouble": 16, "complexhalf": 4,
     "float64": 8, "float32": 4, "float16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "uint16": 2,
     "uint32": 4, "uint64": 8, "unsignedlong": 8, "unsignedint": 4, "unsignedshort": 2, "longlong": 8, "longlongint": 8,
@@ -33,11 +34,12 @@ _SIZES = {
 
 
 def operation(name: str) -> str:
-    """torch's spelling of what a collective, an annotation or a kernel is called; "unknown" where the name doesn't tell.
+    """torch's spelling of what a collective, an annotation or a kernel is called; "unknown" where the name doesn't
+    tell.
 
     A kernel called SendRecv is an all_to_all, a send or a recv.
 
-    >>> operation("allreduce_coalesced"), operation("c10d::_reduce_scatter_base_"), operation("ncclKernel_SendRecv_RING_LL")
+    >>> operation("allreduce_coalesced"), operation("c10d::_reduce_scatter_base_"), operation("ncclKernel_SendRecv")
     ('all_reduce', 'reduce_scatter', 'unknown')
     """
     plain = re.sub(r"[^a-z]", "", name.split("(")[0].lower())

@@ -1,8 +1,8 @@
 """What NCCL itself writes about a job: the Inspector's records of finished calls, and RAS's picture of a running job.
 
-The Inspector (NCCL's ext-profiler/inspector, output format 4) writes one JSON object for each finished collective of each
-communicator. `ncclras -f json` (NCCL's src/ras) prints the communicators, their ranks with counts of calls, and the ranks
-that did not answer. Both know ranks of communicators only: the largest communicator is taken for the world.
+The Inspector (NCCL's ext-profiler/inspector, output format 4) writes one JSON object for each finished collective of
+each communicator. `ncclras -f json` (NCCL's src/ras) prints the communicators, their ranks with counts of calls, and
+the ranks that did not answer. Both know ranks of communicators only: the largest communicator is taken for the world.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_TIMES = (
 def is_nccl_file(head: bytes) -> bool:
     """Whether the first bytes of a file look like the Inspector's or RAS's output.
 
-    >>> is_nccl_file(b'{"header": {"id": "0x7f", "rank": 2, "n_ranks": 8}, "metadata": {"inspector_output_format_version": ')
+    >>> is_nccl_file(b'{"header": {"id": "0x7f"}, "metadata": {"inspector_output_format_version": ')
     True
     """
     start = head.lstrip()
@@ -39,7 +39,8 @@ def read_nccl(name: str, data: bytes) -> list[RankRecord]:
     """The records of one file. Raises ProfileError with one sentence if nothing of it can be told.
 
     >>> line = '{"header": {"id": "0x1", "rank": 2, "n_ranks": 8}, "metadata": {"hostname": "a", "pid": 7}, '
-    >>> line += '"coll_perf": {"coll": "AllReduce", "coll_sn": 3, "coll_msg_size_bytes": 1024, "coll_exec_time_us": 60}}'
+    >>> line += '"coll_perf": {"coll": "AllReduce", "coll_sn": 3, '
+    >>> line += '"coll_msg_size_bytes": 1024, "coll_exec_time_us": 60}}'
     >>> [record] = read_nccl("a.log", line.encode())
     >>> record.rank, record.calls[0].op, record.calls[0].seq, record.facts["exec_us"]["all_reduce"]
     (2, 'all_reduce', 3, 60)

@@ -7,11 +7,11 @@ anything else with a refusal that names the class.
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from allranks.base.unpacked import Unpacked
 from allranks.jobs.job import ProfileError
 
 MOST_BYTES = 512 * 2**20
@@ -28,21 +28,22 @@ class _Ended(Exception):
 
 
 def content(path: Path) -> bytes:
-    """All bytes of a file, unpacked if they are gzip. Raises RefusedError if there are too many.
+    """All bytes of a file, unpacked. Raises RefusedError if there are too many.
 
     >>> content(Path("/dev/null"))
     b''
     """
+    parts, size = [], 0
     with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if data.startswith(b"\x1f\x8b"):
-        try:
-            data = zlib.decompressobj(31).decompress(data, MOST_BYTES + 1)
-        except zlib.error as damaged:
-            raise RefusedError("the gzip file is damaged") from damaged
-    if len(data) > MOST_BYTES:
+        source = Unpacked(file)
+        while size <= MOST_BYTES and (more := source.read()):
+            parts.append(more)
+            size += len(more)
+    if source.fault.endswith("damaged"):
+        raise RefusedError(source.fault)
+    if size > MOST_BYTES:
         raise RefusedError(f"it is larger than {MOST_BYTES // 2**20} MiB, more than any dump")
-    return data
+    return b"".join(parts)
 
 
 def unpickle(data: bytes) -> tuple[Any, bool]:

@@ -1,9 +1,11 @@
-"""`read`: files and folders of a real job -> `Job`. The format of a file is found by looking into it, not by its name."""
+"""`read`: files and folders of a real job -> `Job`. The format of a file is found by looking into it, not by its
+name."""
 
 from __future__ import annotations
 
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,7 +15,8 @@ from pathlib import Path
 from threading import Lock
 
 from allranks.base.progress import Progress
-from allranks.jobs import devices, dumps, kineto, logs, nccl_files, traces
+from allranks.base.unpacked import PackedError
+from allranks.jobs import devices, dumps, kineto, logs, nccl_files, topology, traces
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
@@ -27,6 +30,7 @@ FORMATS: tuple[Format, ...] = (
     nccl_files.FORMAT,
     *devices.FORMATS,
     kineto.FORMAT,
+    topology.FORMAT,
     logs.FORMAT,
 )
 PARALLEL_FROM = 20 << 20  # bytes in all; below, starting processes costs more than they save
@@ -36,8 +40,8 @@ Found = tuple[list[RankRecord], str]
 def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Job:
     """What the files say of one job; a folder stands for the files in it. Of what can't be read, `skipped` says why.
 
-    Several large files are read in as many processes as there are cores. Raises ProfileError if a path does not exist, or no
-    file says anything of a job.
+    Several large files are read in as many processes as there are cores. Raises ProfileError if a path does not exist,
+    or no file says anything of a job.
 
     >>> profiles.read("/nowhere")
     Traceback (most recent call last):
@@ -68,11 +72,11 @@ def read_file(path: Path) -> Found:
             return [], "it is no ordinary file: a pipe or a device can't be looked into"
         head = head_of(path)
         if not head:
-            return [], "it is empty" if path.stat().st_size == 0 else "the gzip file holds nothing that can be unpacked"
+            return [], "it is empty" if path.stat().st_size == 0 else "it is packed, and nothing of it can be unpacked"
         for form in FORMATS:
             if form.looks(path, head):
                 return list(form.read(path)), ""
-    except ProfileError as error:
+    except (ProfileError, PackedError) as error:
         return [], str(error)
     except OSError as error:
         return [], f"it can not be opened: {error.strerror or error}"
@@ -80,11 +84,33 @@ def read_file(path: Path) -> Found:
         return [], "it does not fit in memory"
     except Exception as error:  # a reader's own fault must not lose the other files
         return [], f"its reader failed: {type(error).__name__}: {str(error)[:120]}"
+    if other := _foreign(path, head):
+        return [], other
     if head.startswith(b"NSYS") or path.suffix == ".nsys-rep":
         return [], "it is a report of Nsight Systems: export it with nsys export -t sqlite"
     if b"nThread" in head and b"minBytes" in head:
         return [], "it is the output of nccl-tests: allranks fit reads it"
     return [], f"its format is not known; {', '.join(form.name for form in FORMATS)} are"
+
+
+# files of other tools: what is in the first bytes, and the sentence
+_OTHERS = (
+    (
+        rb"ROCm System Management Interface|AMDSMI|amd-smi",
+        "it is the output of AMD's rocm-smi or amd-smi, which is not read",
+    ),
+    (rb'"schema"\s*:\s*"1\.', "it is an execution trace of torch (ExecutionTraceObserver), which has no times"),
+    (rb'"rocprofiler[-_]', "it is the output of AMD's rocprof; a profile of torch's has the same kernels"),
+    (rb"/host:CPU|/device:GPU:\d|Task Environment", "it may be an XPlane file: give the .trace.json.gz beside it"),
+    (rb"device_traces|\bsegments\b", "it is a snapshot of torch's memory, which has no calls"),
+)
+
+
+def _foreign(path: Path, head: bytes) -> str:
+    """What a file of another tool is, in the end of a sentence; "" where that is not known."""
+    if path.name.endswith(".xplane.pb"):
+        return "it is an XPlane file of JAX or XLA: give the .trace.json.gz beside it"
+    return next((words for pattern, words in _OTHERS if re.search(pattern, head)), "")
 
 
 def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:

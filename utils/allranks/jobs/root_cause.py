@@ -1,7 +1,9 @@
-"""The root of a job's trouble: the figures of the whole calls, and the first cause that they give, in the order of causation.
+"""The root of a job's trouble: the figures of the whole calls, and the first cause that they give, in the order of
+causation.
 
-A job is plain data: {"world_size", "files"}, a file of each rank that wrote one, with its calls and its compute. The figures are
-exact only if all files have one clock. Lab 11 teaches the same figures, and its exercise takes the limits from here.
+A job is plain data: {"world_size", "files"}, a file of each rank that wrote one, with its calls and its compute. The
+figures are exact only if all files have one clock. Lab 11 teaches the same figures, and its exercise takes the limits
+from here.
 """
 
 from __future__ import annotations
@@ -109,7 +111,8 @@ WITHIN = {  # how far the evidence may be off, as a share of it
 
 
 class Measured(NamedTuple):
-    """All figures of one job. `hang` is the diagnosis of a job whose calls did not all end; then the figures are left out."""
+    """All figures of one job. `hang` is the diagnosis of a job whose calls did not all end; then the figures are left
+    out."""
 
     hang: Diagnosis | None
     figures: dict[Kind, Figure]
@@ -134,7 +137,8 @@ def pairs(job: Plain, key: Callable[[Plain, int], tuple[Any, ...]] | None = None
 def measure(
     job: Plain, matched: Pairs | None = None, rules: Rules | None = None, known: Measured | None = None
 ) -> Measured:
-    """The figures of a job whose files have one clock. `matched` pairs the calls in another way; `rules` are the contract's.
+    """The figures of a job whose files have one clock. `matched` pairs the calls in another way; `rules` are the
+    contract's.
 
     The figures that `known` has are not measured again.
     """
@@ -189,7 +193,8 @@ def how_often_last(job: Plain) -> Counter[int]:
 
 
 def waits_for(job: Plain, rank: int) -> float:
-    """The time that others wait for the rank in the whole calls in which it starts last, as a share of the total time."""
+    """The time that others wait for the rank in the whole calls in which it starts last, as a share of the total
+    time."""
     total = sum(_span(file) for file in job["files"]) or 1.0
     return _waited(_whole(pairs(job)))[rank] / total
 
@@ -221,7 +226,8 @@ def is_clear(
     limits: Mapping[Kind, Limit] = LIMITS,
     overlap: tuple[float, float] = CLEAR_OVERLAP,
 ) -> bool:
-    """Whether nothing is near a limit: the cause is far above its own, and all causes asked before it far below theirs."""
+    """Whether nothing is near a limit: the cause is far above its own, and all causes asked before it far below
+    theirs."""
     if kind in (Kind.DESYNC, Kind.MISSING_RANK) or measured.hang is not None:
         return measured.hang is not None and measured.hang.cause == kind
     for asked, limit in limits.items():

@@ -1,7 +1,7 @@
 """Reads large JSON files piece by piece: the events of a profile, without the whole file in memory.
 
-Profilers are killed, disks are full: a file may end in the middle. What stands before the end is still given, and `fault` says
-in words what is wrong.
+Profilers are killed, disks are full: a file may end in the middle. What stands before the end is still given, and
+`fault` says in words what is wrong.
 """
 
 from __future__ import annotations
@@ -9,95 +9,61 @@ from __future__ import annotations
 import codecs
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from allranks.base.unpacked import CHUNK, Unpacked, plain_text
 
 __all__ = ["EventFile", "head_of", "lines_of"]
 
-CHUNK = 1 << 20
 LOOKAHEAD = 16 << 20  # an event that is still not whole after so many characters is damaged
+_ENDS = re.compile(rb"\r\n|\n|\r")
 _GAP = re.compile(r"[\s,]*")
 _NEXT_EVENT = re.compile(r'\{\s*"ph"\s*:')
 _DECODER = json.JSONDecoder(strict=False)
 
 
-class _Bytes:
-    """The bytes of a file, unpacked if they are gzip, at most `CHUNK` at a time."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file = file
-        start = file.read(2)
-        self.pending = start
-        self.unpack = zlib.decompressobj(31) if start == b"\x1f\x8b" else None
-        self.fault = ""
-
-    def read(self) -> bytes:
-        """The next bytes; none at the end, or where the packed bytes are damaged."""
-        if self.unpack is None:
-            found, self.pending = self.pending + self.file.read(CHUNK), b""
-            return found
-        while not self.fault:
-            packed = self.pending or self.file.read(1 << 16)
-            self.pending = b""
-            if not packed:
-                if not self.unpack.eof:
-                    self.fault = "the gzip file ends in the middle"
-                return b""
-            if self.unpack.eof:
-                if not packed.startswith(b"\x1f\x8b"):
-                    return b""
-                self.unpack = zlib.decompressobj(31)
-            try:
-                found = self.unpack.decompress(packed, CHUNK)
-            except zlib.error:
-                self.fault = "the gzip file is damaged"
-                return b""
-            self.pending = self.unpack.unused_data if self.unpack.eof else self.unpack.unconsumed_tail
-            if found:
-                return found
-        return b""
-
-
 def head_of(path: Path, size: int = 1 << 16) -> bytes:
-    """The first bytes of a file, unpacked if they are gzip.
+    """The first bytes of a file, unpacked.
 
     >>> head_of(Path("/nowhere"))
     Traceback (most recent call last):
     FileNotFoundError: [Errno 2] No such file or directory: '/nowhere'
     """
     with path.open("rb") as file:
-        source, found = _Bytes(file), b""
+        source, found = Unpacked(file), b""
         while len(found) < size and (more := source.read()):
             found += more
     return found[:size]
 
 
 def lines_of(path: Path, most: int = 1 << 16) -> Iterator[str]:
-    """The lines of a text, unpacked if it is gzip; a line of more than `most` letters is given in parts.
+    """The lines of a text, unpacked and without colours; a line of more than `most` letters is given in parts.
+
+    A carriage return ends a line too: a progress bar writes its states into one.
 
     >>> list(lines_of(Path("/dev/null")))
     []
     """
     with path.open("rb") as file:
-        source, rest = _Bytes(file), b""
+        source, rest = Unpacked(file), b""
         while more := source.read():
-            *lines, rest = (rest + more).split(b"\n")
+            *lines, rest = _ENDS.split(rest + more)
             for line in lines:
-                yield line[:most].decode("utf-8", "replace") + "\n"
+                yield plain_text(line[:most].decode("utf-8", "replace")) + "\n"
             if len(rest) > most:
-                yield rest[:most].decode("utf-8", "replace")
+                yield plain_text(rest[:most].decode("utf-8", "replace"))
                 rest = b""
         if rest:
-            yield rest.decode("utf-8", "replace")
+            yield plain_text(rest.decode("utf-8", "replace"))
 
 
 class EventFile:
     """The events of one file in the Trace Event Format: iterate over it once; then `header` and `fault` are complete.
 
-    `header` holds all other members of the file's object. `fault` is a sentence's end, such as "the gzip file ends in the
-    middle", or "". `damaged` counts events that are not JSON.
+    `header` holds all other members of the file's object. `fault` is a sentence's end, such as "the gzip file ends in
+    the middle", or "". `damaged` counts events that are not JSON.
     """
 
     def __init__(self, path: Path) -> None:
@@ -110,7 +76,7 @@ class EventFile:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self.path.open("rb") as file:
-            self._source = _Bytes(file)
+            self._source = Unpacked(file)
             self._decode = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
             yield from self._document()
             self.fault = self._source.fault or self.fault
@@ -196,7 +162,7 @@ class EventFile:
                 if isinstance(event, dict):
                     yield event
                 continue
-            except ValueError:
+            except (ValueError, RecursionError):
                 pass
             sign = self._skip()
             if sign == "]":

@@ -68,6 +68,7 @@ def records_of(trace: Trace, file: str = "") -> list[RankRecord]:
 def _call(event: Event) -> Call:
     return Call(
         event.rank, {"reduce": "recv"}.get(event.op, event.op), event.group, seq=event.seq,
-        start_us=None if event.start is None else event.start * 1e6, end_us=None if event.end is None else event.end * 1e6,
+        start_us=None if event.start is None else event.start * 1e6,
+        end_us=None if event.end is None else event.end * 1e6,
         nbytes=event.nbytes, peer=event.peer, label=event.label or "",
     )  # fmt: skip

@@ -6,7 +6,7 @@ out of place is taken, as the other one is missing for some collectives.
 
 A table is known by its columns wherever they stand in a line, so that launchers' labels, indents and a lost "#" do no harm.
 The number of ranks is what `busbw / algbw` says, then the highest rank; lists of devices are often pasted in part. Seen: nccl-tests
-2.0 to 2.18 (src/common.cu), its JSON of versions 1 and 2 (`-J`, src/util.cu), and RCCL's tests.
+2.0 to 2.18 (src/common.cu), its JSON of versions 1 and 2 (`-J`, src/util.cu), RCCL's and MSCCL++'s tests, and AWS Neuron's nccom-test.
 """
 
 from __future__ import annotations
@@ -14,37 +14,44 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allranks.base.unpacked import PackedError, Unpacked, plain_text
+from allranks.theory.cost.nccl_evidence import by_columns, columns_of, count_of_nodes, count_of_ranks, named
 from allranks.theory.cost.terms import CostError
 from allranks.theory.schedules import COLLECTIVES
 
 MAX_NBYTES = 64 << 20  # of a file; a sweep has a few kilobytes
-MOST_RANKS = 1 << 17
 _STARTING = re.compile(r"[Cc]ollective test starting:\s*(?:\S*/)?(\w+)")
 _PROGRAM = re.compile(r"(?:^|[\s/])(\w+?_perf\w*)\s+-")  # a command line: mpirun ... ./all_reduce_perf -b 8
 _DEVICE = re.compile(r"\bRank\s+(\d+)\s.*?\bPid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)")
 _NRANKS = re.compile(r"NCCL INFO .*\bn[rR]anks (\d+)")
 _OURS = re.compile(r"# (\w+) \([^)]*\), (\d+) ranks?, \w+")
-_HEADER = re.compile(r"\bsize\s+count\b.*?\btype\b.*")
+_UNDERLINED = re.compile(
+    r"^\W*=+\s*(\w+?_perf\w*)"
+)  # a script that runs one test after the other writes its name above
+_CONCLUDED = re.compile(r"[Cc]ollective test concluded:\s*(?:\S*/)?(\w+)")
+_HEADER = re.compile(r"\bsize(?:\(B\))?\s+count(?:\(elems\))?\s.*\b(?:cpu)?time\b.*")
+_UNIT = re.compile(r"\([\w/]+\)")  # AWS Neuron's nccom-test puts the unit behind the name
 # size, count, type: where a row begins, whatever stands before it
 _ROW = re.compile(
     r"(?<![\w.,/:+-])(\d+)\s+(\d+)\s+((?:u?int(?:8|16|32|64)?|half|float(?:16|32|64|8\w*)?|double|bfloat16|fp8\w*|f8\w*)(?![a-z]).*)"
 )
+_PLAIN_ROW = re.compile(r"(?<![\w.,/:+-])(\d+)\s+(\d+)\s+(\d[\d.]*\s+\d.*)")  # MSCCL++'s tests print no type
+_LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<std\w+>:?)?")  # of a launcher that writes it before each piece of a line
+_OTHER_HEAD = re.compile(
+    r"^\W*(?:(?:size|bytes|count|message)\b.*\b(?:time|latency|bandwidth|bw|algbw|busbw|avg)\b.*)$", re.I
+)
 # what nccl-tests prints when a call fails (src/common.h), on each process that sees it
-_FAILURE = re.compile(r"\bTest (?:\w+ )?failure\b.*")
+_FAILURE = re.compile(r"\b(?:Test (?:\w+ )?|NCCL |CUDA )failure\b.*")
 _SETTING = re.compile(r"\b(NCCL_(?!DEBUG)[A-Z0-9_]+)\s*[= ]\s*([\w,.:^-]+)")
 # IBM's pytorch-communication-benchmarks: megabytes, the mean, least and largest microseconds, and bus bandwidths
 _OF_PYTORCH = "size(MB)   tavg(usec)"
 _PYTORCH_ROW = re.compile(r"\s*(\d+\.\d+)\s+([1-9][\d.]*)\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\d.]+\s*$")
-_WIDTH = {"int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "int64": 8, "uint64": 8, "double": 8}
 _OTHER_NAMES = {"alltoall": "all_to_all", "broadcast": "broadcast"}
-_MPI = "build nccl-tests with MPI=1 MPI_HOME=..., so that its processes find each other"
 
 
 @dataclass
@@ -104,20 +111,37 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_NBYTES + 1)
+        data = _content(path)
     except OSError as error:
         raise CostError(f"{path} can't be read: {error.strerror or error}") from None
+    except PackedError as error:
+        raise CostError(f"{path}: {error}") from None
     if len(data) > MAX_NBYTES:
         raise CostError(f"{path} has more than {MAX_NBYTES >> 20} MiB; it is no output of nccl-tests")
     if b"\0" in data:
         raise CostError(f"{path} is no text; give what nccl-tests or `allranks bench` printed")
     if not known.get("collective"):
-        known["collective"] = next((c for c in sorted(COLLECTIVES, key=len, reverse=True) if c in path.name), None)
+        known["collective"] = _in_name(path.name)
     try:
-        return read_measured(data.decode("utf-8", errors="replace"), **known)  # type: ignore[arg-type]
+        return read_measured(plain_text(data.decode("utf-8", errors="replace")), **known)  # type: ignore[arg-type]
     except CostError as error:
         raise CostError(f"{path}: {error}") from None
+
+
+def _content(path: Path) -> bytes:
+    """The unpacked bytes of a file, at most one more than are read."""
+    data = b""
+    with path.open("rb") as file:
+        source = Unpacked(file)
+        while len(data) <= MAX_NBYTES and (more := source.read()):
+            data += more
+    return data
+
+
+def _in_name(file: str) -> str | None:
+    """The collective that a file's name has in it, in any spelling: alltoall_perf.txt, nccl-AllGather.log, all-reduce-16.txt."""
+    plain = re.sub(r"[^a-z]", "", file.lower())
+    return next((c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in plain), None)
 
 
 def _name(word: str) -> str | None:
@@ -158,6 +182,7 @@ class _Reader:
         self.current: _Table | None = None
         self.left_out: list[str] = []
         self.failure = ""
+        self.other = ""  # the head of a table that is not one of ours
 
     def read(self, text: str) -> list[Measured]:
         lines = text.splitlines()
@@ -177,6 +202,13 @@ class _Reader:
                 causes.append(str(error))
         if not found and causes:
             raise CostError(causes[0])
+        if not found and self.failure and not self.left_out:
+            raise CostError(
+                f"the run failed before its first size ({self.failure}): run it with NCCL_DEBUG=INFO, and allranks explain "
+                "on what that prints"
+            )
+        if not found and self.other and not self.left_out:
+            raise CostError(f"its table is not one of nccl-tests (its head is: {self.other}); nothing of it was taken")
         if not found:
             what = f"only tests that are no collectives of equal parts ({', '.join(dict.fromkeys(self.left_out))})"
             what = what if self.left_out else "no line of sizes and times"
@@ -192,15 +224,15 @@ class _Reader:
 
     def _line(self, line: str, number: int, cut: bool) -> None:
         if header := _HEADER.search(line):
-            self._begin(header[0].split())
+            self._begin(_UNIT.sub("", header[0]).split())
         elif _OF_PYTORCH in line:
             self._begin(["size", "algbw", "time", "least", "most", "busbw"])
         elif self.current is not None and "least" in self.current.columns and (row := _PYTORCH_ROW.match(line)):
             nbytes = round(1e6 * float(row[1]))
             self._row([str(nbytes), f"{nbytes / float(row[2]) / 1e3:.2f}", *row[0].split()[1:]], number, cut)
-        elif row := _ROW.search(line):
+        elif row := self._row_in(line):
             self._row([row[1], row[2], *row[3].split()], number, cut)
-        elif started := _STARTING.search(line) or _PROGRAM.search(line):
+        elif started := _STARTING.search(line) or _PROGRAM.search(line) or _UNDERLINED.search(line):
             if self.test is not None or self.current is not None:
                 self._next_run()
             self.test = started[1]
@@ -208,15 +240,29 @@ class _Reader:
         elif ours := _OURS.search(line):
             self._next_run()
             self.test, self.our_ranks = ours[1], int(ours[2])
+        elif concluded := _CONCLUDED.search(line):
+            if self.current is not None and self.current.test is None:
+                self.current.test = concluded[1]
         elif device := _DEVICE.search(line):
-            if self.current is not None and (self.current.rows or self.current.cut):
-                self._next_run()  # the devices of the next run
-            self.devices.append((int(device[1]), device[3], int(device[4])))
-            self.gpu = self.gpu or re.sub(r"^\s*\[[^\]]*\]\s*", "", line[device.end() :]).strip()
+            self._device(line, device)
         elif told := _NRANKS.search(line):
             self.nranks = max(self.nranks or 0, int(told[1]))
         elif "NCCL_" in line:
             self._set(line)
+        elif not self.other and "NCCL" not in line and _OTHER_HEAD.match(line):
+            self.other = " ".join(line.split())[:80]
+
+    def _row_in(self, line: str) -> re.Match[str] | None:
+        """The row that a line holds, whatever labels stand in it."""
+        plain = _LABEL.sub(" ", line)
+        typed = self.current is None or not self.current.columns or "type" in self.current.columns
+        return (_ROW if typed else _PLAIN_ROW).search(plain)
+
+    def _device(self, line: str, device: re.Match[str]) -> None:
+        if self.current is not None and (self.current.rows or self.current.cut):
+            self._next_run()  # the devices of the next run
+        self.devices.append((int(device[1]), device[3], int(device[4])))
+        self.gpu = self.gpu or re.sub(r"^\s*\[[^\]]*\]\s*", "", line[device.end() :]).strip()
 
     def _set(self, line: str) -> None:
         self.settings |= {name: value for name, value in _SETTING.findall(line) if "NCCL WARN" not in line}
@@ -237,7 +283,10 @@ class _Reader:
 
     def _row(self, cells: list[str], number: int, cut: bool) -> None:
         table = self.current or self._begin([])  # the head may not have been pasted
-        if cut or len(cells) < max(4, len(table.columns)):
+        halves = table.columns.count("time")
+        # a whole row of one half only: the other was not run, as in MSCCL++'s tests
+        half = len(table.columns) - 4 if halves == 2 else None
+        if cut or (len(cells) < max(4, len(table.columns)) and len(cells) != half):
             table.cut.append(number)
         else:
             table.rows.append((number, cells))
@@ -253,7 +302,7 @@ class _Reader:
             collective = _name(said)
             if collective is None:
                 raise CostError(f"{said!r} is no collective; there are {', '.join(COLLECTIVES)}")
-        columns = table.columns or _columns_of(table.rows)
+        columns = table.columns or columns_of(table.rows)
         if "time" not in columns:
             if "cputime" in columns:
                 raise CostError(
@@ -261,12 +310,18 @@ class _Reader:
                     "run it again without -C"
                 )
             raise CostError("its table has no column with the time")
-        rows = [(number, dict(_first(columns, cells)), cells) for number, cells in table.rows]
-        collective = collective or _by_columns(table.columns, [cells for _, cells, _ in rows])
+        rows = [(number, named(columns, cells), cells) for number, cells in table.rows]
+        collective = collective or by_columns(columns, [cells for _, _, cells in rows])
         if collective is None:
             raise CostError("nothing in it says which collective ran; say it with --collective")
-        counted, why = _ranks(collective, [cells for _, cells, _ in rows], table, ranks)
-        on, deduced = _nodes(table.devices, counted, nodes)
+        counted, why = count_of_ranks(
+            collective,
+            [cells for _, cells, _ in rows],
+            [r for r, _, _ in table.devices],
+            (table.our_ranks, table.nranks),
+            ranks,
+        )
+        on, deduced = count_of_nodes(table.devices, counted, nodes)
         sweep = Measured(collective, counted, on, setting=table.setting, gpu=table.gpu)
         sweep.notes += [note for note in (why, deduced) if note]
         _fill(sweep, rows, columns)
@@ -274,22 +329,14 @@ class _Reader:
         return sweep
 
 
-def _first(columns: list[str], cells: list[str]) -> list[tuple[str, str]]:
-    """Names and cells, of a name that stands twice (out of place, in place) the first."""
-    found: dict[str, str] = {}
-    for name, cell in zip(columns, cells, strict=False):
-        found.setdefault(name, cell)
-    return list(found.items())
-
-
 def _fill(sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], columns: list[str]) -> None:
     """Puts the rows' times into the sweep, and says of each other row why it was left out."""
     marks = [i for i, name in enumerate(columns) if name in ("#wrong", "wrong")]
-    for number, named, cells in rows:
-        nbytes = int(named["size"])
+    for number, row, cells in rows:
+        nbytes = int(row["size"])
         try:
-            seconds = 1e-6 * float(named["time"])
-            bad = any(float(cells[i]) for i in marks if cells[i] != "N/A")
+            seconds = 1e-6 * float(row["time"])
+            bad = any(float(cells[i]) for i in marks if i < len(cells) and cells[i] != "N/A")
         except ValueError:
             sweep.notes.append(f"line {number} holds no number where its time is, and was left out")
             continue
@@ -298,141 +345,7 @@ def _fill(sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], co
         elif nbytes > 0 and 0 < seconds < 1e6:
             sweep.points.append((nbytes, seconds))
         elif nbytes > 0:
-            sweep.notes.append(f"line {number} has a time of {named['time']} µs, and was left out")
-
-
-def _columns_of(rows: list[tuple[int, list[str]]]) -> list[str]:
-    """The columns of rows whose head was not pasted: the time stands where size / time is the algbw beside it."""
-    for place in (5, 4, 3):
-        fits = []
-        for _, cells in rows:
-            near = _close(cells, place)
-            if near is not None:
-                fits.append(near)
-        if fits and sum(fits) > 0.5 * len(fits):
-            middle = {5: ["redop", "root"], 4: ["redop"], 3: []}[place]
-            if place == 4 and rows[0][1][3].lstrip("-").isdigit():
-                middle = ["root"]
-            half = ["time", "algbw", "busbw", "#wrong"]
-            wide = len(rows[0][1]) - place >= 8
-            return ["size", "count", "type", *middle, *half, *(half if wide else [])]
-    raise CostError(
-        "its table has no head, and its rows do not show which number is the time; paste the line with size, count, type"
-    )
-
-
-def _close(cells: list[str], place: int) -> bool | None:
-    """Whether size over the number here is the next number, as precisely as that is printed; None where it is too small to tell."""
-    try:
-        nbytes, time, algbw = int(cells[0]), float(cells[place]), float(cells[place + 1])
-    except (ValueError, IndexError):
-        return False
-    if algbw < 0.1:
-        return None
-    return time > 0 and abs(nbytes / time / 1e3 - algbw) <= 0.02 * algbw + 0.01
-
-
-def _by_columns(columns: list[str], rows: list[dict[str, str]]) -> str | None:
-    """The collective that redop, root and count leave no doubt about; None for the others."""
-    if not rows or "redop" not in columns or "root" not in columns:
-        return None
-    last = rows[-1]
-    width = _WIDTH.get(last["type"], 4)
-    if last["redop"] in ("none", "") or not last["size"].isdigit() or not last["count"].isdigit():
-        return None
-    if last["root"] != "-1":
-        return "reduce"
-    return "all_reduce" if int(last["count"]) * width == int(last["size"]) else "reduce_scatter"
-
-
-def _ranks(collective: str, rows: list[dict[str, str]], table: _Table, known: int | None) -> tuple[int, str]:
-    """How many ranks ran, by the table's own evidence, and a note where the sources differ. Raises CostError."""
-    listed = [rank for rank, _, _ in table.devices]
-    low, high = _by_ratio(collective, rows)
-    if high == 1:
-        apart = len(listed) > 1 or listed.count(0) > 1
-        if apart:
-            raise CostError(
-                f"busbw is 0 and rank {listed[0]} is listed {listed.count(listed[0])} times: {len(listed)} processes ran alone, "
-                f"each with one rank, and sent nothing; {_MPI}"
-            )
-        raise CostError("busbw is 0: one rank ran alone, which sends nothing; run at least two (-g 2, or with MPI)")
-    if len(listed) > 1 and set(listed) == {0}:
-        raise CostError(
-            f"rank 0 is listed {len(listed)} times: {len(listed)} processes ran alone, each as rank 0; {_MPI}"
-        )
-    told = max(listed) + 1 if listed else None
-    for count in (table.our_ranks, told, known, table.nranks):
-        if count and low <= count <= high:
-            return count, _why_ranks(count, listed, known, low == high)
-    if low == high:
-        return low, _why_ranks(low, listed, known, exact=True)
-    if high < MOST_RANKS:
-        raise CostError(f"its busbw and algbw are those of {low} to {high} ranks; say with --ranks how many")
-    raise CostError("nothing in it says how many ranks ran; say it with --ranks")
-
-
-def _why_ranks(count: int, listed: list[int], known: int | None, exact: bool) -> str:
-    by = "busbw / algbw" if exact else "the highest rank"
-    if known is not None and known != count:
-        return f"{count} ranks by {by}, not {known} as --ranks says"
-    if listed and len(set(listed)) != count:
-        return f"{count} ranks by {by}; {len(set(listed))} of their device lines are in the file"
-    return f"{count} ranks by {by}; the file has no device lines" if not listed and exact and known is None else ""
-
-
-def _by_ratio(collective: str, rows: list[dict[str, str]]) -> tuple[int, int]:
-    """The least and the most ranks that all rows' busbw / algbw allow, as precisely as they are printed."""
-    low, high = 1, MOST_RANKS
-    of = {"all_reduce": 2.0}.get(collective, 1.0)
-    if collective in ("broadcast", "reduce", "barrier"):
-        return low, high  # the factor is 1 whatever the number of ranks
-    votes: Counter[tuple[int, int]] = Counter()
-    for row in rows:
-        pair = [_printed(row.get(name, "")) for name in ("algbw", "busbw")]
-        if None in pair:
-            continue
-        (alg, alg_off), (bus, bus_off) = pair  # type: ignore[misc]
-        if alg <= 2 * alg_off or (bus <= bus_off and alg < 100 * bus_off):
-            continue
-        least, most = max(0.0, bus - bus_off) / (alg + alg_off), (bus + bus_off) / (alg - alg_off)
-        # the factor is of * (p - 1) / p
-        lowest = of / (of - least) if least < of else math.inf
-        highest = of / (of - most) if most < of else math.inf
-        if lowest > MOST_RANKS or math.floor(min(highest, MOST_RANKS)) < math.ceil(lowest - 1e-9):
-            continue
-        votes[math.ceil(lowest - 1e-9), math.floor(min(highest, MOST_RANKS) + 1e-9)] += 1
-    for (lowest_p, highest_p), _ in sorted(votes.items(), key=lambda item: item[0][1] - item[0][0]):
-        if max(low, lowest_p) <= min(high, highest_p):
-            low, high = max(low, lowest_p), min(high, highest_p)
-    return low, high
-
-
-def _printed(cell: str) -> tuple[float, float] | None:
-    """A printed number and the half of its last digit."""
-    if not re.fullmatch(r"\d+(\.\d+)?", cell):
-        return None
-    return float(cell), 0.5 * 10.0 ** -len(cell.partition(".")[2])
-
-
-def _nodes(devices: list[tuple[int, str, int]], ranks: int, known: int | None) -> tuple[int | None, str]:
-    """On how many nodes the ranks ran: the hosts of all ranks, or what `known` says, or what the listed ranks leave as the only way."""
-    hosts = len({host for _, host, _ in devices})
-    if len({rank for rank, _, _ in devices}) == ranks:
-        return hosts, ""
-    if known is not None or not devices:
-        return known, ""
-    starts = {rank - device for rank, _, device in devices}
-    least = max(device for _, _, device in devices) + 1
-    of_host = {host: {r - d for r, h, d in devices if h == host} for _, host, _ in devices}
-    if min(starts) < 0 or any(len(of) > 1 for of in of_host.values()):
-        return None, ""  # each process sees its own device as 0
-    whole = math.gcd(ranks, *starts)
-    ways = [n for n in range(least, whole + 1) if whole % n == 0]
-    if len(ways) == 1 and hosts <= ranks // ways[0]:
-        nodes = ranks // ways[0]
-        return nodes, f"{nodes} nodes of {ways[0]} ranks by the listed devices" if nodes > 1 else ""
-    return None, ""
+            sweep.notes.append(f"line {number} has a time of {row['time']} µs, and was left out")
 
 
 def _of_json(text: str, nodes: int | None) -> list[Measured]:
@@ -475,9 +388,10 @@ def _of_nccl_json(text: str, nodes: int | None) -> list[Measured]:
         if collective is None:
             left_out.append(f"{test} was left out: no formula is known for it")
             continue
-        table = _Table(test, None, columns, devices, None, env, gpu)
-        ranks, why = _ranks(collective, [named for _, named, _ in rows], table, None)
-        on, deduced = _nodes(devices, ranks, nodes)
+        ranks, why = count_of_ranks(
+            collective, [cells for _, cells, _ in rows], [r["rank"] for r in listed], (None, None), None
+        )
+        on, deduced = count_of_nodes(devices, ranks, nodes)
         sweep = Measured(collective, ranks, on, setting=env, gpu=gpu, notes=[n for n in (why, deduced) if n])
         _fill(sweep, rows, columns)
         if not whole:

@@ -1,0 +1,148 @@
+"""What `nvidia-smi topo -m` and `-p2p` print of the links between a machine's GPUs and network cards.
+
+The table may stand anywhere in a text, with a launcher's label before each line. Seen: nvidia-smi of drivers 450 to
+590, with cards named NIC0 or mlx5_0, and GB200.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from allranks.base.unpacked import plain_text
+from allranks.jobs.formats import Format
+from allranks.jobs.job import ProfileError, RankRecord
+from allranks.jobs.scan import lines_of
+
+__all__ = ["FORMAT", "TOPOLOGY"]
+
+TOPOLOGY = "nvidia-smi topo"
+FAR = ("SYS", "NODE", "PHB")  # GPUDirect RDMA over these passes through a CPU
+_ITSELF = re.compile(r"\bGPU0[ \t]+X(?=\s)")  # the row of GPU0
+_HEAD = re.compile(r"(?:GPU|NIC|mlx|rocep|ibp|bnxt|efa)\w*")
+_ACCESS = {
+    "OK": "peer access",
+    "CNS": "no peer access, as the chipset has none",
+    "GNS": "no peer access, as these GPUs have none",
+    "TNS": "no peer access over these links",
+    "NS": "no peer access",
+    "DR": "no peer access, as the driver's settings forbid it",
+}
+
+
+@dataclass
+class _Table:
+    """One table: its heads, and what each GPU's row says of them."""
+
+    label: int  # words before the row's name
+    heads: list[str]
+    with_numa: bool
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    own_memory: bool = False  # whether a GPU's memory is a NUMA node, as on Grace
+
+    def links(self) -> Counter[str]:
+        """How many pairs of GPUs have which link."""
+        gpus = list(self.rows)
+        return Counter(self.rows[a][b] for i, a in enumerate(gpus) for b in gpus[i + 1 :] if b in self.rows[a])
+
+
+def _tables(lines: Iterable[str]) -> list[_Table]:
+    found: list[_Table] = []
+    for line in lines:
+        cells = line.split()
+        at = next((i for i, cell in enumerate(cells[:8]) if re.fullmatch(r"GPU\d+", cell)), None)
+        if at is None:
+            continue
+        if cells[at] == "GPU0" and (
+            at + 1 == len(cells) or cells[at + 1] in ("GPU1", "CPU") or _HEAD.fullmatch(cells[at + 1])
+        ):
+            found.append(
+                _Table(at, [c for c in cells[at:] if _HEAD.fullmatch(c)], "NUMA" in cells and cells[-1] == "ID")
+            )
+            # the title of the last column, GPU NUMA ID, begins as a GPU's name does
+            found[-1].heads = [head for head in found[-1].heads if re.search(r"\d", head)]
+        elif found and at == found[-1].label and len(cells) - at > len(found[-1].heads):
+            table, row = found[-1], cells[at + 1 :]
+            table.rows[cells[at]] = dict(zip(table.heads, row, strict=False))
+            table.own_memory |= table.with_numa and len(row) > len(table.heads) + 2 and row[-1].isdigit()
+    return [table for table in found if table.rows]
+
+
+def _read(path: Path) -> list[RankRecord]:
+    said: list[str] = []
+    bad: list[str] = []
+    for table in _tables(lines_of(path)):
+        if set(table.links()) & set(_ACCESS):
+            words = ", ".join(f"{n} with {_ACCESS.get(kind, kind)}" for kind, n in table.links().most_common())
+            said.append(f"pairs of GPUs: {words}")
+        else:
+            _tell(table, said, bad)
+    if not said:
+        raise ProfileError("it looks like nvidia-smi topo -m, and no line of it is whole")
+    facts = {"said": tuple(said), **({"bad_links": tuple(bad)} if bad else {})}
+    return [RankRecord(0, str(path), TOPOLOGY, facts=facts, rank_from="unknown")]
+
+
+def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
+    """Adds sentences on one table: what links there are, and which of them are slow."""
+    gpus, links = list(table.rows), table.links()
+    said.append(f"{len(gpus)} GPUs; pairs: " + ", ".join(f"{n} by {_link(kind)}" for kind, n in links.most_common()))
+    by_nvlink = {g: sum(table.rows[g].get(o, "").startswith("NV") for o in gpus if o != g) for g in gpus}
+    apart = [
+        f"{a}-{b}" for i, a in enumerate(gpus) for b in gpus[i + 1 :] if not table.rows[a].get(b, "NV").startswith("NV")
+    ]
+    alone = [g for g in gpus if not by_nvlink[g]]
+    if len(gpus) > 1 and len(alone) == len(gpus):
+        across = f", and {links['SYS']} of {sum(links.values())} pairs are across CPU sockets" if links["SYS"] else ""
+        bad.append(f"no pair of GPUs has an NVLink: what they exchange goes over PCIe{across}")
+    elif alone:
+        verb = "has" if len(alone) == 1 else "have"
+        bad.append(
+            f"{', '.join(alone)} {verb} no NVLink to any other GPU, and the others have: a ring must leave NVLink there"
+        )
+    elif apart:
+        more = ", ..." if len(apart) > 8 else ""
+        bad.append(f"without NVLink between them: {', '.join(apart[:8])}{more}: rings avoid these, or are as slow")
+    said += bad[-1:]
+    cards = [head for head in table.heads if not head.startswith("GPU")]
+    if not cards:
+        return
+    nearest = {g: min((row[c] for c in cards if c in row), key=_distance, default="") for g, row in table.rows.items()}
+    kinds = ", ".join(f"{n} by {kind}" for kind, n in Counter(nearest.values()).items())
+    said.append(f"{len(cards)} network cards; nearest to a GPU by {kinds}")
+    far = [g for g, kind in nearest.items() if kind in FAR]
+    if far and table.own_memory:
+        said.append("GPU and CPU are one chip's two halves here (Grace), so that a card behind the CPU is no fault")
+    elif far:
+        words = f"the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
+        bad.append(f"{', '.join(far)}: {words}")
+        said.append(bad[-1])
+
+
+def _link(kind: str) -> str:
+    names = {
+        "SYS": "SYS, across CPU sockets",
+        "NODE": "NODE, across PCIe host bridges",
+        "PHB": "PHB, through a CPU",
+        "PXB": "PXB, several PCIe switches",
+        "PIX": "PIX, one PCIe switch",
+    }
+    return f"{kind[2:]} NVLinks" if kind.startswith("NV") and kind[2:].isdigit() else names.get(kind, kind)
+
+
+def _distance(kind: str) -> int:
+    order = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
+    return order.index(kind) if kind in order else 9
+
+
+def _looks(path: Path, head: bytes) -> bool:
+    if b"GPU0" not in head or b"\0" in head or b"NCCL INFO" in head:
+        return False
+    text = plain_text(head.decode("utf-8", "replace"))
+    return _ITSELF.search(text) is not None and text.count("GPU0") > 1
+
+
+FORMAT = Format("nvidia-smi topo -m", _looks, _read)

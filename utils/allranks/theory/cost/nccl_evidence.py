@@ -1,0 +1,240 @@
+"""What a table of nccl-tests proves by itself: its columns, the collective, how many ranks ran, and on how many nodes.
+
+The printed figures are rounded; each is taken as the range that it may stand for. Formulas: nccl-tests' doc/PERFORMANCE.md.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from allranks.theory.cost.terms import CostError
+
+__all__ = ["by_columns", "columns_of", "count_of_nodes", "count_of_ranks", "named"]
+
+MOST_RANKS = 1 << 17
+_WIDTH = {"int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "int64": 8, "uint64": 8, "double": 8}
+_MPI = "build nccl-tests with MPI=1 MPI_HOME=..., so that its processes find each other"
+Cells = dict[str, str]
+
+
+def named(columns: Sequence[str], cells: Sequence[str]) -> Cells:
+    """Names and cells, of a name that stands twice (out of place, in place) the first.
+
+    >>> named(["size", "time", "time"], ["8", "1.5", "2.5"])
+    {'size': '8', 'time': '1.5'}
+    """
+    found: Cells = {}
+    for name, cell in zip(columns, cells, strict=False):
+        found.setdefault(name, cell)
+    return found
+
+
+def columns_of(rows: list[tuple[int, list[str]]]) -> list[str]:
+    """The columns of rows whose head was not pasted: the time stands where size / time is the algbw beside it.
+
+    Raises CostError where no place fits.
+
+    >>> columns_of([(1, "65536 16384 float sum -1 18.95 3.46 6.05 0".split())])[5:8]
+    ['time', 'algbw', 'busbw']
+    """
+    for place in (5, 4, 3):
+        fits = []
+        for _, cells in rows:
+            near = _close(cells, place)
+            if near is not None:
+                fits.append(near)
+        if fits and sum(fits) > 0.5 * len(fits):
+            middle = {5: ["redop", "root"], 4: ["redop"], 3: []}[place]
+            if place == 4 and rows[0][1][3].lstrip("-").isdigit():
+                middle = ["root"]
+            half = ["time", "algbw", "busbw", "#wrong"]
+            wide = len(rows[0][1]) - place >= 8
+            return ["size", "count", "type", *middle, *half, *(half if wide else [])]
+    raise CostError(
+        "its table has no head, and its rows do not show which number is the time; paste the line with size, count, type"
+    )
+
+
+def _close(cells: list[str], place: int) -> bool | None:
+    """Whether size over the number here is the next number, as precisely as that is printed; None where it is too small to tell."""
+    try:
+        nbytes, time, algbw = int(cells[0]), float(cells[place]), float(cells[place + 1])
+    except (ValueError, IndexError):
+        return False
+    if algbw < 0.1:
+        return None
+    return time > 0 and abs(nbytes / time / 1e3 - algbw) <= 0.02 * algbw + 0.01
+
+
+def by_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
+    """The collective that the columns and figures leave no doubt about; None for the others.
+
+    A busbw above the algbw is that of an all_reduce, whose factor alone, 2(p-1)/p, is more than 1. Only alltoall checks no
+    result in place and has a part of the count for each rank.
+
+    >>> by_columns(["size", "algbw", "busbw"], [["1048576", "37.78", "66.11"]])
+    'all_reduce'
+    """
+    cells = [named(columns, row) for row in rows]
+    if not cells:
+        return None
+    if sum(_above(row) for row in cells) > 0.5 * sum(_tells(row) for row in cells) > 0:
+        return "all_reduce"
+    last = cells[-1]
+    size, count, width = last.get("size", ""), last.get("count", ""), _WIDTH.get(last.get("type", ""), 4)
+    if "redop" not in last or "root" not in last or not size.isdigit() or not count.isdigit():
+        return None
+    if last["redop"] in ("none", ""):
+        return "all_to_all" if last["root"] == "-1" and _is_alltoall(columns, rows, cells) else None
+    if last["root"] != "-1":
+        return "reduce"
+    return "all_reduce" if int(count) * width == int(size) else "reduce_scatter"
+
+
+def _tells(row: Cells) -> bool:
+    """Whether a row's bandwidths are printed precisely enough to be compared."""
+    alg = _printed(row.get("algbw", ""))
+    return alg is not None and _printed(row.get("busbw", "")) is not None and alg[0] > 20 * alg[1]
+
+
+def _above(row: Cells) -> bool:
+    alg, bus = _printed(row.get("algbw", "")), _printed(row.get("busbw", ""))
+    return alg is not None and bus is not None and alg[0] > 20 * alg[1] and bus[0] - bus[1] > alg[0] + alg[1]
+
+
+def _is_alltoall(columns: Sequence[str], rows: Sequence[Sequence[str]], cells: Sequence[Cells]) -> bool:
+    marks = [i for i, name in enumerate(columns) if name in ("#wrong", "wrong", "error")]
+    low, high = _by_ratio("all_to_all", cells)
+    if len(marks) != 2 or low != high:
+        return False
+    checked = [(row[marks[0]], row[marks[1]]) for row in rows if len(row) > marks[1]]
+    parts = [int(c["count"]) * _WIDTH.get(c["type"], 4) * low == int(c["size"]) for c in cells if c["count"].isdigit()]
+    return bool(checked) and all(a != "N/A" and b == "N/A" for a, b in checked) and all(parts)
+
+
+def count_of_ranks(
+    collective: str, rows: list[Cells], listed: Sequence[int], said: Sequence[int | None], known: int | None
+) -> tuple[int, str]:
+    """How many ranks ran, by the table's own evidence, and a note where the sources differ. Raises CostError.
+
+    `listed` are the ranks of the device lines; `said` is what the table's first line and NCCL's log say, `known` what the reader of
+    the table does.
+
+    >>> count_of_ranks("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}], [], (None, None), None)[0]
+    8
+    """
+    low, high = _by_ratio(collective, rows)
+    if high == 1:
+        apart = len(listed) > 1 or listed.count(0) > 1
+        if apart:
+            raise CostError(
+                f"busbw is 0 and rank {listed[0]} is listed {listed.count(listed[0])} times: {len(listed)} processes ran alone, "
+                f"each with one rank, and sent nothing; {_MPI}"
+            )
+        raise CostError("busbw is 0: one rank ran alone, which sends nothing; run at least two (-g 2, or with MPI)")
+    if len(listed) > 1 and set(listed) == {0}:
+        raise CostError(
+            f"rank 0 is listed {len(listed)} times: {len(listed)} processes ran alone, each as rank 0; {_MPI}"
+        )
+    told = max(listed) + 1 if listed else None
+    for count in (said[0], told, known, said[1]):
+        if count and low <= count <= high:
+            return count, _why_ranks(count, listed, known, low == high)
+    if low == high:
+        return low, _why_ranks(low, listed, known, exact=True)
+    if high < MOST_RANKS:
+        raise CostError(f"its busbw and algbw are those of {low} to {high} ranks; say with --ranks how many")
+    raise CostError("nothing in it says how many ranks ran; say it with --ranks")
+
+
+def _why_ranks(count: int, listed: Sequence[int], known: int | None, exact: bool) -> str:
+    by = "busbw / algbw" if exact else "the highest rank"
+    if known is not None and known != count:
+        return f"{count} ranks by {by}, not {known} as --ranks says"
+    if listed and len(set(listed)) != count:
+        return f"{count} ranks by {by}; {len(set(listed))} of their device lines are in the file"
+    return f"{count} ranks by {by}; the file has no device lines" if not listed and exact and known is None else ""
+
+
+def _by_ratio(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:
+    """The least and the most ranks that all rows' busbw / algbw allow, as precisely as they are printed."""
+    low, high = 1, MOST_RANKS
+    of = {"all_reduce": 2.0}.get(collective, 1.0)
+    if collective in ("broadcast", "reduce", "barrier"):
+        return low, high  # the factor is 1 whatever the number of ranks
+    pairs = [pair for row in rows if (pair := _bandwidths(row)) is not None]
+    # old tests print the bus bandwidth twice; a rack of a thousand ranks has a busbw that is lower
+    twice = of == 1.0 and len(pairs) > 1 and all(row.get("algbw") == row.get("busbw") for row in rows)
+    votes = Counter[tuple[int, int]]() if twice else _votes(of, pairs)
+    if not votes:
+        votes = _votes(of, [pair for row in rows if (pair := _by_time(row)) is not None])
+    for (lowest_p, highest_p), _ in sorted(votes.items(), key=lambda item: item[0][1] - item[0][0]):
+        if max(low, lowest_p) <= min(high, highest_p):
+            low, high = max(low, lowest_p), min(high, highest_p)
+    return low, high
+
+
+def _votes(of: float, pairs: Sequence[tuple[float, float, float, float]]) -> Counter[tuple[int, int]]:
+    """How often each range of ranks is what a row's least and most algbw and busbw allow; the factor is of * (p - 1) / p."""
+    votes: Counter[tuple[int, int]] = Counter()
+    for low_alg, high_alg, low_bus, high_bus in pairs:
+        least, most = max(0.0, low_bus) / high_alg, high_bus / low_alg
+        lowest = of / (of - least) if least < of else math.inf
+        highest = of / (of - most) if most < of else math.inf
+        if lowest > MOST_RANKS or math.floor(min(highest, MOST_RANKS)) < math.ceil(lowest - 1e-9):
+            continue
+        votes[math.ceil(lowest - 1e-9), math.floor(min(highest, MOST_RANKS) + 1e-9)] += 1
+    return votes
+
+
+def _bandwidths(row: Cells) -> tuple[float, float, float, float] | None:
+    """The least and most algbw and busbw that the printed figures stand for; None where they are too small to tell."""
+    alg, bus = _printed(row.get("algbw", "")), _printed(row.get("busbw", ""))
+    if alg is None or bus is None or alg[0] <= 2 * alg[1] or (bus[0] <= bus[1] and alg[0] < 100 * bus[1]):
+        return None
+    return alg[0] - alg[1], alg[0] + alg[1], bus[0] - bus[1], bus[0] + bus[1]
+
+
+def _by_time(row: Cells) -> tuple[float, float, float, float] | None:
+    """As `_bandwidths`, with size over time in place of the algbw."""
+    time, bus = _printed(row.get("time", "")), _printed(row.get("busbw", ""))
+    if time is None or bus is None or not row.get("size", "").isdigit() or time[0] <= time[1] or bus[0] < 20 * bus[1]:
+        return None
+    nbytes = int(row["size"]) / 1e3
+    return nbytes / (time[0] + time[1]), nbytes / (time[0] - time[1]), bus[0] - bus[1], bus[0] + bus[1]
+
+
+def _printed(cell: str) -> tuple[float, float] | None:
+    """A printed number and the half of its last digit."""
+    if not re.fullmatch(r"\d+(\.\d+)?", cell):
+        return None
+    return float(cell), 0.5 * 10.0 ** -len(cell.partition(".")[2])
+
+
+def count_of_nodes(devices: list[tuple[int, str, int]], ranks: int, known: int | None) -> tuple[int | None, str]:
+    """On how many nodes the ranks ran: the hosts of all ranks, or what `known` says, or what the listed ranks leave as the only way.
+
+    `devices` are (rank, host, device). None where nothing tells.
+
+    >>> count_of_nodes([(0, "a", 0), (1, "b", 0)], 2, None)
+    (2, '')
+    """
+    hosts = len({host for _, host, _ in devices})
+    if len({rank for rank, _, _ in devices}) == ranks:
+        return hosts, ""
+    if known is not None or not devices:
+        return known, ""
+    starts = {rank - device for rank, _, device in devices}
+    least = max(device for _, _, device in devices) + 1
+    of_host = {host: {r - d for r, h, d in devices if h == host} for _, host, _ in devices}
+    if min(starts) < 0 or any(len(of) > 1 for of in of_host.values()):
+        return None, ""  # each process sees its own device as 0
+    whole = math.gcd(ranks, *starts)
+    ways = [n for n in range(least, whole + 1) if whole % n == 0]
+    if len(ways) == 1 and hosts <= ranks // ways[0]:
+        nodes = ranks // ways[0]
+        return nodes, f"{nodes} nodes of {ways[0]} ranks by the listed devices" if nodes > 1 else ""
+    return None, ""

@@ -96,8 +96,8 @@ function drawNet(picture, values, found, width) {
   const spineX = (/** @type {number} */ s) => ((s + 0.5) * width) / p;
   const portX = (/** @type {number} */ leaf, /** @type {number} */ s) =>
     leaf * (wide + gap) + 14 + ((s + 0.5) * (wide - 28)) / p;
-  for (let s = 0; s < p; s++) {
-    const load = found.loads[s];
+  // the busiest last, so that no other line is drawn over it
+  for (const [s, load] of [...found.loads.entries()].sort((a, b) => a[1] - b[1])) {
     for (const leaf of [0, 1]) {
       const [x, y] = [portX(leaf, s), leafY];
       const look = load && load === found.most && found.most > 1 ? "ar-busiest" : load ? "ar-arc" : "ar-idle";

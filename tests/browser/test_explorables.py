@@ -8,7 +8,7 @@ import json
 import re
 
 import pytest
-from allranks import cost, explore, my_model, plan, plots, workload
+from allranks import cost, explore, my_model, plan, plots, topology, workload
 from allranks.theory.cost.step import training_step
 from allranks.theory.cost.workload import Cluster
 from jupyter_lab import heard
@@ -19,6 +19,7 @@ WIDGETS = {
     "overlap": explore.overlap,
     "my_model": lambda: my_model("pipelines"),
     "my_model_all": lambda: my_model(model="LLaMA 65B", ranks=64, tokens=1 << 22),
+    "flows": explore.flows,
     "placement": explore.placement,
     "skew": explore.skew,
 }
@@ -186,6 +187,18 @@ def test_a_placement_that_shares_cards_costs_time(explored):
     assert before == round(1e3 * good) and bad == pytest.approx(8 * good, rel=0.01)
     assert said(page).startswith(f"{bad:.1f} s: The busiest link is the card of node 0")
     assert page.locator(".ar-seat[data-rank='1']").count() == 1
+
+
+def test_flows_that_share_an_uplink_are_slow_and_the_picture_says_how_many(explored):
+    page = explored(explore.flows(ranks=8, seed=1))
+    loads = topology.spine_loads(8, 8, 1, 1)
+    assert page.locator(".ar-big").text_content() == f"× {max(loads):.1f}"
+    assert page.locator(".ar-busiest").count() == 2 * loads.count(max(loads))  # below both leaf switches
+    page.locator("input[data-key=seed]").press("ArrowRight")
+    worst = max(topology.spine_loads(8, 8, 1, 2))
+    assert said(page).startswith(f"The slowest flow takes {worst:.1f} times as long")
+    page.locator("button[data-value=adaptive]").press("Enter")
+    assert said(page).startswith("Every uplink carries as much") and page.locator(".ar-busiest").count() == 0
 
 
 def test_a_capacity_bounds_the_exchange_and_says_what_it_drops(explored):

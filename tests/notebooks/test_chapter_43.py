@@ -36,4 +36,6 @@ def test_inside_nccl(ranks):
     assert "tree LL from 256" in two_h100 and "nvls_tree Simple" in many_h100
     rows = [list(map(int, line.split())) for line in chapter.text("pat").splitlines()[1:]]
     assert [nodes for nodes, *_ in rows] == [8, 64, 256] and all(pat < ll < simple for _, ll, simple, pat in rows)
+    small, middle, large = (float(x) for x in re.findall(r"x (\d+\.\d)$", chapter.text("rack_priced"), flags=re.M))
+    assert 1 < large < middle and small > 1
     assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "watch_bruck", "guess_switch"))

@@ -129,6 +129,10 @@ SHOWN = {
         "try_scan": ["first places: [[0, 0], [1, 1], [3, 2], [6, 3]]", "rank 0 sends 2 messages"],
         "try_gather": ["[[], [1.0], [2.0, 2.0], [3.0, 3.0, 3.0]]"],
     },
+    "lab23_bad_cable": {
+        "a_network": ["bad is cable 37"],
+        "four_flows": ["4.0 times as long", "8.0 times as long"],
+    },
     "lab13_context_parallel": {
         "zigzag_places": ["rank 1: [2, 3, 12, 13]"],
         "try_ring": ["largest difference below 1e-5: True", "rank 0 sends 864 bytes"],

@@ -3,7 +3,7 @@
 #
 # **For a small message NCCL sends a flag of 4 bytes with every 4 bytes of data. Half of the wire carries no data. How can that be the fastest way?**
 #
-# 60 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb) · helps: [Without messages](44_without_messages.ipynb)
+# 80 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb) · helps: [Without messages](44_without_messages.ipynb)
 #
 # {{picture}}
 #
@@ -307,8 +307,56 @@ for nodes in (8, 64, 256):
     us = {(o.algorithm, o.protocol): o.us for o in options}
     print(f"{nodes:5} {us['ring', 'LL']:8.0f} {us['ring', 'Simple']:12.0f} {us['pat', 'Simple']:6.0f}")
 
+# %% [markdown] name="rack"
+# ## 6. One rack, 72 GPUs
+#
+# What is a "node"? For the tuner, not a computer: all GPUs that reach each other over NVLink are one **NVLink domain**, and it counts domains. In a GB200 NVL72, 18 computers with four GPUs each share
+# one NVLink network. For NCCL that is *one* node with 72 ranks, and the operating systems between them don't matter.
+# <!-- NCCL 2.30.7 src/graph/tuning.cc (nNodes counts NVLink domains); 18 x 4: docs.nvidia.com/dgx/dgxgb200-user-guide; MNNVL since 2.21: env.rst 1718 -->
+#
+# A GPU maps the memory of a GPU in another computer. Three things must agree:
+#
+# - **IMEX**, a service on each of the 18 computers, hands the permission over. A process also needs a channel, `/dev/nvidia-caps-imex-channels`, and a container often lacks it.
+# - The **fabric manager** gives each GPU a cluster UUID and a **clique** ID. By default only GPUs with both equal are one domain; `NCCL_MNNVL_CLIQUE_ID` cuts a rack into smaller ones.
+# - `NCCL_MNNVL_ENABLE=2` looks for all this by itself; with 1 NCCL fails where it can't have it.
+# <!-- 2.30.7 src/mnnvl.cc 14-100: all ranks' fabric state complete, UUID and clique equal, a fabric handle exported and imported through IMEX, else the warning that names
+# /dev/nvidia-caps-imex-channels or nvidia-imex-ctl -N; env.rst 1718-1750. Cliques since 2.25; -2 takes the rack's serial number, since 2.28.3 -->
+#
+# NVLS then adds over all 72 GPUs at once. The same 64 Blackwell GPUs in one rack, and in eight computers with eight each and a 400 Gb/s card for each GPU:
+
+# %% name="guess_rack"
+rack = predict(
+    "All-reduce of 1 GiB on 64 Blackwell GPUs: one rack is how many times as fast as eight computers?",
+    low=0.5,
+    high=20.0,
+    title="64 GPUs, one rack against eight computers",
+)
+rack
+
+# %% name="rack_priced"
+ratios = []
+for nbytes in (2**16, 2**24, 2**30):
+    inside = cost.nccl_choice("all_reduce", nbytes, "gb200-nvl72", nodes=1, ranks=64)
+    across = cost.nccl_choice("all_reduce", nbytes, "dgx-b200", nodes=8)
+    ratios.append(across.us / inside.us)
+    print(f"{nbytes / 2**20:8.2f} MiB: one rack {inside.us:6.0f} us ({inside.algorithm}),", end=" ")
+    print(f"eight computers {across.us:6.0f} us ({across.algorithm}): x {ratios[-1]:.1f}")
+
+# %% name="reveal_rack" jupyter={"source_hidden": true}
+# the answer: run this cell
+rack.reveal(
+    ratios[-1],
+    why="Inside the rack the switch adds and every byte stays on NVLink; outside, each GPU's share must pass a card with a fraction of NVLink's bandwidth.",
+)
+
+# %% [markdown] name="rack_explained"
+# (Estimates of NCCL's tuner.) Eight computers use all 64 cards, and still the rack is ahead. So the question "does tensor parallelism stay inside the node?" gets another answer: up to 72. And
+# a failure does too. `nvidia-smi -q` shows state, UUID and clique under *Fabric*; `NCCL_DEBUG=INFO` prints `MNNVL 1 cliqueId ... cliqueSize ...`.
+# If the log says `MNNVL ... is available but not working`, look at IMEX before anything else (`nvidia-imex-ctl -N`).
+# <!-- the two log lines: 2.30.7 src/mnnvl.cc 66-97 -->
+
 # %% [markdown] name="where"
-# ## 6. See it in your own job
+# ## 7. See it in your own job
 #
 # | you set | you see or get |
 # |---|---|
@@ -321,7 +369,43 @@ for nodes in (8, 64, 256):
 # Between nodes a thread of the CPU, the **proxy**, watches the FIFOs and gives filled slots to the network card. If that thread gets no core, every collective is slow, and
 # no profile of the GPU says why.
 #
-# ## 7. Check yourself
+# ## 8. Run it
+#
+# What an operator calls, from which version on. Versions and dates are those of the tags and of the pull requests that brought them:
+#
+# | since | date | for operation |
+# |---|---|---|
+# | 2.24.3 | 2024-12-18 | **RAS**: a thread in each process knows all others. `ncclras` on any of the job's nodes (localhost, port 28028) asks who is alive, and at which call each communicator's ranks are |
+# | 2.27.3 | 2025-05-29 | `ncclCommShrink`: a communicator without some ranks, called by those that stay; with `NCCL_SHRINK_ABORT` it ends what is under way |
+# | 2.28.3 | 2025-09-02 | the **Inspector** (a profiler plugin) writes time and bandwidth of each call; `NCCL_NETDEVS_POLICY`; copy engines instead of multiprocessors (`NCCL_CTA_POLICY_ZERO`) |
+# | 2.28.7 | 2025-10-17 | `ncclCommRevoke` stops what is under way and keeps the resources, until shrink, split or destroy; RAS in JSON (`ncclras -f json`) |
+# | 2.29.2 | 2025-12-23 | `ncclCommGrow` adds ranks; RAS can watch continuously; the Inspector writes for Prometheus |
+# | 2.29.7 | 2026-02-27 | `ncclCommSuspend` and `ncclCommResume` give a communicator's GPU memory back for a while; failover to another port |
+# | 2.30.3 | 2026-04-14 | the failed port is taken back; several ranks on a GPU (experimental); buffers that are partly in host memory |
+# | 2.30.7 | 2026-06-04 | all-gather and all-to-all between nodes without multiprocessors |
+# | 2.31.2 | 2026-08-10 | algorithm and CTAs for *one call* (`ncclCollConfig_t`), and a tag that profilers see |
+# | 2.32.3 | 2026-09-17 | Vera Rubin (its tuning follows in 2.32.6); TLS for NCCL's own sockets |
+# <!-- dates: git tags of NVIDIA/nccl up to v2.30.7-1, their messages for 2.28.3 to 2.29.3; nccl pulls 2023 (2.29.5a2: suspend, failover), 2339 (2.31.2-1), 2419 (2.32.3-1), issue 1629 (JSON), issue 2337 (suspend
+# since 2.29.7); docs.nvidia.com/deeplearning/nccl/release-notes rel_2-30-3, rel_2-31-2, rel_2-32-6 (the date of 2.32.6 was not found). RAS: docs/userguide/source/troubleshooting/ras.rst; shrink,
+# revoke, suspend: api/comms.rst 112, 171, 310. Looked up 2026-11 -->
+#
+# In this order after a failure: *revoke* on every survivor, agree who is left ([Survive](46_survive.ipynb)), *shrink*, train on, and *grow* when the replacement has come. Shrink renumbers the ranks. Two traps: a suspended
+# communicator keeps its NVLS state, so a snapshot of the GPU still fails (open in August 2026); and torch's `shrink_group` may hang with NCCL from 2.31 on.
+# <!-- nccl issue 2337 (open, 2026-08-10); pytorch issue 194679, fix 194775 -->
+#
+# **Plugins** are libraries that NCCL loads by name:
+#
+# | plugin | library, variable | it can |
+# |---|---|---|
+# | net | `libnccl-net.so`, `NCCL_NET_PLUGIN` | carry the bytes: EFA, Slingshot ([The network](49_the_network.ipynb)) |
+# | tuner | `libnccl-tuner.so`, `NCCL_TUNER_PLUGIN` | choose algorithm, protocol and channels; NVIDIA's example reads a CSV file with rows such as `allreduce,0,65536,tree,ll,-1,...` |
+# | profiler | `libnccl-profiler.so`, `NCCL_PROFILER_PLUGIN` | hear of each call, kernel and network operation; the Inspector is one (`NCCL_INSPECTOR_ENABLE=1`) |
+# | env | `NCCL_ENV_PLUGIN` (2.28.7) | set variables, for example from a database |
+# <!-- env.rst 451-497; plugins/tuner/example/README.md (2.30.7); plugins/profiler/inspector/README.md 63-90; tag message of v2.28.7-1 -->
+#
+# If a tuner says what NCCL's own tables don't, it is the cluster's: measure first, with a few sizes ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)).
+#
+# ## 9. Check yourself
 #
 # <details><summary>1. Why is the flag of LL the number of the step?</summary>
 #

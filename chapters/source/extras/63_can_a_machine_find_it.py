@@ -307,6 +307,15 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 #
 # Or a person finds the pattern. That is what [the race](../../docs/race.md) is for: thirteen tasks, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.
 #
+# ## 9. From the list to the GPU
+#
+# NCCL runs its own algorithms only. **MSCCL++** runs yours: you write the messages in Python, as chunks of buffers that one rank puts into another's (`MemoryChannel` inside a node, `PortChannel` for a card, `SwitchChannel` for a switch that
+# adds). Its compiler writes an execution plan in JSON: for each GPU and each block of threads a list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL, so
+# `backend="nccl"` stays, and a selector chooses a plan for each call. What a schedule here does not say, and a plan must: which thread block does what, and who signals whom before a buffer is used again
+# ([Without messages](../4_real_cluster/44_without_messages.ipynb)). It runs on NVIDIA's and AMD's GPUs.
+# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md (chunks, channels), docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md (NCCL interposition, selector), README.md (CUDA
+# and ROCm); arXiv:2504.09014 -->
+#
 # ## Recap
 #
 # An algorithm is a list of messages, so a program can look for it. On a DGX-1 it finds an all-gather in three steps with the least bytes on every link, faster than six rings at every size. A schedule that is found must be proved;

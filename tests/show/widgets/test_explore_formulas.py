@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from allranks import cost, my_model
+from allranks import cost, my_model, topology
 from allranks.show.widgets import explorables, step_figures
 from allranks.show.widgets import my_model_story as story
 from allranks.theory.cost import workload
@@ -53,6 +53,8 @@ def questions() -> list[dict[str, Any]]:
                 "capacity": capacity,
             }
         )
+    for p, parts, seed in itertools.product((2, 8, 32), (1, 4), (1, 7, 64, 123456789)):
+        found.append({"formula": "spines", "p": p, "parts": parts, "seed": seed})
     return [*found, *splits(), *states()]
 
 
@@ -121,6 +123,8 @@ def expected(question: dict[str, Any]) -> dict[str, Any]:
         capacity = q["capacity"] or None
         seconds = cost.skewed_exchange_s(q["p"], q["n"], q["hottest"], q["alpha"], q["beta"], capacity)
         return {"seconds": seconds, "dropped": cost.dropped_share(q["p"], q["hottest"], capacity)}
+    if q["formula"] == "spines":
+        return {str(i): x for i, x in enumerate(topology.spine_loads(q["p"], q["p"], q["parts"], q["seed"]))}
     split = dict(q["split"])
     split["bucket_nbytes"] = split.pop("bucket") or None
     try:

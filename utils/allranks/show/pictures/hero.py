@@ -87,6 +87,7 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "47_make_it_fast": scenes.waits_for_one_card,
     "44_without_messages": scenes.reach,
     "43_inside_nccl": scenes.two_lines,
+    "49_the_network": scenes.two_of_four,
     "61_bits": scenes_numbers.roundings,
     "62_uneven": scenes_numbers.unequal,
     "63_can_a_machine_find_it": scenes.not_all_neighbours,

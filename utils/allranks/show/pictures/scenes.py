@@ -588,6 +588,23 @@ def two_lines(words: int = 16) -> Scene:
     return "".join(out), 270.0, said
 
 
+def two_of_four() -> Scene:
+    """The chapter on the network: four flows leave a leaf switch, and a hash has sent two of them to one spine."""
+    out, spines = [], (1, 3, 3, 0)
+    for spine in range(4):
+        kind = "paper inkline" if spine in spines else "paper line"
+        out.append(box(kind, 130.0 + 160 * spine, 10, 60, 46, 8, ' stroke-width="3"'))
+    for rank, spine in enumerate(spines):
+        x, top = 160.0 + 160 * rank, 160.0 + 160 * spine + (-8 if rank == 1 else 8 if rank == 2 else 0)
+        out.append(f'<path class="inkline" d="M{n(x)} 250V190L{n(top)} 56" fill="none" stroke-width="7"/>')
+        out.append(box(f"r{rank}", x - 36, 250, 72, 46, 10) + text(x, 280, str(rank), f"on{rank}"))
+    out.append(box("paper inkline", 90, 172, 620, 40, 10, ' stroke-width="3"') + text(400, 199, "leaf switch", "ink"))
+    said = (
+        "Ranks 0 to 3 below a leaf switch send to four spine switches above it: two of the lines end at the same spine."
+    )
+    return "".join(out), 310.0, said
+
+
 def not_all_neighbours() -> Scene:
     """The chapter on search: the NVLinks of a DGX-1, single and double."""
     # two squares, so that few links cross: GPUs 0 to 3 on the left, 4 to 7 on the right

@@ -14,11 +14,11 @@ import traitlets
 
 from allranks.show.player.offline import LOADER, live_page, packed
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
-from allranks.theory import cost
+from allranks.theory import cost, topology
 from allranks.theory.cost import workload
 from allranks.theory.cost.workload import Cluster
 
-__all__ = ["Explorable", "crossover", "overlap", "placement", "skew"]
+__all__ = ["Explorable", "crossover", "flows", "overlap", "placement", "skew"]
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
 _MOST_SEGMENTS = 64
@@ -99,6 +99,20 @@ def overlap(
     return Explorable("overlap", {"job": job}, {"bucket": bucket_nbytes, "backward": backward_s})
 
 
+def flows(ranks: int = 8, seed: int = 2, parts: int = 1) -> Explorable:
+    """Flows that a hash spreads over spine switches: how much longer the slowest takes, by hash and by queue pairs.
+
+    Each of `ranks` ranks of one leaf switch sends to one of another, over as many spines, in `parts` queue pairs. The
+    figures are those of `topology.spine_loads`. Raises TopologyError for impossible ones.
+
+    Example:
+        >>> explore.flows(ranks=8, seed=1).text()
+        'The slowest flow takes 2 times as long as one alone; 2 of 8 uplinks carry nothing.'
+    """
+    topology.spine_loads(ranks, ranks, parts, seed)
+    return Explorable("flows", {}, {"p": ranks, "seed": seed, "parts": parts, "way": "hash"})
+
+
 def placement(nbytes: int = 10**9, ranks: int = 32) -> Explorable:
     """Which link an all-reduce waits for, by machine, algorithm and placement of ranks, as `run_schedule` simulates it.
 
@@ -167,6 +181,17 @@ def _overlap_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     return f"Of {1e3 * found.seconds:.1f} ms of communication in {found.calls} calls the step waits {waits:.1f} ms."
 
 
+def _flows_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p = values["p"]
+    loads = [1.0] * p if values["way"] == "adaptive" else topology.spine_loads(p, p, values["parts"], values["seed"])
+    if max(loads) == 1:
+        return "Every uplink carries as much: the slowest flow takes no longer than one alone."
+    return (
+        f"The slowest flow takes {max(loads):.3g} times as long as one alone; "
+        f"{loads.count(0)} of {p} uplinks carry nothing."
+    )
+
+
 def _placement_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     placed = data["machines"][values["machine"]]["placements"][values["placement"]]
     run = placed["runs"][values["algorithm"]]
@@ -191,6 +216,7 @@ def _skew_text(data: dict[str, Any], values: dict[str, Any]) -> str:
 
 _SENTENCES = {
     "crossover": _crossover_text,
+    "flows": _flows_text,
     "overlap": _overlap_text,
     "placement": _placement_text,
     "skew": _skew_text,

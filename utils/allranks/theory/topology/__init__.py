@@ -7,6 +7,7 @@
 from allranks.theory.topology.fabrics import DGX1_LANES, Cut, Fabric, FabricLink, mesh_fabric, node_fabric, torus_fabric
 from allranks.theory.topology.files import is_file_name, load_topology, preset
 from allranks.theory.topology.machines import PRESETS, Link, Topology, TopologyError, round_robin, uniform
+from allranks.theory.topology.spines import cable_names, flow_seconds, hashed_fabric, hashed_spine, spine_loads
 
 __all__ = [
     "DGX1_LANES",
@@ -17,12 +18,17 @@ __all__ = [
     "Link",
     "Topology",
     "TopologyError",
+    "cable_names",
+    "flow_seconds",
+    "hashed_fabric",
+    "hashed_spine",
     "is_file_name",
     "load_topology",
     "mesh_fabric",
     "node_fabric",
     "preset",
     "round_robin",
+    "spine_loads",
     "torus_fabric",
     "uniform",
 ]

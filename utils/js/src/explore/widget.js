@@ -4,13 +4,14 @@ import { html } from "../common/dom.js";
 import { THEME } from "../common/theme.js";
 import { crossover } from "./crossover.js";
 import STYLES from "./explore.css";
+import { flows } from "./flows.js";
 import { my_model } from "./my_model.js";
 import { overlap } from "./overlap.js";
 import { placement } from "./placement.js";
 import { skew } from "./skew.js";
 
 /** @type {Record<string, (model: import("./frame.js").Model, el: HTMLElement) => import("./frame.js").Frame>} */
-const KINDS = { crossover, my_model, overlap, placement, skew };
+const KINDS = { crossover, flows, my_model, overlap, placement, skew };
 
 /**
  * Shows an explorable in `el`; returns what takes it away again.

@@ -5,6 +5,7 @@ import { ALGORITHMS } from "../../src/explore/all_reduce.js";
 import { exposure } from "../../src/explore/buckets.js";
 import { memoryOf, problem, spentOf } from "../../src/explore/plan.js";
 import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
+import { spineLoads } from "../../src/explore/spines.js";
 import { compute, wrongWith } from "../../src/explore/split.js";
 import { adviceOf, hintOf, sentenceOf } from "../../src/explore/verdict.js";
 
@@ -20,6 +21,7 @@ const FORMULAS = {
     seconds: skewedSeconds(p, n, hottest, { alpha, beta }, capacity),
     dropped: dropped(p, hottest, capacity),
   }),
+  spines: ({ p, parts, seed }) => Object.fromEntries(spineLoads(p, p, parts, seed).entries()),
   step({ model, machine, split, assumed }) {
     const wrong = problem(model, split);
     if (wrong) return { problem: true };

@@ -22,8 +22,11 @@ SHOWN = {
     "my model, all axes": lambda: my_model("your_own_job"),
     "placement": explorables.placement,
     "skew": explorables.skew,
+    "pipeline, 8 GPUs": lambda: explorables.pipeline(8, 12, "1f1b"),
+    "attention": explorables.attention,
+    "router": explorables.router,
 }
-# every slider from end to end, every button; reading the height makes the browser lay out what was drawn
+# every slider and handle from end to end, every button; reading the height makes the browser lay out what was drawn
 _ANSWERS = """() => {
   const root = document.querySelector(".ar-explore"), took = [];
   const time = (act) => {
@@ -40,6 +43,9 @@ _ANSWERS = """() => {
     input.dispatchEvent(new Event("input"));
   }
   for (const button of root.querySelectorAll("button[data-key]")) time(() => button.click());
+  for (const handle of root.querySelectorAll(".ar-handle"))
+    for (const key of ["Home", ...Array(24).fill("ArrowRight")])
+      time(() => handle.dispatchEvent(new KeyboardEvent("keydown", { key })));
   return took;
 }"""
 

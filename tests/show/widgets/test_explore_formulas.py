@@ -12,12 +12,13 @@ import json
 import random
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from allranks import cost, my_model
-from allranks.show.widgets import explorables, step_figures
+from allranks import cost, my_model, pipelines
+from allranks.show.widgets import explorables, first_figures, step_figures
 from allranks.show.widgets import my_model_story as story
 from allranks.theory.cost import workload
 from allranks.theory.cost.plan import MODELS, plan
@@ -53,7 +54,18 @@ def questions() -> list[dict[str, Any]]:
                 "capacity": capacity,
             }
         )
-    return [*found, *splits(), *states()]
+    return [*found, *splits(), *states(), *first_pictures()]
+
+
+def first_pictures() -> list[dict[str, Any]]:
+    """What the pictures with which chapters begin can be dragged to."""
+    found: list[dict[str, Any]] = []
+    for order, p, m in itertools.product(("gpipe", "1f1b", "interleaved", "zb-h1"), (2, 3, 4, 6, 8), range(1, 13)):
+        found.append({"formula": "pipeline", "order": order, "p": p, "m": m})
+    found += [{"formula": "attention", "owner": owner} for owner in ("in order", "zigzag")]
+    for uneven, capacity in itertools.product((0, 0.7, 1, 4), (0.25, 1, 1.25, 3)):
+        found.append({"formula": "router", "uneven": uneven, "capacity": capacity})
+    return found
 
 
 def splits() -> list[dict[str, Any]]:
@@ -107,6 +119,51 @@ def _step(values: dict[str, Any]) -> TrainingStep | None:
         return None
 
 
+def numbered(name: str, values: Iterable[float]) -> dict[str, float]:
+    return {f"{name} {i}": value for i, value in enumerate(values)}
+
+
+def a_pipeline(q: dict[str, Any]) -> dict[str, Any]:
+    """The orders of `theory.pipelines`, when each action starts, what is kept; what fits if this does not."""
+    p, m = q["p"], q["m"]
+    try:
+        run = pipelines.timeline(pipelines.orders(q["order"], p, m))
+    except pipelines.PipelineError:
+        return {"allowed": max(n for n in range(1, m) if "makespan" in a_pipeline(q | {"m": n}))}
+    starts = [
+        sum(float(span.start) * (at + 1) * (span.action.micro_batch + 1) for at, span in enumerate(mine))
+        for mine in run.spans
+    ]
+    figures = {"makespan": run.makespan, "idle": run.idle_share()}
+    return figures | numbered("kept", run.peaks()) | numbered("starts", starts)
+
+
+def a_ring(q: dict[str, Any]) -> dict[str, Any]:
+    """Counted pair by pair from the mask of 64 tokens; a token's score of itself counts half."""
+    chunks = {"in order": [[0, 1], [2, 3], [4, 5], [6, 7]], "zigzag": [[0, 7], [1, 6], [2, 5], [3, 4]]}[q["owner"]]
+    tokens = [[8 * c + i for c in mine for i in range(8)] for mine in chunks]
+    works = [
+        sum((key < query) + 0.5 * (key == query) for query in tokens[r] for key in tokens[(r - s) % 4]) / 256
+        for s in range(4)
+        for r in range(4)
+    ]
+    assert works == [work for step in first_figures.ring_work(q["owner"]) for work in step]
+    return numbered("work", works)
+
+
+def a_router(q: dict[str, Any]) -> dict[str, Any]:
+    most, dropped, empty = first_figures.room(q["uneven"], q["capacity"])
+    counts = [n for mine in first_figures.routed(q["uneven"]) for n in mine]
+    return {"most": most, "dropped": dropped, "empty": empty} | numbered("count", counts)
+
+
+FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "pipeline": a_pipeline,
+    "attention": a_ring,
+    "router": a_router,
+}
+
+
 def expected(question: dict[str, Any]) -> dict[str, Any]:
     """What the package says."""
     q = question
@@ -121,6 +178,8 @@ def expected(question: dict[str, Any]) -> dict[str, Any]:
         capacity = q["capacity"] or None
         seconds = cost.skewed_exchange_s(q["p"], q["n"], q["hottest"], q["alpha"], q["beta"], capacity)
         return {"seconds": seconds, "dropped": cost.dropped_share(q["p"], q["hottest"], capacity)}
+    if q["formula"] in FIRST:
+        return FIRST[q["formula"]](q)
     split = dict(q["split"])
     split["bucket_nbytes"] = split.pop("bucket") or None
     try:

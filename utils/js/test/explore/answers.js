@@ -2,11 +2,17 @@
 
 import { readFileSync } from "node:fs";
 import { ALGORITHMS } from "../../src/explore/all_reduce.js";
+import { ringWork } from "../../src/explore/attention.js";
 import { exposure } from "../../src/explore/buckets.js";
+import { allowed, runPipeline } from "../../src/explore/pipeline_run.js";
 import { memoryOf, problem, spentOf } from "../../src/explore/plan.js";
+import { room } from "../../src/explore/routing.js";
 import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
 import { compute, wrongWith } from "../../src/explore/split.js";
 import { adviceOf, hintOf, sentenceOf } from "../../src/explore/verdict.js";
+
+/** A list with names. @param {string} name @param {number[]} values */
+const numbered = (name, values) => Object.fromEntries(values.map((value, i) => [`${name} ${i}`, value]));
 
 /** @type {Record<string, (question: any) => any>} */
 const FORMULAS = {
@@ -20,6 +26,17 @@ const FORMULAS = {
     seconds: skewedSeconds(p, n, hottest, { alpha, beta }, capacity),
     dropped: dropped(p, hottest, capacity),
   }),
+  pipeline({ order, p, m }) {
+    if (allowed(order, p, m) !== m) return { allowed: allowed(order, p, m) };
+    const { spans, makespan, idle, kept } = runPipeline(order, p, m);
+    const starts = spans.map((mine) => mine.reduce((sum, { start, i }, at) => sum + start * (at + 1) * (i + 1), 0));
+    return { makespan, idle, ...numbered("kept", kept), ...numbered("starts", starts) };
+  },
+  attention: ({ owner }) => numbered("work", ringWork(owner).flat()),
+  router({ uneven, capacity }) {
+    const { counts, most, dropped, empty } = room(uneven, capacity);
+    return { most, dropped, empty, ...numbered("count", counts.flat()) };
+  },
   step({ model, machine, split, assumed }) {
     const wrong = problem(model, split);
     if (wrong) return { problem: true };

@@ -1,0 +1,105 @@
+"""The pictures with which chapters begin: each asks the chapter's question, and has handles to drag in it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from allranks.base.errors import CourseError
+from allranks.show.widgets.explorable import Explorable
+from allranks.show.widgets.first_figures import OWNERS, ring_work, room
+from allranks.theory import pipelines
+
+_GPUS = (2, 3, 4, 6, 8)
+_ORDER_NAMES = {
+    "gpipe": "all forward first",
+    "1f1b": "1F1B",
+    "interleaved": "interleaved, 2 each",
+    "zb-h1": "zero bubble",
+}
+
+
+def _percent(share: float) -> str:
+    """As the browser writes it: a half is rounded up, below ten there is one digit more."""
+    digits = 1 if 0 < share < 0.0995 else 0
+    return f"{math.floor(100 * share * 10**digits + 0.5) / 10**digits:.{digits}f} %"
+
+
+class ExploreError(CourseError):
+    """A picture that can't be: figures outside of what it can show."""
+
+
+def attention(owner: str = "in order", step: int = 2) -> Explorable:
+    """Causal attention on a ring of four ranks, step by step: who has nothing to do, by who owns which tokens.
+
+    `owner` is "in order" or "zigzag", `step` 1 to 4. Raises ExploreError for others.
+
+    Example:
+        >>> explore.attention().text()
+        'Tokens in order: a GPU waits 43 % of the time. In step 2 rank 0 has nothing to do.'
+    """
+    if owner not in OWNERS or step not in range(1, 5):
+        raise ExploreError(f"owner must be one of {', '.join(OWNERS)} and step 1 to 4, not {owner!r} and {step!r}.")
+    return Explorable("attention", {}, {"owner": owner, "step": step}, _attention_text)
+
+
+def _attention_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    steps = ring_work(values["owner"])
+    waits = 1 - sum(map(sum, steps)) / (4 * sum(map(max, steps)))
+    idle = [str(rank) for rank, work in enumerate(steps[values["step"] - 1]) if not work]
+    who = "every rank has work"
+    if idle:
+        ranks = f"ranks {', '.join(idle[:-1])} and {idle[-1]} have" if len(idle) > 1 else f"rank {idle[0]} has"
+        who = f"{ranks} nothing to do"
+    return f"Tokens {values['owner']}: a GPU waits {_percent(waits)} of the time. In step {values['step']} {who}."
+
+
+def pipeline(ranks: int = 4, micro_batches: int = 8, order: str = "1f1b") -> Explorable:
+    """A pipeline's run, a row a GPU: how long the GPUs wait, by their number, the micro-batches and the order.
+
+    Backward takes twice as long as forward. The figures are those of `pipelines.timeline`. `order` is gpipe, 1f1b,
+    interleaved or zb-h1. Raises PipelineError for what an order does not allow, ExploreError for what is not shown.
+
+    Example:
+        >>> explore.pipeline(ranks=4, micro_batches=8).text()[:62]
+        '4 GPUs, 8 micro-batches, 1F1B: a GPU waits 27 % of the time. T'
+    """
+    if order not in _ORDER_NAMES:
+        raise ExploreError(f"order must be one of {', '.join(_ORDER_NAMES)}, not {order!r}.")
+    if ranks not in _GPUS or micro_batches not in range(1, 13):
+        raise ExploreError(
+            f"ranks must be 2, 3, 4, 6 or 8 and micro_batches 1 to 12, not {ranks!r}, {micro_batches!r}."
+        )
+    pipelines.orders(order, ranks, micro_batches)
+    return Explorable("pipeline", {}, {"p": ranks, "m": micro_batches, "order": order}, _pipeline_text)
+
+
+def _pipeline_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p, m, order = values["p"], values["m"], values["order"]
+    run = pipelines.timeline(pipelines.orders(order, p, m))
+    return (
+        f"{p} GPUs, {m} micro-batches, {_ORDER_NAMES[order]}: a GPU waits {_percent(run.idle_share())} of the time. "
+        f"The step takes {run.makespan:g} forward passes; GPU 0 keeps at most {run.kept(0):g} micro-batches."
+    )
+
+
+def router(uneven: float = 1.0, capacity: float = 1.25) -> Explorable:
+    """A router's choices against the room of 16 experts: what is dropped, what room stays empty.
+
+    `uneven` from 0 (all experts are as popular) to 4, `capacity` times the mean, from 0.25 to 4. Raises ExploreError.
+
+    Example:
+        >>> explore.router(uneven=0.0, capacity=1.25).text()[:79]
+        'Room for 160 choices an expert, 1.25 times the mean: 0 % of the choices are dro'
+    """
+    if not (0 <= uneven <= 4 and 0.25 <= capacity <= 4):
+        raise ExploreError(f"uneven must be 0 to 4 and capacity 0.25 to 4, not {uneven!r} and {capacity!r}.")
+    return Explorable("router", {}, {"uneven": uneven, "capacity": capacity}, _router_text)
+
+
+def _router_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    most, dropped, empty = room(values["uneven"], values["capacity"])
+    return (
+        f"Room for {most} choices an expert, {values['capacity']:g} times the mean: {_percent(dropped)} of the choices "
+        f"are dropped, {_percent(empty)} of the room is empty."
+    )

@@ -23,6 +23,8 @@ SHOWN = {
     "placement": explorables.placement,
     "skew": explorables.skew,
     "pipeline, 8 GPUs": lambda: explorables.pipeline(8, 12, "1f1b"),
+    "fsdp": explorables.fsdp,
+    "recompute": explorables.recompute,
     "attention": explorables.attention,
     "router": explorables.router,
 }

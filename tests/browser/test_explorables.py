@@ -24,6 +24,8 @@ WIDGETS = {
 }
 # with which chapters begin: their arguments have the names of the values
 FIRST = {
+    "fsdp": explore.fsdp,
+    "recompute": explore.recompute,
     "attention": explore.attention,
     "pipeline": lambda p=4, m=8, order="1f1b": explore.pipeline(p, m, order),
     "router": explore.router,

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from allranks import cost, my_model, pipelines
-from allranks.show.widgets import explorables, first_figures, step_figures
+from allranks.show.widgets import explorables, explorables_first, first_figures, step_figures
 from allranks.show.widgets import my_model_story as story
 from allranks.theory.cost import workload
 from allranks.theory.cost.plan import MODELS, plan
@@ -65,6 +65,11 @@ def first_pictures() -> list[dict[str, Any]]:
     found += [{"formula": "attention", "owner": owner} for owner in ("in order", "zigzag")]
     for uneven, capacity in itertools.product((0, 0.7, 1, 4), (0.25, 1, 1.25, 3)):
         found.append({"formula": "router", "uneven": uneven, "capacity": capacity})
+    for gather, room in itertools.product((0.25, 0.5, 1, 1.25, 2), range(1, 7)):
+        found.append({"formula": "fsdp", "gather": gather, "room": room})
+    data = explorables_first.recompute_data()
+    for what, count in itertools.product(("full", "selective"), range(13)):
+        found.append({"formula": "recompute", "data": data, "what": what, "count": count})
     return found
 
 
@@ -157,10 +162,24 @@ def a_router(q: dict[str, Any]) -> dict[str, Any]:
     return {"most": most, "dropped": dropped, "empty": empty} | numbered("count", counts)
 
 
+def a_sharded_step(q: dict[str, Any]) -> dict[str, Any]:
+    found = first_figures.fsdp_step(q["gather"], q["room"])
+    named = numbered("end", found.pop("ends")) | numbered("message", found.pop("messages"))
+    assert found["most"] <= q["room"]
+    return found | named
+
+
+def a_recomputed_step(q: dict[str, Any]) -> dict[str, Any]:
+    most, seconds = first_figures.kept_in_time(q["data"], q["what"], q["count"])
+    return {"most": most, "seconds": seconds}
+
+
 FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "pipeline": a_pipeline,
     "attention": a_ring,
     "router": a_router,
+    "fsdp": a_sharded_step,
+    "recompute": a_recomputed_step,
 }
 
 
@@ -211,6 +230,16 @@ def test_the_package_says_what_the_javascript_says():
         if question["formula"] == "my_model":
             continue  # below
         assert answer == pytest.approx(expected(question), rel=1e-9, abs=1e-15), question
+
+
+def test_the_chapters_own_sums_are_those_of_the_pictures():
+    """FSDP by hand: g + c for each forward pass without prefetch, the larger of the two with it."""
+    for g in (0.25, 1, 2):
+        assert first_figures.fsdp_step(g, 1)["ends"][5] == 6 * (g + 1)
+        assert first_figures.fsdp_step(g, 2)["ends"][5] == g + 5 * max(g, 1) + 1
+    data = explorables_first.recompute_data()
+    assert first_figures.kept_in_time(data, "full", 12)[1] == pytest.approx(36 * 4 / 3), "a third longer"
+    assert first_figures.kept_in_time(data, "full", 0)[0] == 12 * data["whole"]
 
 
 def seen() -> list[tuple[dict[str, Any], list[str], dict[str, Any]]]:

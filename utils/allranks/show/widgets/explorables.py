@@ -10,13 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.show.widgets.explorable import Explorable
-from allranks.show.widgets.explorables_first import attention, pipeline, router
+from allranks.show.widgets.explorables_first import attention, fsdp, pipeline, recompute, router
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
 from allranks.theory import cost
 from allranks.theory.cost import workload
 from allranks.theory.cost.workload import Cluster
 
-__all__ = ["Explorable", "attention", "crossover", "overlap", "pipeline", "placement", "router", "skew"]
+__all__ = [
+    "Explorable",
+    "attention",
+    "crossover",
+    "fsdp",
+    "overlap",
+    "pipeline",
+    "placement",
+    "recompute",
+    "router",
+    "skew",
+]
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
 _MOST_SEGMENTS = 64

@@ -7,9 +7,11 @@ from typing import Any
 
 from allranks.base.errors import CourseError
 from allranks.show.widgets.explorable import Explorable
-from allranks.show.widgets.first_figures import OWNERS, ring_work, room
+from allranks.show.widgets.first_figures import OWNERS, fsdp_step, kept_in_time, ring_work, room
 from allranks.theory import pipelines
+from allranks.theory.cost import rooflines
 
+_LAYERS = 12
 _GPUS = (2, 3, 4, 6, 8)
 _ORDER_NAMES = {
     "gpipe": "all forward first",
@@ -102,4 +104,73 @@ def _router_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     return (
         f"Room for {most} choices an expert, {values['capacity']:g} times the mean: {_percent(dropped)} of the choices "
         f"are dropped, {_percent(empty)} of the room is empty."
+    )
+
+
+def fsdp(gather: float = 1.0, room: int = 1) -> Explorable:
+    """A step of FSDP over six blocks: how long the GPU waits, by the room for whole blocks and the length of a gather.
+
+    A forward pass takes 1, a backward pass 2, a gather and a scatter of gradients `gather`: 0.25 to 2. `room` is how
+    many blocks may be whole at once, 1 to 6. Raises ExploreError.
+
+    Example:
+        >>> explore.fsdp(gather=1, room=1).text()
+        'Room for 1 whole block, a gather takes 1 times a forward pass: the GPU waits 49 % of the step.'
+    """
+    if not 0.25 <= gather <= 2 or room not in range(1, 7):
+        raise ExploreError(f"gather must be 0.25 to 2 and room 1 to 6, not {gather!r} and {room!r}.")
+    return Explorable("fsdp", {}, {"gather": gather, "room": room}, _fsdp_text)
+
+
+def _fsdp_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    waits = fsdp_step(values["gather"], values["room"])["waits"]
+    return (
+        f"Room for {values['room']} whole block{'s' if values['room'] > 1 else ''}, a gather takes "
+        f"{values['gather']:g} times a forward pass: the GPU waits {_percent(waits)} of the step."
+    )
+
+
+def recompute(count: int = 0, what: str = "full") -> Explorable:
+    """What 12 layers of GPT-3 keep on one of 8 tensor parallel GPUs in a step, if `count` of them are computed again.
+
+    `what` of them is "full" or "selective" (attention only). The bytes and operations are those of `rooflines`. Raises
+    ExploreError.
+
+    Example:
+        >>> explore.recompute(count=12, what="selective").text()[:60]
+        'With the attention of 12 of 12 layers computed again the GPU'
+    """
+    if what not in ("full", "selective") or count not in range(_LAYERS + 1):
+        raise ExploreError(f"what must be full or selective and count 0 to {_LAYERS}, not {what!r} and {count!r}.")
+    return Explorable("recompute", recompute_data(), {"count": count, "what": what}, _recompute_text)
+
+
+def recompute_data() -> dict[str, Any]:
+    """Bytes that a layer keeps whole, and if it is computed again; what that takes, in forward passes."""
+    hidden, sequence = 12_288, 2048
+    shape = {
+        "tokens": sequence,
+        "hidden": hidden,
+        "heads": 96,
+        "sequence": sequence,
+        "tp": 8,
+        "sequence_parallel": True,
+    }
+    work = (rooflines.gpt_parameters(1, hidden), sequence, 1, hidden, sequence)
+    once = rooflines.recomputed_flop("full", *work)
+    return {
+        "layers": _LAYERS,
+        "whole": rooflines.layer_activation_nbytes(**shape),
+        "kept": {way: rooflines.layer_activation_nbytes(**shape, recompute=way) for way in ("full", "selective")},
+        "again": {way: rooflines.recomputed_flop(way, *work) / once for way in ("full", "selective")},
+    }
+
+
+def _recompute_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    count, what = values["count"], values["what"]
+    most, work = kept_in_time(data, what, count)
+    more = 100 * (work / kept_in_time(data, what, 0)[1] - 1)
+    return (
+        f"With {'' if what == 'full' else 'the attention of '}{count} of {data['layers']} layers computed again the "
+        f"GPU keeps at most {most / 1e9:.2f} GB, and a step is {more:.1f} % more work."
     )

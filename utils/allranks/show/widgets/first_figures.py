@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 # which rank owns each eighth of the tokens
 OWNERS = {"in order": (0, 0, 1, 1, 2, 2, 3, 3), "zigzag": (0, 1, 2, 3, 3, 2, 1, 0)}
@@ -74,3 +75,50 @@ def room(uneven: float, capacity: float) -> tuple[int, float, float]:
     most = math.ceil(capacity * MEAN)
     dropped = sum(max(0, n - most) for n in sums)
     return most, dropped / (TOKENS * EACH), sum(max(0, most - n) for n in sums) / (EXPERTS * most)
+
+
+def kept_in_time(data: dict[str, Any], what: str, count: int) -> tuple[float, float]:
+    """The most bytes that a step's layers keep at once, and the length of the step in forward passes of a layer.
+
+    The first `count` layers are computed again, just before their backward pass. `data` is that of
+    `explorables_first.recompute`.
+    """
+    layers, whole, kept = data["layers"], data["whole"], data["kept"][what]
+    forward = [min(i, count) * kept + max(0, i - count) * whole for i in range(1, layers + 1)]
+    # while the last layer that is computed again is whole, the ones before it keep little
+    backward = [count * kept + whole - kept] if count else []
+    return max(forward + backward), 3 * layers + count * data["again"][what]
+
+
+def fsdp_step(gather: float, room: int, blocks: int = 6) -> dict[str, Any]:
+    """A step of FSDP, whose gathers begin as early as there is room for another whole block.
+
+    A forward pass takes 1, a backward pass 2, a gather or a scatter `gather`; the last block stays whole for its
+    backward pass. Returns the ends of all passes and messages in their order, the length, the share that is
+    waited, and how many blocks are whole at most.
+
+    >>> fsdp_step(0.5, room=2)["ends"][:3]
+    [1.5, 2.5, 3.5]
+    """
+    passes = [*range(blocks), *reversed(range(blocks))]
+    gathers = [*range(blocks), *reversed(range(blocks - 1))]
+    ends: list[float] = []
+    messages: list[float] = []
+    arrived: list[float] = []
+    freed: list[float] = []
+    for turn, block in enumerate(passes):
+        while len(arrived) < min(len(gathers), len(freed) + room):
+            ready = freed[len(arrived) - room] if len(arrived) >= room else 0.0
+            messages.append(max(messages[-1] if messages else 0.0, ready) + gather)
+            arrived.append(messages[-1])
+        needs = turn if turn < blocks else turn - 1
+        ends.append(max(ends[-1] if ends else 0.0, arrived[needs]) + (1 if turn < blocks else 2))
+        if turn >= blocks:
+            messages.append(max(messages[-1], ends[-1]) + gather)
+        if not (turn < blocks and block == blocks - 1):
+            freed.append(ends[-1])
+    begun = [end - gather for end in arrived]
+    most = max(sum(a <= at for a in begun) - sum(f <= at for f in freed) for at in begun)
+    seconds = messages[-1]
+    waits = 1 - 3 * blocks / seconds
+    return {"ends": ends, "messages": messages, "seconds": seconds, "waits": waits, "most": most}

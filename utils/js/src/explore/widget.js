@@ -5,15 +5,17 @@ import { THEME } from "../common/theme.js";
 import { attention } from "./attention.js";
 import { crossover } from "./crossover.js";
 import STYLES from "./explore.css";
+import { fsdp } from "./fsdp.js";
 import { my_model } from "./my_model.js";
 import { overlap } from "./overlap.js";
 import { pipeline } from "./pipeline.js";
 import { placement } from "./placement.js";
+import { recompute } from "./recompute.js";
 import { router } from "./router.js";
 import { skew } from "./skew.js";
 
 /** @type {Record<string, (model: import("./frame.js").Model, el: HTMLElement) => import("./frame.js").Frame>} */
-const KINDS = { attention, crossover, my_model, overlap, pipeline, placement, router, skew };
+const KINDS = { attention, crossover, fsdp, my_model, overlap, pipeline, placement, recompute, router, skew };
 
 /**
  * Shows an explorable in `el`; returns what takes it away again.

@@ -4,8 +4,10 @@ import { readFileSync } from "node:fs";
 import { ALGORITHMS } from "../../src/explore/all_reduce.js";
 import { ringWork } from "../../src/explore/attention.js";
 import { exposure } from "../../src/explore/buckets.js";
+import { fsdpRun } from "../../src/explore/fsdp_run.js";
 import { allowed, runPipeline } from "../../src/explore/pipeline_run.js";
 import { memoryOf, problem, spentOf } from "../../src/explore/plan.js";
+import { run as recomputed } from "../../src/explore/recompute.js";
 import { room } from "../../src/explore/routing.js";
 import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
 import { compute, wrongWith } from "../../src/explore/split.js";
@@ -33,6 +35,27 @@ const FORMULAS = {
     return { makespan, idle, ...numbered("kept", kept), ...numbered("starts", starts) };
   },
   attention: ({ owner }) => numbered("work", ringWork(owner).flat()),
+  fsdp({ gather, room }) {
+    const { computing, network, most, seconds, waits } = fsdpRun(gather, room);
+    const ends = numbered(
+      "end",
+      computing.map(({ end }) => end),
+    );
+    return {
+      ...ends,
+      ...numbered(
+        "message",
+        network.map(({ end }) => end),
+      ),
+      most,
+      seconds,
+      waits,
+    };
+  },
+  recompute({ data, what, count }) {
+    const { most, seconds } = recomputed(data, what, count);
+    return { most, seconds };
+  },
   router({ uneven, capacity }) {
     const { counts, most, dropped, empty } = room(uneven, capacity);
     return { most, dropped, empty, ...numbered("count", counts.flat()) };

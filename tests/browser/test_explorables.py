@@ -24,6 +24,9 @@ WIDGETS = {
 }
 # with which chapters begin: their arguments have the names of the values
 FIRST = {
+    "bits": explore.bits,
+    "compress": explore.compress,
+    "interval": lambda minutes=5, cost=60: explore.interval(minutes, int(cost)),
     "fsdp": explore.fsdp,
     "recompute": explore.recompute,
     "attention": explore.attention,

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from allranks import cost, my_model, pipelines
 from allranks.show.widgets import explorables, explorables_first, first_figures, step_figures
 from allranks.show.widgets import my_model_story as story
@@ -70,6 +71,12 @@ def first_pictures() -> list[dict[str, Any]]:
     data = explorables_first.recompute_data()
     for what, count in itertools.product(("full", "selective"), range(13)):
         found.append({"formula": "recompute", "data": data, "what": what, "count": count})
+    for seconds, cost_s in itertools.product((120, 600, 1140, 7200), (10, 60, 300)):
+        found.append({"formula": "interval", "seconds": seconds, "cost": cost_s, "mtbf": 11_135.0})
+    for p, kind, order in itertools.product((2, 3, 64, 448, 1024), ("bfloat16", "float32"), ("ring", "tree")):
+        found.append({"formula": "bits", "p": p, "type": kind, "order": order})
+    for k, feedback in itertools.product((1, 4, 24, 64), (False, True)):
+        found.append({"formula": "compress", "k": k, "feedback": feedback})
     return found
 
 
@@ -174,12 +181,30 @@ def a_recomputed_step(q: dict[str, Any]) -> dict[str, Any]:
     return {"most": most, "seconds": seconds}
 
 
+def an_interval(q: dict[str, Any]) -> dict[str, Any]:
+    saving, again = first_figures.lost_shares(q["seconds"], q["cost"], q["mtbf"])
+    return {"saving": saving, "again": again}
+
+
+def a_sum(q: dict[str, Any]) -> dict[str, Any]:
+    exact, result = first_figures.summed(q["p"], q["type"], q["order"])
+    return {"exact": exact, "result": result}
+
+
+def a_descent(q: dict[str, Any]) -> dict[str, Any]:
+    bytes_sent = first_figures.step_bytes(q["k"])
+    return numbered("loss", first_figures.losses(q["k"], q["feedback"])) | {"bytes": bytes_sent}
+
+
 FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "pipeline": a_pipeline,
     "attention": a_ring,
     "router": a_router,
     "fsdp": a_sharded_step,
     "recompute": a_recomputed_step,
+    "interval": an_interval,
+    "bits": a_sum,
+    "compress": a_descent,
 }
 
 
@@ -240,6 +265,26 @@ def test_the_chapters_own_sums_are_those_of_the_pictures():
     data = explorables_first.recompute_data()
     assert first_figures.kept_in_time(data, "full", 12)[1] == pytest.approx(36 * 4 / 3), "a third longer"
     assert first_figures.kept_in_time(data, "full", 0)[0] == 12 * data["whole"]
+
+
+def test_the_lost_shares_are_those_of_lives_that_end_at_random():
+    lives = [random.Random(i).expovariate(1 / 11_135) for i in range(40_000)]
+    for seconds, cost_s in ((300, 60), (1140, 60), (3600, 300)):
+        complete = sum(life // (seconds + cost_s) for life in lives)
+        saving, again = first_figures.lost_shares(seconds, cost_s, 11_135)
+        assert saving == pytest.approx(complete * cost_s / sum(lives), rel=0.03)
+        assert 1 - saving - again == pytest.approx(complete * seconds / sum(lives), rel=0.03)
+
+
+def test_a_rounded_sum_is_torchs_rounded_sum():
+    parts = torch.tensor([first_figures.drawn(i) for i in range(1024)]).bfloat16()
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    assert first_figures.summed(1024, "bfloat16", "ring")[1] == total.item() == 256
+    while len(parts) > 1:
+        parts = parts[::2] + parts[1::2]
+    assert first_figures.summed(1024, "bfloat16", "tree")[1] == parts.item()
 
 
 def seen() -> list[tuple[dict[str, Any], list[str], dict[str, Any]]]:

@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from allranks.show.widgets.explorable import Explorable
-from allranks.show.widgets.explorables_first import attention, fsdp, pipeline, recompute, router
+from allranks.show.widgets.explorables_first import (
+    attention,
+    bits,
+    compress,
+    fsdp,
+    interval,
+    pipeline,
+    recompute,
+    router,
+)
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
 from allranks.theory import cost
 from allranks.theory.cost import workload
@@ -19,8 +28,11 @@ from allranks.theory.cost.workload import Cluster
 __all__ = [
     "Explorable",
     "attention",
+    "bits",
+    "compress",
     "crossover",
     "fsdp",
+    "interval",
     "overlap",
     "pipeline",
     "placement",

@@ -1,18 +1,12 @@
 // A router of 16 experts for 1,024 tokens of four ranks, as first_figures.py has it. A test holds the two equal.
 
+import { drawn } from "./drawn.js";
+
 export const [TOKENS, EXPERTS, EACH] = [1024, 16, 2];
 /** How many choices an expert gets on average. */
 export const MEAN = (TOKENS * EACH) / EXPERTS;
 /** Which place in popularity each expert has. */
 const PLACES = [7, 3, 0, 1, 6, 5, 8, 2, 4, 11, 12, 9, 15, 10, 14, 13];
-
-/** A number between 0 and 1 that looks drawn, the same each time. @param {number} n */
-function drawn(n) {
-  let x = Math.imul(n + 1, 0x9e3779b1) >>> 0;
-  x = Math.imul(x ^ (x >>> 16), 0x85ebca6b) >>> 0;
-  x = Math.imul(x ^ (x >>> 13), 0xc2b2ae35) >>> 0;
-  return (((x ^ (x >>> 16)) >>> 0) + 0.5) / 2 ** 32;
-}
 
 const NOISE = Float64Array.from({ length: TOKENS * EXPERTS }, (_, n) => -Math.log(-Math.log(drawn(n))));
 

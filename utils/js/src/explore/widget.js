@@ -3,9 +3,12 @@
 import { html } from "../common/dom.js";
 import { THEME } from "../common/theme.js";
 import { attention } from "./attention.js";
+import { bits } from "./bits.js";
+import { compress } from "./compress.js";
 import { crossover } from "./crossover.js";
 import STYLES from "./explore.css";
 import { fsdp } from "./fsdp.js";
+import { interval } from "./interval.js";
 import { my_model } from "./my_model.js";
 import { overlap } from "./overlap.js";
 import { pipeline } from "./pipeline.js";
@@ -15,7 +18,21 @@ import { router } from "./router.js";
 import { skew } from "./skew.js";
 
 /** @type {Record<string, (model: import("./frame.js").Model, el: HTMLElement) => import("./frame.js").Frame>} */
-const KINDS = { attention, crossover, fsdp, my_model, overlap, pipeline, placement, recompute, router, skew };
+const KINDS = {
+  attention,
+  bits,
+  compress,
+  crossover,
+  fsdp,
+  interval,
+  my_model,
+  overlap,
+  pipeline,
+  placement,
+  recompute,
+  router,
+  skew,
+};
 
 /**
  * Shows an explorable in `el`; returns what takes it away again.

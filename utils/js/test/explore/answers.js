@@ -5,12 +5,15 @@ import { ALGORITHMS } from "../../src/explore/all_reduce.js";
 import { ringWork } from "../../src/explore/attention.js";
 import { exposure } from "../../src/explore/buckets.js";
 import { fsdpRun } from "../../src/explore/fsdp_run.js";
+import { lostShares } from "../../src/explore/interval.js";
 import { allowed, runPipeline } from "../../src/explore/pipeline_run.js";
 import { memoryOf, problem, spentOf } from "../../src/explore/plan.js";
 import { run as recomputed } from "../../src/explore/recompute.js";
 import { room } from "../../src/explore/routing.js";
 import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
 import { compute, wrongWith } from "../../src/explore/split.js";
+import { summed } from "../../src/explore/sums.js";
+import { losses, stepBytes } from "../../src/explore/topk.js";
 import { adviceOf, hintOf, sentenceOf } from "../../src/explore/verdict.js";
 
 /** A list with names. @param {string} name @param {number[]} values */
@@ -52,6 +55,12 @@ const FORMULAS = {
       waits,
     };
   },
+  interval: ({ seconds, cost, mtbf }) => lostShares(seconds, cost, mtbf),
+  bits({ p, type, order }) {
+    const { exact, result } = summed(p, type, order);
+    return { exact, result };
+  },
+  compress: ({ k, feedback }) => ({ ...numbered("loss", losses(k, feedback)), bytes: stepBytes(k) }),
   recompute({ data, what, count }) {
     const { most, seconds } = recomputed(data, what, count);
     return { most, seconds };

@@ -26,6 +26,8 @@ SHOWN = {
     "bits": lambda: explorables.bits(1024),
     "compress": explorables.compress,
     "interval": explorables.interval,
+    "late": explorables.late,
+    "protocols": explorables.protocols,
     "fsdp": explorables.fsdp,
     "recompute": explorables.recompute,
     "attention": explorables.attention,

@@ -18,10 +18,12 @@ from allranks.show.widgets.first_figures import (
     step_bytes,
     summed,
 )
-from allranks.theory import pipelines
+from allranks.theory import cost, pipelines
 from allranks.theory.cost import rooflines
 
 _LAYERS = 12
+_SIZES = [1 << power for power in range(8, 31)]
+_NODES = {"8 H100": 1, "2 x 8 H100": 2}
 _GPUS = (2, 3, 4, 6, 8)
 _ORDER_NAMES = {
     "gpipe": "all forward first",
@@ -254,4 +256,69 @@ def _compress_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     return (
         f"Each rank sends {k} of 64 numbers, the rest is {rest}: the loss is {said} after 200 steps, "
         f"with {_percent(step_bytes(k) / step_bytes(64))} of the bytes."
+    )
+
+
+def protocols(nbytes: int = 1 << 14, machine: str = "8 H100") -> Explorable:
+    """A ring all-reduce with each of NCCL's protocols: what is latency, data and flags, by the size of the vector.
+
+    The times are those of `cost.nccl_options`. `nbytes` is a power of two from 2^8 to 2^30, `machine` "8 H100" or
+    "2 x 8 H100". Raises ExploreError.
+
+    Example:
+        >>> explore.protocols(nbytes=1 << 10).text()
+        '1 KiB on 8 H100: LL is the fastest with 15.0 µs; Simple takes 56.0 µs.'
+    """
+    if nbytes not in _SIZES or machine not in _NODES:
+        raise ExploreError(f"nbytes must be a power of two from 256 to 2^30, machine one of {', '.join(_NODES)}.")
+    machines = {name: [_protocol_prices(size, nodes) for size in _SIZES] for name, nodes in _NODES.items()}
+    data = {"sizes": _SIZES, "machines": machines}
+    return Explorable("protocols", data, {"nbytes": nbytes, "machine": machine}, _protocols_text)
+
+
+def _protocol_prices(nbytes: int, nodes: int) -> dict[str, dict[str, float]]:
+    options = cost.nccl_options("all_reduce", nbytes, "dgx-h100", nodes=nodes)
+    return {o.protocol: {"us": o.us, "latency": o.latency_us} for o in options if o.algorithm == "ring"}
+
+
+def _protocols_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    nbytes, machine = values["nbytes"], values["machine"]
+    prices = data["machines"][machine][data["sizes"].index(nbytes)]
+    ranked = sorted(("LL", "LL128", "Simple"), key=lambda name: prices[name]["us"])
+    first, last = (
+        f"{prices[name]['us']:,.{1 if prices[name]['us'] < 100 else 0}f}" for name in (ranked[0], ranked[-1])
+    )
+    power = nbytes.bit_length() - 1
+    size = f"{2 ** (power % 10)} {('B', 'KiB', 'MiB', 'GiB')[power // 10]}"
+    return f"{size} on {machine}: {ranked[0]} is the fastest with {first} µs; {ranked[-1]} takes {last} µs."
+
+
+def late(delay: int = 60, network: int = 20, shown: str = "rank 0") -> Explorable:
+    """What rank 0's profile shows if another rank comes `delay` ms late to each all-reduce of `network` ms.
+
+    `shown` is "rank 0" or "all ranks". Computing takes 40 ms a step. `delay` is 0 to 80, `network` 5 to 60. Raises
+    ExploreError.
+
+    Example:
+        >>> explore.late(delay=60, network=20).text()[:66]
+        'A step takes 120 ms; rank 0 is in all-reduce for 67 % of the time.'
+    """
+    if shown not in ("rank 0", "all ranks") or not (0 <= delay <= 80 and 5 <= network <= 60):
+        raise ExploreError(
+            f"delay must be 0 to 80 ms, network 5 to 60 ms, shown rank 0 or all ranks, "
+            f"not {delay!r}, {network!r} and {shown!r}."
+        )
+    values = {"delay": delay, "network": network, "shown": shown}
+    return Explorable("late", {"compute": 40}, values, _late_text)
+
+
+def _late_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    delay, network = values["delay"], values["network"]
+    step = data["compute"] + delay + network
+    told = ""
+    if values["shown"] == "all ranks":
+        told = f", {_percent(delay / (delay + network))} of that waiting for a late rank"
+    return (
+        f"A step takes {step} ms; rank 0 is in all-reduce for {_percent((delay + network) / step)} of the time{told}. "
+        f"With a network twice as fast a step takes {step - network / 2:g} ms."
     )

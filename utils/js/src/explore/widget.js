@@ -9,10 +9,12 @@ import { crossover } from "./crossover.js";
 import STYLES from "./explore.css";
 import { fsdp } from "./fsdp.js";
 import { interval } from "./interval.js";
+import { late } from "./late.js";
 import { my_model } from "./my_model.js";
 import { overlap } from "./overlap.js";
 import { pipeline } from "./pipeline.js";
 import { placement } from "./placement.js";
+import { protocols } from "./protocols.js";
 import { recompute } from "./recompute.js";
 import { router } from "./router.js";
 import { skew } from "./skew.js";
@@ -25,10 +27,12 @@ const KINDS = {
   crossover,
   fsdp,
   interval,
+  late,
   my_model,
   overlap,
   pipeline,
   placement,
+  protocols,
   recompute,
   router,
   skew,

@@ -28,6 +28,7 @@ SHOWN = {
     "interval": explorables.interval,
     "late": explorables.late,
     "protocols": explorables.protocols,
+    "uneven": lambda: explorables.uneven(64, 0.5),
     "fsdp": explorables.fsdp,
     "recompute": explorables.recompute,
     "attention": explorables.attention,

@@ -75,6 +75,9 @@ def first_pictures() -> list[dict[str, Any]]:
         found.append({"formula": "interval", "seconds": seconds, "cost": cost_s, "mtbf": 11_135.0})
     for p, kind, order in itertools.product((2, 3, 64, 448, 1024), ("bfloat16", "float32"), ("ring", "tree")):
         found.append({"formula": "bits", "p": p, "type": kind, "order": order})
+    for p, share in itertools.product((4, 8, 64), (0.25, 0.5, 0.9)):
+        data = {"total": 64e6, "alpha": 1e-5, "beta": 2e-11}
+        found.append({"formula": "uneven", "p": p, "share": share, "data": data})
     for k, feedback in itertools.product((1, 4, 24, 64), (False, True)):
         found.append({"formula": "compress", "k": k, "feedback": feedback})
     return found
@@ -186,6 +189,11 @@ def an_interval(q: dict[str, Any]) -> dict[str, Any]:
     return {"saving": saving, "again": again}
 
 
+def an_uneven_gather(q: dict[str, Any]) -> dict[str, Any]:
+    padded, broadcasts = first_figures.padded_gather_s(q["p"], q["share"], **q["data"])
+    return {"padded": padded, "broadcasts": broadcasts}
+
+
 def a_sum(q: dict[str, Any]) -> dict[str, Any]:
     exact, result = first_figures.summed(q["p"], q["type"], q["order"])
     return {"exact": exact, "result": result}
@@ -203,6 +211,7 @@ FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "fsdp": a_sharded_step,
     "recompute": a_recomputed_step,
     "interval": an_interval,
+    "uneven": an_uneven_gather,
     "bits": a_sum,
     "compress": a_descent,
 }

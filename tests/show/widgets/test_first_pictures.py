@@ -23,6 +23,7 @@ CHAPTERS = {
     "48": "late",
     "60": "compress",
     "61": "bits",
+    "62": "uneven",
 }
 IMPOSSIBLE = {
     "attention": {"step": 5},
@@ -34,6 +35,7 @@ IMPOSSIBLE = {
     "pipeline": {"ranks": 5},
     "protocols": {"nbytes": 1000},
     "recompute": {"count": 13},
+    "uneven": {"share": 0.01},
     "router": {"capacity": 9},
 }
 

@@ -21,6 +21,7 @@ from allranks.show.widgets.explorables_first import (
     protocols,
     recompute,
     router,
+    uneven,
 )
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
 from allranks.theory import cost
@@ -43,6 +44,7 @@ __all__ = [
     "recompute",
     "router",
     "skew",
+    "uneven",
 ]
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")

@@ -13,6 +13,7 @@ from allranks.show.widgets.first_figures import (
     kept_in_time,
     losses,
     lost_shares,
+    padded_gather_s,
     ring_work,
     room,
     step_bytes,
@@ -322,3 +323,37 @@ def _late_text(data: dict[str, Any], values: dict[str, Any]) -> str:
         f"A step takes {step} ms; rank 0 is in all-reduce for {_percent((delay + network) / step)} of the time{told}. "
         f"With a network twice as fast a step takes {step - network / 2:g} ms."
     )
+
+
+def uneven(p: int = 16, share: float = 0.25) -> Explorable:
+    """An all-gather in which the last rank's part is `share` of all: what padding costs, and one broadcast a rank.
+
+    64 MB in all, 10 µs a message, 50 GB/s. `p` is 4, 8, 16, 32 or 64, `share` from 1 / p to 0.9. Raises ExploreError.
+
+    Example:
+        >>> explore.uneven(p=64, share=0.5).text()[:83]
+        '64 ranks, the longest part is 50 % of all: padding moves 32 times the needed bytes '
+    """
+    if p not in (4, 8, 16, 32, 64) or not 1 / p <= share <= 0.9:
+        raise ExploreError(f"p must be 4, 8, 16, 32 or 64, and share from 1 / p to 0.9, not {p!r} and {share!r}.")
+    data = {"total": 64e6, "alpha": 10e-6, "beta": 1 / 50e9}
+    return Explorable("uneven", data, {"p": p, "share": share}, _uneven_text)
+
+
+def _uneven_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p = int(values["p"])
+    share = max(values["share"], 1 / p)
+    padded, broadcasts = padded_gather_s(p, share, **data)
+    times = p * share
+    return (
+        f"{p} ranks, the longest part is {_percent(share)} of all: padding moves {times:.{1 if times < 9.95 else 0}f} "
+        f"times the needed bytes and takes {_time(padded)}, broadcasts take {_time(broadcasts)}."
+    )
+
+
+def _time(seconds: float) -> str:
+    """As the browser writes it: two or three digits that count."""
+    scaled, unit = (1e6 * seconds, "µs") if seconds < 999.5e-6 else (1e3 * seconds, "ms")
+    digits = 0 if scaled >= 99.95 else 1
+    text = f"{math.floor(scaled * 10**digits + 0.5) / 10**digits:.{digits}f}"
+    return f"{text.removesuffix('.0')} {unit}"

@@ -204,3 +204,16 @@ def step_bytes(k: int, numbers: int = 64, ranks: int = 4) -> float:
     (96, 384.0)
     """
     return 2 * (ranks - 1) * numbers * 4 / ranks if k == numbers else (ranks - 1) * k * 8
+
+
+def padded_gather_s(p: int, share: float, total: float, alpha: float, beta: float) -> tuple[float, float]:
+    """Seconds of an all-gather of `total` bytes of which one part is the share `share`, in two ways.
+
+    A ring of padded parts, and a binomial tree for each rank, one after the other. `alpha` is in seconds a message,
+    `beta` in seconds a byte.
+
+    >>> padded_gather_s(4, 0.5, 100, alpha=1, beta=1)
+    (153.0, 208)
+    """
+    padded = (p - 1) * (alpha + share * total * beta)
+    return padded, math.ceil(math.log2(p)) * (p * alpha + total * beta)

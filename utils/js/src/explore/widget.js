@@ -18,6 +18,7 @@ import { protocols } from "./protocols.js";
 import { recompute } from "./recompute.js";
 import { router } from "./router.js";
 import { skew } from "./skew.js";
+import { uneven } from "./uneven.js";
 
 /** @type {Record<string, (model: import("./frame.js").Model, el: HTMLElement) => import("./frame.js").Frame>} */
 const KINDS = {
@@ -36,6 +37,7 @@ const KINDS = {
   recompute,
   router,
   skew,
+  uneven,
 };
 
 /**

@@ -14,6 +14,7 @@ import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
 import { compute, wrongWith } from "../../src/explore/split.js";
 import { summed } from "../../src/explore/sums.js";
 import { losses, stepBytes } from "../../src/explore/topk.js";
+import { gatherSeconds } from "../../src/explore/uneven.js";
 import { adviceOf, hintOf, sentenceOf } from "../../src/explore/verdict.js";
 
 /** A list with names. @param {string} name @param {number[]} values */
@@ -55,6 +56,7 @@ const FORMULAS = {
       waits,
     };
   },
+  uneven: ({ p, share, data }) => gatherSeconds(p, share, data),
   interval: ({ seconds, cost, mtbf }) => lostShares(seconds, cost, mtbf),
   bits({ p, type, order }) {
     const { exact, result } = summed(p, type, order);

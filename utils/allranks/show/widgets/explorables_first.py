@@ -196,7 +196,7 @@ def interval(minutes: float = 5, cost: float = 60, mtbf_s: float = 54 * 86_400 /
 
     Example:
         >>> explore.interval(minutes=19, cost=60).text()
-        'A checkpoint of 60 s every 19 minutes: 10 % of the time is lost, 4.6 % saving and 5.3 % done again.'
+        'A checkpoint of 60 s every 19 minutes: 10 % of the time is lost, 4.7 % saving and 5.3 % done again.'
     """
     if not 2 <= minutes <= 120 or cost not in (10, 60, 300) or mtbf_s <= 0:
         raise ExploreError(f"minutes must be 2 to 120 and cost 10, 60 or 300 s, not {minutes!r} and {cost!r}.")

@@ -41,7 +41,8 @@ export function attention(model, el) {
     const who = idle.length
       ? `${names(idle)} ${idle.length > 1 ? "have" : "has"} nothing to do`
       : "every rank has work";
-    const sentence = `Tokens ${found.owner}: a GPU waits ${percent(found.waits)} of the time. In step ${found.now + 1} ${who}.`;
+    const sentence =
+      `Tokens ${found.owner}: a GPU waits ${percent(found.waits)} of the time. ` + `In step ${found.now + 1} ${who}.`;
     mask.picture.setAttribute("aria-label", `The mask, queries by keys. ${sentence}`);
     time.picture.setAttribute("aria-label", sentence);
     return sentence;

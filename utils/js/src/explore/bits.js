@@ -1,4 +1,4 @@
-// What a sum is after each addition, if it is rounded each time. Drag the number of ranks; choose the order and the type.
+// What a sum is after each addition, if it is rounded each time. Drag the number of ranks; choose order and type.
 
 import { linear, roundTicks } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
@@ -72,13 +72,9 @@ function draw(picture, frame, { exact, result: last, path }, x, y) {
   const points = path.map((sum, i) => [x.at(order === "ring" ? i + 1 : Math.min(p, 2 ** i)), y.at(sum)]);
   const end = points[points.length - 1];
   const goal = [x.at(p), y.at(exact)];
-  sketch.path(
-    "",
-    `M${points.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L")}L${goal[0]} ${goal[1]}L${points[0][0]} ${points[0][1]}Z`,
-    {
-      style: `fill:url(#${frame.uid}-lost)`,
-    },
-  );
+  sketch.path("", `M${[...points, goal].map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L")}Z`, {
+    style: `fill:url(#${frame.uid}-lost)`,
+  });
   sketch.line("ar-cursor", left, y.at(0), goal[0], goal[1]);
   sketch.curve("ar-best", points);
   if (order === "tree") for (const [a, b] of points) sketch.dot("ar-turn", a, b, 5);

@@ -10,8 +10,8 @@ const COUNTS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64];
 const [TALL, TOP] = [270, 34];
 const LEAST = 1e-3;
 const GIVEN =
-  `Four ranks learn together; a gradient has ${NUMBERS} numbers. On 8 of them the ranks disagree, and together want nothing. ` +
-  "Drag k to send only the k largest: how few are enough, and does it matter what becomes of the rest?";
+  `Four ranks learn together; a gradient has ${NUMBERS} numbers. On 8 of them the ranks disagree, and together want ` +
+  "nothing. Drag k to send only the k largest: how few are enough, and does it matter what becomes of the rest?";
 
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function compress(model, el) {
@@ -42,7 +42,8 @@ export function compress(model, el) {
     const rail = linear([0, COUNTS.length - 1], x.range);
     handles[0].place(rail.at(COUNTS.indexOf(k)), TOP + TALL + 52, (n) => rail.at(COUNTS.indexOf(n)));
     const sentence =
-      `Each rank sends ${k} of ${NUMBERS} numbers, the rest is ${rest}: the loss is ${said(here[STEPS])} after ${STEPS} steps, ` +
+      `Each rank sends ${k} of ${NUMBERS} numbers, the rest is ${rest}: the loss is ${said(here[STEPS])} after ` +
+      `${STEPS} steps, ` +
       `with ${percent(stepBytes(k) / stepBytes(NUMBERS))} of the bytes.`;
     picture.setAttribute("aria-label", sentence);
     return sentence;

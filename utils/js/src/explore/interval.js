@@ -1,4 +1,4 @@
-// How often a job should save: twelve hours of a job with failures, and the lost share by the interval. Drag the interval.
+// How often a job should save: twelve hours with failures, and the lost share by the interval. Drag the interval.
 
 import { linear, logarithmic, roundTicks } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
@@ -15,8 +15,8 @@ const HALF = 13;
 export function interval(model, el) {
   const { mtbf } = model.get("data");
   const given =
-    `Something fails every ${(mtbf / 3600).toFixed(2)} hours on average, as on 16,384 GPUs. What was done since the last ` +
-    "checkpoint is done again. Drag the interval: where is the least, and how flat is it?";
+    `Something fails every ${(mtbf / 3600).toFixed(2)} hours on average, as on 16,384 GPUs. What was done since the ` +
+    "last checkpoint is done again. Drag the interval: where is the least, and how flat is it?";
   const frame = new Frame(model, el, "How often must the job save?", given);
   const options = [10, 60, 300].map((value) => ({ value, label: value < 100 ? `${value} s` : "5 min" }));
   frame.choice({ key: "cost", name: "a checkpoint takes", options });

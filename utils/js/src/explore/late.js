@@ -1,4 +1,4 @@
-// Why a profile shows a long all-reduce: one rank comes late, and the others wait in the call. Drag the delay, the network.
+// Why a profile shows a long all-reduce: one rank comes late, and the others wait in the call. Drag both times.
 
 import { linear } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";

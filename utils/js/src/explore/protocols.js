@@ -1,4 +1,4 @@
-// NCCL's three protocols for one call, as its tuner estimates them: latency, data and flags. Drag the size of the vector.
+// NCCL's three protocols for one call, as its tuner estimates them: latency, data and flags. Drag the size.
 
 import { linear, logarithmic } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
@@ -117,7 +117,14 @@ function draw(picture, frame, prices, first, rail) {
   return low;
 }
 
-/** A line of 128 bytes: 16 words of 8. @param {Sketch} sketch @param {string} name @param {number} x @param {number} y */
+/**
+ * A line of 128 bytes: 16 words of 8.
+ *
+ * @param {Sketch} sketch
+ * @param {string} name
+ * @param {number} x
+ * @param {number} y
+ */
 function line(sketch, name, x, y) {
   for (let word = 0; word < WORDS; word++) {
     const at = x + 13 * word;

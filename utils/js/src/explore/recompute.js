@@ -45,9 +45,10 @@ export function recompute(model, el) {
     draw(picture, frame, found, least, x);
     handles[0].place(x.at(count), TALL + 30, (n) => x.at(n));
     const part = what === "full" ? "" : "the attention of ";
+    const more = 100 * (found.seconds / least.seconds - 1);
     const sentence =
       `With ${part}${count} of ${layers} layers computed again the GPU keeps at most ` +
-      `${(found.most / 1e9).toFixed(2)} GB, and a step is ${(100 * (found.seconds / least.seconds - 1)).toFixed(1)} % more work.`;
+      `${(found.most / 1e9).toFixed(2)} GB, and a step is ${more.toFixed(1)} % more work.`;
     picture.setAttribute("aria-label", sentence);
     return sentence;
   });

@@ -51,7 +51,8 @@ export function router(model, el) {
     draw(picture, frame, found, y, narrow);
     handles[0].place(frame.width - (narrow ? 18 : 24), y.at(found.most), (c) => y.at(c * MEAN));
     const sentence =
-      `Room for ${found.most} choices an expert, ${capacity} times the mean: ${percent(found.dropped)} of the choices ` +
+      `Room for ${found.most} choices an expert, ${capacity} times the mean: ${percent(found.dropped)} of the ` +
+      "choices " +
       `are dropped, ${percent(found.empty)} of the room is empty.`;
     picture.setAttribute("aria-label", sentence);
     return sentence;

@@ -141,7 +141,6 @@ def a_model(blocks=4, width=16):
     return torch.nn.Sequential(*(torch.nn.Sequential(*part) for part in parts))
 
 
-# %% name="a_batch"
 def a_batch(rank, width=16):
     torch.manual_seed(rank)
     return torch.randn(8, width)

@@ -29,6 +29,7 @@ SHOWN = {
     "late": explorables.late,
     "protocols": explorables.protocols,
     "uneven": lambda: explorables.uneven(64, 0.5),
+    "writes": explorables.writes,
     "fsdp": explorables.fsdp,
     "recompute": explorables.recompute,
     "attention": explorables.attention,

@@ -24,6 +24,7 @@ WIDGETS = {
 }
 # with which chapters begin: their arguments have the names of the values
 FIRST = {
+    "writes": explore.writes,
     "uneven": lambda p=16, share=0.25: explore.uneven(int(p), max(share, 1 / int(p))),
     "late": lambda delay=60, network=20, shown="all ranks": explore.late(delay, network, shown),
     "protocols": explore.protocols,

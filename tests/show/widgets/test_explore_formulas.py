@@ -78,6 +78,8 @@ def first_pictures() -> list[dict[str, Any]]:
     for p, share in itertools.product((4, 8, 64), (0.25, 0.5, 0.9)):
         data = {"total": 64e6, "alpha": 1e-5, "beta": 2e-11}
         found.append({"formula": "uneven", "p": p, "share": share, "data": data})
+    for looks, after in itertools.product((0, 6, 9.5, 26), ("nothing", "flag", "fence")):
+        found.append({"formula": "writes", "looks": looks, "after": after})
     for k, feedback in itertools.product((1, 4, 24, 64), (False, True)):
         found.append({"formula": "compress", "k": k, "feedback": feedback})
     return found
@@ -211,6 +213,7 @@ FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "fsdp": a_sharded_step,
     "recompute": a_recomputed_step,
     "interval": an_interval,
+    "writes": lambda q: first_figures.written(q["looks"], q["after"]),
     "uneven": an_uneven_gather,
     "bits": a_sum,
     "compress": a_descent,

@@ -19,6 +19,7 @@ CHAPTERS = {
     "27": "router",
     "28": "recompute",
     "43": "protocols",
+    "44": "writes",
     "46": "interval",
     "48": "late",
     "60": "compress",
@@ -36,6 +37,7 @@ IMPOSSIBLE = {
     "protocols": {"nbytes": 1000},
     "recompute": {"count": 13},
     "uneven": {"share": 0.01},
+    "writes": {"looks": 27},
     "router": {"capacity": 9},
 }
 

@@ -22,6 +22,7 @@ from allranks.show.widgets.explorables_first import (
     recompute,
     router,
     uneven,
+    writes,
 )
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
 from allranks.theory import cost
@@ -45,6 +46,7 @@ __all__ = [
     "router",
     "skew",
     "uneven",
+    "writes",
 ]
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")

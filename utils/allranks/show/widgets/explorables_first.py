@@ -18,11 +18,13 @@ from allranks.show.widgets.first_figures import (
     room,
     step_bytes,
     summed,
+    written,
 )
 from allranks.theory import cost, pipelines
 from allranks.theory.cost import rooflines
 
 _LAYERS = 12
+_AFTER = {"nothing": "8 words", "flag": "8 words, a flag", "fence": "8 words, a fence, a flag"}
 _SIZES = [1 << power for power in range(8, 31)]
 _NODES = {"8 H100": 1, "2 x 8 H100": 2}
 _GPUS = (2, 3, 4, 6, 8)
@@ -357,3 +359,27 @@ def _time(seconds: float) -> str:
     digits = 0 if scaled >= 99.95 else 1
     text = f"{math.floor(scaled * 10**digits + 0.5) / 10**digits:.{digits}f}"
     return f"{text.removesuffix('.0')} {unit}"
+
+
+def writes(looks: float = 6, after: str = "nothing") -> Explorable:
+    """Eight words that rank 0 writes into rank 1's memory, and how many are new when rank 1 reads.
+
+    Rank 1 looks at `looks` µs, 0 to 26. `after` the words rank 0 does "nothing", writes a "flag" for which rank 1
+    waits, or waits at a "fence" and then writes the flag. The times are an example. Raises ExploreError.
+
+    Example:
+        >>> explore.writes(looks=6, after="fence").text()[-21:]
+        '8 of 8 words are new.'
+    """
+    if not 0 <= looks <= 26 or after not in _AFTER:
+        raise ExploreError(f"looks must be 0 to 26 and after one of {', '.join(_AFTER)}, not {looks!r} and {after!r}.")
+    return Explorable("writes", {}, {"looks": looks, "after": after}, _writes_text)
+
+
+def _writes_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    looks, after = values["looks"], values["after"]
+    found = written(looks, after)
+    return (
+        f"Rank 0 writes: {_AFTER[after]}. Rank 1 looks at {looks:g} µs and reads at {found['reads']:.1f} µs: "
+        f"{found['fresh']} of 8 words are new."
+    )

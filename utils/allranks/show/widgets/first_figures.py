@@ -217,3 +217,18 @@ def padded_gather_s(p: int, share: float, total: float, alpha: float, beta: floa
     """
     padded = (p - 1) * (alpha + share * total * beta)
     return padded, math.ceil(math.log2(p)) * (p * alpha + total * beta)
+
+
+def written(looks: float, after: str) -> dict[str, float]:
+    """When the last word and the flag arrive, when rank 1 reads, and how many of eight words are new then; in µs.
+
+    A word leaves each µs, and needs 4 to 12; a flag needs 2. `after` the words comes "nothing", a "flag", or a "fence",
+    which waits for all words, and a flag. Rank 1 reads when it looks, or when the flag has come.
+
+    >>> written(0, "fence")["fresh"]
+    8
+    """
+    arrive = [i + 4 + 8 * drawn(i) for i in range(8)]
+    flag = (max(arrive) if after == "fence" else 8) + 2
+    reads = looks if after == "nothing" else max(looks, flag)
+    return {"last": max(arrive), "flag": flag, "reads": reads, "fresh": sum(at <= reads for at in arrive)}

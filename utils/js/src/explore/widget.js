@@ -19,6 +19,7 @@ import { recompute } from "./recompute.js";
 import { router } from "./router.js";
 import { skew } from "./skew.js";
 import { uneven } from "./uneven.js";
+import { writes } from "./writes.js";
 
 /** @type {Record<string, (model: import("./frame.js").Model, el: HTMLElement) => import("./frame.js").Frame>} */
 const KINDS = {
@@ -38,6 +39,7 @@ const KINDS = {
   router,
   skew,
   uneven,
+  writes,
 };
 
 /**

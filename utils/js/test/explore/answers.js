@@ -16,6 +16,7 @@ import { summed } from "../../src/explore/sums.js";
 import { losses, stepBytes } from "../../src/explore/topk.js";
 import { gatherSeconds } from "../../src/explore/uneven.js";
 import { adviceOf, hintOf, sentenceOf } from "../../src/explore/verdict.js";
+import { written } from "../../src/explore/writes.js";
 
 /** A list with names. @param {string} name @param {number[]} values */
 const numbered = (name, values) => Object.fromEntries(values.map((value, i) => [`${name} ${i}`, value]));
@@ -57,6 +58,10 @@ const FORMULAS = {
     };
   },
   uneven: ({ p, share, data }) => gatherSeconds(p, share, data),
+  writes({ looks, after }) {
+    const { arrive, flag, reads, fresh } = written(looks, after);
+    return { last: Math.max(...arrive), flag, reads, fresh };
+  },
   interval: ({ seconds, cost, mtbf }) => lostShares(seconds, cost, mtbf),
   bits({ p, type, order }) {
     const { exact, result } = summed(p, type, order);

@@ -11,8 +11,8 @@ const MOMENTS = Array.from({ length: LAST / STEP + 1 }, (_, i) => i * STEP);
 const [SENT, GOT, LANE] = [34, 190, 34];
 const NAMES = { nothing: "8 words", flag: "8 words, a flag", fence: "8 words, a fence, a flag" };
 const GIVEN =
-  "Rank 0 writes 8 words into the memory of rank 1; each finds its own way (the times are an example). Drag the moment at which rank 1 looks: " +
-  "from when on may it read? And how can it know?";
+  "Rank 0 writes 8 words into the memory of rank 1; each finds its own way (the times are an example). " +
+  "Drag the moment at which rank 1 looks: from when on may it read? And how can it know?";
 
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function writes(model, el) {
@@ -37,7 +37,8 @@ export function writes(model, el) {
     handles[0].place(x.at(looks), GOT + LANE + 26, (t) => x.at(t));
     const sentence =
       `Rank 0 writes: ${NAMES[/** @type {keyof typeof NAMES} */ (after)]}. ` +
-      `Rank 1 looks at ${looks} µs and reads at ${found.reads.toFixed(1)} µs: ${found.fresh} of ${WORDS} words are new.`;
+      `Rank 1 looks at ${looks} µs and reads at ${found.reads.toFixed(1)} µs: ` +
+      `${found.fresh} of ${WORDS} words are new.`;
     picture.setAttribute("aria-label", sentence);
     return sentence;
   });

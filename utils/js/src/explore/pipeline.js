@@ -103,9 +103,10 @@ function draw(picture, [ranks, batches], frame, found, hot) {
     const y = TOP + r * (ROW + GAP);
     sketch.text("ar-lane-name", narrow ? 30 : 34, y + (narrow ? 26 : 18), `GPU ${r}`);
     if (!narrow) sketch.text("ar-tick", 34, y + 35, layers(order, p, r));
-    sketch.box("ar-lost", left, y, end - left, ROW, { style: `fill:url(#${frame.uid}-waits)` });
-    for (const span of mine)
-      sketch.box("ar-under-box", left + span.start * unit, y - 1, width(span, unit), ROW + 2, { rx: 0 });
+    const bounds = [{ end: 0 }, ...mine].map((before, i) => [before.end, mine[i]?.start ?? makespan]);
+    for (const [from, to] of bounds)
+      if (to > from)
+        sketch.box("", left + from * unit, y, (to - from) * unit, ROW, { style: `fill:url(#${frame.uid}-waits)` });
     for (const span of mine) piece(sketch, span, left + span.start * unit, y, unit, span.i === hot);
     const shown = Math.ceil(kept[r]);
     if (shown <= keeps && !narrow)

@@ -13,6 +13,7 @@ const LAYERS = 96;
 const GPUS = [2, 3, 4, 6, 8];
 const MOST = 12;
 const [TOP, ROW, GAP] = [58, 42, 6];
+const DIGIT = 7.4; // the width of a digit of 12 px
 const NAMES = {
   gpipe: "all forward first",
   "1f1b": "1F1B",
@@ -104,10 +105,13 @@ function draw(picture, [ranks, batches], frame, found, hot) {
     sketch.text("ar-lane-name", narrow ? 30 : 34, y + (narrow ? 26 : 18), `GPU ${r}`);
     if (!narrow) sketch.text("ar-tick", 34, y + 35, layers(order, p, r));
     const bounds = [{ end: 0 }, ...mine].map((before, i) => [before.end, mine[i]?.start ?? makespan]);
-    for (const [from, to] of bounds)
-      if (to > from)
-        sketch.box("", left + from * unit, y, (to - from) * unit, ROW, { style: `fill:url(#${frame.uid}-waits)` });
+    const gaps = bounds.filter(([from, to]) => to > from);
+    const d = gaps.map(
+      ([from, to]) => `M${left + from * unit} ${y}h${(to - from) * unit}v${ROW}h${(from - to) * unit}z`,
+    );
+    sketch.path("", d.join(""), { style: `fill:url(#${frame.uid}-waits)` });
     for (const span of mine) piece(sketch, span, left + span.start * unit, y, unit, span.i === hot);
+    numbers(sketch, mine, left, unit, y + ROW / 2 + 4, hot);
     const shown = Math.ceil(kept[r]);
     if (shown <= keeps && !narrow)
       for (let k = 0; k < shown; k++)
@@ -150,11 +154,34 @@ function piece(sketch, span, x, y, unit, hot) {
     rx: Math.min(4, wide / 4),
     "data-batch": String(span.i),
   });
-  const words = `${span.i + 1}`;
-  if (wide >= 7.4 * words.length + 2)
-    sketch.text(`ar-label-ink ar-small-text ar-middle${hot ? " ar-bold" : ""}`, x + wide / 2, y + ROW / 2 + 4, words, {
-      "pointer-events": "none",
-    });
+}
+
+/**
+ * The numbers of a row's micro-batches: two texts for all of them, digit by digit, since each text takes its time.
+ *
+ * @param {Sketch} sketch
+ * @param {Span[]} mine
+ * @param {number} left
+ * @param {number} unit
+ * @param {number} y
+ * @param {number} hot
+ */
+function numbers(sketch, mine, left, unit, y, hot) {
+  for (const bold of [false, true]) {
+    const [places, digitsOf] = [/** @type {string[]} */ ([]), /** @type {string[]} */ ([])];
+    for (const span of mine.filter(({ i }) => (i === hot) === bold)) {
+      const word = [...String(span.i + 1)];
+      if (width(span, unit) < DIGIT * word.length + 2) continue;
+      const middle = left + (span.start + span.end) * (unit / 2);
+      for (const [j, digit] of word.entries()) {
+        places.push((middle + (j - (word.length - 1) / 2) * DIGIT).toFixed(1));
+        digitsOf.push(digit);
+      }
+    }
+    const look = `ar-small-text ar-middle${bold ? " ar-bold" : ""}`;
+    const more = { x: places.join(" "), "pointer-events": "none" };
+    if (places.length) sketch.text(look, 0, y, digitsOf.join(""), more);
+  }
 }
 
 /** Which layers a GPU has. @param {string} order @param {number} p @param {number} r */

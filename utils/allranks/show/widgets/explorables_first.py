@@ -163,7 +163,7 @@ def recompute(count: int = 0, what: str = "full") -> Explorable:
 def recompute_data() -> dict[str, Any]:
     """Bytes that a layer keeps whole, and if it is computed again; what that takes, in forward passes."""
     hidden, sequence = 12_288, 2048
-    shape = {
+    shape: dict[str, Any] = {
         "tokens": sequence,
         "hidden": hidden,
         "heads": 96,

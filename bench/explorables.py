@@ -22,8 +22,20 @@ SHOWN = {
     "my model, all axes": lambda: my_model("your_own_job"),
     "placement": explorables.placement,
     "skew": explorables.skew,
+    "pipeline, 8 GPUs": lambda: explorables.pipeline(8, 12, "1f1b"),
+    "bits": lambda: explorables.bits(1024),
+    "compress": explorables.compress,
+    "interval": explorables.interval,
+    "late": explorables.late,
+    "protocols": explorables.protocols,
+    "uneven": lambda: explorables.uneven(64, 0.5),
+    "writes": explorables.writes,
+    "fsdp": explorables.fsdp,
+    "recompute": explorables.recompute,
+    "attention": explorables.attention,
+    "router": explorables.router,
 }
-# every slider from end to end, every button; reading the height makes the browser lay out what was drawn
+# every slider and handle from end to end, every button; reading the height makes the browser lay out what was drawn
 _ANSWERS = """() => {
   const root = document.querySelector(".ar-explore"), took = [];
   const time = (act) => {
@@ -40,6 +52,12 @@ _ANSWERS = """() => {
     input.dispatchEvent(new Event("input"));
   }
   for (const button of root.querySelectorAll("button[data-key]")) time(() => button.click());
+  for (const handle of root.querySelectorAll(".ar-handle")) {
+    const press = (key) => handle.dispatchEvent(new KeyboardEvent("keydown", { key }));
+    press("Home");
+    const most = Number(handle.ariaValueMax);
+    while (Number(handle.ariaValueNow) < most) time(() => press("ArrowRight"));
+  }
   return took;
 }"""
 

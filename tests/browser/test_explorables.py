@@ -23,11 +23,28 @@ WIDGETS = {
     "placement": explore.placement,
     "skew": explore.skew,
 }
+# with which chapters begin: their arguments have the names of the values
+FIRST = {
+    "writes": explore.writes,
+    "uneven": lambda p=16, share=0.25: explore.uneven(int(p), max(share, 1 / int(p))),
+    "late": lambda delay=60, network=20, shown="all ranks": explore.late(delay, network, shown),
+    "protocols": explore.protocols,
+    "bits": explore.bits,
+    "compress": explore.compress,
+    "interval": lambda minutes=5, cost=60: explore.interval(minutes, int(cost)),
+    "fsdp": explore.fsdp,
+    "recompute": explore.recompute,
+    "attention": explore.attention,
+    "pipeline": lambda p=4, m=8, order="1f1b": explore.pipeline(p, m, order),
+    "router": explore.router,
+}
+WIDGETS |= FIRST
 SMALL_TEXT = """() => [...document.querySelectorAll(".ar-explore *")].filter((e) => {
   const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
   return own && e.getClientRects().length && parseFloat(getComputedStyle(e).fontSize) < 12;
 }).map((e) => e.outerHTML)"""
-SMALL_TARGETS = """(least) => [...document.querySelectorAll(".ar-explore :is(button, input, select, summary)")]
+SMALL_TARGETS = """(least) => [
+  ...document.querySelectorAll(".ar-explore :is(button, input, select, summary, [role=slider])")]
   .filter((e) => e.getClientRects().length && e.getBoundingClientRect().height < least).map((e) => e.outerHTML)"""
 CUT = """() => [...document.querySelectorAll(".ar-explore svg text")].filter((text) => {
   const [a, b] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
@@ -207,6 +224,65 @@ def test_a_capacity_bounds_the_exchange_and_says_what_it_drops(explored):
     page.locator("button[data-key=capacity][data-value='2']").press("Enter")
     even, now = (cost.skewed_exchange_s(8, 560 * 7168 * 2, s, 5e-6, 1 / 50e9, c) for s, c in ((1 / 8, None), (0.5, 2)))
     assert said(page).startswith(f"{now / even:.1f} times as long") and "25 % of the tokens are dropped" in said(page)
+
+
+def chosen(page, **given):
+    """What the handles and the buttons of a first picture say, by the names of the values."""
+    marks = page.locator(".ar-handle").evaluate_all("all => all.map((e) => [e.dataset.key, Number(e.ariaValueNow)])")
+    pressed = "all => all.map((e) => [e.dataset.key, e.dataset.value])"
+    return given | dict(marks) | dict(page.locator("button[aria-pressed=true]").evaluate_all(pressed))
+
+
+@pytest.mark.parametrize("kind", FIRST)
+def test_a_first_picture_answers_to_keys_and_to_a_drag_as_python_does(explored, kind):
+    page = explored(FIRST[kind]())
+    for handle in page.locator(".ar-handle:visible").all():
+        key = handle.get_attribute("data-key")
+        before = chosen(page)
+        handle.focus()
+        page.keyboard.press("Home")
+        least = chosen(page)[key]
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        after = chosen(page)
+        assert least < after[key] and said(page) == FIRST[kind](**after).text()
+        box, stage = handle.bounding_box(), page.locator(".ar-stage", has=handle).bounding_box()
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        page.mouse.move(x, y)
+        page.mouse.down()
+        along = (
+            (stage["x"] + 0.35 * stage["width"] - x, 0) if "ar-handle-x" in handle.get_attribute("class") else (0, 60)
+        )
+        page.mouse.move(x + along[0], y + along[1], steps=6)
+        page.mouse.up()
+        dragged = chosen(page)
+        assert dragged[key] != after[key] and said(page) == FIRST[kind](**dragged).text()
+        assert {k: v for k, v in dragged.items() if k != key} == {k: v for k, v in before.items() if k != key}
+
+
+@pytest.mark.parametrize("kind", FIRST)
+def test_each_button_of_a_first_picture_says_what_python_says(explored, kind):
+    page = explored(FIRST[kind]())
+    # those last that are chosen now
+    for button in sorted(page.locator("button[data-key]").all(), key=lambda b: b.get_attribute("aria-pressed")):
+        button.press("Enter")
+        assert button.get_attribute("aria-pressed") == "true" and said(page) == FIRST[kind](**chosen(page)).text()
+
+
+def test_a_pipeline_takes_only_as_many_pieces_as_the_order_allows(explored):
+    page = explored(explore.pipeline(4, 9, "gpipe"))
+    page.locator("button[data-value=interleaved]").press("Enter")
+    assert said(page) == explore.pipeline(4, 8, "interleaved").text()
+    page.locator(".ar-handle[data-key=m]").press("ArrowRight")
+    assert said(page) == explore.pipeline(4, 10, "interleaved").text()
+
+
+def test_what_was_not_chosen_is_not_told(explored):
+    page = explored(explore.attention())
+    words = page.locator(".ar-time")
+    assert "guess, then choose it above" in words.text_content()
+    page.locator("button[data-value=zigzag]").press("Enter")
+    assert "guess" not in words.text_content() and "2.0" in words.text_content() and "3.5" in words.text_content()
 
 
 def test_the_kernel_learns_what_was_chosen_and_keeps_it_for_the_next_notebook(lab, new_page):

@@ -10,6 +10,15 @@
 #
 # Four blocks of a model on one GPU, in one step from left to right. A pale box is a shard, always there. A full box is a whole block, for a moment.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.fsdp(gather=1, room=1)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag the room from one block to two: what does a second block buy? And what does a third? Then make the gather twice as long as a
+# forward pass: can any room hide it?
+
 # %% name="start_world"
 import functools
 import time
@@ -134,7 +143,6 @@ def a_model(blocks=4, width=16):
     return torch.nn.Sequential(*(torch.nn.Sequential(*part) for part in parts))
 
 
-# %% name="a_batch"
 def a_batch(rank, width=16):
     torch.manual_seed(rank)
     return torch.randn(8, width)

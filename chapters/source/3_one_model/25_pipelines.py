@@ -10,6 +10,15 @@
 #
 # A row is a GPU, and time goes to the right. A short box is a forward pass, a long one a backward pass, a number is a piece of the batch. The empty places are what this chapter is about.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.pipeline(ranks=4, micro_batches=8, order="1f1b")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag $m$: which part of a row stays as long as it was? Then choose *all forward first*: the GPUs wait just as long, so what does 1F1B
+# give you? And which two of the three, $p$, $m$ and the order, does a batch of fixed size leave you?
+
 # %% [markdown] name="my_model_needs"
 # On 1,024 GPUs with fast links a step of **my model** takes 0.12 s. A cheaper cloud has one Ethernet card for eight GPUs. There the same
 # split takes 2.60 s, and for 2.17 s of it the GPUs wait for gradients. What if a GPU keeps whole layers?

@@ -9,6 +9,14 @@
 #
 # One row of squares is what one token looks at: itself and all tokens before it.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.attention(owner="in order", step=2)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag through the steps: which rank never waits, and what do the others do in step 4? Guess how long zigzag takes before you choose it.
+
 # %% [markdown] name="my_model_needs"
 # **My model** will read 131,072 tokens at a time. The activations of one such sequence take 584 GB, and a step of 1 million tokens has only 8
 # sequences. So 8 replicas of 8 tensor parallel GPUs are 64 GPUs. I have 1,024, so the sequences must be split.

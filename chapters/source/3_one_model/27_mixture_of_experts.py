@@ -9,6 +9,15 @@
 #
 # *Above:* tokens in the colour of their rank, each with a line to its expert. *Below:* each expert has room for four.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.router(uneven=1, capacity=1.25)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag the line down to 1: does it drop nothing when the router is even? Then find the room that drops less than 1 % of the choices
+# when the busiest expert has twice the mean. How much of it stays empty?
+
 # %% [markdown] name="my_model_needs"
 # **My model** should know more and compute only a little more: each layer gets 8 experts, and a token uses 2 of them. That makes 37 billion
 # parameters. On 64 GPUs ZeRO stage 2 now needs 105 GB. Stage 3 fits, but a step takes 2.51 s; without experts it was 1.13 s.

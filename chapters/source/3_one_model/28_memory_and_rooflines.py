@@ -9,6 +9,14 @@
 #
 # What one layer of GPT-3 keeps for its backward pass, on each of eight GPUs, by how it is split and what is computed again.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.recompute(count=6, what="full")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag to 12 layers: what is left in memory, and how much longer is the step? Then choose *attention only*: is it the better trade?
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist

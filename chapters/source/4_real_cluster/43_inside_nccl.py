@@ -9,6 +9,14 @@
 #
 # One line of memory, 128 bytes, in two of NCCL's protocols. The faint cells are flags.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.protocols(nbytes=1 << 14, machine="8 H100")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag the size: where do the flags of LL cost more than the latency that they save? Does the place change on two machines?
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist

@@ -9,6 +9,15 @@
 #
 # Every rank can reach every other rank's memory. The line says which one rank 1 writes.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.writes(looks=6, after="nothing")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag the moment at which rank 1 looks: when does it read half of the words? Then let rank 0 write a flag: why does that not help, and what does
+# the fence wait for?
+
 # %% name="start_world"
 import os
 import threading

@@ -9,6 +9,15 @@
 #
 # Four ranks, time goes to the right. Rank 1 dies in a step. The others need a moment, and then they repeat that step without it.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.interval(minutes=5, cost=60)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Guess the best interval, then drag to it: is a neighbour much worse? Then let a checkpoint take 10 s: which helps more, a better interval or
+# a cheaper checkpoint?
+
 # %% name="start_world"
 import shutil
 import tempfile

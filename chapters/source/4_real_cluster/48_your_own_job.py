@@ -9,6 +9,15 @@
 #
 # One rank's profile, drawn in time: computing, and all-reduce. The other ranks have profiles too.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.late(delay=60, network=20)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Rank 0's profile is all that you have. Make the network four times as fast: how much of the all-reduce is left? Then look at all ranks: what
+# was it?
+
 # %% [markdown] name="my_model_needs"
 # **My model** runs on 64 GPUs with 38 GB each and 1.13 s a step, and on 1,024 GPUs with 0.12 s a step. These are prices. A real job takes
 # longer, and its profile says why.

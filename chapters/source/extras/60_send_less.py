@@ -9,6 +9,14 @@
 #
 # Each rank sends its four largest numbers (full colour). It keeps the rest (outlined) and adds it to its next gradient.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.compress(k=32, rest="forgotten")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag $k$ down: where does the loss stop falling? Then keep the rest for the next step, and drag again. How many of the 64 numbers are enough?
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist

@@ -9,6 +9,15 @@
 #
 # A chunk goes round the ring, and each rank adds its part. A dot is a rounding. In the tree, no number is rounded more than $\lg p$ times.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.bits(p=128, order="ring")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag $p$ to the right until the sum stands still: which number does it stand at, and why at this one? What does a tree change, if every
+# rank rounds just the same?
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist

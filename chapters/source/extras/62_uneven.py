@@ -9,6 +9,14 @@
 #
 # The number of rows differs from rank to rank. All rows together have one order, and somebody must know where each part begins.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.uneven(p=16, share=0.25)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Drag the top of the long part to a half of all: how many times the needed bytes does padding move on 16 ranks? How many will it be on 64?
+
 # %% name="start_world"
 import torch
 import torch.distributed as dist

@@ -12,12 +12,14 @@ import json
 import random
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from allranks import cost, my_model, topology
-from allranks.show.widgets import explorables, step_figures
+import torch
+from allranks import cost, my_model, pipelines, topology
+from allranks.show.widgets import explorables, explorables_first, first_figures, step_figures
 from allranks.show.widgets import my_model_story as story
 from allranks.theory.cost import workload
 from allranks.theory.cost.plan import MODELS, plan
@@ -55,7 +57,34 @@ def questions() -> list[dict[str, Any]]:
         )
     for p, parts, seed in itertools.product((2, 8, 32), (1, 4), (1, 7, 64, 123456789)):
         found.append({"formula": "spines", "p": p, "parts": parts, "seed": seed})
-    return [*found, *splits(), *states()]
+    return [*found, *splits(), *states(), *first_pictures()]
+
+
+def first_pictures() -> list[dict[str, Any]]:
+    """What the pictures with which chapters begin can be dragged to."""
+    found: list[dict[str, Any]] = []
+    for order, p, m in itertools.product(("gpipe", "1f1b", "interleaved", "zb-h1"), (2, 3, 4, 6, 8), range(1, 13)):
+        found.append({"formula": "pipeline", "order": order, "p": p, "m": m})
+    found += [{"formula": "attention", "owner": owner} for owner in ("in order", "zigzag")]
+    for uneven, capacity in itertools.product((0, 0.7, 1, 4), (0.25, 1, 1.25, 3)):
+        found.append({"formula": "router", "uneven": uneven, "capacity": capacity})
+    for gather, room in itertools.product((0.25, 0.5, 1, 1.25, 2), range(1, 7)):
+        found.append({"formula": "fsdp", "gather": gather, "room": room})
+    data = explorables_first.recompute_data()
+    for what, count in itertools.product(("full", "selective"), range(13)):
+        found.append({"formula": "recompute", "data": data, "what": what, "count": count})
+    for seconds, cost_s in itertools.product((120, 600, 1140, 7200), (10, 60, 300)):
+        found.append({"formula": "interval", "seconds": seconds, "cost": cost_s, "mtbf": 11_135.0})
+    for p, kind, order in itertools.product((2, 3, 64, 448, 1024), ("bfloat16", "float32"), ("ring", "tree")):
+        found.append({"formula": "bits", "p": p, "type": kind, "order": order})
+    for p, share in itertools.product((4, 8, 64), (0.25, 0.5, 0.9)):
+        data = {"total": 64e6, "alpha": 1e-5, "beta": 2e-11}
+        found.append({"formula": "uneven", "p": p, "share": share, "data": data})
+    for looks, after in itertools.product((0, 6, 9.5, 26), ("nothing", "flag", "fence")):
+        found.append({"formula": "writes", "looks": looks, "after": after})
+    for k, feedback in itertools.product((1, 4, 24, 64), (False, True)):
+        found.append({"formula": "compress", "k": k, "feedback": feedback})
+    return found
 
 
 def splits() -> list[dict[str, Any]]:
@@ -109,6 +138,90 @@ def _step(values: dict[str, Any]) -> TrainingStep | None:
         return None
 
 
+def numbered(name: str, values: Iterable[float]) -> dict[str, float]:
+    return {f"{name} {i}": value for i, value in enumerate(values)}
+
+
+def a_pipeline(q: dict[str, Any]) -> dict[str, Any]:
+    """The orders of `theory.pipelines`, when each action starts, what is kept; what fits if this does not."""
+    p, m = q["p"], q["m"]
+    try:
+        run = pipelines.timeline(pipelines.orders(q["order"], p, m))
+    except pipelines.PipelineError:
+        return {"allowed": max(n for n in range(1, m) if "makespan" in a_pipeline(q | {"m": n}))}
+    starts = [
+        sum(float(span.start) * (at + 1) * (span.action.micro_batch + 1) for at, span in enumerate(mine))
+        for mine in run.spans
+    ]
+    figures = {"makespan": run.makespan, "idle": run.idle_share()}
+    return figures | numbered("kept", run.peaks()) | numbered("starts", starts)
+
+
+def a_ring(q: dict[str, Any]) -> dict[str, Any]:
+    """Counted pair by pair from the mask of 64 tokens; a token's score of itself counts half."""
+    chunks = {"in order": [[0, 1], [2, 3], [4, 5], [6, 7]], "zigzag": [[0, 7], [1, 6], [2, 5], [3, 4]]}[q["owner"]]
+    tokens = [[8 * c + i for c in mine for i in range(8)] for mine in chunks]
+    works = [
+        sum((key < query) + 0.5 * (key == query) for query in tokens[r] for key in tokens[(r - s) % 4]) / 256
+        for s in range(4)
+        for r in range(4)
+    ]
+    assert works == [work for step in first_figures.ring_work(q["owner"]) for work in step]
+    return numbered("work", works)
+
+
+def a_router(q: dict[str, Any]) -> dict[str, Any]:
+    most, dropped, empty = first_figures.room(q["uneven"], q["capacity"])
+    counts = [n for mine in first_figures.routed(q["uneven"]) for n in mine]
+    return {"most": most, "dropped": dropped, "empty": empty} | numbered("count", counts)
+
+
+def a_sharded_step(q: dict[str, Any]) -> dict[str, Any]:
+    found = first_figures.fsdp_step(q["gather"], q["room"])
+    named = numbered("end", found.pop("ends")) | numbered("message", found.pop("messages"))
+    assert found["most"] <= q["room"]
+    return found | named
+
+
+def a_recomputed_step(q: dict[str, Any]) -> dict[str, Any]:
+    most, seconds = first_figures.kept_in_time(q["data"], q["what"], q["count"])
+    return {"most": most, "seconds": seconds}
+
+
+def an_interval(q: dict[str, Any]) -> dict[str, Any]:
+    saving, again = first_figures.lost_shares(q["seconds"], q["cost"], q["mtbf"])
+    return {"saving": saving, "again": again}
+
+
+def an_uneven_gather(q: dict[str, Any]) -> dict[str, Any]:
+    padded, broadcasts = first_figures.padded_gather_s(q["p"], q["share"], **q["data"])
+    return {"padded": padded, "broadcasts": broadcasts}
+
+
+def a_sum(q: dict[str, Any]) -> dict[str, Any]:
+    exact, result = first_figures.summed(q["p"], q["type"], q["order"])
+    return {"exact": exact, "result": result}
+
+
+def a_descent(q: dict[str, Any]) -> dict[str, Any]:
+    bytes_sent = first_figures.step_bytes(q["k"])
+    return numbered("loss", first_figures.losses(q["k"], q["feedback"])) | {"bytes": bytes_sent}
+
+
+FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "pipeline": a_pipeline,
+    "attention": a_ring,
+    "router": a_router,
+    "fsdp": a_sharded_step,
+    "recompute": a_recomputed_step,
+    "interval": an_interval,
+    "writes": lambda q: first_figures.written(q["looks"], q["after"]),
+    "uneven": an_uneven_gather,
+    "bits": a_sum,
+    "compress": a_descent,
+}
+
+
 def expected(question: dict[str, Any]) -> dict[str, Any]:
     """What the package says."""
     q = question
@@ -125,6 +238,8 @@ def expected(question: dict[str, Any]) -> dict[str, Any]:
         return {"seconds": seconds, "dropped": cost.dropped_share(q["p"], q["hottest"], capacity)}
     if q["formula"] == "spines":
         return {str(i): x for i, x in enumerate(topology.spine_loads(q["p"], q["p"], q["parts"], q["seed"]))}
+    if q["formula"] in FIRST:
+        return FIRST[q["formula"]](q)
     split = dict(q["split"])
     split["bucket_nbytes"] = split.pop("bucket") or None
     try:
@@ -156,6 +271,36 @@ def test_the_package_says_what_the_javascript_says():
         if question["formula"] == "my_model":
             continue  # below
         assert answer == pytest.approx(expected(question), rel=1e-9, abs=1e-15), question
+
+
+def test_the_chapters_own_sums_are_those_of_the_pictures():
+    """FSDP by hand: g + c for each forward pass without prefetch, the larger of the two with it."""
+    for g in (0.25, 1, 2):
+        assert first_figures.fsdp_step(g, 1)["ends"][5] == 6 * (g + 1)
+        assert first_figures.fsdp_step(g, 2)["ends"][5] == g + 5 * max(g, 1) + 1
+    data = explorables_first.recompute_data()
+    assert first_figures.kept_in_time(data, "full", 12)[1] == pytest.approx(36 * 4 / 3), "a third longer"
+    assert first_figures.kept_in_time(data, "full", 0)[0] == 12 * data["whole"]
+
+
+def test_the_lost_shares_are_those_of_lives_that_end_at_random():
+    lives = [random.Random(i).expovariate(1 / 11_135) for i in range(40_000)]
+    for seconds, cost_s in ((300, 60), (1140, 60), (3600, 300)):
+        complete = sum(life // (seconds + cost_s) for life in lives)
+        saving, again = first_figures.lost_shares(seconds, cost_s, 11_135)
+        assert saving == pytest.approx(complete * cost_s / sum(lives), rel=0.03)
+        assert 1 - saving - again == pytest.approx(complete * seconds / sum(lives), rel=0.03)
+
+
+def test_a_rounded_sum_is_torchs_rounded_sum():
+    parts = torch.tensor([first_figures.drawn(i) for i in range(1024)]).bfloat16()
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    assert first_figures.summed(1024, "bfloat16", "ring")[1] == total.item() == 256
+    while len(parts) > 1:
+        parts = parts[::2] + parts[1::2]
+    assert first_figures.summed(1024, "bfloat16", "tree")[1] == parts.item()
 
 
 def seen() -> list[tuple[dict[str, Any], list[str], dict[str, Any]]]:

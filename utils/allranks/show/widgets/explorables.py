@@ -2,65 +2,56 @@
 
 Each function returns a widget. The browser has the formulas of `allranks.cost` too (a test holds the two equal), so a
 picture answers within a frame, and on pages without a kernel. `values` holds what the reader chose; it can be set.
+The pictures with which chapters begin are in `explorables_first`.
 """
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
-import anywidget
-import traitlets
-
-from allranks.show.player.offline import LOADER, live_page, packed
+from allranks.show.widgets.explorable import Explorable
+from allranks.show.widgets.explorables_first import (
+    attention,
+    bits,
+    compress,
+    fsdp,
+    interval,
+    late,
+    pipeline,
+    protocols,
+    recompute,
+    router,
+    uneven,
+    writes,
+)
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
 from allranks.theory import cost, topology
 from allranks.theory.cost import workload
 from allranks.theory.cost.workload import Cluster
 
-__all__ = ["Explorable", "crossover", "flows", "overlap", "placement", "skew"]
+__all__ = [
+    "Explorable",
+    "attention",
+    "bits",
+    "compress",
+    "crossover",
+    "flows",
+    "fsdp",
+    "interval",
+    "late",
+    "overlap",
+    "pipeline",
+    "placement",
+    "protocols",
+    "recompute",
+    "router",
+    "skew",
+    "uneven",
+    "writes",
+]
 
 _ALGORITHMS = ("ring", "tree", "recursive doubling", "rabenseifner", "double binary tree")
 _MOST_SEGMENTS = 64
-
-
-class Explorable(anywidget.AnyWidget):
-    """A widget that shows one picture and computes it in the browser. The functions of this module make them.
-
-    `kind` is the function's name, `data` what the reader can't change, `values` what the reader can; setting `values`
-    to a dict with the same keys moves the sliders.
-
-    Example:
-        >>> explore.crossover(ranks=24).values["p"]
-        24
-    """
-
-    _esm = LOADER
-    code = traitlets.Bytes(packed("allranks.show.widgets", "explore")).tag(sync=True)
-    kind = traitlets.Unicode().tag(sync=True)
-    data = traitlets.Dict().tag(sync=True)
-    values = traitlets.Dict().tag(sync=True)
-
-    def __init__(self, kind: str, data: dict[str, Any], values: dict[str, Any]) -> None:
-        super().__init__(kind=kind, data=data, values=values)
-
-    def text(self) -> str:
-        """What the picture says, as a sentence."""
-        return _SENTENCES[self.kind](self.data, self.values)
-
-    def _page_state(self) -> dict[str, Any]:
-        """The traits with which a page without a kernel begins."""
-        return {"kind": self.kind, "data": self.data, "values": self.values}
-
-    def __repr__(self) -> str:
-        return f"<Explorable {self.kind}: {self.text()}>"
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        found = super()._repr_mimebundle_(**kwargs)
-        data, metadata = found if isinstance(found, tuple) else (found, {})
-        words = html.escape(self.text()).replace("\n", "<br>")
-        shown = live_page(self._page_state(), {"code": self.code}, f"<p>{words}</p>")
-        return {**(data or {}), "text/plain": self.text(), "text/html": shown}, metadata
 
 
 def crossover(ranks: int = 24, nbytes: float = 2e6, alpha_s: float = 5e-6, bytes_per_s: float = 50e9) -> Explorable:
@@ -75,7 +66,7 @@ def crossover(ranks: int = 24, nbytes: float = 2e6, alpha_s: float = 5e-6, bytes
     """
     values = {"p": ranks, "n": nbytes, "alpha": alpha_s, "rate": bytes_per_s}
     cost.price("all_reduce", "ring", ranks, nbytes, alpha_s, 1 / bytes_per_s)
-    return Explorable("crossover", {}, values)
+    return Explorable("crossover", {}, values, _crossover_text)
 
 
 def overlap(
@@ -96,7 +87,7 @@ def overlap(
     """
     workload.ddp(parameters, Cluster(ranks, bytes_per_s, alpha_s), bucket_nbytes=bucket_nbytes, backward_s=backward_s)
     job = {"nbytes": 2 * parameters, "ranks": ranks, "alpha": alpha_s, "bytesPerS": bytes_per_s}
-    return Explorable("overlap", {"job": job}, {"bucket": bucket_nbytes, "backward": backward_s})
+    return Explorable("overlap", {"job": job}, {"bucket": bucket_nbytes, "backward": backward_s}, _overlap_text)
 
 
 def flows(ranks: int = 8, seed: int = 2, parts: int = 1) -> Explorable:
@@ -110,7 +101,7 @@ def flows(ranks: int = 8, seed: int = 2, parts: int = 1) -> Explorable:
         'The slowest flow takes 2 times as long as one alone; 2 of 8 uplinks carry nothing.'
     """
     topology.spine_loads(ranks, ranks, parts, seed)
-    return Explorable("flows", {}, {"p": ranks, "seed": seed, "parts": parts, "way": "hash"})
+    return Explorable("flows", {}, {"p": ranks, "seed": seed, "parts": parts, "way": "hash"}, _flows_text)
 
 
 def placement(nbytes: int = 10**9, ranks: int = 32) -> Explorable:
@@ -130,7 +121,9 @@ def placement(nbytes: int = 10**9, ranks: int = 32) -> Explorable:
         "placement_names": PLACEMENT_NAMES,
         "machines": {name: placements(name, ranks, nbytes) for name in MACHINES},
     }
-    return Explorable("placement", data, {"machine": "dgx-h100", "algorithm": "ring", "placement": "in order"})
+    return Explorable(
+        "placement", data, {"machine": "dgx-h100", "algorithm": "ring", "placement": "in order"}, _placement_text
+    )
 
 
 def skew(
@@ -152,7 +145,7 @@ def skew(
     cost.skewed_exchange_s(ranks, nbytes, hottest, alpha_s, 1 / bytes_per_s)
     data = {"nbytes": nbytes, "alpha": alpha_s, "bytesPerS": bytes_per_s}
     excess = (hottest - 1 / ranks) / (1 - 1 / ranks) if ranks > 1 else 0.0
-    return Explorable("skew", data, {"p": ranks, "excess": excess, "capacity": 0})
+    return Explorable("skew", data, {"p": ranks, "excess": excess, "capacity": 0}, _skew_text)
 
 
 def all_reduce_s(algorithm: str, ranks: int, nbytes: float, alpha_s: float, beta_s_per_byte: float) -> float:
@@ -212,12 +205,3 @@ def _skew_text(data: dict[str, Any], values: dict[str, Any]) -> str:
         f"{100 * hottest:.0f} % of the tokens go to expert 0: {1e6 * now:.0f} µs instead of {1e6 * even:.0f} µs, "
         f"{now / even:.1f} times as long."
     )
-
-
-_SENTENCES = {
-    "crossover": _crossover_text,
-    "flows": _flows_text,
-    "overlap": _overlap_text,
-    "placement": _placement_text,
-    "skew": _skew_text,
-}

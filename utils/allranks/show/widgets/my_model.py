@@ -13,7 +13,7 @@ import traitlets
 from allranks.base import kept as kept_file
 from allranks.show.widgets import my_model_story as story
 from allranks.show.widgets import step_figures
-from allranks.show.widgets.explorables import Explorable
+from allranks.show.widgets.explorable import Explorable
 from allranks.theory.cost.plan import MODELS, Plan
 from allranks.theory.cost.step import TrainingStep
 from allranks.theory.cost.workload import WorkloadError
@@ -38,7 +38,7 @@ class MyModel(Explorable):
     has_reader = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, data: dict[str, Any], values: dict[str, Any]) -> None:
-        super().__init__("my_model", data, values)
+        super().__init__("my_model", data, values, _text)
         self.kept = {"opened": data["opened"], "chosen": {}}
 
     @property
@@ -56,14 +56,6 @@ class MyModel(Explorable):
         _check_names(values)
         self.values = {**self.values, **values}
         return self
-
-    def text(self) -> str:
-        """What the picture says, as a sentence."""
-        try:
-            found = self.step
-        except WorkloadError as error:
-            return f"This split is impossible: {error}."
-        return story.sentence(found)
 
     def _page_state(self) -> dict[str, Any]:
         return super()._page_state() | {"kept": self.kept}
@@ -86,6 +78,13 @@ class MyModel(Explorable):
             now = kept_file.read(_KEPT)
             chosen = {**now.get("chosen", {}), self.data["id"]: self.values}
             kept_file.write(_KEPT, {"opened": max(now.get("opened", 0), self.kept["opened"]), "chosen": chosen})
+
+
+def _text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    try:
+        return story.sentence(story.step_of(values))
+    except WorkloadError as error:
+        return f"This split is impossible: {error}."
 
 
 def my_model(after: str = "", **values: Any) -> MyModel:

@@ -1,6 +1,7 @@
 // What every explorable has: a title, controls, pictures, a sentence for those who hear the page, its values.
 
 import { followPointer, html, svg } from "../common/dom.js";
+import { Handle } from "./handle.js";
 
 const TELL_KERNEL_AFTER_MS = 150;
 const SAY_AFTER_MS = 400;
@@ -92,6 +93,47 @@ export class Frame {
     const found = svg("svg", { class: `ar-picture ${look}`, role: "img" });
     this.add(found);
     return found;
+  }
+
+  /**
+   * A picture with handles in it.
+   *
+   * @param {string} look
+   * @param {...import("./handle.js").Grip} grips
+   */
+  stage(look, ...grips) {
+    const picture = svg("svg", { class: `ar-picture ${look}`, role: "img" });
+    const box = html("div", { class: "ar-stage" });
+    box.append(picture);
+    this.add(box);
+    return { box, picture, handles: grips.map((grip) => new Handle(this, box, grip)) };
+  }
+
+  /**
+   * Large figures that answer the question, beside the choices.
+   *
+   * @param {number} count
+   * @returns {(...shown: [string, string][]) => void} shows each with the words beside it
+   */
+  figures(count) {
+    const boxes = Array.from({ length: count }, () => html("p", { class: "ar-figure-big" }));
+    this.controls.classList.add("ar-top");
+    this.controls.append(...boxes);
+    return (...shown) => {
+      for (const [i, [figure, words]] of shown.entries())
+        boxes[i].replaceChildren(html("b", { class: "ar-big" }, figure), html("span", {}, words));
+    };
+  }
+
+  /**
+   * What the looks in the picture mean.
+   *
+   * @param {...[string, string]} marks a class, and its meaning
+   */
+  legend(...marks) {
+    const shown = marks.map(([look, words]) => html("span", {}, html("i", { class: look }), words));
+    this.add(html("p", { class: "ar-legend" }, ...shown));
+    return shown;
   }
 
   /** @param {Slider} slider */

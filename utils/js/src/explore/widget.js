@@ -2,16 +2,47 @@
 
 import { html } from "../common/dom.js";
 import { THEME } from "../common/theme.js";
+import { attention } from "./attention.js";
+import { bits } from "./bits.js";
+import { compress } from "./compress.js";
 import { crossover } from "./crossover.js";
 import STYLES from "./explore.css";
 import { flows } from "./flows.js";
+import { fsdp } from "./fsdp.js";
+import { interval } from "./interval.js";
+import { late } from "./late.js";
 import { my_model } from "./my_model.js";
 import { overlap } from "./overlap.js";
+import { pipeline } from "./pipeline.js";
 import { placement } from "./placement.js";
+import { protocols } from "./protocols.js";
+import { recompute } from "./recompute.js";
+import { router } from "./router.js";
 import { skew } from "./skew.js";
+import { uneven } from "./uneven.js";
+import { writes } from "./writes.js";
 
 /** @type {Record<string, (model: import("./frame.js").Model, el: HTMLElement) => import("./frame.js").Frame>} */
-const KINDS = { crossover, flows, my_model, overlap, placement, skew };
+const KINDS = {
+  attention,
+  bits,
+  compress,
+  crossover,
+  flows,
+  fsdp,
+  interval,
+  late,
+  my_model,
+  overlap,
+  pipeline,
+  placement,
+  protocols,
+  recompute,
+  router,
+  skew,
+  uneven,
+  writes,
+};
 
 /**
  * Shows an explorable in `el`; returns what takes it away again.

@@ -1,0 +1,385 @@
+"""The pictures with which chapters begin: each asks the chapter's question, and has handles to drag in it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from allranks.base.errors import CourseError
+from allranks.show.widgets.explorable import Explorable
+from allranks.show.widgets.first_figures import (
+    OWNERS,
+    fsdp_step,
+    kept_in_time,
+    losses,
+    lost_shares,
+    padded_gather_s,
+    ring_work,
+    room,
+    step_bytes,
+    summed,
+    written,
+)
+from allranks.theory import cost, pipelines
+from allranks.theory.cost import rooflines
+
+_LAYERS = 12
+_AFTER = {"nothing": "8 words", "flag": "8 words, a flag", "fence": "8 words, a fence, a flag"}
+_SIZES = [1 << power for power in range(8, 31)]
+_NODES = {"8 H100": 1, "2 x 8 H100": 2}
+_GPUS = (2, 3, 4, 6, 8)
+_ORDER_NAMES = {
+    "gpipe": "all forward first",
+    "1f1b": "1F1B",
+    "interleaved": "interleaved, 2 each",
+    "zb-h1": "zero bubble",
+}
+
+
+def _percent(share: float) -> str:
+    """As the browser writes it: a half is rounded up, below ten there is one digit more."""
+    digits = 1 if 0 < share < 0.0995 else 0
+    return f"{math.floor(100 * share * 10**digits + 0.5) / 10**digits:.{digits}f} %"
+
+
+class ExploreError(CourseError):
+    """A picture that can't be: figures outside of what it can show."""
+
+
+def attention(owner: str = "in order", step: int = 2) -> Explorable:
+    """Causal attention on a ring of four ranks, step by step: who has nothing to do, by who owns which tokens.
+
+    `owner` is "in order" or "zigzag", `step` 1 to 4. Raises ExploreError for others.
+
+    Example:
+        >>> explore.attention().text()
+        'Tokens in order: a GPU waits 43 % of the time. In step 2 rank 0 has nothing to do.'
+    """
+    if owner not in OWNERS or step not in range(1, 5):
+        raise ExploreError(f"owner must be one of {', '.join(OWNERS)} and step 1 to 4, not {owner!r} and {step!r}.")
+    return Explorable("attention", {}, {"owner": owner, "step": step}, _attention_text)
+
+
+def _attention_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    steps = ring_work(values["owner"])
+    waits = 1 - sum(map(sum, steps)) / (4 * sum(map(max, steps)))
+    idle = [str(rank) for rank, work in enumerate(steps[values["step"] - 1]) if not work]
+    who = "every rank has work"
+    if idle:
+        ranks = f"ranks {', '.join(idle[:-1])} and {idle[-1]} have" if len(idle) > 1 else f"rank {idle[0]} has"
+        who = f"{ranks} nothing to do"
+    return f"Tokens {values['owner']}: a GPU waits {_percent(waits)} of the time. In step {values['step']} {who}."
+
+
+def pipeline(ranks: int = 4, micro_batches: int = 8, order: str = "1f1b") -> Explorable:
+    """A pipeline's run, a row a GPU: how long the GPUs wait, by their number, the micro-batches and the order.
+
+    Backward takes twice as long as forward. The figures are those of `pipelines.timeline`. `order` is gpipe, 1f1b,
+    interleaved or zb-h1. Raises PipelineError for what an order does not allow, ExploreError for what is not shown.
+
+    Example:
+        >>> explore.pipeline(ranks=4, micro_batches=8).text()[:62]
+        '4 GPUs, 8 micro-batches, 1F1B: a GPU waits 27 % of the time. T'
+    """
+    if order not in _ORDER_NAMES:
+        raise ExploreError(f"order must be one of {', '.join(_ORDER_NAMES)}, not {order!r}.")
+    if ranks not in _GPUS or micro_batches not in range(1, 13):
+        raise ExploreError(
+            f"ranks must be 2, 3, 4, 6 or 8 and micro_batches 1 to 12, not {ranks!r}, {micro_batches!r}."
+        )
+    pipelines.orders(order, ranks, micro_batches)
+    return Explorable("pipeline", {}, {"p": ranks, "m": micro_batches, "order": order}, _pipeline_text)
+
+
+def _pipeline_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p, m, order = values["p"], values["m"], values["order"]
+    run = pipelines.timeline(pipelines.orders(order, p, m))
+    return (
+        f"{p} GPUs, {m} micro-batches, {_ORDER_NAMES[order]}: a GPU waits {_percent(run.idle_share())} of the time. "
+        f"The step takes {run.makespan:g} forward passes; GPU 0 keeps at most {run.kept(0):g} micro-batches."
+    )
+
+
+def router(uneven: float = 1.0, capacity: float = 1.25) -> Explorable:
+    """A router's choices against the room of 16 experts: what is dropped, what room stays empty.
+
+    `uneven` from 0 (all experts are as popular) to 4, `capacity` times the mean, from 0.25 to 4. Raises ExploreError.
+
+    Example:
+        >>> explore.router(uneven=0.0, capacity=1.25).text()[:79]
+        'Room for 160 choices an expert, 1.25 times the mean: 0 % of the choices are dro'
+    """
+    if not (0 <= uneven <= 4 and 0.25 <= capacity <= 4):
+        raise ExploreError(f"uneven must be 0 to 4 and capacity 0.25 to 4, not {uneven!r} and {capacity!r}.")
+    return Explorable("router", {}, {"uneven": uneven, "capacity": capacity}, _router_text)
+
+
+def _router_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    most, dropped, empty = room(values["uneven"], values["capacity"])
+    return (
+        f"Room for {most} choices an expert, {values['capacity']:g} times the mean: {_percent(dropped)} of the choices "
+        f"are dropped, {_percent(empty)} of the room is empty."
+    )
+
+
+def fsdp(gather: float = 1.0, room: int = 1) -> Explorable:
+    """A step of FSDP over six blocks: how long the GPU waits, by the room for whole blocks and the length of a gather.
+
+    A forward pass takes 1, a backward pass 2, a gather and a scatter of gradients `gather`: 0.25 to 2. `room` is how
+    many blocks may be whole at once, 1 to 6. Raises ExploreError.
+
+    Example:
+        >>> explore.fsdp(gather=1, room=1).text()
+        'Room for 1 whole block, a gather takes 1 times a forward pass: the GPU waits 49 % of the step.'
+    """
+    if not 0.25 <= gather <= 2 or room not in range(1, 7):
+        raise ExploreError(f"gather must be 0.25 to 2 and room 1 to 6, not {gather!r} and {room!r}.")
+    return Explorable("fsdp", {}, {"gather": gather, "room": room}, _fsdp_text)
+
+
+def _fsdp_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    waits = fsdp_step(values["gather"], values["room"])["waits"]
+    return (
+        f"Room for {values['room']} whole block{'s' if values['room'] > 1 else ''}, a gather takes "
+        f"{values['gather']:g} times a forward pass: the GPU waits {_percent(waits)} of the step."
+    )
+
+
+def recompute(count: int = 0, what: str = "full") -> Explorable:
+    """What 12 layers of GPT-3 keep on one of 8 tensor parallel GPUs in a step, if `count` of them are computed again.
+
+    `what` of them is "full" or "selective" (attention only). The bytes and operations are those of `rooflines`. Raises
+    ExploreError.
+
+    Example:
+        >>> explore.recompute(count=12, what="selective").text()[:60]
+        'With the attention of 12 of 12 layers computed again the GPU'
+    """
+    if what not in ("full", "selective") or count not in range(_LAYERS + 1):
+        raise ExploreError(f"what must be full or selective and count 0 to {_LAYERS}, not {what!r} and {count!r}.")
+    return Explorable("recompute", recompute_data(), {"count": count, "what": what}, _recompute_text)
+
+
+def recompute_data() -> dict[str, Any]:
+    """Bytes that a layer keeps whole, and if it is computed again; what that takes, in forward passes."""
+    hidden, sequence = 12_288, 2048
+    shape: dict[str, Any] = {
+        "tokens": sequence,
+        "hidden": hidden,
+        "heads": 96,
+        "sequence": sequence,
+        "tp": 8,
+        "sequence_parallel": True,
+    }
+    work = (rooflines.gpt_parameters(1, hidden), sequence, 1, hidden, sequence)
+    once = rooflines.recomputed_flop("full", *work)
+    return {
+        "layers": _LAYERS,
+        "whole": rooflines.layer_activation_nbytes(**shape),
+        "kept": {way: rooflines.layer_activation_nbytes(**shape, recompute=way) for way in ("full", "selective")},
+        "again": {way: rooflines.recomputed_flop(way, *work) / once for way in ("full", "selective")},
+    }
+
+
+def _recompute_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    count, what = values["count"], values["what"]
+    most, work = kept_in_time(data, what, count)
+    more = 100 * (work / kept_in_time(data, what, 0)[1] - 1)
+    return (
+        f"With {'' if what == 'full' else 'the attention of '}{count} of {data['layers']} layers computed again the "
+        f"GPU keeps at most {most / 1e9:.2f} GB, and a step is {more:.1f} % more work."
+    )
+
+
+def interval(minutes: float = 5, cost: float = 60, mtbf_s: float = 54 * 86_400 / 419) -> Explorable:
+    """The share of a job's time that is lost with a checkpoint of `cost` seconds every so many minutes.
+
+    A failure comes every `mtbf_s` seconds on average. `minutes` 2 to 120, `cost` 10, 60 or 300. Raises ExploreError.
+
+    Example:
+        >>> explore.interval(minutes=19, cost=60).text()
+        'A checkpoint of 60 s every 19 minutes: 10 % of the time is lost, 4.7 % saving and 5.3 % done again.'
+    """
+    if not 2 <= minutes <= 120 or cost not in (10, 60, 300) or mtbf_s <= 0:
+        raise ExploreError(f"minutes must be 2 to 120 and cost 10, 60 or 300 s, not {minutes!r} and {cost!r}.")
+    return Explorable("interval", {"mtbf": mtbf_s}, {"minutes": minutes, "cost": cost}, _interval_text)
+
+
+def _interval_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    minutes, cost = values["minutes"], values["cost"]
+    saving, again = lost_shares(60 * minutes, cost, data["mtbf"])
+    return (
+        f"A checkpoint of {cost:g} s every {minutes:g} minutes: {_percent(saving + again)} of the time is lost, "
+        f"{_percent(saving)} saving and {_percent(again)} done again."
+    )
+
+
+def bits(p: int = 128, order: str = "ring", type: str = "bfloat16") -> Explorable:
+    """The sum of the numbers of `p` ranks after each addition, if it is rounded each time.
+
+    `p` from 2 to 1024, `order` is ring or tree, `type` bfloat16 or float32. Raises ExploreError.
+
+    Example:
+        >>> explore.bits(p=1024).text()[:58]
+        '1024 numbers added in bfloat16 in a ring: 256.0 instead of'
+    """
+    if p not in range(2, 1025) or order not in ("ring", "tree") or type not in ("bfloat16", "float32"):
+        raise ExploreError(
+            f"p must be 2 to 1024, order ring or tree, type bfloat16 or float32, not {p!r}, {order!r}, {type!r}."
+        )
+    return Explorable("bits", {}, {"p": p, "order": order, "type": type}, _bits_text)
+
+
+def _bits_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p, kind, order = values["p"], values["type"], values["order"]
+    exact, result = summed(p, kind, order)
+    shown, right = (f"{value:.{2 if value < 100 else 1}f}" for value in (result, exact))
+    off = _percent(abs(result / exact - 1))
+    return f"{p} numbers added in {kind} in a {order}: {shown} instead of {right}, {off} off."
+
+
+def compress(k: int = 32, rest: str = "forgotten") -> Explorable:
+    """Loss against bytes, if each of four ranks sends only the `k` largest of its 64 numbers in each step.
+
+    `rest`, what a rank did not send, is "forgotten" or "kept" for its next step. Raises ExploreError.
+
+    Example:
+        >>> explore.compress(k=4, rest="kept").text()[:58]
+        'Each rank sends 4 of 64 numbers, the rest is kept: the los'
+    """
+    if k not in range(1, 65) or rest not in ("forgotten", "kept"):
+        raise ExploreError(f"k must be 1 to 64 and rest forgotten or kept, not {k!r} and {rest!r}.")
+    return Explorable("compress", {}, {"k": k, "rest": rest}, _compress_text)
+
+
+def _compress_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    k, rest = values["k"], values["rest"]
+    loss = losses(k, rest == "kept")[-1]
+    said = f"{loss:.{0 if loss >= 9.95 else 1 if loss >= 0.0995 else 3}f}"
+    return (
+        f"Each rank sends {k} of 64 numbers, the rest is {rest}: the loss is {said} after 200 steps, "
+        f"with {_percent(step_bytes(k) / step_bytes(64))} of the bytes."
+    )
+
+
+def protocols(nbytes: int = 1 << 14, machine: str = "8 H100") -> Explorable:
+    """A ring all-reduce with each of NCCL's protocols: what is latency, data and flags, by the size of the vector.
+
+    The times are those of `cost.nccl_options`. `nbytes` is a power of two from 2^8 to 2^30, `machine` "8 H100" or
+    "2 x 8 H100". Raises ExploreError.
+
+    Example:
+        >>> explore.protocols(nbytes=1 << 10).text()
+        '1 KiB on 8 H100: LL is the fastest with 15.0 µs; Simple takes 56.0 µs.'
+    """
+    if nbytes not in _SIZES or machine not in _NODES:
+        raise ExploreError(f"nbytes must be a power of two from 256 to 2^30, machine one of {', '.join(_NODES)}.")
+    machines = {name: [_protocol_prices(size, nodes) for size in _SIZES] for name, nodes in _NODES.items()}
+    data = {"sizes": _SIZES, "machines": machines}
+    return Explorable("protocols", data, {"nbytes": nbytes, "machine": machine}, _protocols_text)
+
+
+def _protocol_prices(nbytes: int, nodes: int) -> dict[str, dict[str, float]]:
+    options = cost.nccl_options("all_reduce", nbytes, "dgx-h100", nodes=nodes)
+    return {o.protocol: {"us": o.us, "latency": o.latency_us} for o in options if o.algorithm == "ring"}
+
+
+def _protocols_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    nbytes, machine = values["nbytes"], values["machine"]
+    prices = data["machines"][machine][data["sizes"].index(nbytes)]
+    ranked = sorted(("LL", "LL128", "Simple"), key=lambda name: prices[name]["us"])
+    first, last = (
+        f"{prices[name]['us']:,.{1 if prices[name]['us'] < 100 else 0}f}" for name in (ranked[0], ranked[-1])
+    )
+    power = nbytes.bit_length() - 1
+    size = f"{2 ** (power % 10)} {('B', 'KiB', 'MiB', 'GiB')[power // 10]}"
+    return f"{size} on {machine}: {ranked[0]} is the fastest with {first} µs; {ranked[-1]} takes {last} µs."
+
+
+def late(delay: int = 60, network: int = 20, shown: str = "rank 0") -> Explorable:
+    """What rank 0's profile shows if another rank comes `delay` ms late to each all-reduce of `network` ms.
+
+    `shown` is "rank 0" or "all ranks". Computing takes 40 ms a step. `delay` is 0 to 80, `network` 5 to 60. Raises
+    ExploreError.
+
+    Example:
+        >>> explore.late(delay=60, network=20).text()[:66]
+        'A step takes 120 ms; rank 0 is in all-reduce for 67 % of the time.'
+    """
+    if shown not in ("rank 0", "all ranks") or not (0 <= delay <= 80 and 5 <= network <= 60):
+        raise ExploreError(
+            f"delay must be 0 to 80 ms, network 5 to 60 ms, shown rank 0 or all ranks, "
+            f"not {delay!r}, {network!r} and {shown!r}."
+        )
+    values = {"delay": delay, "network": network, "shown": shown}
+    return Explorable("late", {"compute": 40}, values, _late_text)
+
+
+def _late_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    delay, network = values["delay"], values["network"]
+    step = data["compute"] + delay + network
+    told = ""
+    if values["shown"] == "all ranks":
+        told = f", {_percent(delay / (delay + network))} of that waiting for a late rank"
+    return (
+        f"A step takes {step} ms; rank 0 is in all-reduce for {_percent((delay + network) / step)} of the time{told}. "
+        f"With a network twice as fast a step takes {step - network / 2:g} ms."
+    )
+
+
+def uneven(p: int = 16, share: float = 0.25) -> Explorable:
+    """An all-gather in which the last rank's part is `share` of all: what padding costs, and one broadcast a rank.
+
+    64 MB in all, 10 µs a message, 50 GB/s. `p` is 4, 8, 16, 32 or 64, `share` from 1 / p to 0.9. Raises ExploreError.
+
+    Example:
+        >>> explore.uneven(p=64, share=0.5).text()[:83]
+        '64 ranks, the longest part is 50 % of all: padding moves 32 times the needed bytes '
+    """
+    if p not in (4, 8, 16, 32, 64) or not 1 / p <= share <= 0.9:
+        raise ExploreError(f"p must be 4, 8, 16, 32 or 64, and share from 1 / p to 0.9, not {p!r} and {share!r}.")
+    data = {"total": 64e6, "alpha": 10e-6, "beta": 1 / 50e9}
+    return Explorable("uneven", data, {"p": p, "share": share}, _uneven_text)
+
+
+def _uneven_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p = int(values["p"])
+    share = max(values["share"], 1 / p)
+    padded, broadcasts = padded_gather_s(p, share, **data)
+    times = p * share
+    return (
+        f"{p} ranks, the longest part is {_percent(share)} of all: padding moves {times:.{1 if times < 9.95 else 0}f} "
+        f"times the needed bytes and takes {_time(padded)}, broadcasts take {_time(broadcasts)}."
+    )
+
+
+def _time(seconds: float) -> str:
+    """As the browser writes it: two or three digits that count."""
+    scaled, unit = (1e6 * seconds, "µs") if seconds < 999.5e-6 else (1e3 * seconds, "ms")
+    digits = 0 if scaled >= 99.95 else 1
+    text = f"{math.floor(scaled * 10**digits + 0.5) / 10**digits:.{digits}f}"
+    return f"{text.removesuffix('.0')} {unit}"
+
+
+def writes(looks: float = 6, after: str = "nothing") -> Explorable:
+    """Eight words that rank 0 writes into rank 1's memory, and how many are new when rank 1 reads.
+
+    Rank 1 looks at `looks` µs, 0 to 26. `after` the words rank 0 does "nothing", writes a "flag" for which rank 1
+    waits, or waits at a "fence" and then writes the flag. The times are an example. Raises ExploreError.
+
+    Example:
+        >>> explore.writes(looks=6, after="fence").text()[-21:]
+        '8 of 8 words are new.'
+    """
+    if not 0 <= looks <= 26 or after not in _AFTER:
+        raise ExploreError(f"looks must be 0 to 26 and after one of {', '.join(_AFTER)}, not {looks!r} and {after!r}.")
+    return Explorable("writes", {}, {"looks": looks, "after": after}, _writes_text)
+
+
+def _writes_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    looks, after = values["looks"], values["after"]
+    found = written(looks, after)
+    return (
+        f"Rank 0 writes: {_AFTER[after]}. Rank 1 looks at {looks:g} µs and reads at {found['reads']:.1f} µs: "
+        f"{found['fresh']} of 8 words are new."
+    )

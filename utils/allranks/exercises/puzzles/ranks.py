@@ -26,7 +26,7 @@ from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.source import Lines
 from allranks.ranks.wire.state import Op
 
-MOST_LINES = 200_000  # that a rank may begin before it waits or returns
+MOST_LINES = 50_000  # that a rank may begin before it waits or returns
 MOST_OPERATIONS = 500  # of one rank: each wait runs all of it again
 MOST_PRINTED = 100_000  # characters of one rank
 _POISON = array("f", [float("nan")]).tobytes()
@@ -127,6 +127,7 @@ class _Rank:
         self.got: dict[int, bytes | None] = {}  # what came, by the number of the operation
         self.over = False
         self.result: Any = None
+        self.arg = play.cast.x(rank)
         self.reached: set[int] = set()
         self.pictures: list[Picture] = []
         self.waiting = 0  # the number of the operation that it waits for
@@ -334,7 +335,7 @@ class _Rank:
     def _checked(self, name: str, kind: OpKind, tensor: Any, peer: Any) -> int:
         """The other rank, as a number. Raises what torch would: an error of the wrong kind or value."""
         if not isinstance(tensor, Vector):
-            found = "nothing" if tensor is None else f"a {type(tensor).__name__}"
+            found = "nothing" if tensor is None else f"the {type(tensor).__name__} {tensor!r:.40}"
             raise TypeError(f"{name} takes a vector first, not {found}: tensor([1.0]) makes one of a number")
         if isinstance(peer, Vector) or (isinstance(peer, float) and peer == int(peer)):
             raise TypeError(f"{name} takes the other rank as a whole number: use // for it, or int(...)")
@@ -390,6 +391,7 @@ class _Rank:
 
     def _fail(self, kind: FailureKind, **more: Any) -> None:
         self.left = self.over = True
+        self.play.ended = self.play.ended or kind is FailureKind.CPU_LIMIT  # the others would do the same, for as long
         self.play.tell(self.rank, {"do": FrameKind.FAULT, "kind": kind, **more})
 
     def _raised(self, error: BaseException, kind: FailureKind = FailureKind.EXCEPTION, **more: Any) -> None:
@@ -423,6 +425,7 @@ class _Play:
         self.router = Router(cast.ranks, _RULES, cast.delivery, cast.seed)
         self.marks: dict[tuple[int, int], list[int]] = {}
         self.ready = deque(range(cast.ranks))
+        self.ended = False
         self.ranks = [_Rank(rank, self) for rank in range(cast.ranks)]
 
     def tell(self, rank: int, op: dict[str, Any], data: bytes = b"") -> bool:
@@ -456,10 +459,10 @@ class _Play:
 def play(cast: Cast) -> Run:
     """Runs the code on all ranks, until each has returned or nobody can go on."""
     made = _Play(cast)
-    while True:
-        while made.ready:
+    while not made.ended:
+        while made.ready and not made.ended:
             made.ranks[made.ready.popleft()].go()
-        if not made.router.settle():
+        if made.ended or not made.router.settle():
             break
         made.deliver(None)
     ranks = made.ranks

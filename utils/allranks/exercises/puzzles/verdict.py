@@ -122,10 +122,13 @@ def values_of(result: Any) -> list[float] | None:
         return result.values
     if isinstance(result, bool):
         return None
-    if isinstance(result, int | float):
-        return [float(result)]
-    if isinstance(result, list | tuple) and all(isinstance(v, Vector | int | float) for v in result):
-        return [v for one in result for v in (one.values if isinstance(one, Vector) else [float(one)])]
+    try:
+        if isinstance(result, int | float):
+            return [float(result)]
+        if isinstance(result, list | tuple) and all(isinstance(v, Vector | int | float) for v in result):
+            return [v for one in result for v in (one.values if isinstance(one, Vector) else [float(one)])]
+    except OverflowError:  # a whole number of hundreds of digits
+        return [math.inf]
     return None
 
 
@@ -230,6 +233,9 @@ def _of_move(puzzle: Puzzle, made: Moves, found: Wrong) -> Told:
             return Told(
                 origin(found.why), f"Rank {src} sends a vector into which nothing was written yet.", sent, note, found
             )
+        case "reads early":
+            told = f"Rank {src} sends what an irecv is to fill, before wait(): what comes is not in it yet."
+            return Told(cause(Code.READ_EARLY), told, sent, note, found)
         case "mixed":
             told = f"Rank {src} sends numbers of different places added together."
             return Told(origin("off by one chunk"), told, sent, note, found)

@@ -6,6 +6,7 @@ run the same files in a browser.
 
 import base64
 import json
+import random
 import re
 import subprocess
 import sys
@@ -190,6 +191,43 @@ def test_code_that_is_none_gets_a_sentence(code):
     found = puzzles.judge("circle", code)
     assert (found["right"], found["code"]) == (False, CODES[code][0]), found["headline"]
     assert CODES[code][1] in found["headline"]
+
+
+WORDS = "rank world_size p 0 1 2 x new c left right send recv isend irecv wait out None range empty_like clone".split()
+
+
+def mutated(code: str, chance: random.Random) -> str:
+    """The code with a line too few, too many, elsewhere or further in, or with another word or sign."""
+    lines = code.split("\n")
+    at, other = chance.randrange(1, len(lines)), chance.randrange(1, len(lines))
+    match chance.randrange(6):
+        case 0:
+            del lines[at]
+        case 1:
+            lines.insert(at, lines[other])
+        case 2:
+            lines[at], lines[other] = lines[other], lines[at]
+        case 3:
+            lines[at] = "    " + lines[at]
+        case 4:
+            lines[at] = re.sub(r"[-+*%<>]", chance.choice("+-*%<>"), lines[at], count=1)
+        case 5:
+            words = list(re.finditer(r"\b\w+\b", lines[at]))
+            if words:
+                word = chance.choice(words)
+                lines[at] = lines[at][: word.start()] + chance.choice(WORDS) + lines[at][word.end() :]
+    return "\n".join(lines)
+
+
+def test_whatever_is_changed_in_an_answer_it_gets_a_verdict():
+    chance = random.Random(5)
+    for _ in range(150):
+        path = chance.choice(ANSWERS)
+        code = mutated(mutated(path.read_text(encoding="utf-8"), chance), chance)
+        found = puzzles.judge(path.parent.name, code)
+        assert found["headline"].endswith((".", "?")), code
+        assert json.dumps(found, allow_nan=False)
+        assert found["first_wrong"] is None or found["first_wrong"]["event"] is not None, code
 
 
 def test_a_rank_that_does_not_do_the_same_again_is_told_so():

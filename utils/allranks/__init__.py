@@ -86,6 +86,7 @@ _MODULES = {
     "planted": "allranks.exercises.planted",
     "plots": "allranks.show.plots",
     "profiles": "allranks.jobs",
+    "puzzles": "allranks.exercises.puzzles",
     "race": "allranks.theory.race",
     "rooflines": "allranks.theory.cost.rooflines",
     "schedules": "allranks.theory.schedules",

@@ -9,7 +9,7 @@ const shared = { outdir: process.argv[2], bundle: true, target: "es2022", charse
 
 await build({
   ...shared,
-  entryPoints: ["schedule", "race", "explain", "price", "worker"].map((name) => `${folder}${name}.js`),
+  entryPoints: ["puzzles", "model", "player", "schedule", "race", "explain", "price", "worker"].map((name) => `${folder}${name}.js`),
   format: "esm",
   splitting: true,
   chunkNames: "shared-[hash]",
@@ -17,7 +17,7 @@ await build({
 });
 await build({
   ...shared,
-  entryPoints: [`${folder}sw.js`, `${folder}theme.js`],
+  entryPoints: ["sw", "theme", "embed"].map((name) => `${folder}${name}.js`),
   format: "iife",
   logLevel: "error",
 });

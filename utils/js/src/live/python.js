@@ -14,7 +14,8 @@ import { cut } from "./cut.js";
  */
 
 /** What the build has written into the page: where the files are, and how large. */
-/** @typedef {{pyodide: string, build: string, sizes: Record<string, number>}} Places */
+/** @typedef {{pyodide: string, build: string, module: string, files: Record<Part, string>, sizes: Record<string, number>}} Places */
+/** @typedef {"wasm" | "library" | "lock" | "course"} Part `wasm` is gzipped, by whatever name a server calls it */
 
 /** The reader stopped it, or the time was over. */
 export class Stopped extends Error {}
@@ -36,7 +37,7 @@ async function keptFiles() {
  *
  * @param {string} address
  * @param {(nbytes: number) => void} more called with the bytes that came
- * @returns {Promise<Uint8Array<ArrayBuffer>>}
+ * @returns {Promise<ReadableStream<Uint8Array<ArrayBuffer>>>}
  */
 async function loaded(address, more) {
   const cache = await keptFiles();
@@ -44,16 +45,23 @@ async function loaded(address, more) {
   const response = kept ?? (await fetch(address));
   if (!response.ok || !response.body) throw new Error(`${address} answered ${response.status}`);
   if (!kept) cache?.put(address, response.clone()).catch(() => {}); // the disk may be full; the page works without
-  /** @type {Uint8Array[]} */
-  const parts = [];
-  const reader = response.body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    parts.push(value);
-    more(value.length);
-  }
-  return new Uint8Array(await new Blob(/** @type {BlobPart[]} */ (parts)).arrayBuffer());
+  const counted = new TransformStream({
+    transform(part, to) {
+      more(part.length);
+      to.enqueue(part);
+    },
+  });
+  return response.body.pipeThrough(counted);
+}
+
+/**
+ * WebAssembly, compiled while its bytes come. Firefox and Chromium compile a whole Response so; its type is ours to say.
+ *
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
+ */
+function compiled(gzipped) {
+  const headers = { "Content-Type": "application/wasm" };
+  return WebAssembly.compileStreaming(new Response(gzipped.pipeThrough(new DecompressionStream("gzip")), { headers }));
 }
 
 export class Python {
@@ -99,28 +107,25 @@ export class Python {
   }
 
   async #load() {
-    const { pyodide, build, sizes } = this.places;
+    const { pyodide, files, sizes } = this.places;
     const whole = Object.values(sizes).reduce((sum, size) => sum + size, 0);
     let come = 0;
-    /** @param {string} address */
-    const load = (address) =>
-      loaded(new URL(address, location.href).href, (nbytes) => {
+    /** @param {Part} part */
+    const load = (part) =>
+      loaded(new URL(files[part], location.href).href, (nbytes) => {
         come += nbytes;
         this.hooks.loading(Math.min(1, come / whole), come);
       });
+    /** @param {Part} part */
+    const bytes = async (part) => new Response(await load(part)).arrayBuffer();
     const [wasm, library, lock, course] = await Promise.all([
-      load(`${pyodide}pyodide.asm.wasm`).then((bytes) => WebAssembly.compile(bytes)),
-      load(`${pyodide}python_stdlib.zip`),
-      load(`${pyodide}pyodide-lock.json`),
-      load(`${build}course.zip`),
+      load("wasm").then(compiled),
+      bytes("library"),
+      bytes("lock"),
+      bytes("course"),
     ]);
-    return {
-      folder: new URL(pyodide, location.href).href,
-      wasm,
-      library: library.buffer,
-      lock: new TextDecoder().decode(lock),
-      course: course.buffer,
-    };
+    const folder = new URL(pyodide, location.href).href;
+    return { folder, module: this.places.module, wasm, library, lock: new TextDecoder().decode(lock), course };
   }
 
   /**

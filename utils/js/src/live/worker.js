@@ -25,9 +25,9 @@ function print(text) {
 /**
  * Starts Python from what the page has loaded.
  *
- * @param {{folder: string, wasm: WebAssembly.Module, library: ArrayBuffer, lock: string, course: ArrayBuffer}} parts
+ * @param {{folder: string, module: string, wasm: WebAssembly.Module, library: ArrayBuffer, lock: string, course: ArrayBuffer}} parts
  */
-async function start({ folder, wasm, library, lock, course }) {
+async function start({ folder, module, wasm, library, lock, course }) {
   const { loadPyodide } = await import(/* @vite-ignore */ `${folder}pyodide.mjs`);
   // the page has compiled it already, once for all workers
   WebAssembly.instantiateStreaming = async (_, imports) => ({
@@ -57,8 +57,8 @@ async function start({ folder, wasm, library, lock, course }) {
     delete at.indexedDB;
   }
   python.unpackArchive(course, "zip", { extractDir: "/course" });
-  python.runPython('import sys; sys.path.insert(0, "/course"); import answers');
-  answer = python.runPython("answers.answer");
+  python.runPython(`import sys; sys.path.insert(0, "/course"); import ${module}`);
+  answer = python.runPython(`${module}.answer`);
 }
 
 /**

@@ -84,6 +84,7 @@ _MODULES = {
     "pipelines": "allranks.theory.pipelines",
     "plots": "allranks.show.plots",
     "profiles": "allranks.jobs",
+    "puzzles": "allranks.exercises.puzzles",
     "race": "allranks.theory.race",
     "rooflines": "allranks.theory.cost.rooflines",
     "schedules": "allranks.theory.schedules",

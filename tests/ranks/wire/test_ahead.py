@@ -2,7 +2,7 @@
 
 import pytest
 from allranks.ranks.wire import FailureKind, Rules
-from allranks.ranks.wire.codec import Body, CodecError
+from allranks.ranks.wire.body import Body, CodecError
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.state import Phase
 

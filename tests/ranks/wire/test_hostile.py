@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from allranks.ranks.wire import FailureKind, Rules, explain, record, session
-from allranks.ranks.wire.codec import HEAD, Body, Channel, CodecError
+from allranks.ranks.wire.body import Body, CodecError
+from allranks.ranks.wire.codec import HEAD, Channel
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.session import Member, Session
 from allranks.ranks.wire.source import Lines

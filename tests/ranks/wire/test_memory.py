@@ -7,7 +7,7 @@ import torch
 from allranks import wire
 from allranks.base.errors import CourseError
 from allranks.ranks.wire.failures import DeadlockCause, FailureKind
-from allranks.ranks.wire.memory import Access, Memory, MemoryModel, MemoryOp
+from allranks.ranks.wire.memory_model import Access, Memory, MemoryModel, MemoryOp
 
 SEEDS = range(12)
 

@@ -16,7 +16,7 @@ from allranks.judge.common import LAYOUTS, Make, returning
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import Memory
-from allranks.ranks.wire.memory import Access
+from allranks.ranks.wire.memory_model import Access
 
 GENTLE, WEAK = "program", "weak"
 SLOT, SLOTS = 2, 3  # elements of a slot, and slots, where a case does not say

@@ -12,7 +12,7 @@ from allranks.judge import provenance
 from allranks.judge.exercise import About, Rule, Run
 from allranks.judge.rules import Needs, tensor_bytes
 from allranks.ranks.wire import MemoryOp
-from allranks.ranks.wire.memory import Access, Race
+from allranks.ranks.wire.memory_model import Access, Race
 
 _DOES = {Access.PUT: "puts into", Access.GET: "gets"}
 

@@ -21,7 +21,7 @@ from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
 from allranks.ranks.wire.endpoint import do_piece, take_piece
 from allranks.ranks.wire.failures import Misuse, MisuseError
-from allranks.ranks.wire.memory import Memory
+from allranks.ranks.wire.memory_model import Memory
 from allranks.ranks.wire.values import Pickled, dtype_name, from_raw, raw
 from allranks.ranks.wire.window import memory
 

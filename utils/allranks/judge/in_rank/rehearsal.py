@@ -13,7 +13,8 @@ import torch
 from allranks.judge.in_rank import driver
 from allranks.judge.in_rank.arguments import View, describe
 from allranks.ranks.wire import values
-from allranks.ranks.wire.codec import Body, Channel
+from allranks.ranks.wire.body import Body
+from allranks.ranks.wire.codec import Channel
 from allranks.ranks.wire.frames import FrameKind
 from allranks.ranks.wire.leftovers import Leftovers
 from allranks.ranks.wire.messages import Program

@@ -7,8 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 
 from allranks.base.errors import CourseError
-
-CHANNELS = 4  # of signals between two ranks
+from allranks.ranks.wire.messages import CHANNELS
 
 
 class MemoryFault(CourseError):

@@ -24,7 +24,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from allranks.ranks.memory.one_sided import CHANNELS, MemoryFault, OneSided
+from allranks.ranks.memory.one_sided import MemoryFault, OneSided
+from allranks.ranks.wire.messages import CHANNELS
 
 _WORD_NBYTES, _LINE_NBYTES, _PAGE_NBYTES = 8, 128, 4096  # words of two processes never share a line of the cache
 _SPINS = 50  # looks before the processor is offered to another process

@@ -9,19 +9,26 @@ It knows the moment when no rank can go on, refuses what the rules forbid, and k
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from allranks.ranks.wire.endpoint import compute
 from allranks.ranks.wire.failures import Failure, FailureKind
-from allranks.ranks.wire.memory import Memory, MemoryOp, Race
+from allranks.ranks.wire.memory_model import Memory, MemoryOp, Race
 from allranks.ranks.wire.messages import FileWritten, LogEntry, Program, Rules
 from allranks.ranks.wire.wait import Wait
-from allranks.ranks.wire.window import memory
 
 if TYPE_CHECKING:
+    from allranks.ranks.wire.endpoint import compute
     from allranks.ranks.wire.outcome import Outcome
     from allranks.ranks.wire.pool import Ranks, WireError, run
+    from allranks.ranks.wire.window import memory
 
-# the router's side, which imports the course's schedules and simulator; a rank has none of it
-_FROM = {"Outcome": "outcome", "Ranks": "pool", "WireError": "pool", "run": "pool"}
+# the router's side, which imports the course's schedules and simulator and of which a rank has nothing; and a rank's, with torch
+_FROM = {
+    "Outcome": "outcome",
+    "Ranks": "pool",
+    "WireError": "pool",
+    "compute": "endpoint",
+    "memory": "window",
+    "run": "pool",
+}
 
 __all__ = [
     "Failure",

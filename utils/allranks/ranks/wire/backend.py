@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 from allranks.ranks.engines.group import PythonGroup, Works
+from allranks.ranks.wire.body import Body
 from allranks.ranks.wire.buffers import Held, Posted
-from allranks.ranks.wire.codec import Body
 from allranks.ranks.wire.endpoint import Endpoint
 from allranks.ranks.wire.failures import FailureKind, Misuse, MisuseError
 from allranks.ranks.wire.frames import FaultDetails, FrameKind, Operation

@@ -8,7 +8,6 @@ change them on the way.
 from __future__ import annotations
 
 import array
-import contextlib
 import fcntl
 import json
 import os
@@ -17,16 +16,13 @@ import struct
 from collections import deque
 from typing import Any
 
-from allranks.base.errors import CourseError
+from allranks.ranks.wire.body import INLINE_NBYTES, Body, CodecError, seals
 
 HEAD = struct.Struct("!IIQB")
-_READ_NBYTES = 1 << 20
-INLINE_NBYTES = 64 * 1024
 MAX_HEADER_NBYTES = 8 * 1024 * 1024
 MAX_FDS = 8  # that wait for their frames; each frame announces one at most
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _DECODE = json.JSONDecoder().raw_decode
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
 
 def _as_json(message: object) -> bytes:
@@ -45,77 +41,6 @@ def _chunks():
 _CHUNKS = _chunks()
 
 
-class CodecError(CourseError, ValueError):
-    """Bytes that are no frame of ours, or a value that the wire does not carry."""
-
-
-class Body:
-    """Bytes of a frame: either `data`, or a sealed memfd of `nbytes` that is closed with the object."""
-
-    __slots__ = ("data", "fd", "nbytes")
-
-    def __init__(self, data: bytes | memoryview = b"", fd: int = -1, nbytes: int | None = None) -> None:
-        self.data, self.fd = data, fd
-        self.nbytes = len(data) if nbytes is None else nbytes
-
-    @classmethod
-    def of(cls, buffers) -> Body:
-        """The buffers joined: in memory if they are small, else in a new sealed memfd."""
-        total = sum(len(b) for b in buffers)
-        if total <= INLINE_NBYTES:
-            return cls(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-        fd = os.memfd_create("allranks-wire", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        try:
-            for buffer in buffers:
-                view = memoryview(buffer)
-                while view:
-                    view = view[os.write(fd, view) :]
-            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-        except BaseException:
-            os.close(fd)
-            raise
-        return cls(fd=fd, nbytes=total)
-
-    def read(self) -> bytes | bytearray | memoryview:
-        """All bytes."""
-        if self.fd < 0:
-            return self.data
-        whole = bytearray(self.nbytes)
-        self.read_into(memoryview(whole))
-        return whole
-
-    def read_into(self, target: memoryview) -> None:
-        """Fills `target`, which has the body's size."""
-        if self.fd < 0:
-            target[:] = self.data
-            return
-        done = 0
-        while done < self.nbytes:
-            # not preadv: Python calls preadv2 for it, which the sandbox refuses, since its flags tell what is in the page cache
-            piece = os.pread(self.fd, _READ_NBYTES, done)
-            if not piece:
-                raise CodecError("a shared-memory message is shorter than it says")
-            target[done : done + len(piece)] = piece
-            done += len(piece)
-
-    def again(self) -> Body:
-        """The same bytes for one more reader. A memfd is opened anew: who shares a description can leave word in its offset."""
-        if self.fd < 0:
-            return Body(self.data)
-        return Body(fd=os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC), nbytes=self.nbytes)
-
-    def close(self) -> None:
-        """Lets go of the memfd."""
-        if self.fd >= 0:
-            fd, self.fd = self.fd, -1
-            os.close(fd)
-
-    def __del__(self) -> None:
-        if self.fd >= 0:
-            with contextlib.suppress(OSError):
-                self.close()
-
-
 _EMPTY = Body()
 
 
@@ -123,7 +48,7 @@ def _checked(fd: int, nbytes: int) -> Body:
     """A body from a descriptor that came in; raises CodecError unless it is a sealed memfd of that size."""
     body = Body(fd=fd, nbytes=nbytes)
     try:
-        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS or os.fstat(fd).st_size != nbytes:
+        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & seals() != seals() or os.fstat(fd).st_size != nbytes:
             raise CodecError("a shared-memory message is not sealed or has another size than it says")
     except OSError:
         raise CodecError("a shared-memory message is no memfd") from None

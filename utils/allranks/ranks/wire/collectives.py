@@ -5,32 +5,15 @@ Reductions go in rank order, so that their result is the same in every run, to t
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
-import torch
-
-from allranks.ranks.wire.codec import Body
+from allranks.ranks.wire.body import Body
+from allranks.ranks.wire.dtypes import ITEMSIZES
 from allranks.ranks.wire.failures import FailureKind
-from allranks.ranks.wire.values import DTYPES, from_raw, raw
 
-ITEMSIZES = {name: dtype.itemsize for name, dtype in DTYPES.items()}
-COMPLEX = {"float16": "complex32", "float32": "complex64", "float64": "complex128"}
-_SLICE = 16_384  # elements: fewer than torch parallelises, since a process that forks must not start torch's threads
 _SHARED = frozenset(  # those that give all members the same
     "broadcast all_reduce all_reduce_coalesced all_gather all_gather_coalesced all_gather_into_tensor".split()
 )
-_COMBINE: dict[str, Callable] = {
-    "SUM": torch.add,
-    "AVG": torch.add,
-    "PRODUCT": torch.mul,
-    "MIN": torch.minimum,
-    "MAX": torch.maximum,
-    "BAND": torch.bitwise_and,
-    "BOR": torch.bitwise_or,
-    "BXOR": torch.bitwise_xor,
-}
 
 
 def describe(op) -> str:
@@ -78,35 +61,13 @@ def disagreement(members: list) -> tuple[FailureKind, Any, str] | None:
                 if len(set(parts)) > 1:  # a list of tensors
                     sentence = f"its {which} tensors have {', '.join(map(str, parts))} elements; all must have equally many: pad."
             return FailureKind.SIZE_MISMATCH, member, sentence
-    return _reducible(members)
-
-
-def _reducible(members: list) -> tuple[FailureKind, Any, str] | None:
-    op, dtype = members[0].reduce_op, members[0].dtype
-    if op is None:
+    if members[0].reduce_op is None:
         return None
-    if op not in _COMBINE:
-        return FailureKind.DESYNC, members[0], f"the wire has no reduction {op}."
-    kind = DTYPES[dtype]
-    whole = not (kind.is_floating_point or kind.is_complex)
-    impossible = (
-        (op in ("BAND", "BOR", "BXOR") and not whole)
-        or (op in ("MIN", "MAX") and kind.is_complex)
-        or (op == "AVG" and whole)
-        or not _is_computed(op, kind)
-    )
-    return (FailureKind.DTYPE_MISMATCH, members[0], f"{op} is not defined for {dtype}.") if impossible else None
+    from allranks.ranks.wire.reductions import (
+        irreducible,
+    )  # with torch: not in a browser, where no such call can be made
 
-
-@functools.lru_cache(maxsize=256)
-def _is_computed(op: str, kind: torch.dtype) -> bool:
-    """Whether torch can do it on a CPU: it has dtypes, such as uint16 and those of 8 bits, that it only stores."""
-    number = torch.zeros(1).to(kind)
-    try:
-        _COMBINE[op](number, number)
-    except (RuntimeError, TypeError):
-        return op in ("SUM", "PRODUCT") and kind is torch.bool
-    return True
+    return irreducible(members)
 
 
 def _odd(members: list, keys: list):
@@ -157,6 +118,8 @@ def _fits(op, p: int) -> bool:
 
 def compute(members: list) -> list[Body]:
     """The bytes that fill each member's outputs, in the order of the group."""
+    from allranks.ranks.wire.reductions import reduced
+
     name, p = members[0].collective, len(members)
     item = ITEMSIZES.get(members[0].dtype, 0)
     data = [memoryview(b"") if m.body is None else memoryview(m.body.read()) for m in members]
@@ -169,10 +132,10 @@ def compute(members: list) -> list[Body]:
             body = Body.of([by_rank[members[0].root]])
             return [nothing if m.rank == m.root else body.again() for m in members]
         case "all_reduce" | "all_reduce_coalesced":
-            body = Body.of([_reduced(members, data)])
+            body = Body.of([reduced(members, data)])
             return [body.again() for _ in members]
         case "reduce":
-            total = _reduced(members, data)
+            total = reduced(members, data)
             return [Body.of([total]) if m.rank == m.root else nothing for m in members]
         case "gather":
             return [Body.of(data) if m.rank == m.root else nothing for m in members]
@@ -184,7 +147,7 @@ def compute(members: list) -> list[Body]:
             source = by_rank[members[0].root]
             return [Body.of([source[i * size : (i + 1) * size]]) for i in range(p)]
         case "reduce_scatter" | "reduce_scatter_tensor":
-            total, size = memoryview(_reduced(members, data)), members[0].outputs[0] * item
+            total, size = memoryview(reduced(members, data)), members[0].outputs[0] * item
             return [Body.of([total[i * size : (i + 1) * size]]) for i in range(p)]
         case "all_to_all" | "all_to_all_single":
             cuts = [_cuts(m.inputs, item) for m in members]
@@ -204,23 +167,3 @@ def _cuts(sizes: tuple[int, ...], item: int) -> list[int]:
     for size in sizes:
         cuts.append(cuts[-1] + size * item)
     return cuts
-
-
-def _reduced(members: list, data: list) -> bytes | memoryview:
-    op, dtype = members[0].reduce_op, DTYPES[members[0].dtype]
-    numel = members[0].numel
-    if numel == 0:
-        return b""
-    total = from_raw(data[0], dtype, (numel,))
-    for more in data[1:]:
-        other = from_raw(more, dtype, (numel,))
-        for start in range(0, numel, _SLICE):
-            part = slice(start, start + _SLICE)
-            if dtype is torch.bool and op in ("SUM", "PRODUCT"):
-                total[part] = total[part] | other[part] if op == "SUM" else total[part] & other[part]
-            else:
-                total[part] = _COMBINE[op](total[part], other[part])
-    if op == "AVG":
-        for start in range(0, numel, _SLICE):
-            total[start : start + _SLICE] /= len(members)
-    return raw(total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from allranks.base.errors import capital, name_ranks
 from allranks.ranks.wire.failures import DeadlockCause, Failure, FailureKind
-from allranks.ranks.wire.memory import MemoryModel, MemoryOp
+from allranks.ranks.wire.memory_model import MemoryModel, MemoryOp
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.source import Lines

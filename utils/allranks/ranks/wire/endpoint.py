@@ -9,9 +9,10 @@ from contextvars import ContextVar
 from typing import Unpack
 
 from allranks.base.errors import CourseError
+from allranks.ranks.wire.body import INLINE_NBYTES, Body
 from allranks.ranks.wire.buffers import Held, Posted
 from allranks.ranks.wire.call_site import CallSites
-from allranks.ranks.wire.codec import INLINE_NBYTES, Body, Channel
+from allranks.ranks.wire.codec import Channel
 from allranks.ranks.wire.failures import FailureKind
 from allranks.ranks.wire.frames import FaultDetails, FrameKind, Operation, Request
 from allranks.ranks.wire.messages import OpKind

@@ -43,6 +43,7 @@ _ALIASES = {
     "_reduce_scatter_base": "reduce_scatter_tensor",
 }
 PAYLOAD_LOGGED_NBYTES = 64 * 1024
+CHANNELS = 4  # of signals between two ranks
 
 
 def canonical(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from allranks.ranks.wire.memory import Memory
+from allranks.ranks.wire.memory_model import Memory
 from allranks.ranks.wire.messages import Rules
 from allranks.ranks.wire.router import Pieces
 from allranks.ranks.wire.wait import NameLine, line_number

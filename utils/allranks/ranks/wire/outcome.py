@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from allranks.ranks.wire import record
 from allranks.ranks.wire.failures import Failure, FailureKind
-from allranks.ranks.wire.memory import MemoryOp, Race
+from allranks.ranks.wire.memory_model import MemoryOp, Race
 from allranks.ranks.wire.messages import FileWritten, LogEntry
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.wait import outermost

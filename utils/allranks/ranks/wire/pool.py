@@ -13,7 +13,8 @@ from typing import Any
 from allranks.base.errors import CourseError
 from allranks.ranks.engines.usercode import by_value
 from allranks.ranks.wire import explain, launch
-from allranks.ranks.wire.codec import Channel, CodecError
+from allranks.ranks.wire.body import CodecError
+from allranks.ranks.wire.codec import Channel
 from allranks.ranks.wire.messages import Program
 from allranks.ranks.wire.options import RunOptions
 from allranks.ranks.wire.outcome import Outcome

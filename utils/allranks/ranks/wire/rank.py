@@ -25,9 +25,14 @@ import torch
 import torch.distributed as dist
 
 from allranks.ranks.engines.alone import PACKAGE, refuse_searches, remember_modules, without_the_course
-from allranks.ranks.wire import backend, values
+from allranks.ranks.wire import (
+    backend,
+    values,
+    window,  # noqa: F401  not at the first use: then each rank would import it
+)
+from allranks.ranks.wire.body import CodecError
 from allranks.ranks.wire.call_site import CallSites
-from allranks.ranks.wire.codec import Channel, CodecError
+from allranks.ranks.wire.codec import Channel
 from allranks.ranks.wire.endpoint import Endpoint, Stopped
 from allranks.ranks.wire.failures import FailureKind, Misuse, MisuseError
 from allranks.ranks.wire.frames import FaultDetails, FrameKind, Request

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from allranks.ranks.wire.collectives import ITEMSIZES
-from allranks.ranks.wire.memory import Access, MemoryOp
+from allranks.ranks.wire.dtypes import ITEMSIZES
+from allranks.ranks.wire.memory_model import Access, MemoryOp
 from allranks.ranks.wire.messages import FileWritten, LogEntry, OpKind
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.state import Op, Used

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from allranks.ranks.wire import collectives
-from allranks.ranks.wire.codec import Body, CodecError
+from allranks.ranks.wire.body import Body, CodecError
+from allranks.ranks.wire.dtypes import ITEMSIZES
 from allranks.ranks.wire.failures import FailureKind, Misuse
-from allranks.ranks.wire.memory import Access, MemoryModel, MemoryOp
+from allranks.ranks.wire.memory_model import Access, MemoryModel, MemoryOp
 from allranks.ranks.wire.messages import COLLECTIVES, OpKind
 from allranks.ranks.wire.state import Op, RankState, WireFault
 from allranks.ranks.wire.wait import InnerLine
@@ -56,9 +56,9 @@ def read_operation(op: dict, rank: int, state: RankState) -> Op:
     if known.number in state.ops:
         raise CodecError("an operation's number is used twice")
     known.dtype, known.pairs = op.get("dtype"), bool(op.get("pairs"))
-    if known.dtype is not None and known.dtype not in collectives.ITEMSIZES:
+    if known.dtype is not None and known.dtype not in ITEMSIZES:
         raise CodecError("a dtype is unknown")
-    item = collectives.ITEMSIZES.get(known.dtype, 0)
+    item = ITEMSIZES.get(known.dtype, 0)
     if known.kind is OpKind.COLLECTIVE:
         known.collective, known.reduce_op = str(op["collective"]), op.get("reduce_op")
         if known.collective not in COLLECTIVES:  # the rules look at `name`, by which it was called

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from allranks.base.errors import name_ranks
 from allranks.ranks.wire import collectives, requests
-from allranks.ranks.wire.codec import Body, CodecError
+from allranks.ranks.wire.body import Body, CodecError
 from allranks.ranks.wire.failures import FailureKind
 from allranks.ranks.wire.frames import Answer, FrameKind
-from allranks.ranks.wire.memory import Access, Memory, MemoryModel, MemoryOp
+from allranks.ranks.wire.memory_model import Access, Memory, MemoryModel, MemoryOp
 from allranks.ranks.wire.messages import PAYLOAD_LOGGED_NBYTES, POINT_TO_POINT, OpKind, Rules, canonical
 from allranks.ranks.wire.state import BLOCKED, Frame, Op, Phase, RankState, Used, WireFault
 

@@ -11,7 +11,8 @@ import time
 from dataclasses import dataclass, field
 
 from allranks.ranks.wire import launch, values
-from allranks.ranks.wire.codec import Channel, CodecError
+from allranks.ranks.wire.body import CodecError
+from allranks.ranks.wire.codec import Channel
 from allranks.ranks.wire.failures import FailureKind
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.state import Phase, WireFault

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from allranks.ranks.wire import collectives
-from allranks.ranks.wire.codec import Body
+from allranks.ranks.wire import dtypes
+from allranks.ranks.wire.body import Body
 from allranks.ranks.wire.failures import FailureKind, Misuse
 from allranks.ranks.wire.messages import OpKind, canonical
 
@@ -60,7 +60,7 @@ class Op:
     @property
     def caller_dtype(self) -> str | None:
         """The dtype of the caller's tensor."""
-        return collectives.COMPLEX.get(self.dtype, self.dtype) if self.pairs else self.dtype
+        return dtypes.COMPLEX.get(self.dtype, self.dtype) if self.pairs else self.dtype
 
     @property
     def caller_numel(self) -> int:

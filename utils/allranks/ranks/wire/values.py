@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import torch
 
-from allranks.ranks.wire.codec import Body, CodecError
+from allranks.ranks.wire.body import Body, CodecError
 
 DTYPES = {str(d).removeprefix("torch."): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
 MAX_DEPTH = 64

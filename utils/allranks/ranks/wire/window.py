@@ -1,4 +1,4 @@
-"""A rank's end of the memory of a run (see `memory.py`)."""
+"""A rank's end of the memory of a run (see `memory_model.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch.distributed as dist
 from allranks.ranks.memory.one_sided import OneSided
 from allranks.ranks.wire.endpoint import access, memory_of_run
 from allranks.ranks.wire.frames import FrameKind, Operation
-from allranks.ranks.wire.memory import Access
+from allranks.ranks.wire.memory_model import Access
 from allranks.ranks.wire.values import DTYPES, from_raw, raw
 
 

@@ -15,8 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from allranks.ranks.memory.one_sided import CHANNELS
-from allranks.ranks.wire.collectives import ITEMSIZES
+from allranks.ranks.wire.dtypes import ITEMSIZES
+from allranks.ranks.wire.messages import CHANNELS
 
 ORDERS = ("weak", "program")
 MOST_NBYTES = 1 << 20  # of one rank's memory

@@ -18,7 +18,7 @@ from allranks.theory.simulator import (
     simulate,
 )
 from allranks.theory.simulator.clock import Compute, Enter, Recv, Send, UniformNetwork, Wait, replay
-from allranks.theory.simulator.what_if import in_parts, what_if
+from allranks.theory.simulator.variations import in_parts, what_if
 from allranks.theory.topology import preset, uniform
 
 H100 = preset("dgx-h100")

@@ -7,17 +7,21 @@
 `simulator.clock` is the clock of the simulator and of the wire. Imports without torch.
 """
 
-from allranks.theory.simulator.critical import CriticalPath, Leg, LegKind, critical_path
-from allranks.theory.simulator.simulation import (
-    SimulateError,
-    Simulation,
-    TopologyNetwork,
-    lower_bound_seconds,
-    programs,
-    run_schedule,
-    simulate,
-)
-from allranks.theory.simulator.what_if import WhatIf, what_if
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allranks.theory.simulator.critical import CriticalPath, Leg, LegKind, critical_path
+    from allranks.theory.simulator.simulation import (
+        SimulateError,
+        Simulation,
+        TopologyNetwork,
+        lower_bound_seconds,
+        programs,
+        run_schedule,
+        simulate,
+    )
+    from allranks.theory.simulator.variations import WhatIf, what_if
 
 __all__ = [
     "CriticalPath",
@@ -34,3 +38,19 @@ __all__ = [
     "simulate",
     "what_if",
 ]
+
+# each is imported when it is asked for: who needs the clock alone, as the wire does, needs no topologies and no prices
+_PLACES = {
+    **dict.fromkeys(("CriticalPath", "Leg", "LegKind", "critical_path"), "critical"),
+    **dict.fromkeys(("WhatIf", "what_if"), "variations"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module(f"{__name__}.{_PLACES.get(name, 'simulation')}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

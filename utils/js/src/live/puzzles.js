@@ -96,8 +96,12 @@ function open(id, code = null) {
   clearTimeout(silence);
   if (text === puzzle.starter) {
     asked++;
+    if (running) {
+      python.stop("Another puzzle was opened.");
+      python.start().catch(() => {}); // the next question says it
+    }
+    settle();
     show(recorded[puzzle.id], text);
-    if (running) python.stop("Another puzzle was opened.");
   } else {
     clear();
     judge();
@@ -128,8 +132,7 @@ async function judge() {
   if (running) python.stop("Newer code is there.");
   running = true;
   document.body.dataset.run = "busy";
-  const stop = part("stop", HTMLButtonElement);
-  stop.hidden = false;
+  part("stop").hidden = false;
   const slow = setTimeout(() => say("It still runs. Stop ends it; does its loop end?"), SLOW_MS);
   if (document.body.dataset.python === "ready") say("Running …");
   try {
@@ -145,12 +148,15 @@ async function judge() {
     ended(error instanceof Stopped ? error.message : `Python ended: ${error.message}`);
   } finally {
     clearTimeout(slow);
-    if (turn === asked) {
-      running = false;
-      stop.hidden = true;
-      document.body.dataset.run = "";
-    }
+    if (turn === asked) settle();
   }
+}
+
+/** Nothing runs any more. */
+function settle() {
+  running = false;
+  part("stop").hidden = true;
+  document.body.dataset.run = "";
 }
 
 /**

@@ -5,6 +5,21 @@
 /** @typedef {import("./types.js").Verdict} Verdict */
 
 const NUMBER_BYTES = 4;
+const everybody = (/** @type {number} */ ranks) => Array.from({ length: ranks }, (_, rank) => rank);
+/** @type {(rank: number, chunk: number, ranks: number) => number[]} */
+const sum = (_rank, _chunk, ranks) => everybody(ranks);
+const ofFirst = () => [0];
+/** Whose numbers a chunk must hold at the end, where the picture can show that; null: nothing is promised of it. */
+/** @type {Record<string, (rank: number, chunk: number, ranks: number) => number[] | null>} */
+const GOALS = {
+  pass: ofFirst,
+  sum,
+  tree: ofFirst,
+  ring: sum,
+  anysize: sum,
+  half: (rank, chunk, ranks) => (rank === chunk ? everybody(ranks) : null),
+  nodes: sum,
+};
 
 /** Numbers lists of ranks, each as runs of one. */
 class Contributions {
@@ -62,8 +77,9 @@ function instead({ first_wrong, drawn }) {
  */
 export function animationOf(verdict) {
   const { drawn, first_wrong } = verdict;
-  if (!drawn?.steps.length) return null;
+  if (!drawn) return null;
   const { ranks, chunks, sizes, steps } = drawn;
+  const first = steps[0]?.before ?? drawn.after;
   const ids = new Contributions();
   const moves = steps.flatMap(({ moves }, step) => moves.map((move) => ({ ...move, step })));
   const wrong = first_wrong ? moves.findIndex((move) => move.event === first_wrong.event) : -1;
@@ -74,8 +90,8 @@ export function animationOf(verdict) {
   const goal = [];
   for (let rank = 0; rank < ranks; rank++) {
     for (let chunk = 0; chunk < chunks; chunk++) {
-      if (steps[0].before[rank][chunk].length) before.push([rank, chunk, ids.of(steps[0].before[rank][chunk])]);
-      const promised = drawn.goal?.[rank]?.[chunk];
+      if (first[rank][chunk].length) before.push([rank, chunk, ids.of(first[rank][chunk])]);
+      const promised = GOALS[verdict.puzzle]?.(rank, chunk, ranks);
       if (promised) goal.push([rank, chunk, ids.of(promised)]);
     }
   }
@@ -129,7 +145,7 @@ export function animationOf(verdict) {
     before,
     goal,
     captions: [
-      `Before step 1 of ${steps.length}`,
+      steps.length ? `Before step 1 of ${steps.length}` : "No message",
       ...steps.map(
         ({ moves }, at) => `step ${at + 1} of ${steps.length}: ${moves.map((move) => told(move, chunks)).join("; ")}`,
       ),

@@ -37,7 +37,6 @@
  * @property {number | null} [node_size]
  * @property {{before: Cells, moves: Move[]}[]} steps
  * @property {Cells} after
- * @property {(number[] | null)[][]} [goal]
  */
 
 /**

@@ -53,6 +53,12 @@ EXAMPLES = {
     "price tensor": ("allranks price tensor --layers 32 --hidden 4096 --sequence 4096 --ranks 8",),
     "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
     "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
+    "puzzle": (
+        "allranks puzzle",
+        "allranks puzzle 5 > ring.py",
+        "allranks puzzle 5 ring.py --real",
+        "allranks puzzle --from 'https://example.org/puzzles.html#p=ring&c=S0lNU0jMyYkvSk0pTU7VqNC0UtDT0-MCAA'",
+    ),
     "race": ("allranks race", "allranks race two-nodes", "allranks race two-nodes my_schedule.py"),
     "regrade": ("allranks regrade lab03_all_reduce", "allranks regrade lab03_all_reduce --student ada"),
     "similar": ("allranks similar lab03_all_reduce",),

@@ -217,6 +217,11 @@ class Judging:
             "reached": [sorted(lines) for lines in run.reached],
             "lead": lead,
         }
+        if told is None:
+            found["note"] = (
+                f"{lead['messages']} messages in {lead['rounds']} round{'' if lead['rounds'] == 1 else 's'}; a rank sends {lead['most_bytes']} bytes at most, "
+                f"and x has {lead['x_bytes']}."
+            )
         if wrong is not None and picture is not None:
             move = wrong.move
             event = next(

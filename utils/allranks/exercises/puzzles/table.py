@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from allranks.base.errors import name_ranks
 from allranks.exercises.puzzles.moves import Moves
 from allranks.ranks.wire.wait import outermost
 
@@ -60,7 +61,7 @@ def _whole(p: int, n: int, chance: random.Random) -> Inputs:
 def _logits(p: int, n: int, chance: random.Random) -> Inputs:
     """Numbers of which one is so large that its exp is infinite."""
     high = chance.choice((1000.0, 9000.0, -9000.0))
-    return [[round(high + chance.uniform(-4, 4), 1) for _ in range(n)] for _ in range(p)]
+    return [[high + chance.randrange(-16, 17) / 4 for _ in range(n)] for _ in range(p)]  # exact in float32
 
 
 def _waited(p: int, n: int, chance: random.Random) -> Inputs:
@@ -108,8 +109,7 @@ def _not_beside(run: Moves) -> Breach | None:
     for move in run.moves:
         src, dst = move.send.rank, move.send.peer or 0
         if (src - dst) % run.ranks not in (1, run.ranks - 1):
-            left, right = (src - 1) % run.ranks, (src + 1) % run.ranks
-            beside = f"rank {left}" if left == right else f"ranks {left} and {right}"
+            beside = name_ranks(sorted({(src - 1) % run.ranks, (src + 1) % run.ranks}))
             return f"Rank {src} sends to rank {dst}; its neighbours on the ring are {beside}.", _line(move)
     return None
 

@@ -262,7 +262,8 @@ class Vector:
         """As torch: slices of ceil(n / parts) elements; there may be fewer of them."""
         if parts < 1:
             raise ValueError("chunk takes one part or more")
-        return self.split(max(1, -(-len(self.at) // parts)))
+        n = len(self.at)
+        return self.split(-(-n // parts)) if n else [self[:] for _ in range(parts)]
 
     def split(self, size: Any) -> list[Vector]:
         """As torch: slices of `size` elements, the last one shorter; or of these sizes."""

@@ -101,7 +101,9 @@ def _circle(failure: Failure) -> str:
     whom = {OpKind.SEND: "a receiver", OpKind.RECV: "a sender"}
     kinds = {w.kind for w in inside}
     if len(calls) == 1 and len(kinds) == 1:
-        return f"{who} wait in {calls.pop()}, in a circle: each for {whom[kinds.pop()]} that is itself waiting."
+        call = calls.pop()
+        where = f"for their {call}" if call in ("isend", "irecv") else f"in {call}"
+        return f"{who} wait {where}, in a circle: each for {whom[kinds.pop()]} that is itself waiting."
     parts = [f"rank {w.rank} for rank {w.peer} in {w.op}" for w in inside[:4]]
     return f"{who} wait for each other: {'; '.join(parts)}{' ...' if len(inside) > 4 else ''}."
 
@@ -279,9 +281,12 @@ def _of_end(puzzle: Puzzle, made: Moves, results: list[Any], wrong: list[int], w
         )
     if puzzle.kind == "copy":
         source = puzzle.source if puzzle.source is not None else (rank - 1) % p
-        whose = made.sources(marks)
-        told = f"{at} with {_numbers_of(whose, rank)}; it should have the numbers of rank {source}."
-        return Told(cause(Code.RECEIVED_NOTHING if whose == [rank] else Code.ORIGIN, ranks=(rank,), kind=None), told)
+        own = [r for r in wrong if isinstance(results[r], Vector) and made.sources(results[r].marks) == [r]]
+        if rank in own:
+            told = f"{name_ranks(own).capitalize()} received nothing, and should have the numbers of rank {source}."
+            return Told(cause(Code.RECEIVED_NOTHING, ranks=tuple(own)), told)
+        told = f"{at} with {_numbers_of(made.sources(marks), rank)}; it should have the numbers of rank {source}."
+        return Told(cause(Code.ORIGIN), told)
     tail = made.size - made.size % p
     if puzzle.chunked and len(marks) == made.size and made.size % p and all(is_whole(made, m) for m in marks[:tail]):
         told = f"{at} without the sum of the last {made.size % p} of {made.size} numbers: p = {p} does not divide {made.size}."

@@ -1,0 +1,12 @@
+# wrong: of its own part only
+def everybody(mine):
+    got = [empty(1) for _ in range(world_size)]
+    got[rank].copy_(mine)
+    others = [r for r in range(world_size) if r != rank]
+    wait([isend(got[rank], r) for r in others], [irecv(got[r], r) for r in others])
+    return cat(got)
+
+
+def softmax(x):
+    e = exp(x - everybody(x.max()).max())
+    return e / e.sum()

@@ -1,0 +1,10 @@
+# wrong: each number is 1/4 times the right one on every rank
+def all_sum(x):
+    mine, new = clone(x), empty_like(x)
+    for other in range(world_size):
+        if other != rank:
+            out = isend(mine, other)
+            recv(new, other)
+            x += new
+            wait(out)
+    x /= world_size

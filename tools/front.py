@@ -58,8 +58,9 @@ def ring() -> str:
 
 
 def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], loads: str = "") -> str:
-    """The HTML; `labs` and `documents` are (title, address) of pages. `loads`: how many MB the puzzles load; "": there are
-    no live pages.
+    """The HTML; `labs` and `documents` are (title, address) of pages. `loads`: how many MB the puzzles load.
+
+    "": there are no live pages.
     """
     from allranks.course.map import words
     from allranks.course.map.drawing import Manner

@@ -7,7 +7,7 @@ those of tools/live/puzzle_answers.py, and of Python's library only what these u
 policy in the pages forbids it.
 
     site/live/NAME.html            the pages
-    site/live/pyodide-VERSION/     Pyodide, its WebAssembly gzipped, as many servers send it as it is
+    site/live/pyodide-VERSION/     Pyodide, what is large of it gzipped, as many servers compress nothing
     site/live/build-HASH/          scripts, style sheet and the zip; the hash is over all of them
     site/live/sw.js                keeps all of it in the browser's cache
 """
@@ -40,8 +40,8 @@ HERE = ROOT / "tools" / "live"
 JS = ROOT / "utils" / "js"
 PACKAGE = ROOT / "utils"
 SHOW = PACKAGE / "allranks" / "show"
-PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "python_stdlib.zip")
-WASM, LOCK = "pyodide.asm.wasm.packed", "lock.json"
+LIBRARY = "python_stdlib.zip"
+PACKED = ("pyodide.asm.wasm", "pyodide.asm.mjs")
 # files beside the modules that these read
 DATA = ("base/theme.css", "theory/race/leaderboard.json", "exercises/planted/static/planted_jobs.json.gz")
 # rooms that need torch, matplotlib or a notebook; what imports them does so inside functions that no page calls
@@ -53,8 +53,8 @@ LEFT_OUT = (
     "allranks.machine.bench",
 )
 POLICY = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self' blob: 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
 )
 
 
@@ -129,11 +129,13 @@ def course() -> bytes:
 
 
 def puzzles_python() -> tuple[bytes, bytes]:
-    """Of the puzzles' page: the zip of its modules, and that of the part of Python's library that they use, as bytecode.
+    """The zip of the puzzles' modules, and that of the part of Python's library that they use, both as bytecode.
 
     Raises LiveError if they do not run in Pyodide.
     """
-    files = {f"{p.relative_to(PACKAGE)}": p for p in modules(HERE / PUZZLES, lazily=False).values()} | {PUZZLES: HERE / PUZZLES}
+    files = {f"{p.relative_to(PACKAGE)}": p for p in modules(HERE / PUZZLES, lazily=False).values()} | {
+        PUZZLES: HERE / PUZZLES
+    }
     with tempfile.TemporaryDirectory(prefix="allranks-live-") as folder:
         sources, out = Path(folder, "sources.zip"), Path(folder, "found.json")
         sources.write_bytes(zipped({name: path.read_bytes() for name, path in files.items()}))
@@ -385,11 +387,11 @@ def build(output: Path) -> list[Path]:
     pyodide = f"pyodide-{version}/"
     (output / pyodide).mkdir()
     there = JS / "node_modules" / "pyodide"
-    for name in PYODIDE:
-        shutil.copy(there / name, output / pyodide / name)
-    (output / pyodide / WASM).write_bytes(gzip.compress((there / "pyodide.asm.wasm").read_bytes(), 9, mtime=0))
-    lock = json.loads((there / "pyodide-lock.json").read_text(encoding="utf-8"))
-    (output / pyodide / LOCK).write_text(json.dumps(lock | {"packages": {}}), encoding="utf-8")
+    shutil.copy(there / LIBRARY, output / pyodide / LIBRARY)
+    for name in PACKED:
+        packed = gzip.compress((there / name).read_bytes(), 9, mtime=0)
+        (output / pyodide / f"{name}.packed").write_bytes(packed)
+    lock = json.loads((there / "pyodide-lock.json").read_text(encoding="utf-8")) | {"packages": {}}
     with tempfile.TemporaryDirectory(prefix="allranks-live-") as folder:
         made = Path(folder)
         _node("live.js", str(made))
@@ -409,9 +411,9 @@ def build(output: Path) -> list[Path]:
         (output / build_folder).mkdir()  # a copy of the temporary folder would be for its owner only
         for path in made.iterdir():
             shutil.copy(path, output / build_folder / path.name)
-    parts = {"wasm": f"{pyodide}{WASM}", "lock": f"{pyodide}{LOCK}"}
+    parts = dict(zip(("wasm", "script"), (f"{pyodide}{name}.packed" for name in PACKED), strict=True))
     python = {
-        "answers": parts | {"library": f"{pyodide}python_stdlib.zip", "course": f"{build_folder}course.zip"},
+        "answers": parts | {"library": f"{pyodide}{LIBRARY}", "course": f"{build_folder}course.zip"},
         "puzzle_answers": parts | {"library": f"{build_folder}library.zip", "course": f"{build_folder}puzzles.zip"},
     }
     loaded = {path for paths in python.values() for path in paths.values()}
@@ -419,7 +421,8 @@ def build(output: Path) -> list[Path]:
     def places(name: str) -> dict[str, Any]:
         module = "puzzle_answers" if name == "puzzles" else "answers"
         sizes = {part: (output / path).stat().st_size for part, path in python[module].items()}
-        return {"pyodide": pyodide, "build": build_folder, "module": module, "files": python[module], "sizes": sizes}
+        found = {"pyodide": pyodide, "build": build_folder, "module": module, "files": python[module], "sizes": sizes}
+        return found | {"lock": json.dumps(lock)}
 
     pages = [_written(output, name, places(name)) for name in PAGES]
     files = [
@@ -445,8 +448,7 @@ def _written(output: Path, name: str, places: dict[str, Any]) -> Path:
     )
     templates.policies["json.dumps_kwargs"] = {"sort_keys": True, "ensure_ascii": False}
     navigation = {other: words for other, (words, _) in PAGES.items()}
-    size = sum(places["sizes"].values()) + sum((output / places["pyodide"] / n).stat().st_size for n in PYODIDE[:2])
-    places |= {"loads": f"{size / 1e6:.1f}"}
+    places |= {"loads": f"{sum(places['sizes'].values()) / 1e6:.1f}"}
     common = {"loads": places["loads"], "name": name, "policy": POLICY, "pages": navigation, "places": places}
     path = output / f"{name}.html"
     path.write_text(templates.get_template(f"{name}.html").render(PAGES[name][1]() | common) + "\n", encoding="utf-8")

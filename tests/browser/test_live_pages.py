@@ -218,7 +218,7 @@ def test_the_calculator_prints_what_the_command_prints(offline):
 
 def without_python(page) -> None:
     """The page's own files come, Python's don't."""
-    page.route("**/*.wasm", lambda route: route.abort())
+    page.route("**/*.packed", lambda route: route.abort())
 
 
 def test_the_first_result_needs_no_python(live_server, new_page):

@@ -1,6 +1,6 @@
 """What the page of the ten puzzles asks of the package: the verdict on the reader's code, as plain data in and out.
 
-It runs in the reader's browser, and `tests/site` runs it in your Python. The zip for the browser has what this file imports.
+It runs in the reader's browser; the zip for the browser has what this file imports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 // Cuts Python's standard library to what the puzzles need; `tools/live_site.py` calls it: library.js COURSE.zip OUT.json
 //
-// It runs the puzzles' Python in Node, as a browser will, and writes OUT.json: the modules that were loaded, of the library and
-// of the course, each as bytecode of that Python in base64. Reading bytecode is faster than compiling the source at each start.
+// It runs the puzzles' Python in Node, as a browser will, and writes OUT.json: the modules that were loaded, of the
+// library and of the course, each as bytecode of that Python in base64, which is read faster than source is compiled.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -23,8 +23,8 @@ import puzzle_answers
 library = next(path for path in sys.path if path.endswith(".zip"))
 # what a reader may import in a program of a few lines, and what Python itself asks for to say what is wrong with it
 for name in ("math random itertools functools collections collections.abc operator time copy string re heapq bisect "
-             "statistics fractions decimal dataclasses typing enum contextlib json textwrap traceback linecache tokenize "
-             "numbers array struct datetime encodings.idna ast inspect io queue types").split():
+             "statistics fractions decimal dataclasses typing enum contextlib json textwrap traceback linecache "
+             "tokenize numbers array struct datetime encodings.idna ast inspect io queue types").split():
     importlib.import_module(name)
 puzzle_answers.warm()
 
@@ -38,7 +38,8 @@ def bytecode(source, name):
 kept = {}
 with zipfile.ZipFile(library) as archive:
     names = set(archive.namelist())
-    loaded = {name.replace(".", "/") for name in sys.modules} | {"encodings/" + n for n in ("cp437", "latin_1", "ascii")}
+    loaded = {name.replace(".", "/") for name in sys.modules}
+    loaded |= {"encodings/cp437", "encodings/latin_1", "encodings/ascii"}
     for path in sorted(names):
         stem = path.removesuffix(".py").removesuffix("/__init__")
         if path.endswith(".py") and stem in loaded:

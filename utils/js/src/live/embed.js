@@ -1,4 +1,4 @@
-// One line in somebody's page puts a puzzle or a player there: an iframe of ours, in a sandbox, as high as what it shows.
+// One line in somebody's page puts a puzzle or a player there: an iframe of ours, in a sandbox.
 //
 //   <script src="https://SITE/live/embed.js" data-puzzle="ring"></script>
 //   <script src="https://SITE/live/embed.js" data-player="ring_all_reduce/4"></script>

@@ -14,8 +14,16 @@ import { cut } from "./cut.js";
  */
 
 /** What the build has written into the page: where the files are, and how large. */
-/** @typedef {{pyodide: string, build: string, module: string, files: Record<Part, string>, sizes: Record<string, number>}} Places */
-/** @typedef {"wasm" | "library" | "lock" | "course"} Part `wasm` is gzipped, by whatever name a server calls it */
+/**
+ * @typedef {object} Places
+ * @property {string} pyodide a folder
+ * @property {string} build a folder
+ * @property {string} module that answers
+ * @property {string} lock what Pyodide's lock file says of itself
+ * @property {Record<Part, string>} files
+ * @property {Record<Part, number>} sizes in bytes
+ */
+/** @typedef {"wasm" | "script" | "library" | "course"} Part the first two are gzipped, by whatever name a server calls them */
 
 /** The reader stopped it, or the time was over. */
 export class Stopped extends Error {}
@@ -55,21 +63,32 @@ async function loaded(address, more) {
 }
 
 /**
- * WebAssembly, compiled while its bytes come. Firefox and Chromium compile a whole Response so; its type is ours to say.
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
+ * @param {string} type
+ */
+const unzipped = (gzipped, type) =>
+  new Response(gzipped.pipeThrough(new DecompressionStream("gzip")), { headers: { "Content-Type": type } });
+
+/**
+ * WebAssembly, compiled while its bytes come, whatever type the server gives them.
  *
  * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
  */
-function compiled(gzipped) {
-  const headers = { "Content-Type": "application/wasm" };
-  return WebAssembly.compileStreaming(new Response(gzipped.pipeThrough(new DecompressionStream("gzip")), { headers }));
-}
+const compiled = (gzipped) => WebAssembly.compileStreaming(unzipped(gzipped, "application/wasm"));
+
+/**
+ * The address of a script that this page holds.
+ *
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
+ */
+const held = async (gzipped) => URL.createObjectURL(await unzipped(gzipped, "text/javascript").blob());
 
 export class Python {
   /** @type {Worker | undefined} */
   #worker;
   /** @type {Promise<void> | undefined} */
   #ready;
-  /** @type {Promise<object> | undefined} */
+  /** @type {Promise<{worker: string} & Record<string, unknown>> | undefined} */
   #parts;
   /** @type {((reason: Error) => void) | undefined} */
   #giveUp;
@@ -97,17 +116,13 @@ export class Python {
       this.#parts = undefined;
       throw error;
     });
-    const parts = await this.#parts;
-    const script = new URL(`${this.places.build}worker.js`, location.href).href;
-    // a worker of a Blob has the page's Content-Security-Policy; one of an address has none
-    const blob = URL.createObjectURL(new Blob([`import ${JSON.stringify(script)};`], { type: "text/javascript" }));
-    this.#worker = new Worker(blob, { type: "module" });
+    const { worker, ...parts } = await this.#parts;
+    this.#worker = new Worker(worker, { type: "module" });
     await this.#said("ready", () => this.#worker?.postMessage({ kind: "start", parts }));
-    URL.revokeObjectURL(blob);
   }
 
   async #load() {
-    const { pyodide, files, sizes } = this.places;
+    const { pyodide, build, module, lock, files, sizes } = this.places;
     const whole = Object.values(sizes).reduce((sum, size) => sum + size, 0);
     let come = 0;
     /** @param {Part} part */
@@ -118,14 +133,19 @@ export class Python {
       });
     /** @param {Part} part */
     const bytes = async (part) => new Response(await load(part)).arrayBuffer();
-    const [wasm, library, lock, course] = await Promise.all([
+    // a worker of a Blob has the page's Content-Security-Policy, one of an address has none; and where the page keeps
+    // all its parts, it starts anew without a network, also in a browser whose service worker serves no such worker
+    const text = loaded(new URL(`${build}worker.js`, location.href).href, () => {}).then((found) =>
+      new Response(found, { headers: { "Content-Type": "text/javascript" } }).blob(),
+    );
+    const [worker, wasm, script, library, course] = await Promise.all([
+      text.then((blob) => URL.createObjectURL(blob)),
       load("wasm").then(compiled),
+      load("script").then(held),
       bytes("library"),
-      bytes("lock"),
       bytes("course"),
     ]);
-    const folder = new URL(pyodide, location.href).href;
-    return { folder, module: this.places.module, wasm, library, lock: new TextDecoder().decode(lock), course };
+    return { worker, folder: new URL(pyodide, location.href).href, module, wasm, script, library, lock, course };
   }
 
   /**

@@ -1,4 +1,4 @@
-// What the browser keeps of the puzzles: which are solved, which was open last, and the reader's code. Nothing of it is sent.
+// What the browser keeps of the puzzles, and sends to nobody: which are solved, which was open last, the reader's code.
 
 const KEY = "allranks-puzzles";
 

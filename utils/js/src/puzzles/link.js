@@ -1,4 +1,4 @@
-// The share link: the puzzle and its code in the fragment, which a browser sends to nobody. The package reads and writes the same.
+// The share link: the puzzle and its code in the fragment, which a browser sends to nobody. The package reads it too.
 
 const MOST_CODE = 64 * 1024;
 

@@ -50,6 +50,8 @@
 
 /** @typedef {{rank: number, goes_on: number[], messages: [number, number][], ends: boolean, text: string}} First */
 
+/** @typedef {{step: number, event: number, rank: number, peer: number, chunks: number[], want: number[]}} FirstWrong */
+
 /**
  * @typedef {object} Verdict
  * @property {string} puzzle
@@ -63,7 +65,7 @@
  * @property {string} where
  * @property {{rank: number, text: string}[]} prints
  * @property {Drawn | null} drawn
- * @property {{step: number, event: number, rank: number, peer: number, chunks: number[], want: number[]} | null} first_wrong
+ * @property {FirstWrong | null} first_wrong
  * @property {Wait[]} waits
  * @property {number[] | null} circle
  * @property {First[] | null} receive_first

@@ -1,4 +1,4 @@
-// The picture of a run that stands still: who waits for whom, with the circle, and what one rank that receives first would do.
+// The picture of a run that stands still: who waits for whom, and what one rank that receives first would do.
 
 import { html, svg } from "../common/dom.js";
 
@@ -96,7 +96,8 @@ export class WaitsPicture {
     const { waits, circle } = this.verdict;
     const each = waits.map(({ rank, call, for: peers, doing, line }) => {
       const whom = peers.length ? ` for rank ${peers.join(" and ")}` : "";
-      return `rank ${rank} ${DOING[doing]}${doing === "waiting" ? ` in ${call}${whom}` : ""}${line ? `, line ${line}` : ""}`;
+      const where = `${doing === "waiting" ? ` in ${call}${whom}` : ""}${line ? `, line ${line}` : ""}`;
+      return `rank ${rank} ${DOING[doing]}${where}`;
     });
     return `${each.join("; ")}.${circle ? ` The circle: ${[...circle, circle[0]].join(", ")}.` : ""}`;
   }

@@ -111,7 +111,7 @@ def test_what_is_printed_stands_there_once_however_often_a_rank_waits():
 # --------------------------------------------------------------------------------------------- code that misbehaves
 
 BODIES = {
-    "while True: pass": ("an endless loop", "Rank 0, line 2, began 200,000 lines"),
+    "while True: pass": ("an endless loop", "Rank 0, line 2, began 50,000 lines"),
     "while True:\n        try: recv(x, rank)\n        except: pass": ("an endless loop", "an endless loop?"),
     "return [i for i in iter(int, 1)]": ("an endless loop", "an endless loop?"),
     "for i in range(10000): isend(x, (rank + 1) % world_size)": ("an endless loop", "500 sends and receives"),
@@ -137,6 +137,22 @@ BODIES = {
     "batch([send])": ("raises TypeError", "batch takes a list"),
     "return 'x'": ("returns something of another kind", "returns a str"),
     "return": ("nothing was returned", "returns nothing"),
+    "return 10 ** 1000": ("wrong shape", "ends with 1 number"),
+    "class E(Exception):\n        def __str__(self): return 5\n    raise E": ("raises E", "raises E."),
+    "raise KeyboardInterrupt": ("raises KeyboardInterrupt", "raises KeyboardInterrupt."),
+    "exec('while True: pass')": ("raises RuntimeError", "write the code out"),
+    "x.store.values = None": ("raises TypeError", "not subscriptable"),
+    "torch.zeros(3)": ("raises NameError", "there is no torch here"),
+    "send(x)": ("raises TypeError", "send() missing 1 required positional argument"),
+    "isend(x, (rank + 1) % 4, tag=rank)\n    recv(empty_like(x), (rank - 1) % 4, tag=7)": (
+        "tags of send and receive differ",
+        "wait",
+    ),
+    "try: send(x, (rank + 1) % 4)\n    except BaseException: return x": ("sends before it receives", "in a circle"),
+    "y = irecv(x, (rank - 1) % 4)\n    send(clone(x), (rank + 1) % 4)\n    wait(y)\n    return x": (
+        "a buffer was read before wait()",
+        "wait()",
+    ),
     "yield x": ("returns something of another kind", "returns a generator"),
     "recv(empty_like(x), 1 - rank % 2)": ("receives before it sends", "wait"),
 }

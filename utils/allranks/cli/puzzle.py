@@ -24,10 +24,9 @@ from allranks.cli._shared import CommandError
 def command(what: str | None, file: Path | None, link: str | None, real: bool, as_json: bool) -> None:
     """Judges FILE, a reader's own sends and receives, for a puzzle.
 
-    NUMBER is 1 to 10, or the puzzle's name. Without FILE it prints the code to begin with; without
-    NUMBER, all puzzles.
-    The code runs in this process and is no sandbox: read it first if it is somebody else's. The exit status is 0 if it is
-    right, 1 if it is wrong, and 2 if there is nothing to judge.
+    NUMBER is 1 to 10, or the puzzle's name. Without FILE it prints the code to begin with; without NUMBER, all puzzles.
+    The code runs in this process and is no sandbox: read it first if it is somebody else's. The exit status is 0 if it
+    is right, 1 if it is wrong, and 2 if there is nothing to judge.
     """
     from allranks.exercises import puzzles
 

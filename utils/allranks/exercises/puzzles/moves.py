@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from allranks.exercises.puzzles.ranks import Picture, Run
-from allranks.exercises.puzzles.vector import RESERVED, Vector, places
+from allranks.exercises.puzzles.vector import AWAITED, RESERVED, Vector, places
 from allranks.ranks.wire import record
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.state import Op
@@ -226,13 +226,20 @@ class Wrong:
     want: tuple[int, ...] = ()
 
 
+def _unwritten(move: Move) -> Wrong | None:
+    """A message with numbers that nobody has written, or that are still to come."""
+    if any(m & AWAITED for m in move.marks):
+        return Wrong(move, "reads early")
+    return Wrong(move, "sends a buffer that is still empty") if any(m & RESERVED for m in move.marks) else None
+
+
 def first_wrong_sum(made: Moves) -> Wrong | None:
     """The first message after which a sum can't be right any more: by step, then by rank."""
     everybody = list(range(made.ranks))
     for move in made.moves:
         mark, held = move.first, [places(m) for m in move.marks]
-        if any(m & RESERVED for m in move.marks):
-            return Wrong(move, "sends a buffer that is still empty")
+        if unwritten := _unwritten(move):
+            return unwritten
         if not mark or move.how == "lost":
             continue
         if any(len({p % made.size for p in one}) > 1 for one in held):
@@ -256,6 +263,8 @@ def first_wrong_sum(made: Moves) -> Wrong | None:
 def first_wrong_copy(made: Moves, source: int | None) -> Wrong | None:
     """The first message that does not hold the numbers of `source`; of its own sender, if that is None."""
     for move in made.moves:
+        if unwritten := _unwritten(move):
+            return unwritten
         wanted = move.send.rank if source is None else source
         if made.sources(move.marks) != [wanted] and move.marks:
             return Wrong(move, "not the source's")

@@ -26,7 +26,7 @@ from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.source import Lines
 from allranks.ranks.wire.state import Op
 
-MOST_LINES = 200_000  # that a rank may begin before it waits or returns
+MOST_LINES = 50_000  # that a rank may begin before it waits or returns
 MOST_OPERATIONS = 500  # of one rank: each wait runs all of it again
 MOST_PRINTED = 100_000  # characters of one rank
 _POISON = array("f", [float("nan")]).tobytes()
@@ -127,6 +127,7 @@ class _Rank:
         self.got: dict[int, bytes | None] = {}  # what came, by the number of the operation
         self.over = False
         self.result: Any = None
+        self.arg = play.cast.x(rank)
         self.reached: set[int] = set()
         self.pictures: list[Picture] = []
         self.waiting = 0  # the number of the operation that it waits for
@@ -139,7 +140,7 @@ class _Rank:
         self.waited: set[int] = set()
         self.printed: list[str] = []
         self.pictures = []
-        self.deferred: tuple[Vector, Any] | None = None
+        self.deferred: tuple[Vector, int, int] | None = None
         self.may_defer = self.play.cast.first == self.rank
         self.stores: list[Store] = []
 
@@ -159,19 +160,21 @@ class _Rank:
             if not callable(function):
                 raise TypeError(f"{cast.function} is not a function")
             self.result = function(self.arg)
-            if not self.left and self.deferred is not None:
+            if not self.left:
                 self._send_deferred()
+            for one in (self.arg, *(self.result if isinstance(self.result, list | tuple) else [self.result])):
+                _ = one.values if isinstance(one, Vector) else None  # fails here if its inside was meddled with
         except _Left:
             pass
         except RecursionError:
             self._fail(FailureKind.EXCEPTION, error="RecursionError", message="a function calls itself without an end")
         except Missing as error:
             self._raised(error, FailureKind.IMPORT, missing_name=error.name)
-        except (SystemExit, KeyboardInterrupt) as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except SystemExit:
             self._fail(FailureKind.EXITED, message="exit")
         except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and "KeyboardInterrupt" not in "".join(cast.source):
+                raise  # it is the one who waits for the verdict
             if not self.left:
                 self._raised(error)
         finally:
@@ -229,31 +232,31 @@ class _Rank:
 
     # ---------------------------------------------------------------------------------------------- its operations
 
-    def send(self, tensor: Vector, dst: Any = None, *, to: Any = None) -> None:
+    def send(self, tensor: Vector, dst: int, tag: int = 0) -> None:
         """Sends the vector, and waits until it is received."""
         if self.may_defer and self.deferred is None:
-            self.may_defer, self.deferred = False, (tensor.clone(), dst if to is None else to)
+            self.may_defer, self.deferred = False, (tensor.clone(), dst, tag)
             return
-        self.wait(self._post(OpKind.SEND, "send", tensor, dst if to is None else to))
+        self.wait(self._post(OpKind.SEND, "send", tensor, dst, tag))
 
     def _send_deferred(self) -> None:
-        (tensor, dst), self.deferred = self.deferred, None
-        self.wait(self._post(OpKind.SEND, "send", tensor, dst))
+        said, self.deferred = self.deferred, None
+        if said is not None:
+            self.wait(self._post(OpKind.SEND, "send", *said))
 
-    def recv(self, tensor: Vector, src: Any = None, **other: Any) -> int:
+    def recv(self, tensor: Vector, src: int, tag: int = 0) -> int:
         """Receives into the vector; the rank from which it came."""
-        self.wait(self._post(OpKind.RECV, "recv", tensor, other.get("from_", src)))
-        if self.deferred is not None:
-            self._send_deferred()
-        return int(src if src is not None else other.get("from_", 0))
+        self.wait(self._post(OpKind.RECV, "recv", tensor, src, tag))
+        self._send_deferred()
+        return src
 
-    def isend(self, tensor: Vector, dst: Any = None, *, to: Any = None) -> Request:
+    def isend(self, tensor: Vector, dst: int, tag: int = 0) -> Request:
         """Begins to send the vector."""
-        return Request(self._post(OpKind.SEND, "isend", tensor, dst if to is None else to), self)
+        return Request(self._post(OpKind.SEND, "isend", tensor, dst, tag), self)
 
-    def irecv(self, tensor: Vector, src: Any = None) -> Request:
+    def irecv(self, tensor: Vector, src: int, tag: int = 0) -> Request:
         """Begins to receive into the vector."""
-        return Request(self._post(OpKind.RECV, "irecv", tensor, src), self)
+        return Request(self._post(OpKind.RECV, "irecv", tensor, src, tag), self)
 
     def batch(self, *operations: Any) -> list[Request]:
         """Begins all of them."""
@@ -284,15 +287,15 @@ class _Rank:
                     f"wait takes what isend, irecv or batch gave, not {'nothing' if one is None else type(one).__name__}"
                 )
 
-    def _post(self, kind: OpKind, name: str, tensor: Any, peer: Any) -> int:
+    def _post(self, kind: OpKind, name: str, tensor: Any, peer: Any, tag: Any) -> int:
         if self.left:
             raise _Left
-        whom = self._checked(name, kind, tensor, peer)
+        whom = self._checked(name, kind, tensor, peer, tag)
         self.count += 1
         number, data = self.count, b""
         if kind is OpKind.SEND:
             data = array("f", tensor.values).tobytes()
-        said = (kind, name, whom, len(tensor.at), data)
+        said = (kind, name, whom, tag, len(tensor.at), data)
         self._picture(number, False)
         if number > len(self.said):
             if number > MOST_OPERATIONS:
@@ -301,8 +304,8 @@ class _Rank:
                 self._fail(FailureKind.CPU_LIMIT, where=where, message=why)
                 raise _Left
             self.said.append(said)
-            self._tell_new(kind, name, tensor, whom, number, data)
-        elif said[:4] != self.said[number - 1][:4] or data != self.said[number - 1][4]:
+            self._tell_new(kind, name, tensor, (whom, tag), number, data)
+        elif said != self.said[number - 1]:
             why = "it did something else when it was run again, as a rank is here whenever it has waited; it must not depend on chance"
             self._fail(FailureKind.EXCEPTION, where=self._where(), error="RuntimeError", message=why)
             raise _Left
@@ -312,9 +315,19 @@ class _Rank:
         self.pending[number] = _Pending(kind, tensor, held)
         return number
 
-    def _tell_new(self, kind: OpKind, name: str, tensor: Vector, whom: int, number: int, data: bytes) -> None:
+    def _tell_new(
+        self, kind: OpKind, name: str, tensor: Vector, whom: tuple[int, int], number: int, data: bytes
+    ) -> None:
         where = self._where()
-        op = {"do": kind, "number": number, "group": "0", "name": name, "dtype": "float32", "peer": whom, "tag": 0}
+        op = {
+            "do": kind,
+            "number": number,
+            "group": "0",
+            "name": name,
+            "dtype": "float32",
+            "peer": whom[0],
+            "tag": whom[1],
+        }
         op |= {"numel": len(tensor.at), "where": where}
         if kind is OpKind.SEND:
             op["nbytes"] = len(data)
@@ -331,15 +344,17 @@ class _Rank:
             self.left = True
             raise _Left
 
-    def _checked(self, name: str, kind: OpKind, tensor: Any, peer: Any) -> int:
+    def _checked(self, name: str, kind: OpKind, tensor: Any, peer: Any, tag: Any) -> int:
         """The other rank, as a number. Raises what torch would: an error of the wrong kind or value."""
         if not isinstance(tensor, Vector):
-            found = "nothing" if tensor is None else f"a {type(tensor).__name__}"
+            found = "nothing" if tensor is None else f"the {type(tensor).__name__} {tensor!r:.40}"
             raise TypeError(f"{name} takes a vector first, not {found}: tensor([1.0]) makes one of a number")
         if isinstance(peer, Vector) or (isinstance(peer, float) and peer == int(peer)):
             raise TypeError(f"{name} takes the other rank as a whole number: use // for it, or int(...)")
         if isinstance(peer, bool) or not isinstance(peer, int):
             raise TypeError(f"{name} takes the other rank second, a whole number")
+        if isinstance(tag, bool) or not isinstance(tag, int):
+            raise TypeError(f"{name} takes a whole number as its tag")
         p = self.play.cast.ranks
         if not 0 <= peer < p:
             raise MisuseError(Misuse.NO_SUCH_PEER, f"there is no rank {peer}: the ranks are 0 to {p - 1}")
@@ -390,6 +405,7 @@ class _Rank:
 
     def _fail(self, kind: FailureKind, **more: Any) -> None:
         self.left = self.over = True
+        self.play.ended = self.play.ended or kind is FailureKind.CPU_LIMIT  # the others would do the same, for as long
         self.play.tell(self.rank, {"do": FrameKind.FAULT, "kind": kind, **more})
 
     def _raised(self, error: BaseException, kind: FailureKind = FailureKind.EXCEPTION, **more: Any) -> None:
@@ -398,9 +414,9 @@ class _Rank:
             if trace.tb_frame.f_code.co_filename == FILE:
                 lines.append(trace.tb_lineno)
             trace = trace.tb_next
-        message = "" if isinstance(error, KeyError | AssertionError) and not error.args else str(error)
-        if isinstance(error, KeyError):
-            message = f"there is no key {error}"
+        message = _text_of(error).replace("_Rank.", "")
+        if isinstance(error, NameError) and error.name in ("torch", "dist"):
+            message += f"; there is no {error.name} here: its names stand alone, such as send and empty_like"
         more |= {"error": type(error).__name__, "message": message}
         if isinstance(error, NameError) and error.name:
             more["missing_name"] = error.name
@@ -415,6 +431,14 @@ class _Rank:
             self.pictures.append(Picture(op, after, kept))
 
 
+def _text_of(error: BaseException) -> str:
+    """What an error says; its own code may be the reader's, and may fail."""
+    try:
+        return f"there is no key {error}" if isinstance(error, KeyError) and error.args else str(error)
+    except Exception:
+        return ""
+
+
 class _Play:
     """All ranks of one run, and the router between them."""
 
@@ -423,6 +447,7 @@ class _Play:
         self.router = Router(cast.ranks, _RULES, cast.delivery, cast.seed)
         self.marks: dict[tuple[int, int], list[int]] = {}
         self.ready = deque(range(cast.ranks))
+        self.ended = False
         self.ranks = [_Rank(rank, self) for rank in range(cast.ranks)]
 
     def tell(self, rank: int, op: dict[str, Any], data: bytes = b"") -> bool:
@@ -456,10 +481,10 @@ class _Play:
 def play(cast: Cast) -> Run:
     """Runs the code on all ranks, until each has returned or nobody can go on."""
     made = _Play(cast)
-    while True:
-        while made.ready:
+    while not made.ended:
+        while made.ready and not made.ended:
             made.ranks[made.ready.popleft()].go()
-        if not made.router.settle():
+        if made.ended or not made.router.settle():
             break
         made.deliver(None)
     ranks = made.ranks

@@ -22,13 +22,13 @@ def _on_real_ranks(x, ranks_per_node):
     given |= {name: getattr(_dist, name) for name in ("send", "recv", "isend", "irecv", "P2POp")}
     given |= dict(batch=_batch, batch_isend_irecv=_batch, wait=_wait)
     given |= dict(rank=_dist.get_rank(), world_size=_dist.get_world_size(), Vector=_torch.Tensor, Tensor=_torch.Tensor)
-    for name, value in (given | ({"node_size": ranks_per_node} if ranks_per_node else {})).items():
-        globals().setdefault(name, value)
     of_torch = {name: getattr(_torch.Tensor, name) for name in ("tensor_split", "chunk", "split")}
     for name, method in of_torch.items():  # a puzzle's give lists, so that c[i] += new is one line
         as_list = lambda *args, method=method: list(method(*args))
         setattr(_torch.Tensor, name, as_list)
-        globals()[name] = as_list
+        given[name] = as_list
+    for name, value in (given | ({"node_size": ranks_per_node} if ranks_per_node else {})).items():
+        globals().setdefault(name, value)
     try:
         result = {function}(x)
     finally:

@@ -7,14 +7,21 @@ whole number with a digit for each (rank, place), so that adding numbers adds ma
 from __future__ import annotations
 
 import math
+import sys
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 DIGIT = 32  # bits: how often a number was added
-EMPTY, PENDING = 1, 1 << DIGIT  # never written; to be filled by a receive that nobody has waited for
+EMPTY, PENDING = (
+    1,
+    1 << DIGIT,
+)  # digits of their own: never written; to be filled by a receive that nobody has waited for
 _RESERVED = 2
 RESERVED = (1 << DIGIT * _RESERVED) - 1
+AWAITED = RESERVED ^ (1 << DIGIT) - 1  # the digit of PENDING
 MOST = 100_000  # elements
 
 
@@ -23,20 +30,17 @@ def mark(place: int) -> int:
     return 1 << DIGIT * (place + _RESERVED)
 
 
-def places(marks: int) -> dict[int, int]:
+@lru_cache(maxsize=4096)
+def places(marks: int) -> Mapping[int, int]:
     """The numbers of the inputs that a mark holds, and how often each.
 
-    >>> places(mark(3) + 2 * mark(5))
+    >>> dict(places(mark(3) + 2 * mark(5)))
     {3: 1, 5: 2}
     """
-    found, place = {}, 0
-    marks >>= DIGIT * _RESERVED
-    while marks:
-        if count := marks & (1 << DIGIT) - 1:
-            found[place] = count
-        marks >>= DIGIT
-        place += 1
-    return found
+    held = marks >> DIGIT * _RESERVED
+    digits = array("I", held.to_bytes(-(-held.bit_length() // DIGIT) * DIGIT // 8, sys.byteorder))
+    ordered = digits if sys.byteorder == "little" else reversed(digits)
+    return MappingProxyType({place: count for place, count in enumerate(ordered) if count})
 
 
 class Store:

@@ -13,9 +13,9 @@ from allranks.exercises.puzzles.moves import Moves, Wrong, first_wrong_copy, fir
 from allranks.exercises.puzzles.program import Fault
 from allranks.exercises.puzzles.ranks import Run
 from allranks.exercises.puzzles.table import Puzzle
-from allranks.exercises.puzzles.vector import RESERVED, Vector, places
+from allranks.exercises.puzzles.vector import AWAITED, RESERVED, Vector, places
 from allranks.judge.causes import Cause, Code, cause
-from allranks.ranks.wire.failures import Failure, FailureKind
+from allranks.ranks.wire.failures import DeadlockCause, Failure, FailureKind
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.wait import outermost
 
@@ -52,7 +52,12 @@ def of_failure(failure: Failure, run: Run) -> Told:
         line = int(line)
     match failure.kind:
         case FailureKind.DEADLOCK if failure.cycle:
-            return Told(found, _circle(failure), line, known)
+            plain = failure.cause in (
+                DeadlockCause.SENDS_FIRST,
+                DeadlockCause.RECEIVES_FIRST,
+                DeadlockCause.SENDS_AWAITED_FIRST,
+            )
+            return Told(found, _circle(failure), line, known if plain else f"{failure.advice} {known}")
         case FailureKind.DEADLOCK | FailureKind.LEFT_EARLY:
             return Told(found, failure.message, line, known)
         case FailureKind.CPU_LIMIT:
@@ -101,7 +106,7 @@ def _circle(failure: Failure) -> str:
     whom = {OpKind.SEND: "a receiver", OpKind.RECV: "a sender"}
     kinds = {w.kind for w in inside}
     if len(calls) == 1 and len(kinds) == 1:
-        call = calls.pop()
+        call = calls.pop().removeprefix("wait() of ")
         where = f"for their {call}" if call in ("isend", "irecv") else f"in {call}"
         return f"{who} wait {where}, in a circle: each for {whom[kinds.pop()]} that is itself waiting."
     parts = [f"rank {w.rank} for rank {w.peer} in {w.op}" for w in inside[:4]]
@@ -117,10 +122,13 @@ def values_of(result: Any) -> list[float] | None:
         return result.values
     if isinstance(result, bool):
         return None
-    if isinstance(result, int | float):
-        return [float(result)]
-    if isinstance(result, list | tuple) and all(isinstance(v, Vector | int | float) for v in result):
-        return [v for one in result for v in (one.values if isinstance(one, Vector) else [float(one)])]
+    try:
+        if isinstance(result, int | float):
+            return [float(result)]
+        if isinstance(result, list | tuple) and all(isinstance(v, Vector | int | float) for v in result):
+            return [v for one in result for v in (one.values if isinstance(one, Vector) else [float(one)])]
+    except OverflowError:  # a whole number of hundreds of digits
+        return [math.inf]
     return None
 
 
@@ -158,7 +166,7 @@ def of_values(puzzle: Puzzle, run: Run, made: Moves, x: list[list[float]], wante
         move.move.wrong = True
         return _of_move(puzzle, made, move)
     if puzzle.id == "softmax":
-        return _of_softmax(results, wrong[0], wanted)
+        return _of_softmax(results, wrong[0], x, wanted)
     if puzzle.id == "straggler":
         return _of_straggler(results, x, int(wanted[0][0]))
     return _of_end(puzzle, made, results, wrong, wanted)
@@ -188,6 +196,8 @@ def _chunk_words(made: Moves, move: Any) -> str:
     chunks = made.chunks_of(move)
     if len(made.cuts) <= 2 or not chunks:
         return "its numbers" if not chunks else "a vector"
+    if len(chunks) == len(made.cuts) - 1:
+        return "all of x"
     return f"chunk {chunks[0]}" if len(chunks) == 1 else f"chunks {', '.join(map(str, chunks))}"
 
 
@@ -223,6 +233,9 @@ def _of_move(puzzle: Puzzle, made: Moves, found: Wrong) -> Told:
             return Told(
                 origin(found.why), f"Rank {src} sends a vector into which nothing was written yet.", sent, note, found
             )
+        case "reads early":
+            told = f"Rank {src} sends what an irecv is to fill, before wait(): what comes is not in it yet."
+            return Told(cause(Code.READ_EARLY), told, sent, note, found)
         case "mixed":
             told = f"Rank {src} sends numbers of different places added together."
             return Told(origin("off by one chunk"), told, sent, note, found)
@@ -270,10 +283,24 @@ def _of_end(puzzle: Puzzle, made: Moves, results: list[Any], wrong: list[int], w
             f"Every rank's numbers are {factor} times the right ones.",
         )
     marks = results[rank].marks if isinstance(results[rank], Vector) else []
+    if any(m & AWAITED for m in marks):
+        told = (
+            f"{at} with numbers that it read before they were there: what irecv receives is in its vector after wait()."
+        )
+        return Told(cause(Code.READ_EARLY), told)
     if any(m & RESERVED for m in marks) or any(math.isnan(v) for v in values_of(results[rank]) or ()):
         return Told(
             cause(Code.NOT_A_NUMBER), f"{at} with numbers that nobody has written: a vector of empty or empty_like."
         )
+    received = {move.send.peer for move in made.moves if move.how != "lost"}
+    own = [r for r in wrong if isinstance(results[r], Vector) and made.sources(results[r].marks) == [r]]
+    if not puzzle.returns and len(own) == p and received == set(range(p)):
+        new, old = (
+            ("clone() and c[i] + new make", "c[i] += new") if puzzle.chunked else ("x = x + new makes", "x += new")
+        )
+        vector = "new vectors" if puzzle.chunked else "a new vector"
+        told = f"On every rank x is as it was: {new} {vector}, {old} changes x. Or return the result."
+        return Told(cause(Code.NOTHING_CHANGED), told)
     if p > 2 and len(wrong) == p - 1 and puzzle.kind == "sum" and not puzzle.returns:
         only = next(r for r in range(p) if r not in wrong)
         return Told(
@@ -281,10 +308,14 @@ def _of_end(puzzle: Puzzle, made: Moves, results: list[Any], wrong: list[int], w
         )
     if puzzle.kind == "copy":
         source = puzzle.source if puzzle.source is not None else (rank - 1) % p
-        own = [r for r in wrong if isinstance(results[r], Vector) and made.sources(results[r].marks) == [r]]
+        if rank in own and rank not in received:
+            without = [r for r in own if r not in received]
+            told = f"{name_ranks(without).capitalize()} received nothing, and should have the numbers of rank {source}."
+            return Told(cause(Code.RECEIVED_NOTHING, ranks=tuple(without)), told)
         if rank in own:
-            told = f"{name_ranks(own).capitalize()} received nothing, and should have the numbers of rank {source}."
-            return Told(cause(Code.RECEIVED_NOTHING, ranks=tuple(own)), told)
+            that = f"that of rank {source}" if puzzle.source is not None else "what came from the left"
+            told = f"{name_ranks(own, p).capitalize()} received, but {'return their' if len(own) > 1 else 'returns its'} own vector, not {that}."
+            return Told(cause(Code.ORIGIN, kind="ends with its own numbers"), told)
         told = f"{at} with {_numbers_of(made.sources(marks), rank)}; it should have the numbers of rank {source}."
         return Told(cause(Code.ORIGIN), told)
     tail = made.size - made.size % p
@@ -294,10 +325,28 @@ def _of_end(puzzle: Puzzle, made: Moves, results: list[Any], wrong: list[int], w
     if puzzle.id == "half":
         return _of_own_chunk(made, rank, marks)
     for chunk, (start, end) in enumerate(pairwise(made.cuts)):
+        if (
+            end > start
+            and puzzle.chunked
+            and not all(is_whole(made, m) for m in marks[start:end])
+            and _passed(made, rank, chunk)
+        ):
+            told = f"{at} without chunk {chunk} in x, though it had the whole sum of it: c[i] = c[i] + new makes a new vector, c[i] += new adds in x."
+            return Told(cause(Code.ORIGIN, kind="not written into x"), told)
         whose, what = made.sources(marks[start:end]), f"chunk {chunk}" if len(made.cuts) > 2 else "x"
         if missing := _of_sources(whose, p, f"{at} with {'an ' * (what == 'x')}{what}") if end > start else None:
             return missing
     return Told(cause(Code.RESULT, seen="values"), f"{at} with other numbers than the right ones.")
+
+
+def _passed(made: Moves, rank: int, chunk: int) -> bool:
+    """Whether the rank sent or received this chunk when it was complete."""
+    size = made.cuts[chunk + 1] - made.cuts[chunk]
+    return any(
+        len(move.marks) == size and made.chunks_of(move) == [chunk] and all(is_whole(made, m) for m in move.marks)
+        for move in made.moves
+        if rank in (move.send.rank, move.send.peer)
+    )
 
 
 def is_whole(made: Moves, marks: int) -> bool:
@@ -356,7 +405,7 @@ def _factor(results: list[Any], wanted: list[list[float]]) -> str:
     return ""
 
 
-def _of_softmax(results: list[Any], rank: int, wanted: list[list[float]]) -> Told:
+def _of_softmax(results: list[Any], rank: int, x: list[list[float]], wanted: list[list[float]]) -> Told:
     """What is wrong with a softmax."""
     values = values_of(results[rank]) or []
     if any(math.isnan(v) for v in values):
@@ -366,6 +415,11 @@ def _of_softmax(results: list[Any], rank: int, wanted: list[list[float]]) -> Tol
     if own and all(math.isclose(a, b / own, rel_tol=1e-3) for a, b in zip(values, wanted[rank], strict=True)):
         told = f"Rank {rank} returns the softmax of its own part: its numbers add up to 1, but those of all ranks must."
         return Told(cause(Code.ORIGIN, kind="of its own part only"), told)
+    by_own = [[math.exp(v - max(row)) for v in row] for row in x]
+    below = sum(map(sum, by_own))
+    if all(math.isclose(a, b / below, rel_tol=1e-3) for a, b in zip(values, by_own[rank], strict=True)):
+        told = "Each rank subtracts the largest number of its own part; all ranks must subtract the same one."
+        return Told(cause(Code.ORIGIN, kind="each rank subtracts another number"), told)
     total = sum(sum(values_of(r) or []) for r in results)
     if abs(total - 1) > 1e-3:
         told = f"The numbers of all ranks add up to {total:.3g}, not to 1."

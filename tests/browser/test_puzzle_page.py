@@ -107,7 +107,7 @@ def test_a_wrong_ring_is_written_its_fault_is_seen_and_then_it_is_right(page):
     assert page.locator(".ar-cell.ar-done").count() == 16, "every chunk of every rank is complete"
     page.wait_for_selector("[data-station=ring].solved")
     command = page.locator(".command code").inner_text()
-    link = re.fullmatch(r"allranks puzzle --from '(.+)'", command)[1]
+    link = re.fullmatch(r"allranks puzzle --from '(.+)' && allranks puzzle ring ring.py --real", command)[1]
     assert unpack(link) == ("ring", RIGHT_RING), "the package reads the page's link"
 
 

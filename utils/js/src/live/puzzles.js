@@ -193,7 +193,7 @@ function show(verdict, code) {
   part("rules").replaceChildren(...rulesOf(verdict.rules));
   part("ran").replaceChildren(...printsOf(verdict), ...reachedOf(verdict));
   picture(verdict).catch((error) => say(`The picture could not be drawn: ${error.message}`));
-  part("below").replaceChildren(...(verdict.right ? [solved(verdict)] : []));
+  part("below").replaceChildren(...(verdict.right ? [solved()] : []));
   if (verdict.right && !kept.solved.includes(puzzle.id)) {
     kept.solved.push(puzzle.id);
     write(kept);
@@ -226,7 +226,8 @@ async function picture(verdict) {
   }
   if (!animation) return;
   const address = new URL(`${places.build}playback.js`, location.href).href;
-  const bare = { stage: STAGE, loop: false };
+  const bare = { stage: animation.steps ? STAGE : STAGE * 0.7, loop: false };
+  stage.classList.toggle("still", !animation.steps);
   const away = await shown(stage, address, { animation, bare });
   if (pictured === key) leave = away;
   else {
@@ -235,17 +236,14 @@ async function picture(verdict) {
   }
 }
 
-/**
- * How a solved puzzle goes on: on real processes, and with the next one.
- *
- * @param {Verdict} verdict
- */
-function solved(verdict) {
+/** How a solved puzzle goes on: on real processes, and with the next one. */
+function solved() {
   const command = html("code", {}, "allranks puzzle --from …");
   const copy = html("button", { type: "button" }, "Copy the line");
   const code = judged;
-  packed(puzzle.id, code).then((fragment) => {
-    const line = `allranks puzzle --from '${addressOf(fragment)}'`;
+  const { id } = puzzle;
+  packed(id, code).then((fragment) => {
+    const line = `allranks puzzle --from '${addressOf(fragment)}' && allranks puzzle ${id} ${id}.py --real`;
     command.textContent = line;
     copy.addEventListener("click", () => copied(line, copy));
   });
@@ -257,7 +255,7 @@ function solved(verdict) {
     html("h3", {}, "The same on real processes: one line"),
     html("p", { class: "command" }, command),
     html("div", { class: "line" }, copy, ...next),
-    ...(verdict.next ? [html("p", { class: "soft" }, verdict.next)] : []),
+    html("p", { class: "soft" }, `It writes your code to ${puzzle.id}.py, and runs it on real processes, with torch.`),
   );
 }
 

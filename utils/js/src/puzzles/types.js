@@ -72,7 +72,6 @@
  * @property {number[][]} reached
  * @property {number} lines
  * @property {Record<string, number> | null} lead
- * @property {string} [next]
  */
 
 export {};

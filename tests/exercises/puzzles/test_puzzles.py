@@ -115,6 +115,10 @@ BODIES = {
     "while True:\n        try: recv(x, rank)\n        except: pass": ("an endless loop", "an endless loop?"),
     "return [i for i in iter(int, 1)]": ("an endless loop", "an endless loop?"),
     "for i in range(10000): isend(x, (rank + 1) % world_size)": ("an endless loop", "500 sends and receives"),
+    "for i in range(2500):\n        o = isend(x, (rank + 1) % 4)\n        recv(empty_like(x), (rank - 1) % 4)\n        wait(o)": (
+        "an endless loop",
+        "sends and receives: an endless loop?",
+    ),
     "while True: print('a' * 1000)": ("prints too much", "printed more than"),
     "import torch.distributed as dist": ("needs a package that is not there", "Line 2: there is no torch here"),
     "import requests": ("needs a package that is not there", "there is no module requests here"),

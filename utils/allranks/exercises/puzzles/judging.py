@@ -20,7 +20,7 @@ from allranks.ranks.wire.failures import DeadlockCause, Failure, FailureKind
 from allranks.ranks.wire.wait import Doing
 
 MOST_PRINTS = 200  # lines that are shown
-MOST_DRAWN = 800  # messages
+MOST_DRAWN = 400  # messages
 _STALLS = (FailureKind.DEADLOCK, FailureKind.LEFT_EARLY, FailureKind.DESYNC)
 
 

@@ -27,7 +27,10 @@ from allranks.ranks.wire.source import Lines
 from allranks.ranks.wire.state import Op
 
 MOST_LINES = 50_000  # that a rank may begin before it waits or returns
-MOST_OPERATIONS = 500  # of one rank: each wait runs all of it again
+MOST_OPERATIONS = 500  # of one rank
+MOST_REPEATED = (
+    40_000  # operations of all ranks, those that are run again too: each wait runs the rank from its beginning
+)
 MOST_PRINTED = 100_000  # characters of one rank
 _POISON = array("f", [float("nan")]).tobytes()
 _RULES = Rules(allow=frozenset({"send", "recv", "isend", "irecv"}))
@@ -139,7 +142,7 @@ class _Rank:
         self.pending: dict[int, _Pending] = {}
         self.waited: set[int] = set()
         self.printed: list[str] = []
-        self.pictures = []
+        self.moments = 0
         self.deferred: tuple[Vector, int, int] | None = None
         self.may_defer = self.play.cast.first == self.rank
         self.stores: list[Store] = []
@@ -297,10 +300,11 @@ class _Rank:
             data = array("f", tensor.values).tobytes()
         said = (kind, name, whom, tag, len(tensor.at), data)
         self._picture(number, False)
+        self.play.repeated += 1
         if number > len(self.said):
-            if number > MOST_OPERATIONS:
+            if number > MOST_OPERATIONS or self.play.repeated > MOST_REPEATED:
                 where = self._where()
-                why = f"has begun {MOST_OPERATIONS} sends and receives: an endless loop?"
+                why = f"has begun {number - 1} sends and receives: an endless loop?"
                 self._fail(FailureKind.CPU_LIMIT, where=where, message=why)
                 raise _Left
             self.said.append(said)
@@ -425,7 +429,8 @@ class _Rank:
         self._fail(kind, where=[FILE, lines[-1] if lines else None], **more)
 
     def _picture(self, op: int, after: bool) -> None:
-        if self.play.cast.pictured:
+        self.moments += 1
+        if self.play.cast.pictured and self.moments > len(self.pictures):  # else it is there, from the time before
             size = len(self.arg.at)
             kept = {n: list(store.marks) for n, store in enumerate(self.stores) if len(store.marks) == size}
             self.pictures.append(Picture(op, after, kept))
@@ -448,6 +453,7 @@ class _Play:
         self.marks: dict[tuple[int, int], list[int]] = {}
         self.ready = deque(range(cast.ranks))
         self.ended = False
+        self.repeated = 0
         self.ranks = [_Rank(rank, self) for rank in range(cast.ranks)]
 
     def tell(self, rank: int, op: dict[str, Any], data: bytes = b"") -> bool:

@@ -57,7 +57,7 @@ def of_failure(failure: Failure, run: Run) -> Told:
                 DeadlockCause.RECEIVES_FIRST,
                 DeadlockCause.SENDS_AWAITED_FIRST,
             )
-            return Told(found, _circle(failure), line, known if plain else f"{failure.advice} {known}")
+            return Told(found, _circle(failure, run), line, known if plain else f"{failure.advice} {known}")
         case FailureKind.DEADLOCK | FailureKind.LEFT_EARLY:
             return Told(found, failure.message, line, known)
         case FailureKind.CPU_LIMIT:
@@ -91,7 +91,7 @@ def _raised(failure: Failure, place: str) -> str:
     return f"{place} raises {failure.error}{': ' + text if text else ''}."
 
 
-def _circle(failure: Failure) -> str:
+def _circle(failure: Failure, run: Run) -> str:
     """All four wait in send, in a circle."""
     inside = [w for w in failure.waits if w.rank in failure.cycle]
     everybody = len(inside) == len(failure.waits)
@@ -102,11 +102,11 @@ def _circle(failure: Failure) -> str:
         else name_ranks(ranks).capitalize()
     )
     who = "Both ranks" if everybody and len(inside) == 2 else who
-    calls = {w.op for w in inside}
+    calls = {op.called for r in ranks if (op := run.router.ranks[r].on) is not None}
     whom = {OpKind.SEND: "a receiver", OpKind.RECV: "a sender"}
     kinds = {w.kind for w in inside}
     if len(calls) == 1 and len(kinds) == 1:
-        call = calls.pop().removeprefix("wait() of ")
+        call = calls.pop()
         where = f"for their {call}" if call in ("isend", "irecv") else f"in {call}"
         return f"{who} wait {where}, in a circle: each for {whom[kinds.pop()]} that is itself waiting."
     parts = [f"rank {w.rank} for rank {w.peer} in {w.op}" for w in inside[:4]]

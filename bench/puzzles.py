@@ -130,7 +130,8 @@ def _visit(context: Any, base: str) -> dict[str, float]:
     page.set_default_timeout(FAR_MS)
     found = {}
     page.goto(f"{base}/index.html", wait_until="commit")
-    page.wait_for_function("Number(document.querySelector('.ar-player')?.dataset.position) > 0")
+    page.bring_to_front()  # a page behind others gets no frames
+    page.wait_for_function("Number(document.querySelector('.ar-player')?.dataset.position) > 0", polling=20)
     found[ROWS[0]] = page.evaluate("performance.now() / 1000")
     page.goto(f"{base}/live/puzzles.html#p=circle", wait_until="commit")
     page.wait_for_selector("body[data-ready]")
@@ -160,6 +161,8 @@ def _more(now: dict[str, int], before: dict[str, int]) -> dict[str, int]:
 
 def _listed(sent: dict[str, int]) -> str:
     """What came over the line, the largest first, in words."""
+    if not sent:
+        return "nothing"
     largest = sorted(sent.items(), key=lambda one: -one[1])
     names = ", ".join(f"{name} {size / 1e6:.2f}" for name, size in largest[:9])
     rest = sum(size for _, size in largest[9:]) / 1e6

@@ -23,7 +23,7 @@ import { cut } from "./cut.js";
  * @property {Record<Part, string>} files
  * @property {Record<Part, number>} sizes in bytes
  */
-/** @typedef {"wasm" | "script" | "library" | "course"} Part the first two are gzipped, by whatever name a server calls them */
+/** @typedef {"wasm" | "script" | "library" | "course"} Part the first two are gzipped, whatever a server calls them */
 
 /** The reader stopped it, or the time was over. */
 export class Stopped extends Error {}

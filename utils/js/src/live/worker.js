@@ -26,8 +26,8 @@ function print(text) {
 /**
  * Starts Python from what the page has loaded.
  *
- * @param {{folder: string, module: string, script: string, wasm: WebAssembly.Module, library: ArrayBuffer, lock: string,
- *   course: ArrayBuffer}} parts `script`: the address of Pyodide's, which the page holds
+ * @param {{folder: string, module: string, script: string, wasm: WebAssembly.Module, library: ArrayBuffer,
+ *   lock: string, course: ArrayBuffer}} parts `script`: the address of Pyodide's, which the page holds
  */
 async function start({ folder, module, script, wasm, library, lock, course }) {
   // the page has compiled it already, once for all workers

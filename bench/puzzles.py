@@ -118,7 +118,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         f"Medians (least to most) of {rounds} rounds. Load averages of the machine meanwhile: {load}, where "
         f"{os.cpu_count()} would be full: other programs lengthen the seconds, not the processor time. The line is the "
         f"server's: 10 Mbit/s for all answers together, each {1000 * LATENCY_S:.0f} ms late, nothing compressed on the "
-        "way. The verdict is that on code which was written as soon as the editor was there, with its second of silence."
+        "way. The verdict is that on code which was written as soon as the editor was there, and 1 s of silence."
     )
     result.notes += ["", f"A first visit loads {_listed(sent)}. A second visit loads {_listed(again)}."]
     return result

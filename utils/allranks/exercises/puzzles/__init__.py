@@ -16,7 +16,7 @@ from allranks.exercises.puzzles.link import LinkError, pack, unpack
 from allranks.exercises.puzzles.table import PUZZLES, Puzzle
 from allranks.exercises.puzzles.vector import NAMES
 
-__all__ = ["LinkError", "PuzzleError", "catalogue", "judge", "pack", "played", "unpack"]
+__all__ = ["LinkError", "PuzzleError", "catalogue", "judge", "pack", "unpack"]
 _CALLS = ("rank", "world_size", "send", "recv", "isend", "irecv", "batch", "wait")
 
 
@@ -73,28 +73,3 @@ def judge(puzzle: str | int, code: str) -> dict[str, Any]:
     'sends before it receives'
     """
     return Judging(find(puzzle), code).result()
-
-
-def played(trace: dict[str, Any]) -> dict[str, Any]:
-    """What the course's player plays of a verdict's trace: its settings, the animation in base64, and the same in words.
-
-    >>> sorted(puzzles.played(puzzles.judge("sum", "def all_sum(x): ...")["trace"]))
-    ['animation', 'state', 'words']
-    """
-    import base64
-
-    from allranks.show.player.page import in_words, prepared
-    from allranks.theory.trace import Trace
-
-    animations, axis = prepared([Trace.from_dict(trace)])
-    state = {
-        "speed": 1.0,
-        "arrangement": "auto",
-        "axis": axis,
-        "quiz": False,
-        "titles": [],
-        "step": 0,
-        "playing": False,
-    }
-    packed = base64.b64encode(animations[0].payload()).decode()
-    return {"state": state | {"answers": [], "fresh": False}, "animation": packed, "words": in_words(animations)}

@@ -212,6 +212,10 @@ def _steps_before(made: Moves, step: int) -> str:
     """What is right before the first wrong move."""
     if step == 0:
         return "It is in the first step."
+    before = [move for move in made.moves if move.step < step]
+    if any(move.how == "other" for move in before):
+        all_of_it = all(move.how == "other" for move in before)
+        return "What came in the steps before was not added to x, nor stored in it." if all_of_it else ""
     said = "Step 1 is right" if step == 1 else f"Steps 1 to {step} are right"
     states = [made.state(rank, made.before(step, rank)) for rank in range(made.ranks)]
     complete = {sum(whose == list(range(made.ranks)) for whose in state) for state in states}
@@ -325,28 +329,32 @@ def _of_end(puzzle: Puzzle, made: Moves, results: list[Any], wrong: list[int], w
     if puzzle.id == "half":
         return _of_own_chunk(made, rank, marks)
     for chunk, (start, end) in enumerate(pairwise(made.cuts)):
-        if (
-            end > start
-            and puzzle.chunked
-            and not all(is_whole(made, m) for m in marks[start:end])
-            and _passed(made, rank, chunk)
-        ):
-            told = f"{at} without chunk {chunk} in x, though it had the whole sum of it: c[i] = c[i] + new makes a new vector, c[i] += new adds in x."
-            return Told(cause(Code.ORIGIN, kind="not written into x"), told)
+        if end > start and puzzle.chunked and not all(is_whole(made, m) for m in marks[start:end]):
+            if told_of := _not_in_x(made, rank, chunk):
+                return told_of
         whose, what = made.sources(marks[start:end]), f"chunk {chunk}" if len(made.cuts) > 2 else "x"
         if missing := _of_sources(whose, p, f"{at} with {'an ' * (what == 'x')}{what}") if end > start else None:
             return missing
-    return Told(cause(Code.RESULT, seen="values"), f"{at} with other numbers than the right ones.")
+    told = f"{at} with other numbers: those of every rank are in them, each once, but they are not just added up."
+    return Told(cause(Code.ORIGIN, kind="not added up"), told)
 
 
-def _passed(made: Moves, rank: int, chunk: int) -> bool:
-    """Whether the rank sent or received this chunk when it was complete."""
-    size = made.cuts[chunk + 1] - made.cuts[chunk]
-    return any(
-        len(move.marks) == size and made.chunks_of(move) == [chunk] and all(is_whole(made, m) for m in move.marks)
-        for move in made.moves
-        if rank in (move.send.rank, move.send.peer)
-    )
+def _not_in_x(made: Moves, rank: int, chunk: int) -> Told | None:
+    """The rank sent this chunk, or received it, when it was complete, but x does not have it."""
+    size, at = made.cuts[chunk + 1] - made.cuts[chunk], f"Rank {rank} ends without the sum of chunk {chunk} in x"
+    missed = cause(Code.ORIGIN, kind="not written into x")
+    for move in made.moves:
+        whole = (
+            len(move.marks) == size and made.chunks_of(move) == [chunk] and all(is_whole(made, m) for m in move.marks)
+        )
+        if whole and move.send.rank == rank:
+            why = "though it sends it on: c[i] = c[i] + new makes a new vector, c[i] += new adds in x"
+            return Told(missed, f"{at}, {why}.", outermost(move.send.line))
+        if whole and move.send.peer == rank and move.send.partner is not None:
+            return Told(
+                missed, f"{at}, though it receives it: store there what comes.", outermost(move.send.partner.line)
+            )
+    return None
 
 
 def is_whole(made: Moves, marks: int) -> bool:
@@ -420,6 +428,10 @@ def _of_softmax(results: list[Any], rank: int, x: list[list[float]], wanted: lis
     if all(math.isclose(a, b / below, rel_tol=1e-3) for a, b in zip(values, by_own[rank], strict=True)):
         told = "Each rank subtracts the largest number of its own part; all ranks must subtract the same one."
         return Told(cause(Code.ORIGIN, kind="each rank subtracts another number"), told)
+    ratios = [a / b for a, b in zip(values, wanted[rank], strict=True) if b]
+    if ratios and abs(ratios[0]) > 1e-6 and all(math.isclose(r, ratios[0], rel_tol=1e-3) for r in ratios):
+        told = f"Rank {rank} returns {ratios[0]:.3g} times the right numbers: it divides by another sum than that of all ranks."
+        return Told(cause(Code.ORIGIN, kind="divides by another sum"), told)
     total = sum(sum(values_of(r) or []) for r in results)
     if abs(total - 1) > 1e-3:
         told = f"The numbers of all ranks add up to {total:.3g}, not to 1."

@@ -1,4 +1,4 @@
-# wrong: does not add up to one
+# wrong: divides by another sum
 def everybody(mine):
     got = [empty(1) for _ in range(world_size)]
     got[rank].copy_(mine)

@@ -21,8 +21,12 @@ COURSES = {
     "Two hours": "with a teacher",
     "One day": "with a teacher",
 }
+# how high the ring is, in pixels, and that it begins again at its end
+RING = {"stage": 400, "loop": True}
 # the live pages: file, title, what one does there
 LIVE = (
+    ("puzzles", "Ten puzzles", "a ring from send and recv"),
+    ("model", "One model on 64 GPUs", "what each split costs"),
     ("schedule", "Write a schedule", "proved, priced, played"),
     ("explain", "Drop your profile", "it stays on your computer"),
     ("race", "The race", "your schedule against the bound"),
@@ -43,9 +47,21 @@ def courses(root: Path) -> dict[str, list[str]]:
     return found
 
 
-def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], live: bool = False) -> str:
-    """The HTML; `labs` and `documents` are (title, address) of pages. `live`: whether the live pages are there."""
-    from allranks import Player, schedules
+def ring() -> str:
+    """The ring all-reduce of four ranks that moves by itself; with reduced motion it stands still in a step."""
+    from allranks.show.player.page import in_words, page, prepared
+    from allranks.theory.schedules import ring_all_reduce
+
+    animations, axis = prepared([ring_all_reduce(4)], 64 << 20)
+    state = {"speed": 1.0, "arrangement": "ring", "axis": axis, "quiz": False, "titles": [], "bare": RING}
+    return page(animations, [one.payload() for one in animations], state | {"playing": True}, in_words(animations))
+
+
+def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], loads: str = "") -> str:
+    """The HTML; `labs` and `documents` are (title, address) of pages. `loads`: how many MB the puzzles load.
+
+    "": there are no live pages.
+    """
     from allranks.course.map import words
     from allranks.course.map.drawing import Manner
     from allranks.course.map.page import STYLE, key, pictures
@@ -66,8 +82,9 @@ def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str
             map=Markup(pictures(course, manner)),
             key=Markup(key("kept in this browser, nowhere else")),
             courses=_courses(courses(root)),
-            live=LIVE if live else (),
-            player=Markup(Player(schedules.ring_all_reduce(4), nbytes=64 << 20).page()),
+            live=LIVE,
+            loads=loads,
+            player=Markup(ring()),
             labs=labs,
             documents=documents,
         )

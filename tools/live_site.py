@@ -2,11 +2,12 @@
 the package's own.
 
 Each page is HTML with its first result in it. Its script then loads Pyodide (CPython for the browser, from
-utils/js/node_modules) and a zip of the modules of the package that tools/live/answers.py needs. Nothing comes from
-another host: a policy in the pages forbids it.
+utils/js/node_modules) and a zip of the modules of the package that tools/live/answers.py needs; the page of the puzzles
+those of tools/live/puzzle_answers.py, and of Python's library only what these use. Nothing comes from another host: a
+policy in the pages forbids it.
 
     site/live/NAME.html            the pages
-    site/live/pyodide-VERSION/     Pyodide, as its package has it
+    site/live/pyodide-VERSION/     Pyodide, what is large of it gzipped, as many servers compress nothing
     site/live/build-HASH/          scripts, style sheet and the zip; the hash is over all of them
     site/live/sw.js                keeps all of it in the browser's cache
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import gzip
 import hashlib
 import importlib.util
 import io
@@ -37,7 +39,9 @@ ROOT = Path(__file__).resolve().parent.parent
 HERE = ROOT / "tools" / "live"
 JS = ROOT / "utils" / "js"
 PACKAGE = ROOT / "utils"
-PYODIDE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+SHOW = PACKAGE / "allranks" / "show"
+LIBRARY = "python_stdlib.zip"
+PACKED = ("pyodide.asm.wasm", "pyodide.asm.mjs")
 # files beside the modules that these read
 DATA = ("base/theme.css", "theory/race/leaderboard.json", "exercises/planted/static/planted_jobs.json.gz")
 # rooms that need torch, matplotlib or a notebook; what imports them does so inside functions that no page calls
@@ -49,9 +53,13 @@ LEFT_OUT = (
     "allranks.machine.bench",
 )
 POLICY = (
-    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-    "connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self' blob: 'wasm-unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; base-uri 'none'; form-action 'none'"
 )
+
+
+# what the page of the puzzles needs is written once more, smaller
+PUZZLES = "puzzle_answers.py"
 
 
 class LiveError(Exception):
@@ -61,15 +69,18 @@ class LiveError(Exception):
 # ----------------------------------------------------------------------------------------------------------- the Python
 
 
-def modules(start: Path) -> dict[str, Path]:
-    """The modules of the package that a file imports, and those that they import, also in functions: name -> file."""
+def modules(start: Path, lazily: bool = True) -> dict[str, Path]:
+    """The modules of the package that a file imports, and those that they import: name -> file.
+
+    `lazily`: also those that are imported inside functions.
+    """
     found: dict[str, Path] = {}
-    left = [("answers", start)]
+    left = [(start.stem, start)]
     while left:
         name, path = left.pop()
-        for other in _imported(name, path):
+        for other in _imported(name, path, lazily):
             where = _file(other)
-            if where is None or other in found or other.startswith(LEFT_OUT):
+            if where is None or other in found or (lazily and other.startswith(LEFT_OUT)):
                 continue
             found[other] = where
             left.append((other, where))
@@ -82,10 +93,11 @@ def _file(name: str) -> Path | None:
     return next((p for p in (path / "__init__.py", path.with_suffix(".py")) if p.is_file()), None)
 
 
-def _imported(name: str, path: Path) -> set[str]:
+def _imported(name: str, path: Path, lazily: bool) -> set[str]:
     """What a file imports of the package, with the packages above."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree) if lazily else tree.body:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -97,18 +109,47 @@ def _imported(name: str, path: Path) -> set[str]:
     return ours | above
 
 
+def zipped(files: dict[str, bytes]) -> bytes:
+    """A zip of the files; always the same bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
 def course() -> bytes:
-    """The zip with the modules, what they read, and click, on which the commands are built; always the same bytes."""
+    """The zip with the modules, what they read, and click, on which the commands are built."""
     files = {f"{where.relative_to(PACKAGE)}": where for where in modules(HERE / "answers.py").values()}
     files |= {f"allranks/{name}": PACKAGE / "allranks" / name for name in DATA}
     click = Path(str(importlib.util.find_spec("click").origin)).parent
     files |= {f"click/{path.name}": path for path in click.glob("*.py")}
     files["answers.py"] = HERE / "answers.py"
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, path in sorted(files.items()):
-            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    return out.getvalue()
+    return zipped({name: path.read_bytes() for name, path in files.items()})
+
+
+def puzzles_python() -> tuple[bytes, bytes]:
+    """The zip of the puzzles' modules, and that of the part of Python's library that they use, both as bytecode.
+
+    Raises LiveError if they do not run in Pyodide.
+    """
+    files = {f"{p.relative_to(PACKAGE)}": p for p in modules(HERE / PUZZLES, lazily=False).values()} | {
+        PUZZLES: HERE / PUZZLES
+    }
+    with tempfile.TemporaryDirectory(prefix="allranks-live-") as folder:
+        sources, out = Path(folder, "sources.zip"), Path(folder, "found.json")
+        sources.write_bytes(zipped({name: path.read_bytes() for name, path in files.items()}))
+        _node("library.js", str(sources), str(out))
+        found = json.loads(out.read_text(encoding="utf-8"))
+    course_, library = ({n: base64.b64decode(d) for n, d in found[part].items()} for part in ("course", "library"))
+    return zipped(course_), zipped(library)
+
+
+def _node(script: str, *arguments: str) -> None:
+    """Runs a script of utils/js. Raises LiveError with what it says."""
+    done = subprocess.run(["node", script, *arguments], cwd=JS, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LiveError(f"node {script} fails: {done.stderr.strip()[-500:]}")
 
 
 @cache
@@ -273,6 +314,37 @@ def _price() -> dict[str, Any]:
     }
 
 
+def _puzzles() -> dict[str, Any]:
+    from allranks.exercises.puzzles import catalogue, judge
+
+    puzzles = [puzzle | {"starter": puzzle["starter"].rstrip()} for puzzle in catalogue()]
+    # shown while the code is word for word the puzzle's own
+    recorded = {puzzle["id"]: judge(puzzle["id"], puzzle["starter"]) for puzzle in puzzles}
+    return {"puzzles": puzzles, "recorded": recorded, "data": {"puzzles": puzzles, "recorded": recorded}}
+
+
+def _model() -> dict[str, Any]:
+    from allranks import my_model
+    from allranks.base import chapters
+
+    shown = my_model("your_own_job")
+    state = {"kind": shown.kind, "data": shown.data, "values": shown.values, "kept": shown.kept}
+    chapter = chapters.find("48_your_own_job").path.with_suffix(".html").as_posix()
+    return {"words": shown.text(), "chapter": chapter, "data": {"model": state}}
+
+
+def players() -> dict[str, Any]:
+    """Of every algorithm on 4 and on 8 ranks what the player takes, by "ring_all_reduce/4"."""
+    from allranks.theory.schedules import ALGORITHMS
+
+    made = ((f"{name}/{ranks}", make(ranks)) for name, make in ALGORITHMS.items() for ranks in (4, 8))
+    return {name: answers().as_played([schedule], 64 << 20) for name, schedule in made if schedule.moves}
+
+
+def _player() -> dict[str, Any]:
+    return {"names": list(players()), "data": {}}
+
+
 def _same(names: list[str]) -> dict[str, str]:
     """Options whose words are their values."""
     return {name: name for name in names}
@@ -280,10 +352,13 @@ def _same(names: list[str]) -> dict[str, str]:
 
 # the pages in their order: file, its name in the navigation, what it holds
 PAGES = {
+    "puzzles": ("Ten puzzles", _puzzles),
+    "model": ("One model", _model),
     "schedule": ("Write a schedule", _schedule),
     "explain": ("Explain a profile", _explain),
     "race": ("The race", _race),
     "price": ("What it costs", _price),
+    "player": ("The player", _player),
 }
 
 
@@ -311,15 +386,24 @@ def build(output: Path) -> list[Path]:
     version = json.loads((JS / "node_modules" / "pyodide" / "package.json").read_text(encoding="utf-8"))["version"]
     pyodide = f"pyodide-{version}/"
     (output / pyodide).mkdir()
-    for name in PYODIDE:
-        shutil.copy(JS / "node_modules" / "pyodide" / name, output / pyodide / name)
+    there = JS / "node_modules" / "pyodide"
+    shutil.copy(there / LIBRARY, output / pyodide / LIBRARY)
+    for name in PACKED:
+        packed = gzip.compress((there / name).read_bytes(), 9, mtime=0)
+        (output / pyodide / f"{name}.packed").write_bytes(packed)
+    lock = json.loads((there / "pyodide-lock.json").read_text(encoding="utf-8")) | {"packages": {}}
     with tempfile.TemporaryDirectory(prefix="allranks-live-") as folder:
         made = Path(folder)
-        _bundle(made)
+        _node("live.js", str(made))
         service_worker = (made / "sw.js").read_text(encoding="utf-8")
         (made / "sw.js").unlink()  # it lies beside the pages, as it serves these
+        shutil.move(made / "embed.js", output / "embed.js")  # its address stands in other people's pages
+        (made / "players.json").write_text(json.dumps(players(), sort_keys=False), encoding="utf-8")
         (made / "course.zip").write_bytes(course())
-        shutil.copy(PACKAGE / "allranks" / "show" / "player" / "static" / "player.js", made / "player.js")
+        for name, data in zip(("puzzles.zip", "library.zip"), puzzles_python(), strict=True):
+            (made / name).write_bytes(data)
+        (made / "playback.js").write_bytes((SHOW / "player" / "static" / "player.js").read_bytes())
+        shutil.copy(SHOW / "widgets" / "static" / "explore.js", made / "explore.js")
         sheet = (PACKAGE / "allranks" / "base" / "theme.css").read_text(encoding="utf-8")
         (made / "live.css").write_text(sheet + (HERE / "live.css").read_text(encoding="utf-8"), encoding="utf-8")
         digest = hashlib.sha256(b"".join(p.name.encode() + p.read_bytes() for p in sorted(made.iterdir()))).hexdigest()
@@ -327,11 +411,20 @@ def build(output: Path) -> list[Path]:
         (output / build_folder).mkdir()  # a copy of the temporary folder would be for its owner only
         for path in made.iterdir():
             shutil.copy(path, output / build_folder / path.name)
-    loaded = {f"{pyodide}{n}": n for n in ("pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")}
-    loaded[f"{build_folder}course.zip"] = "course.zip"
-    sizes = {name: (output / path).stat().st_size for path, name in loaded.items()}
-    places = {"pyodide": pyodide, "build": build_folder, "sizes": sizes}
-    pages = [_written(output, name, places) for name in PAGES]
+    parts = dict(zip(("wasm", "script"), (f"{pyodide}{name}.packed" for name in PACKED), strict=True))
+    python = {
+        "answers": parts | {"library": f"{pyodide}{LIBRARY}", "course": f"{build_folder}course.zip"},
+        "puzzle_answers": parts | {"library": f"{build_folder}library.zip", "course": f"{build_folder}puzzles.zip"},
+    }
+    loaded = {path for paths in python.values() for path in paths.values()}
+
+    def places(name: str) -> dict[str, Any]:
+        module = "puzzle_answers" if name == "puzzles" else "answers"
+        sizes = {part: (output / path).stat().st_size for part, path in python[module].items()}
+        found = {"pyodide": pyodide, "build": build_folder, "module": module, "files": python[module], "sizes": sizes}
+        return found | {"lock": json.dumps(lock)}
+
+    pages = [_written(output, name, places(name)) for name in PAGES]
     files = [
         p.relative_to(output).as_posix() for folder in (build_folder, pyodide) for p in (output / folder).iterdir()
     ]
@@ -342,11 +435,10 @@ def build(output: Path) -> list[Path]:
     return pages
 
 
-def _bundle(folder: Path) -> None:
-    """The pages' scripts. Raises LiveError with what esbuild says."""
-    done = subprocess.run(["node", "live.js", str(folder)], cwd=JS, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LiveError(f"the scripts of the live pages can't be bundled: {done.stderr.strip()[-500:]}")
+def loads(live: Path) -> str:
+    """How many MB Python is that the puzzles load, as their page says it."""
+    page = (live / "puzzles.html").read_text(encoding="utf-8")
+    return str(json.loads(re.search(r'id="places">(.*?)</script>', page)[1])["loads"])
 
 
 def _written(output: Path, name: str, places: dict[str, Any]) -> Path:
@@ -356,7 +448,8 @@ def _written(output: Path, name: str, places: dict[str, Any]) -> Path:
     )
     templates.policies["json.dumps_kwargs"] = {"sort_keys": True, "ensure_ascii": False}
     navigation = {other: words for other, (words, _) in PAGES.items()}
-    common = {"name": name, "policy": POLICY, "pages": navigation, "places": places}
+    places |= {"loads": f"{sum(places['sizes'].values()) / 1e6:.1f}"}
+    common = {"loads": places["loads"], "name": name, "policy": POLICY, "pages": navigation, "places": places}
     path = output / f"{name}.html"
     path.write_text(templates.get_template(f"{name}.html").render(PAGES[name][1]() | common) + "\n", encoding="utf-8")
     return path

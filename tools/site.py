@@ -295,24 +295,25 @@ def beside(name: str) -> ModuleType:
     return module
 
 
-def live_pages(output: Path) -> None:
-    """Builds the live pages into `output`/live. Raises SiteError."""
+def live_pages(output: Path) -> str:
+    """Builds the live pages into `output`/live; how many MB the puzzles load. Raises SiteError."""
     tool = beside("live_site")
     try:
         tool.build(output / "live")
+        return str(tool.loads(output / "live"))
     except tool.LiveError as error:
         raise SiteError(f"{error}.") from None
 
 
-def front_page(root: Path, source: Path, live: bool) -> str:
-    """The map of the course, by tools/front.py."""
+def front_page(root: Path, source: Path, loads: str) -> str:
+    """The map of the course, by tools/front.py; `loads`: how many MB the puzzles load, "" without live pages."""
     front = beside("front")
 
     def listed(*patterns: str) -> list[tuple[str, str]]:
         found = [path for pattern in patterns for path in sorted(source.glob(pattern))]
         return [(title(path), str(path.relative_to(source).with_suffix(".html"))) for path in found]
 
-    return front.page(root, listed("labs/*/*.ipynb"), listed("docs/*.md", "CONTRIBUTING.md"), live)
+    return front.page(root, listed("labs/*/*.ipynb"), listed("docs/*.md", "CONTRIBUTING.md"), loads)
 
 
 def race_page() -> str:
@@ -407,11 +408,10 @@ def build(root: Path, chapters: list[Path], output: Path, work: Path, live: bool
         app.build(force_all=True)
     shutil.rmtree(output, ignore_errors=True)
     shutil.copytree(pages, output)
-    (output / "index.html").write_text(front_page(root, work / "source", live), encoding="utf-8")
+    loads = live_pages(output) if live else ""
+    (output / "index.html").write_text(front_page(root, work / "source", loads), encoding="utf-8")
     forward(output)
     (output / "race.html").write_text(race_page(), encoding="utf-8")
-    if live:
-        live_pages(output)
     return [line for line in warnings.getvalue().splitlines() if line.strip()]
 
 

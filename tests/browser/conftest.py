@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
 
+import live_pages
 import pytest
 from jupyter_lab import Lab, running_lab
 
@@ -14,6 +17,27 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
     """A running JupyterLab."""
     with running_lab(tmp_path_factory.mktemp("lab")) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def live_site(tmp_path_factory) -> Path:
+    """The live pages, built once."""
+    tool = live_pages.tool()
+    if why := tool.missing():
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("site")
+    pages = tool.build(folder / "live")
+    assert [page.stem for page in pages] == list(tool.PAGES)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def live_server(live_site) -> Iterator[ThreadingHTTPServer]:
+    """A server of the pages."""
+    found = live_pages.served(live_site)
+    yield found
+    found.shutdown()
+    found.server_close()
 
 
 @pytest.fixture(scope="module")

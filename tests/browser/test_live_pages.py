@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,6 +11,7 @@ from allranks import planted, profiles
 from allranks.cli import main
 from allranks.exercises.planted.job import as_job
 from click.testing import CliRunner
+from live_pages import served
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "jobs"))
@@ -22,55 +19,17 @@ from kineto_files import Profile  # noqa: E402
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 PATIENCE_MS = 120_000  # Python starts in seconds; on a busy machine in many
-PAGES = ("schedule", "explain", "race", "price")
-
-
-class Handler(SimpleHTTPRequestHandler):
-    """Serves the files, and keeps the paths that were asked for."""
-
-    def log_message(self, *arguments) -> None:
-        self.server.asked.append(self.path)
-
-
-def served(folder: Path) -> ThreadingHTTPServer:
-    """A server of the folder on a free port, like that of `python -m http.server`."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    server.asked = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
+PAGES = ("puzzles", "model", "schedule", "explain", "race", "price", "player")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """The live pages, built once."""
-    spec = importlib.util.spec_from_file_location("live_site_of_test", ROOT / "tools" / "live_site.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    if why := tool.missing():
-        pytest.skip(why)
-    folder = tmp_path_factory.mktemp("site")
-    pages = tool.build(folder / "live")
-    assert [page.stem for page in pages] == list(tool.PAGES)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def server(site) -> Iterator[ThreadingHTTPServer]:
-    """A server of the pages."""
-    found = served(site)
-    yield found
-    found.shutdown()
-    found.server_close()
-
-
-@pytest.fixture(scope="module")
-def offline(chromium, server) -> Iterator:
+def offline(chromium, live_server) -> Iterator:
     """A function that opens a live page in a browser that has loaded one of them once, and has no network since."""
     context = chromium.new_context(viewport={"width": 1400, "height": 900}, accept_downloads=True)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
     errors, foreign = [], []
-    base = f"http://127.0.0.1:{server.server_port}"
+    base = f"http://127.0.0.1:{live_server.server_port}"
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("request", lambda request: foreign.append(request.url) if request.url.startswith("http") else None)
     page.goto(f"{base}/live/schedule.html")
@@ -156,9 +115,9 @@ def test_a_program_that_takes_all_memory_ends_and_the_page_goes_on(offline):
     assert "Proved" in run(page)
 
 
-def test_what_a_program_does_reaches_no_other_host(offline, site):
+def test_what_a_program_does_reaches_no_other_host(offline, live_site):
     """The page's policy holds in the worker, too: a profile or a program can't be sent anywhere."""
-    page, other = offline("schedule"), served(site)
+    page, other = offline("schedule"), served(live_site)
     page.context.set_offline(False)
     try:
         ask = f"""
@@ -259,11 +218,11 @@ def test_the_calculator_prints_what_the_command_prints(offline):
 
 def without_python(page) -> None:
     """The page's own files come, Python's don't."""
-    page.route("**/*.wasm", lambda route: route.abort())
+    page.route("**/*.packed", lambda route: route.abort())
 
 
-def test_the_first_result_needs_no_python(server, new_page):
-    base = f"http://127.0.0.1:{server.server_port}/live"
+def test_the_first_result_needs_no_python(live_server, new_page):
+    base = f"http://127.0.0.1:{live_server.server_port}/live"
     page = new_page(service_workers="block")
     without_python(page)
     page.goto(f"{base}/schedule.html")
@@ -277,22 +236,22 @@ def test_the_first_result_needs_no_python(server, new_page):
     assert "def schedule(task)" in bare.locator("[data-part=editor]").inner_text()
 
 
-def test_a_page_that_is_opened_as_a_file_says_what_to_do(site, new_page):
+def test_a_page_that_is_opened_as_a_file_says_what_to_do(live_site, new_page):
     """Browsers load no modules and no Python for a page without an origin."""
     page = new_page()
-    page.goto((site / "live" / "schedule.html").as_uri())
+    page.goto((live_site / "live" / "schedule.html").as_uri())
     assert "run python -m http.server in the site's folder" in page.locator("[data-part=status]").inner_text()
     assert "Proved: after step 6" in page.locator("[data-part=result]").inner_text()
     assert page.locator("[data-part=stage] img").bounding_box()["width"] > 300
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_pages_pass_axe_and_fit_their_window(server, new_page, scheme):
+def test_the_pages_pass_axe_and_fit_their_window(live_server, new_page, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     page = new_page(color_scheme=scheme, bypass_csp=True, service_workers="block")
     without_python(page)
     for name in PAGES:
-        page.goto(f"http://127.0.0.1:{server.server_port}/live/{name}.html")
+        page.goto(f"http://127.0.0.1:{live_server.server_port}/live/{name}.html")
         page.wait_for_selector("body[data-ready]")
         paper = page.evaluate("getComputedStyle(document.querySelector('.page')).backgroundColor")
         assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
@@ -303,10 +262,10 @@ def test_the_pages_pass_axe_and_fit_their_window(server, new_page, scheme):
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
 
 
-def test_the_keyboard_enters_the_editor_and_leaves_it(server, new_page):
+def test_the_keyboard_enters_the_editor_and_leaves_it(live_server, new_page):
     page = new_page(service_workers="block")
     without_python(page)
-    page.goto(f"http://127.0.0.1:{server.server_port}/live/schedule.html")
+    page.goto(f"http://127.0.0.1:{live_server.server_port}/live/schedule.html")
     page.wait_for_selector("body[data-ready]")
     page.get_by_label("Start from").focus()
     page.keyboard.press("Tab")

@@ -69,9 +69,4 @@ document.querySelector(".theme").addEventListener("click", () => {
   try { localStorage.setItem("theme", theme); } catch {}
 });
 
-document.querySelector(".watch").addEventListener("click", (event) => {
-  event.target.remove();
-  document.querySelector(".stage").append(document.querySelector("template").content.cloneNode(true));
-});
-
 document.body.dataset.ready = "";

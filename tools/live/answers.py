@@ -72,7 +72,7 @@ def _wrong(sentence: str, **more: Any) -> Data:
     return {"fault": {"text": sentence, "line": int(found[1]) if found else None}, "html": html} | more
 
 
-def _played(sources: Sequence[Schedule | Trace], nbytes: int | None = None) -> Data:
+def as_played(sources: Sequence[Schedule | Trace], nbytes: int | None = None) -> Data:
     """The player's traits: those that `allranks.show.player.page` gives a page without a kernel."""
     animations, axis = prepared(sources, nbytes)
     return {
@@ -162,7 +162,7 @@ def _player_of(schedule: Schedule, played: Schedule | Trace, nbytes: int) -> Dat
                 f"{MOST_PLAYED_RANKS} ranks are."
             )
         }
-    return {"player": _played([played], nbytes if isinstance(played, Schedule) else None)}
+    return {"player": as_played([played], nbytes if isinstance(played, Schedule) else None)}
 
 
 # ---------------------------------------------------------------------------------------------------------- the race
@@ -208,7 +208,7 @@ def explained(files: Sequence[str] = (), sample: str = "") -> Data:
         return said | {
             "unplayed": f"The {len(drawn.events):,} events are too many to draw here; up to {MOST_LANES:,} are."
         }
-    return said | {"player": _played([drawn])}
+    return said | {"player": as_played([drawn])}
 
 
 # ------------------------------------------------------------------------------------------------------- the calculator

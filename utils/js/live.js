@@ -9,15 +9,25 @@ const shared = { outdir: process.argv[2], bundle: true, target: "es2022", charse
 
 await build({
   ...shared,
-  entryPoints: ["schedule", "race", "explain", "price", "worker"].map((name) => `${folder}${name}.js`),
+  entryPoints: ["puzzles", "model", "player", "schedule", "race", "explain", "price"].map(
+    (name) => `${folder}${name}.js`,
+  ),
   format: "esm",
   splitting: true,
   chunkNames: "shared-[hash]",
   logLevel: "error",
 });
+// a worker is made of this text, so it is one file, with Pyodide's loader in it, whose branches for Node are never taken
 await build({
   ...shared,
-  entryPoints: [`${folder}sw.js`, `${folder}theme.js`],
+  entryPoints: [`${folder}worker.js`],
+  format: "esm",
+  external: ["node:*", "ws"],
+  logLevel: "error",
+});
+await build({
+  ...shared,
+  entryPoints: ["sw", "theme", "embed"].map((name) => `${folder}${name}.js`),
   format: "iife",
   logLevel: "error",
 });

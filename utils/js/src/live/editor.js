@@ -3,26 +3,44 @@
 import { defaultKeymap, history, historyKeymap, indentLess, indentMore } from "@codemirror/commands";
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
-import { EditorState, StateEffect, StateField } from "@codemirror/state";
-import { Decoration, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { EditorState, RangeSet, StateEffect, StateField } from "@codemirror/state";
+import {
+  Decoration,
+  drawSelection,
+  EditorView,
+  GutterMarker,
+  gutterLineClass,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+} from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 
 const wrongLine = /** @type {import("@codemirror/state").StateEffectType<number | null>} */ (StateEffect.define());
 
-/** The line that an error names; it goes when the program is changed. */
+const wrongMark = Decoration.line({ attributes: { class: "wrong-line", "aria-invalid": "true" } });
+const wrongNumber = new (class extends GutterMarker {
+  elementClass = "wrong-number";
+})();
+
+/** Where the line begins that an error names, null: none; it goes when the program is changed. */
 const wrong = StateField.define({
-  create: () => Decoration.none,
-  update(marks, transaction) {
+  create: () => /** @type {number | null} */ (null),
+  update(from, transaction) {
     for (const effect of transaction.effects) {
       if (!effect.is(wrongLine)) continue;
       const line = effect.value;
-      if (line === null || line < 1 || line > transaction.state.doc.lines) return Decoration.none;
-      const mark = Decoration.line({ attributes: { class: "wrong-line", "aria-invalid": "true" } });
-      return Decoration.set([mark.range(transaction.state.doc.line(line).from)]);
+      if (line === null || line < 1 || line > transaction.state.doc.lines) return null;
+      return transaction.state.doc.line(line).from;
     }
-    return transaction.docChanged ? Decoration.none : marks;
+    return transaction.docChanged ? null : from;
   },
-  provide: (field) => EditorView.decorations.from(field),
+  provide: (field) => [
+    EditorView.decorations.from(field, (from) =>
+      from === null ? Decoration.none : Decoration.set([wrongMark.range(from)]),
+    ),
+    gutterLineClass.from(field, (from) => (from === null ? RangeSet.empty : RangeSet.of([wrongNumber.range(from)]))),
+  ],
 });
 
 // two weights and one soft tone: hue says whose numbers they are, so words of a program have none
@@ -51,6 +69,8 @@ export class Editor {
    */
   constructor(place, label, run) {
     const text = place.textContent ?? "";
+    /** Called after each change of the text. */
+    this.changed = () => {};
     place.replaceChildren();
     this.view = new EditorView({
       parent: place,
@@ -67,6 +87,9 @@ export class Editor {
           syntaxHighlighting(COLOURS),
           python(),
           wrong,
+          EditorView.updateListener.of(({ docChanged }) => {
+            if (docChanged) this.changed();
+          }),
           EditorView.contentAttributes.of({
             "aria-label": label,
             "aria-describedby": "keys",
@@ -111,10 +134,15 @@ export class Editor {
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text } });
   }
 
-  /** @param {number | null} line */
-  mark(line) {
+  /**
+   * @param {number | null} line
+   * @param {boolean} seek whether to scroll to it: not while the reader writes
+   */
+  mark(line, seek = true) {
     this.view.dispatch({ effects: wrongLine.of(line) });
-    if (line !== null && line >= 1 && line <= this.view.state.doc.lines)
-      this.view.dispatch({ effects: EditorView.scrollIntoView(this.view.state.doc.line(line).from, { y: "center" }) });
+    if (!seek || line === null || line < 1 || line > this.view.state.doc.lines) return;
+    // the editor scrolls, and the page stays where it is
+    const { scrollDOM } = this.view;
+    scrollDOM.scrollTop = this.view.lineBlockAt(this.view.state.doc.line(line).from).top - scrollDOM.clientHeight / 2;
   }
 }

@@ -1,26 +1,14 @@
 // What all live pages share: the progress of loading, the buttons, the result, what was printed, the player.
 
 import { megabytes } from "./cut.js";
+import { worksOffline } from "./offline.js";
+import { data, part } from "./parts.js";
+import { shown } from "./play.js";
 import { Broken, Python, Stopped } from "./python.js";
 
 export const LIMIT_S = 60;
 
-/**
- * The page's element with this name.
- *
- * @template {HTMLElement} Kind
- * @param {string} name
- * @param {new () => Kind} [_kind]
- * @returns {Kind}
- */
-export function part(name, _kind) {
-  return /** @type {Kind} */ (/** @type {unknown} */ (document.querySelector(`[data-part="${name}"]`)));
-}
-
-/** @param {string} name of data that the build has written into the page */
-export function data(name) {
-  return JSON.parse(document.getElementById(name)?.textContent ?? "null");
-}
+export { data, part };
 
 const places = /** @type {import("./python.js").Places} */ (data("places"));
 
@@ -42,33 +30,11 @@ export async function play(answer) {
   stage.replaceChildren();
   if (answer.unplayed) stage.append(Object.assign(document.createElement("p"), { textContent: answer.unplayed }));
   if (!answer.player) return;
-  /** @type {Record<string, unknown>} */
-  const state = { ...answer.player.state, animation: bytes(answer.player.animation), compared: new Uint8Array() };
-  /** @type {Record<string, (() => void)[]>} */
-  const hooks = {};
-  const model = {
-    /** @param {string} key */
-    get: (key) => state[key],
-    /** @param {string} key @param {unknown} value */
-    set: (key, value) => {
-      if (state[key] === value) return;
-      state[key] = value;
-      for (const act of hooks[`change:${key}`] ?? []) act();
-    },
-    /** @param {string} name @param {() => void} act */
-    on: (name, act) => {
-      hooks[name] ??= [];
-      hooks[name].push(act);
-    },
-    /** @param {string} name @param {() => void} act */
-    off: (name, act) => {
-      hooks[name] = (hooks[name] ?? []).filter((other) => other !== act);
-    },
-    save_changes: () => {},
-  };
-  const { default: widget } = await import(new URL(`${places.build}player.js`, location.href).href);
-  const el = stage.appendChild(document.createElement("div"));
-  leave = await widget.render({ model, el });
+  const { state, animation } = answer.player;
+  leave = await shown(stage, new URL(`${places.build}playback.js`, location.href).href, {
+    ...state,
+    animation: bytes(animation),
+  });
 }
 
 /** Runs what the page asks of Python, and shows the answer. */
@@ -173,22 +139,5 @@ export class Desk {
       stop.disabled = true;
       document.body.dataset.run = "";
     }
-  }
-}
-
-/** Has the browser keep the pages and Python; whether they open without a network now. */
-async function worksOffline() {
-  if (!("serviceWorker" in navigator)) return false;
-  try {
-    const registration = await navigator.serviceWorker.register("sw.js");
-    const coming = registration.installing ?? registration.waiting;
-    if (!coming) return registration.active !== null;
-    return await new Promise((done) => {
-      coming.addEventListener("statechange", () => {
-        if (["activated", "redundant"].includes(coming.state)) done(coming.state === "activated");
-      });
-    });
-  } catch {
-    return false; // a private window, or a server without https: the page works, but only with the network
   }
 }

@@ -14,7 +14,16 @@ import { cut } from "./cut.js";
  */
 
 /** What the build has written into the page: where the files are, and how large. */
-/** @typedef {{pyodide: string, build: string, sizes: Record<string, number>}} Places */
+/**
+ * @typedef {object} Places
+ * @property {string} pyodide a folder
+ * @property {string} build a folder
+ * @property {string} module that answers
+ * @property {string} lock what Pyodide's lock file says of itself
+ * @property {Record<Part, string>} files
+ * @property {Record<Part, number>} sizes in bytes
+ */
+/** @typedef {"wasm" | "script" | "library" | "course"} Part the first two are gzipped, whatever a server calls them */
 
 /** The reader stopped it, or the time was over. */
 export class Stopped extends Error {}
@@ -36,7 +45,7 @@ async function keptFiles() {
  *
  * @param {string} address
  * @param {(nbytes: number) => void} more called with the bytes that came
- * @returns {Promise<Uint8Array<ArrayBuffer>>}
+ * @returns {Promise<ReadableStream<Uint8Array<ArrayBuffer>>>}
  */
 async function loaded(address, more) {
   const cache = await keptFiles();
@@ -44,24 +53,42 @@ async function loaded(address, more) {
   const response = kept ?? (await fetch(address));
   if (!response.ok || !response.body) throw new Error(`${address} answered ${response.status}`);
   if (!kept) cache?.put(address, response.clone()).catch(() => {}); // the disk may be full; the page works without
-  /** @type {Uint8Array[]} */
-  const parts = [];
-  const reader = response.body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    parts.push(value);
-    more(value.length);
-  }
-  return new Uint8Array(await new Blob(/** @type {BlobPart[]} */ (parts)).arrayBuffer());
+  const counted = new TransformStream({
+    transform(part, to) {
+      more(part.length);
+      to.enqueue(part);
+    },
+  });
+  return response.body.pipeThrough(counted);
 }
+
+/**
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
+ * @param {string} type
+ */
+const unzipped = (gzipped, type) =>
+  new Response(gzipped.pipeThrough(new DecompressionStream("gzip")), { headers: { "Content-Type": type } });
+
+/**
+ * WebAssembly, compiled while its bytes come, whatever type the server gives them.
+ *
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
+ */
+const compiled = (gzipped) => WebAssembly.compileStreaming(unzipped(gzipped, "application/wasm"));
+
+/**
+ * The address of a script that this page holds.
+ *
+ * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
+ */
+const held = async (gzipped) => URL.createObjectURL(await unzipped(gzipped, "text/javascript").blob());
 
 export class Python {
   /** @type {Worker | undefined} */
   #worker;
   /** @type {Promise<void> | undefined} */
   #ready;
-  /** @type {Promise<object> | undefined} */
+  /** @type {Promise<{worker: string} & Record<string, unknown>> | undefined} */
   #parts;
   /** @type {((reason: Error) => void) | undefined} */
   #giveUp;
@@ -89,38 +116,36 @@ export class Python {
       this.#parts = undefined;
       throw error;
     });
-    const parts = await this.#parts;
-    const script = new URL(`${this.places.build}worker.js`, location.href).href;
-    // a worker of a Blob has the page's Content-Security-Policy; one of an address has none
-    const blob = URL.createObjectURL(new Blob([`import ${JSON.stringify(script)};`], { type: "text/javascript" }));
-    this.#worker = new Worker(blob, { type: "module" });
+    const { worker, ...parts } = await this.#parts;
+    this.#worker = new Worker(worker, { type: "module" });
     await this.#said("ready", () => this.#worker?.postMessage({ kind: "start", parts }));
-    URL.revokeObjectURL(blob);
   }
 
   async #load() {
-    const { pyodide, build, sizes } = this.places;
+    const { pyodide, build, module, lock, files, sizes } = this.places;
     const whole = Object.values(sizes).reduce((sum, size) => sum + size, 0);
     let come = 0;
-    /** @param {string} address */
-    const load = (address) =>
-      loaded(new URL(address, location.href).href, (nbytes) => {
+    /** @param {Part} part */
+    const load = (part) =>
+      loaded(new URL(files[part], location.href).href, (nbytes) => {
         come += nbytes;
         this.hooks.loading(Math.min(1, come / whole), come);
       });
-    const [wasm, library, lock, course] = await Promise.all([
-      load(`${pyodide}pyodide.asm.wasm`).then((bytes) => WebAssembly.compile(bytes)),
-      load(`${pyodide}python_stdlib.zip`),
-      load(`${pyodide}pyodide-lock.json`),
-      load(`${build}course.zip`),
+    /** @param {Part} part */
+    const bytes = async (part) => new Response(await load(part)).arrayBuffer();
+    // a worker of a Blob has the page's Content-Security-Policy, one of an address has none; and where the page keeps
+    // all its parts, it starts anew without a network, also in a browser whose service worker serves no such worker
+    const text = loaded(new URL(`${build}worker.js`, location.href).href, () => {}).then((found) =>
+      new Response(found, { headers: { "Content-Type": "text/javascript" } }).blob(),
+    );
+    const [worker, wasm, script, library, course] = await Promise.all([
+      text.then((blob) => URL.createObjectURL(blob)),
+      load("wasm").then(compiled),
+      load("script").then(held),
+      bytes("library"),
+      bytes("course"),
     ]);
-    return {
-      folder: new URL(pyodide, location.href).href,
-      wasm,
-      library: library.buffer,
-      lock: new TextDecoder().decode(lock),
-      course: course.buffer,
-    };
+    return { worker, folder: new URL(pyodide, location.href).href, module, wasm, script, library, lock, course };
   }
 
   /**

@@ -1,6 +1,7 @@
 // The worker in which the reader's browser runs Python. It is made of text that the page has loaded, so that the page's
 // Content-Security-Policy holds here too: what Python runs can reach nothing but this site.
 
+import { loadPyodide } from "pyodide";
 import { cut } from "./cut.js";
 
 /** @typedef {{fetch: typeof fetch, postMessage: (data: unknown) => void, onmessage: unknown}} Scope */
@@ -25,10 +26,10 @@ function print(text) {
 /**
  * Starts Python from what the page has loaded.
  *
- * @param {{folder: string, wasm: WebAssembly.Module, library: ArrayBuffer, lock: string, course: ArrayBuffer}} parts
+ * @param {{folder: string, module: string, script: string, wasm: WebAssembly.Module, library: ArrayBuffer,
+ *   lock: string, course: ArrayBuffer}} parts `script`: the address of Pyodide's, which the page holds
  */
-async function start({ folder, wasm, library, lock, course }) {
-  const { loadPyodide } = await import(/* @vite-ignore */ `${folder}pyodide.mjs`);
+async function start({ folder, module, script, wasm, library, lock, course }) {
   // the page has compiled it already, once for all workers
   WebAssembly.instantiateStreaming = async (_, imports) => ({
     module: wasm,
@@ -45,6 +46,7 @@ async function start({ folder, wasm, library, lock, course }) {
   };
   python = await loadPyodide({
     indexURL: folder,
+    createPyodideModule: (await import(script)).default,
     lockFileContents: lock,
     stdout: print,
     stderr: print,
@@ -57,8 +59,8 @@ async function start({ folder, wasm, library, lock, course }) {
     delete at.indexedDB;
   }
   python.unpackArchive(course, "zip", { extractDir: "/course" });
-  python.runPython('import sys; sys.path.insert(0, "/course"); import answers');
-  answer = python.runPython("answers.answer");
+  python.runPython(`import sys; sys.path.insert(0, "/course"); import ${module}`);
+  answer = python.runPython(`${module}.answer`);
 }
 
 /**

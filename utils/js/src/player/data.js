@@ -8,7 +8,7 @@
  *
  * @typedef {object} ModelState
  * @property {DataView} code the bundle, zlib-compressed; the loader in widget.py unpacks it
- * @property {DataView} animation an AnimationData as zlib-compressed JSON
+ * @property {DataView | AnimationData} animation an AnimationData, or one as zlib-compressed JSON
  * @property {DataView} compared the one to show beside it; empty: none
  * @property {number} step how many whole steps are over
  * @property {boolean} playing
@@ -18,8 +18,11 @@
  * @property {boolean} quiz whether to stop before each step and ask what happens next
  * @property {Answer[]} answers
  * @property {string[]} titles of the animations, where the reader gave some
+ * @property {Bare} [bare] where a page shows the picture, the buttons and the timeline only
  * @property {boolean} pressed whether a button opened it, so that it is to be scrolled to
  */
+
+/** @typedef {{stage: number, loop: boolean}} Bare the picture's height in pixels; whether it begins again at its end */
 
 /** @typedef {{step: number, question: string, answer: string, right: boolean}} Answer */
 
@@ -68,6 +71,7 @@
  * @property {CriticalPath | null} [path] what decided how long it took, where that is known
  * @property {Code | null} [code] the function that was run, where its text is known
  * @property {[number, string] | null} [wrong] the index of the first message that can't be right, and why
+ * @property {number[]} [amiss] the messages of that step that can't be right; then what comes after it is not judged
  * @property {[string, number] | null} bound the least that the busiest rank must send: formula and bytes
  * @property {TransferColumns} transfers in order of step
  * @property {BarColumns} bars

@@ -13,7 +13,7 @@ import { pointAlong } from "./routes.js";
 /** @typedef {import("./layouts.js").Point} Point */
 /** @typedef {import("./playback.js").Playback} Playback */
 /** @typedef {import("./routes.js").Curve} Curve */
-/** @typedef {"busy" | "stuck" | "past"} LinkState past: the step before used it */
+/** @typedef {"busy" | "stuck" | "past" | "wrong" | "follows"} LinkState past: the step before used it */
 
 /** @type {Layout} what needs the least room */
 const RING = "ring";
@@ -143,7 +143,7 @@ export class DetailedView {
   // Arrow heads, the dotted hues, and the hatching of what is counted twice.
   #addMarks() {
     const defs = svg("defs", {}, this.#board);
-    for (const kind of ["busy", "stuck"]) {
+    for (const kind of ["busy", "stuck", "wrong"]) {
       const size = { viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 12, markerHeight: 10 };
       const turn = { orient: "auto", markerUnits: "userSpaceOnUse" };
       const marker = svg("marker", { id: `${this.uid}-${kind}`, ...size, ...turn }, defs);
@@ -174,6 +174,7 @@ export class DetailedView {
     this.#middle = [
       svg("text", { x: 0, y: -4, class: "ar-middle" }, this.#board),
       svg("text", { x: 0, y: 20, class: "ar-label" }, this.#board),
+      svg("text", { x: 0, y: 37, class: "ar-label" }, this.#board),
     ];
   }
 
@@ -219,7 +220,7 @@ export class DetailedView {
     for (const [transfer, t] of flying) {
       if (!transfer.delivered) continue;
       shown.add(transfer.index);
-      links.set(transfer.src * playback.ranks + transfer.dst, "busy");
+      links.set(transfer.src * playback.ranks + transfer.dst, this.#stateOf(transfer));
       this.#movePacket(transfer, playback.axis === "step" && eased ? ease(t) : t);
     }
     for (const transfer of stuck) {
@@ -246,6 +247,17 @@ export class DetailedView {
   }
 
   /**
+   * The state of the way on which a message is.
+   *
+   * @param {Transfer} transfer
+   * @returns {LinkState}
+   */
+  #stateOf({ index, step }) {
+    if (this.playback.amiss.size && index === this.playback.wrong?.[0]) return "wrong";
+    return step >= this.playback.follows || this.playback.amiss.has(index) ? "follows" : "busy";
+  }
+
+  /**
    * @param {Map<number, LinkState>} links
    * @param {boolean} changed
    */
@@ -256,7 +268,8 @@ export class DetailedView {
     for (const [key, line] of this.#lines) {
       const state = links.get(key);
       line.setAttribute("class", `ar-link${state ? ` ar-${state}` : ""}`);
-      if (state) line.setAttribute("marker-end", `url(#${this.uid}-${state === "stuck" ? "stuck" : "busy"})`);
+      const head = state === "past" ? "busy" : state;
+      if (head && head !== "follows") line.setAttribute("marker-end", `url(#${this.uid}-${head})`);
       else line.removeAttribute("marker-end");
     }
     this.#showStates();
@@ -286,6 +299,11 @@ export class DetailedView {
     this.#middle[0].textContent = atEnd ? (stuck ? "stuck" : "done") : step ? `step ${step}` : "start";
     this.#middle[1].textContent =
       transfers.length && this.playback.chunks && !this.playback.atEnd ? effectOf(transfers) : "";
+    const { wrong, amiss, steps } = this.playback;
+    const why = wrong && amiss.size && transfers.some(({ index }) => index === wrong[0]) ? wrong[1].split("\n") : [];
+    if (why.length) this.#middle[0].textContent = `step ${step} of ${steps}`;
+    if (why.length) this.#middle[1].textContent = why[0];
+    this.#middle[2].textContent = why[1] ?? "";
   }
 
   /**

@@ -47,7 +47,8 @@ export function drawAxis({ pen, seen, theme }, axis, height) {
  */
 export function drawPhases({ pen, seen, theme }, playback) {
   const phases = phasesOf(playback);
-  if (playback.axis !== "step" || !phases.length) return false;
+  if (playback.axis !== "step" || !phases.length || playback.amiss.size)
+    return drawJudged({ pen, seen, theme }, playback);
   pen.font = `12px ${theme.font}`;
   pen.textAlign = "center";
   const room = phases.every(({ from, to, words }) => pen.measureText(words).width + 16 < seen.x(to) - seen.x(from));
@@ -60,6 +61,27 @@ export function drawPhases({ pen, seen, theme }, playback) {
     pen.fillText(words, (left + right) / 2, 8);
     pen.fillStyle = theme.line;
     pen.fillRect(left, 17, right - left - 4, 1);
+  }
+  return true;
+}
+
+/**
+ * Of a run that went wrong: which steps are right, and which follow from what went wrong; false of another.
+ *
+ * @param {Pick<Sheet, "pen" | "seen" | "theme">} sheet
+ * @param {Playback} playback
+ */
+function drawJudged({ pen, seen, theme }, { axis, amiss, follows, steps }) {
+  if (axis !== "step" || !amiss.size) return false;
+  pen.font = `12px ${theme.font}`;
+  pen.textAlign = "center";
+  pen.fillStyle = theme.soft;
+  for (const [from, to, words] of /** @type {const} */ ([
+    [0, follows - 1, "right"],
+    [follows, steps, "follows from it"],
+  ])) {
+    if (to > from && pen.measureText(words).width < seen.x(to) - seen.x(from))
+      pen.fillText(words, (seen.x(from) + seen.x(to)) / 2, 8);
   }
   return true;
 }
@@ -196,7 +218,35 @@ export function arrivalName(playback, group) {
 function drawArrival(sheet, playback, lane, group) {
   const y = lane.top + group[0].dst * lane.pitch;
   const adds = group.every((transfer) => transfer.reduce);
+  if (group[0].step >= playback.follows || group.some(({ index }) => playback.amiss.has(index))) {
+    drawNotRight(sheet, playback, group, y, lane.bar);
+    return;
+  }
   drawBar(sheet, playback.span(group[0]), y, lane.bar, adds ? "work" : "paper", arrivalName(playback, group));
+}
+
+/**
+ * A bar of what can't be right, or an empty one of what follows from it.
+ *
+ * @param {Sheet} sheet
+ * @param {Playback} playback
+ * @param {Transfer[]} group
+ * @param {number} y
+ * @param {number} height
+ */
+function drawNotRight(sheet, playback, group, y, height) {
+  const { pen, seen, theme } = sheet;
+  const follows = group[0].step >= playback.follows;
+  if (!follows) drawBar(sheet, playback.span(group[0]), y, height, "paper", arrivalName(playback, group));
+  const place = across(seen, playback.span(group[0]));
+  if (!place) return;
+  pen.strokeStyle = follows ? theme.line : theme.lost;
+  pen.lineWidth = follows ? 1 : 2;
+  pen.setLineDash(follows ? [3, 3] : []);
+  pen.beginPath();
+  pen.roundRect(place.left + 1, y + 1, Math.max(0, place.width - 2), height - 2, Math.min(4, height / 4));
+  pen.stroke();
+  pen.setLineDash([]);
 }
 
 /**
@@ -248,6 +298,7 @@ export function drawNow({ pen, seen, theme }, playback, lane, picked) {
   for (const [transfer] of arrivals(playback, shown)) {
     const place = across(seen, playback.span(transfer));
     if (!place || place.width < 4) continue;
+    pen.strokeStyle = playback.amiss.has(transfer.index) ? theme.lost : theme.ink;
     pen.lineWidth = transfer === picked ? 3 : 2;
     pen.beginPath();
     const y = lane.top + transfer.dst * lane.pitch;

@@ -24,7 +24,9 @@ export function drawPacket(transfer, playback, shape, uid) {
   const kinds = ["ar-packet"];
   if (transfer.reduce) kinds.push("ar-reduce");
   if (!transfer.delivered) kinds.push("ar-lost");
-  if (playback.wrong?.[0] === transfer.index) kinds.push("ar-wrong-move");
+  const first = playback.wrong?.[0] === transfer.index;
+  if (first || playback.amiss.has(transfer.index)) kinds.push("ar-wrong-move");
+  if (transfer.step >= playback.follows || (playback.amiss.has(transfer.index) && !first)) kinds.push("ar-follows");
   const root = svg("g", {
     class: kinds.join(" "),
     "data-index": transfer.index,
@@ -34,6 +36,7 @@ export function drawPacket(transfer, playback, shape, uid) {
     "data-contrib": carried.join(","),
   });
   svg("rect", { x: -w / 2, y: -h / 2, width: w, height: h, rx: 6, class: "ar-parcel" }, root);
+  if (first && playback.amiss.size) drawCross(root, w, h);
   if (!playback.chunks) {
     svg("text", { x: 0, y: 4, class: "ar-tag" }, root, size(transfer.nbytes));
     return root;
@@ -42,6 +45,21 @@ export function drawPacket(transfer, playback, shape, uid) {
   else if (shape.way === "square") drawSquare(root, transfer, carried, playback, shape, uid);
   else drawStripes(root, transfer, carried, playback, shape, uid);
   return root;
+}
+
+/**
+ * What marks the first wrong move: a cross at the packet's corner, and the words above it.
+ *
+ * @param {Element} root
+ * @param {number} w
+ * @param {number} h
+ */
+function drawCross(root, w, h) {
+  const [x, y] = [w / 2, -h / 2];
+  const cross = svg("g", { class: "ar-cross" }, root);
+  svg("circle", { cx: x, cy: y, r: 11 }, cross);
+  svg("path", { d: `M${x - 4} ${y - 4}l8 8m0 -8l-8 8` }, cross);
+  svg("text", { x: 0, y: y - 16 }, cross, "first wrong move");
 }
 
 /**

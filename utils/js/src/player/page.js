@@ -157,6 +157,16 @@ export class Page {
     const room = roomAround(this.root) - 16;
     const lacking = Math.max(0, HEIGHT + (this.code ? CODE_HEIGHT : 0) + this.paths.length * PATH_HEIGHT - room);
     const wide = width >= NARROW;
+    const bare = this.model.get("bare");
+    if (bare) {
+      this.root.dataset.bare = bare.loop ? "loop" : "once";
+      this.root.style.setProperty(
+        "--ar-stage",
+        `${wide || width > 440 ? bare.stage : heightFor(this.views[0], width, bare.stage)}px`,
+      );
+      this.#foldTimeline(bare.loop);
+      return;
+    }
     const alone = this.views.length === 1 && !wide;
     const low = wide ? Math.max(STAGE.least, STAGE.most - lacking) : STAGE.most;
     const stage = alone ? heightFor(this.views[0], width - 26, STAGE.most) : low;

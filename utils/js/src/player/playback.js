@@ -49,7 +49,6 @@ export class Playback {
     this.root = data.root;
     this.collective = data.collective;
     this.pace = data.pace ?? null;
-    this.wrong = data.wrong ?? null;
     this.code = data.code ?? null;
     this.path = data.path ?? null;
     this.bound = data.bound;
@@ -60,6 +59,11 @@ export class Playback {
     this.contributions = data.contributions;
     this.transfers = transfersOf(data.transfers);
     this.bars = barsOf(data.bars);
+    this.wrong = data.wrong ?? null;
+    /** Messages that can't be right; after their step nothing is judged. */
+    this.amiss = new Set(data.amiss ?? []);
+    /** From which step on all follows from what went wrong. */
+    this.follows = data.amiss && this.wrong ? this.transfers[this.wrong[0]].step + 1 : this.steps;
     /** @type {Set<Transfer | Bar>} what is on the critical path */
     this.critical = new Set();
     for (const index of this.path?.transfers ?? []) this.critical.add(this.transfers[index]);

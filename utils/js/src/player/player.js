@@ -75,7 +75,8 @@ export class Player {
     this.themeObserver.observe(document.body, { attributes: true, attributeFilter: THEME_ATTRIBUTES });
     this.dark = window.matchMedia("(prefers-color-scheme: dark)");
     this.dark.addEventListener("change", this.#repaint);
-    if (model.get("playing")) {
+    if (model.get("bare")?.loop && this.ticker.calm) this.seek(Math.floor(this.steps / 2) + 0.5);
+    else if (model.get("playing")) {
       this.play();
       this.kernel.tell();
     }
@@ -188,8 +189,15 @@ export class Player {
     const stop = this.#stepping ? undefined : this.stops.at(this.position, this.#longest);
     this.pause();
     if (stop) this.#showStop(stop);
+    else if (this.model.get("bare")?.loop && !this.ticker.calm) this.#again();
     else this.#rest();
     return true;
+  }
+
+  // Shows the end for a moment, then begins anew, unless the reader has done something else.
+  #again() {
+    this.#setPlaying(true);
+    setTimeout(() => this.playing && this.#atEnd && this.page.root.isConnected && this.play(), 1500);
   }
 
   // Playing has come to a breakpoint: the message of that rank is picked.

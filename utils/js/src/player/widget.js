@@ -13,7 +13,9 @@ import { Player } from "./player.js";
  */
 async function render({ model, el }) {
   try {
-    const animations = [await unpack(model.get("animation"))];
+    const given = model.get("animation");
+    // a page that has made the animation itself gives it as it is
+    const animations = [given instanceof Object && "ranks" in given ? given : await unpack(given)];
     const compared = model.get("compared");
     if (compared?.byteLength) animations.push(await unpack(compared));
     el.replaceChildren(html("style", {}, THEME + STYLES));

@@ -1,0 +1,35 @@
+"""A server of the live pages, for their tests and for those of the puzzles."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves the files, and keeps the paths that were asked for."""
+
+    def log_message(self, *arguments) -> None:
+        self.server.asked.append(self.path)
+
+
+def served(folder: Path) -> ThreadingHTTPServer:
+    """A server of the folder on a free port, like that of `python -m http.server`."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
+    server.asked = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def tool() -> ModuleType:
+    """tools/live_site.py."""
+    spec = importlib.util.spec_from_file_location("live_site_of_test", ROOT / "tools" / "live_site.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

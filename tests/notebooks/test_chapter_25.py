@@ -77,7 +77,7 @@ def test_pipelines(ranks):
         assert [float(x) for x in found] == pytest.approx([ratio] * ranks, rel=0.01)
     first, last = chapter.text("split").splitlines()
     assert "'2.0.bias'" in first and "3.0" not in first and last == "stage 1: ['3.0.weight', '3.0.bias']"
-    resharded, kept = chapter.text("with_fsdp").splitlines()
+    resharded, kept = chapter.text("fsdp_counted").splitlines()
     for line in (resharded, kept):
         assert "1 reduce-scatter" in line and float(line.rsplit("off by ", 1)[1]) < 1e-5
     assert "False: 1 all-gathers" in kept

@@ -43,7 +43,7 @@ def test_context_parallel(ranks):
     assert "ring 503 MB, Ulysses 566 MB" in chapter.text("llama_numbers")
     assert "measured" in chapter.text("model")
     assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "guess_balance"))
-    only_data, both = chapter.text("training_step").splitlines()
+    only_data, both = chapter.text("trained").splitlines()
     assert off_by(both) < 1e-5 < 0.1 < off_by(only_data)  # without the context ranks the gradient lacks their tokens
     rows = -(-48 // ranks)
     assert f"rank 0 keeps ({rows}, 16) of (48, 16)" in both

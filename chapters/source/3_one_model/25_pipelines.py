@@ -510,6 +510,7 @@ def with_fsdp(reshard, steps, copies):
     return (mine[0].weight.grad.full_tensor() - whole[place][0].weight.grad).abs().max().item()
 
 
+# %% name="fsdp_counted"
 copies = 2 if p % 2 == 0 else p
 for reshard in (True, False):
     calls = []

@@ -424,6 +424,7 @@ class Gather(torch.autograd.Function):
         return mine, None
 
 
+# %% name="attend_code"
 def attend(weights, x, places, gathered):
     q, k, v = weights(x).chunk(3, dim=-1)
     k, v = gathered(k), gathered(v)
@@ -455,6 +456,7 @@ def training_step(dims, cp):
     return tuple(found.to_local().shape), ((found.full_tensor() - right).norm() / right.norm()).item()
 
 
+# %% name="trained"
 cp = 2 if world.ranks % 2 == 0 else world.ranks
 for dims in ("dp", ("dp", "cp")):
     shape, off = world.run(training_step, dims, cp)[0]

@@ -52,6 +52,7 @@ MOVED = {
     **{
         f"chapters/{chapter.was}.html": chapter.path.with_suffix(".html").as_posix()
         for chapter in course_map.chapters()
+        if chapter.was
     },
 }
 STYLE = """

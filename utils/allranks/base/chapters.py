@@ -18,8 +18,8 @@ _TABLE = Path(__file__).resolve().parent / "chapters.toml"
 class Chapter:
     """One notebook of chapters/.
 
-    `was` is its stem when all chapters lay in one folder. `hangs_on` is the number of the chapter of the core from
-    which a side trip starts, and `why` a question that it answers; both are "" for a chapter of the core. `unlocks` is
+    `was` is its stem when all chapters lay in one folder, "" if it is newer. `hangs_on` is the number of the chapter of
+    the core from which a side trip starts, and `why` a question that it answers; both are "" for a chapter of the core. `unlocks` is
     the argument of `allranks.cost.plan` that the reader's own model gets here, or "". `can` says what the reader can do
     afterwards.
     """
@@ -27,7 +27,7 @@ class Chapter:
     stem: str
     title: str
     part: str
-    was: str
+    was: str = ""
     hangs_on: str = ""
     why: str = ""
     unlocks: str = ""
@@ -51,7 +51,7 @@ class Chapter:
     @property
     def old_path(self) -> Path:
         """Where it was before the parts were made: chapters/07_all_reduce.ipynb."""
-        return Path("chapters", f"{self.was}.ipynb")
+        return Path("chapters", f"{self.was}.ipynb") if self.was else self.path
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def parts() -> tuple[Part, ...]:
                     stem=line["stem"],
                     title=line["title"],
                     part=row["folder"],
-                    was=line["old"],
+                    was=line.get("old", ""),
                     hangs_on=line.get("from", ""),
                     why=line.get("why", ""),
                     unlocks=line.get("unlocks", ""),
@@ -150,14 +150,14 @@ def link(source: Chapter, target: Chapter) -> str:
 def after(chapter: Chapter) -> Chapter | None:
     """Where "Next" leads: along the core, and from a side trip back to it; None after the last chapter.
 
-    A side trip whose number is lower than that of its chapter of the core leads to that chapter, any other to the one
-    that follows it.
+    A side trip whose number is lower than that of its chapter of the core, or that hangs on the last one, leads to that
+    chapter; any other to the one that follows it.
 
     >>> after(find("04")).stem, after(find("10")).stem, after(find("17")).stem
     ('14_reduce_scatter', '14_reduce_scatter', '14_reduce_scatter')
     """
     path = core()
     at = path.index(chapter if chapter.core else find(chapter.hangs_on))
-    if not chapter.core and chapter.number < chapter.hangs_on:
+    if not chapter.core and (chapter.number < chapter.hangs_on or path[at] == path[-1]):
         return path[at]
     return path[at + 1] if at + 1 < len(path) else None

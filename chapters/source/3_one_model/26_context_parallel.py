@@ -523,7 +523,7 @@ packed_guess.reveal(
 # %% [markdown] name="packed_explained"
 # So zigzag *each document*. Each length must then be divisible by $2\,cp$: documents are padded (Megatron-LM does it where it packs), and padding must not count in the loss. Places begin again at 0 in each document. torch 2.13 has a balancer for the whole sequence (the default), one for each document, and one that shares out the blocks of a mask; their names are still private.
 #
-# **The limit.** Tensor parallel cuts heads, and so does Ulysses: $tp \cdot cp$ ranks need as many heads, or they copy them. The ring and the gather cut tokens: with zigzag and sequence parallel, the length must be divisible by $2\,cp \cdot tp$.
+# **The limit.** Tensor parallel cuts heads, and so does Ulysses: $tp \cdot cp$ ranks need as many query heads, and where there are fewer key heads, keys are copied. The ring and the gather cut tokens: with zigzag and sequence parallel, the length must be divisible by $2\,cp \cdot tp$.
 #
 # <!-- Megatron-LM d98e8a6: training/datasets/sft_dataset.py:127 (pads to 2 * context_parallel_size), training/arguments.py:1336 (seq_length % (2 cp)). torch 2.13: distributed/tensor/experimental/_context_parallel/_load_balancer.py:78, :167, :295 (_HeadTail, _PerDocumentHeadTail, _PTRR LoadBalancer). torchtitan b5bcd76: parallel_dims.py:664, seq_len_divisor = tp * (cp * 2). Heads: arXiv:2309.14509 section 3; Megatron-LM core/ssm/mamba_context_parallel.py:118 -->
 

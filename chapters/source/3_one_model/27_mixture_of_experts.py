@@ -503,7 +503,7 @@ print(
 )
 
 # %% [markdown] name="meshes"
-# The ends are a tensor *on the device*, so the CPU need not know them before it starts the kernel. The all-to-all above does need its sizes on the CPU; DeepEP's and other dispatches with kernels of their own avoid that.
+# The ends are a tensor *on the device*, so the CPU need not know them before it starts the kernel. The all-to-all above does need its sizes on the CPU. Kernels with room for the worst case, such as DeepEP's for low latency, avoid that.
 #
 # **Two tilings of the same ranks.** Attention's weights are cut by $fsdp \cdot tp$ ranks. The experts use the same ranks as $efsdp \cdot ep$: in torchtitan $efsdp = dp_{shard} \cdot cp \cdot tp / ep$. So 64 GPUs with $tp = 8$ can have $ep = 32$, and each expert's weights are cut over 2 ranks. In your World, two experts a rank: FSDP averages over its own ranks, which section 6 found wrong. Its divisor can be set:
 #

@@ -448,7 +448,9 @@ file_guess.reveal(
 )
 
 # %% [markdown] name="frtrace_explained"
-# Use both: `-j` shows the calls side by side, and ours goes on without the files of the dead. In torch's report the *culprit* is the rank that differs from the first file, not always the one that is wrong: if one rank is right and all others are not, it names the wrong one.
+# Use both: `-j` shows the calls side by side, and ours goes on without the files of the dead. In torch's report *culprits* are the ranks that differ from the file read first. If that one is wrong, all healthy ranks are named.
+#
+# <!-- torch 2.13: components/utils.py:457-461, in a comment of its authors -->
 
 # %% [markdown] name="profile"
 # ## 5. Slow, but not stuck: reading a trace

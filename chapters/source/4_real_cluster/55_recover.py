@@ -93,7 +93,7 @@ for factor in (5, 25):
     print(f"more than {factor:2} usual steps ({factor * usual:.2f} s): alarm in steps {alarms}")
 
 # %% [markdown] name="limit_explained"
-# One factor for everything is either too quick for a save or too slow for a hang. So save, evaluation and the first step (which connects and compiles) get limits of their own, and the steps a short one: torchtitan has 300 s for the first step and 100 s after it; NVIDIA's resiliency extension learns its limits from what it saw, times 5.
+# One factor for everything is either too quick for a save or too slow for a hang. So save, evaluation and the first step (which connects and compiles) get limits of their own, and the steps a short one: torchtitan's limit for a call is 300 s until the first step is over, and 100 s after it; NVIDIA's resiliency extension learns its limits from what it saw, times 5.
 #
 # What to log in the moment of the alarm: all ranks' stacks and flight records ([When it hangs](45_when_it_hangs.ipynb)), *before* anything is killed.
 #
@@ -255,7 +255,7 @@ two_guess.reveal(
 )
 
 # %% [markdown] name="neighbour_explained"
-# Rare, but a power cut takes a whole row of racks: so jobs save to the neighbour every few minutes, and to files every hour or so. GEMINI published the idea; NVIDIA's resiliency extension has it as local checkpoints with replication.
+# Rare, but a power cut takes a whole row of racks: so jobs save to the neighbour often, and to files more seldom. GEMINI does this for training; NVIDIA's resiliency extension has it as local checkpoints with replication.
 #
 # <!-- Z. Wang et al., GEMINI, SOSP 2023, doi:10.1145/3600006.3613145. nvidia-resiliency-ext d8686d9: checkpointing/local/replication/strategies.py -->
 #
@@ -335,7 +335,7 @@ else:
 #
 # <details><summary>3. Why is a copy in the memory of the GPU beside it not enough?</summary>
 #
-# Most failures take the whole node away, with all its GPUs and its memory.
+# A node is taken out as a whole, with all its GPUs and its memory.
 # </details>
 
 # %% [markdown] name="recap"

@@ -14,6 +14,7 @@
 # %% name="start_world"
 import csv
 import json
+import math
 import os
 import re
 import shutil
@@ -66,12 +67,34 @@ else:
 links = joined(text)
 rows, names = sorted({row for row, _ in links}), list(dict.fromkeys(name for _, name in links))
 
+
+# %% name="place"
+def place(name):
+    """GPUs on a circle, network cards on a wider one."""
+    alike = [one for one in [*rows, *names] if one[:3] == name[:3]]
+    turn = 2 * math.pi * int(name[3:]) / len(set(alike))
+    return (1 if name.startswith("GPU") else 1.7) * math.sin(turn), (1 if name.startswith("GPU") else 1.7) * math.cos(
+        turn
+    )
+
+
 # %% name="topo"
-figure, axes = plots.chart("", "", size=(6.4, 3.0))
-axes.imshow([[closeness(links[row, name]) for name in names] for row in rows], cmap="viridis", aspect="auto")
-axes.set(xticks=range(len(names)), yticks=range(len(rows)), yticklabels=rows)
-axes.set_xticklabels(names, rotation=90, fontsize=8)
-axes.grid(False)
+figure, axes = plots.chart("", "", size=(4.6, 4.6))
+for (a, b), kind in links.items():
+    (x, y), (to_x, to_y), near = place(a), place(b), closeness(kind)
+    if 0 < near < CLOSENESS["X"]:  # from socket to socket: no line
+        axes.plot([x, to_x], [y, to_y], "-", linewidth=near / 2, color="C0" if near == CLOSENESS["NV"] else "C1")
+for name in dict.fromkeys([*rows, *names]):
+    axes.text(
+        *place(name),
+        name,
+        ha="center",
+        va="center",
+        fontsize=9,
+        bbox={"boxstyle": "round", "fc": "white"},
+        clip_on=True,
+    )
+axes.set(xlim=(-2, 2), ylim=(-2, 2), xticks=[], yticks=[])
 figure
 
 # %% name="cards"
@@ -80,7 +103,7 @@ for row in rows:
     print(f"{label}: {row} has {', '.join(near) or 'no card'} behind its own PCIe switch")
 
 # %% [markdown] name="topo_explained"
-# Bright is near. The square on the left must be one colour: on one NVSwitch every GPU is as near as any other. In the right part each GPU should have a card of its own; a GPU without one sends over another's (PXN), or through the CPU.
+# The thicker a line, the nearer; no line means from socket to socket. Inside the circle all lines must be alike: on one NVSwitch every GPU is as near as any other. Outside, each GPU should have a card of its own on a thick line; a GPU without one sends over another's (PXN), or through the CPU.
 #
 # Now the bandwidth of each pair, on *your* ranks: one sends, the other receives, all others are still.
 

@@ -19,9 +19,9 @@ class Chapter:
     """One notebook of chapters/.
 
     `was` is its stem when all chapters lay in one folder, "" if it is newer. `hangs_on` is the number of the chapter of
-    the core from which a side trip starts, and `why` a question that it answers; both are "" for a chapter of the core. `unlocks` is
-    the argument of `allranks.cost.plan` that the reader's own model gets here, or "". `can` says what the reader can do
-    afterwards.
+    the core from which a side trip starts, and `why` a question that it answers; both are "" for a chapter of the core.
+    `unlocks` is the argument of `allranks.cost.plan` that the reader's own model gets here, or "". `can` says what the
+    reader can do afterwards.
     """
 
     stem: str

@@ -46,6 +46,7 @@ def test_eight_gpus(ranks):
     assert "16 channels of 132 multiprocessors 1.14 times" in chapter.text("beside_run")
     assert chapter.text("one_shot_run").endswith("is off by 0.0")
     assert "one-shot  moves   896 KiB" in chapter.text("kernels_run")
+    assert re.match(r"measured: no window .*: \{65536: [\d.]+, 1048576: [\d.]+\}", chapter.text("windows"))
     assert chapter.text("record").startswith('measured: {"torch"')
 
 

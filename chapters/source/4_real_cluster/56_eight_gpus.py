@@ -91,7 +91,7 @@ for name in dict.fromkeys([*rows, *names]):
         ha="center",
         va="center",
         fontsize=9,
-        bbox={"boxstyle": "round", "fc": "white"},
+        bbox={"boxstyle": "round", "fc": "w"},
         clip_on=True,
     )
 axes.set(xlim=(-2, 2), ylim=(-2, 2), xticks=[], yticks=[])
@@ -140,7 +140,7 @@ axes.grid(False)
 figure
 
 # %% [markdown] name="pairs_explained"
-# On one NVSwitch all fields are alike, and a row or column that is darker is a GPU with a broken link: `nvidia-smi nvlink -s` says which. (On CPU ranks the differences come from the machine's other work.)
+# On one NVSwitch all pairs are alike, and a row or column that is lower is a GPU with a broken link: `nvidia-smi nvlink -s` says which. (On CPU ranks the differences come from the machine's other work.)
 #
 # ## 2. Up to 4 GiB, under the roof
 #
@@ -226,16 +226,16 @@ SETTINGS = [
 
 
 # %% name="swept"
-def swept(setting, sizes):
+def swept(setting, sizes, *options):
     """Microseconds of each size under these variables, and what NCCL says that it chose."""
     ranks = min(gpus, 8) or 2
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
-    program += ["../scripts/sweep_all_reduce.py", *map(str, sizes)]
+    program += ["../scripts/sweep_collective.py", *options, *map(str, sizes)]
     told = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", **setting}
     done = subprocess.run(program, env={**os.environ, **told}, capture_output=True, text=True, timeout=170)
     times = {int(n): float(us) for n, us in re.findall(r"^(\d+) ([\d.]+)$", done.stdout, flags=re.M)}
     chosen = {int(n): (algo, proto, int(hi) - int(lo) + 1) for n, algo, proto, lo, hi in CHOSEN.findall(done.stdout)}
-    return times, chosen
+    return times, chosen, done.stdout
 
 
 # %% name="expected"
@@ -251,7 +251,7 @@ sizes = [2**10, 2**20, 2**30]
 for setting in SETTINGS:
     name = " ".join(f"{k}={v}" for k, v in setting.items()) or "nothing set"
     if gpus > 1:
-        times, chosen = swept(setting, sizes)
+        times, chosen, _ = swept(setting, sizes)
         print(
             "measured:", f"{name:20}", "  ".join(f"{n:,}: {us:.0f} µs {chosen.get(n, '')}" for n, us in times.items())
         )
@@ -265,7 +265,7 @@ for setting in SETTINGS:
 
 # %% name="script"
 if gpus < 2:
-    times, _ = swept({}, [2**10, 2**20])
+    times, *_ = swept({}, [2**10, 2**20])
     print(
         "measured: the same script on two CPU ranks, Gloo:", "  ".join(f"{n:,}: {us:.0f} µs" for n, us in times.items())
     )
@@ -486,8 +486,21 @@ for name, nbytes in bytes_in(2**17).items():
     print(f"computed: {name:9} moves {nbytes / 1024:5.0f} KiB into each of 8 GPUs for 128 KiB")
 
 # %% [markdown] name="symmetric_explained"
-# One-shot moves most bytes and waits least, so it is for small sizes. NCCL has such kernels too, if buffers are registered as *windows*; with the policy `NCCL_CTA_POLICY_ZERO` some calls move bytes by the GPU's copy engines and take no multiprocessor. The profile's names show which kernel really ran.
+# One-shot moves most bytes and waits least, so it is for small sizes. NCCL has such kernels too, for buffers that all ranks registered as a **window**: memory of NCCL's own allocator, in a pool of torch. The log then says `[Symmetric]` and the kernel's name. With `NCCL_CTA_POLICY=ZERO` an all-gather of windows is moved by the GPU's copy engines and takes no multiprocessor: the log says `[Copy Engine]`.
 #
+# <!-- torch 2.13: ProcessGroupNCCL.hpp:1021 registerMemPool(pool, symm). Megatron-LM d98e8a6: core/nccl_allocator.py:171. NVIDIA/nccl 5067397: src/scheduler/symmetric_sched.cc:356, src/ce_coll.cc:1435, docs/userguide/source/env.rst:688 (NCCL_CTA_POLICY, since 2.29) -->
+
+# %% name="windows"
+for setting, options in (({}, ["--window"]), ({"NCCL_CTA_POLICY": "ZERO"}, ["--window", "--all-gather"])):
+    if gpus > 1:
+        times, _, log = swept(setting, [2**16, 2**24], *options)
+        kinds = sorted(set(re.findall(r"\[Symmetric\].*Kernel \w+|\[Copy Engine\].*|-> Algo \w+ proto \w+", log)))
+        print("measured:", *options, setting, times, kinds)
+if gpus < 2:
+    times, *_ = swept({}, [2**16, 2**20], "--all-gather")
+    print("measured: no window without GPUs; all_gather on two CPU ranks, Gloo:", times)
+
+# %% [markdown] name="conditions_intro"
 # ## 8. Keep the conditions
 #
 # A figure without its conditions is worth nothing a month later. GPUs lower their clocks when they are hot or at their limit of power.
@@ -515,9 +528,9 @@ print("measured:", json.dumps({key: record[key] for key in record if key != "all
 # No. busbw counts the bytes of a ring. NVLS sends fewer, so the number exceeds the link; only NVLink's own counters tell what the link carried.
 # </details>
 #
-# <details><summary>2. One row of the pairs' matrix is darker, its column too. What is it?</summary>
+# <details><summary>2. One row of the pairs' matrix is lower, its column too. What is it?</summary>
 #
-# One GPU, or its links. If only one field is dark, both directions, it is the pair's path; on one NVSwitch that can't be.
+# One GPU, or its links. If only one pair is lower, in both directions, it is the pair's path; on one NVSwitch that can't be.
 # </details>
 #
 # <details><summary>3. A product takes longer beside a collective than alone. Which two limits would you look at before you reduce channels?</summary>

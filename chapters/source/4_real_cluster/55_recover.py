@@ -133,12 +133,12 @@ def train(path, first, last, loaded=()):
     optimizer, place, seen = torch.optim.Adam(model.parameters(), lr=0.01), 0, []
     torch.manual_seed(1 + rank)  # each rank drops other numbers
     if loaded:
-        state = torch.load(f"{path}/rank{rank}", map_location=device, weights_only=True)
+        state = torch.load(f"{path}/rank{rank}", map_location="cpu", weights_only=True)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         place = state["place"] if "place" in loaded else 0
         if "random" in loaded:
-            set_random_state(device, state["random"].cpu())
+            set_random_state(device, state["random"])
     for _ in range(first, last):
         mine = order[place + 2 * rank : place + 2 * rank + 2]  # two samples a rank
         step(model, optimizer, data[mine])

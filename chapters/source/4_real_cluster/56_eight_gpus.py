@@ -443,9 +443,9 @@ def one_shot(numbers=4096):
     barrier()  # all have written
     total = sum(peers[1:], peers[0].clone())  # the same order on every rank, so the same bits
     barrier()  # all have read
-    wanted = mine.clone()
+    wanted = mine.to(device, copy=True)
     dist.all_reduce(wanted)
-    return (total - wanted).abs().max().item()
+    return (total.to(device) - wanted).abs().max().item()
 
 
 # %% name="one_shot_run"

@@ -70,6 +70,18 @@ def test_pipelines(ranks):
     assert listed == "nothing is wrong" or f"rank {ranks - 1} runs F{m} of stage {ranks - 1}, but" in listed
     counted, computed = chapter.text("counted").splitlines()
     assert counted.split(maxsplit=1)[1] == computed.split(maxsplit=1)[1]
+    scaled = chapter.text("scaled").splitlines()
+    for line, ratio in zip(scaled, (1, 8, 1 / 8, 1), strict=True):
+        assert f"losses on the ranks {[0] * (ranks - 1) + [8]}" in line
+        found = re.search(r"gradients (.*) times", line)[1].split(", ")
+        assert [float(x) for x in found] == pytest.approx([ratio] * ranks, rel=0.01)
+    first, last = chapter.text("split").splitlines()
+    assert "'2.0.bias'" in first and "3.0" not in first and last == "stage 1: ['3.0.weight', '3.0.bias']"
+    resharded, kept = chapter.text("fsdp_counted").splitlines()
+    for line in (resharded, kept):
+        assert "1 reduce-scatter" in line and float(line.rsplit("off by ", 1)[1]) < 1e-5
+    assert "False: 1 all-gathers" in kept
+    assert int(re.search(r"(\d+) all-gathers", resharded)[1]) > 4
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 5, 8])

@@ -44,3 +44,12 @@ def test_context_parallel(ranks):
     assert "it was forward the ring, together Ulysses\n" in chapter.text("reveal_llama")
     assert "measured" in chapter.text("model")
     assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "guess_balance"))
+    only_data, both = chapter.text("trained").splitlines()
+    assert off_by(both) < 1e-5 < 0.01 < off_by(only_data)  # without the context ranks the gradient lacks their tokens
+    rows = -(-48 // ranks)
+    assert f"rank 0 keeps ({rows}, 16) of (48, 16)" in both
+    in_order, whole, each = chapter.text("packed").splitlines()
+    assert "[136, 392, 328, 72], the busiest 1.69 times" in in_order
+    assert "[72, 136, 200, 520], the busiest 2.24 times" in whole
+    assert "[232, 232, 232, 232], the busiest 1.00 times" in each
+    assert "tp = 8: Ulysses up to cp = 1 without copies of keys, up to 16 with" in chapter.text("limit")

@@ -49,3 +49,16 @@ def test_mixture_of_experts(ranks):
         assert ratio == of == ep and off < 1e-5
     assert "2.00 times as far" in chapter.text("hidden_by_adam") and "1.00 times" in chapter.text("hidden_by_adam")
     assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("guess_calls", "guess_nodes"))
+    one, normalised, two, _ = (float(line.split("norm ")[1]) for line in chapter.text("router_gradient").splitlines())
+    assert normalised < 1e-6 < 1e-4 < min(one, two)
+    before, during = chapter.text("shared_expert").splitlines()
+    assert before.endswith("4.50 s") and during.endswith("4.00 s")
+    for text in chapter.by_rank("grouped_live").values():
+        assert float(re.search(r"differs from the loop by (\S+)", text)[1]) < 0.05
+    wrong, right = (re.findall(r"(\d\.\d\d)[ ,]", line) for line in chapter.text("divisors").splitlines())
+    assert wrong == [f"{ep:.2f}"] * ranks and right == ["1.00"] * ranks
+    without, slow, good, _ = (
+        [float(n) for n in re.findall(r"(?:first|then|and) (\d\.\d\d)", line)]
+        for line in chapter.text("watched").splitlines()[:4]
+    )
+    assert without[2] > 2 > 1.7 > good[2] and slow[1] > good[1]

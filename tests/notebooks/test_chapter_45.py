@@ -55,6 +55,12 @@ def test_when_it_hangs(ranks):
     assert "is the first that differs" in told
     assert "broadcast" in told and "all_reduce" in told
     assert "two_plans" not in told  # lines are told by file and number
+    table = chapter.text("frtrace_code")  # torch's own reader, on the same files
+    assert "broadcast(input_sizes=[[4, 2]]" in table and "all_reduce(input_sizes=[[8]]" in table
+    assert "COLLECTIVE_TYPE_MISMATCH" in table and "Culprit rank" in table
+    assert "Missing dump files from ranks {1}" in chapter.text("frtrace_missing")
+    if ranks > 2:  # with rank 0's file alone nothing differs
+        assert "Rank 0 made another call than" in chapter.text("frtrace_missing")
     assert "10 steps of 0.05 s: 0.50 s" in chapter.text("slow")
     assert any("image/svg+xml" in output.get("data", {}) for output in chapter.outputs("slow_timeline"))
     waiting = [int(x) for x in re.findall(r"(\d+)% waiting", chapter.text("reader"))]

@@ -4,7 +4,7 @@
 # **Eight GPUs have 12 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
 # how much of the time does a GPU wait, and what must it keep, pay or give up to wait less?**
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
+# 105 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -403,8 +403,158 @@ print(pipelines.check(of_torch("1F1B", 1)) or "nothing is wrong")
 
 # %% [markdown] name="torch_1f1b_explained"
 # If it names the last rank: torch 2.13 *lists* another order for it than it *runs*. The run is right. Never grade or draw from a list that nobody has checked.
+
+# %% [markdown] name="run_by_torch"
+# ## 6. Let torch run it
 #
-# ## 6. What it costs
+# It also *runs* them. A rank wraps its layers in a `PipelineStage` and gives the stage to a schedule; `schedule.step()` cuts the batch along its first dimension, sends, receives, and calls backward. The first rank gives the batch, the last one the target, those between nothing.
+#
+# <!-- torch 2.13: distributed/pipelining/stage.py (PipelineStage), schedules.py:690-695 (scale_grads), :960 (perform_reduce_grad(n_microbatches if scale_grads else 1)) -->
+
+
+# %% name="torch_stage"
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+
+def layers(n):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh()) for _ in range(n)))
+
+
+def mean_loss(out, wanted):
+    return (out - wanted).square().mean()
+
+
+def sum_loss(out, wanted):
+    return (out - wanted).square().sum()
+
+
+def stepped(mine, stage, loss_fn, batch, wanted, steps=1, **options):
+    """Steps of torch's 1F1B with 8 micro-batches; the losses, on the last stage."""
+    schedule, losses = Schedule1F1B(stage, n_microbatches=8, loss_fn=loss_fn, **options), []
+    inputs = (batch,) if stage.is_first else ()
+    outputs = {"target": wanted, "losses": losses} if stage.is_last else {}
+    for _ in range(steps):
+        mine.zero_grad()
+        schedule.step(*inputs, **outputs)
+    return [loss.item() for loss in losses]
+
+
+# %% name="guess_scale"
+scale_guess = predict(
+    "8 micro-batches, a loss that is a sum over elements, everything else by default: the gradients are",
+    choices=["right", "8 times too large", "8 times too small"],
+    title="A sum as loss, 8 micro-batches",
+)
+scale_guess
+
+
+# %% name="scaled"
+def by_torch(loss_fn, **options):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    mine, whole = layers(p)[rank], layers(p)
+    torch.manual_seed(1)
+    batch, wanted = torch.randn(2, 64, 16)
+    stage = PipelineStage(mine, rank, p, torch.get_default_device())
+    losses = stepped(mine, stage, loss_fn, batch, wanted, **options)
+    loss_fn(whole(batch), wanted).backward()
+    return losses, (mine[0].weight.grad.norm() / whole[rank][0].weight.grad.norm()).item()
+
+
+for loss_fn in (mean_loss, sum_loss):
+    for options in ({}, {"scale_grads": False}):
+        told = world.run(by_torch, loss_fn, **options)
+        ratios = ", ".join(f"{ratio:.3g}" for _, ratio in told)
+        print(
+            f"{loss_fn.__name__:9} {options!s:23} losses on the ranks {[len(losses) for losses, _ in told]}; gradients {ratios} times the right ones"
+        )
+
+# %% name="reveal_scale" jupyter={"source_hidden": true}
+# the answer: run this cell
+scale_guess.reveal(
+    "8 times too small",
+    why="scale_grads divides the added gradients by the number of micro-batches, which is right for a mean; a sum needs scale_grads=False.",
+)
+
+# %% [markdown] name="scaled_explained"
+# Micro-batches with *different* numbers of real tokens are right in neither way: then divide the sum by the tokens of the whole batch, as torchtitan does, with `scale_grads=False`. And only the last stage knows a loss: your log must come from there.
+#
+# **Splitting.** Above each rank built all layers and kept one. Megatron-LM builds only its own. Or torch traces the model and cuts it where you say:
+#
+# <!-- torchtitan b5bcd76: distributed/pipeline_parallel.py:327, :335 (scale_grads=False), :470 (_split_module); components/loss.py:264. Megatron-LM d98e8a6: core/transformer/transformer_block.py, get_num_layers_to_build. torch 2.13: distributed/pipelining/_IR.py (pipeline, SplitPoint) -->
+
+# %% name="split"
+import warnings
+
+from torch.distributed.pipelining import SplitPoint, pipeline as traced
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # torch warns of its own code
+    cut = traced(layers(4), mb_args=(torch.zeros(8, 16),), split_spec={"3": SplitPoint.BEGINNING})
+for i in range(cut.num_stages):
+    print(f"stage {i}:", [name for name, _ in cut.get_stage_module(i).named_parameters()])
+
+# %% [markdown] name="split_explained"
+# The parameters keep the whole model's names, so a checkpoint fits any number of stages. (`cut.build_stage(rank, device)` makes the stage.)
+#
+# **With FSDP.** Each stage is copied on several ranks, and its weights are cut over them. Eight micro-batches pass through it, forward and backward.
+
+# %% name="guess_fsdp"
+fsdp_guess = predict(
+    "A stage is wrapped by FSDP, and 8 micro-batches pass through it: how many reduce-scatters of its gradients does torch make in a step?",
+    choices=["1", "8", "16"],
+    title="Reduce-scatters of a stage in a step",
+)
+fsdp_guess
+
+
+# %% name="with_fsdp"
+def with_fsdp(reshard, steps, copies):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    device, stages = torch.get_default_device(), dist.get_world_size() // copies
+    mesh = init_device_mesh(device.type, (stages, copies), mesh_dim_names=("pp", "dp"))
+    place, copy = mesh.get_local_rank("pp"), mesh.get_local_rank("dp")
+    mine, whole = layers(stages)[place], layers(stages)
+    fully_shard(mine, mesh=mesh["dp"], reshard_after_forward=reshard)
+    torch.manual_seed(1)
+    batch, wanted = torch.randn(2, copies * 64, 16)
+    stage = PipelineStage(mine, place, stages, device, group=mesh.get_group("pp"))
+    stepped(mine, stage, mean_loss, batch.chunk(copies)[copy], wanted.chunk(copies)[copy], steps)
+    mean_loss(whole(batch), wanted).backward()
+    return (mine[0].weight.grad.full_tensor() - whole[place][0].weight.grad).abs().max().item()
+
+
+# %% name="fsdp_counted"
+copies = 2 if p % 2 == 0 else p
+for reshard in (True, False):
+    calls = []
+    for steps in (1, 2):  # the first step also finds out the shapes; the second one is counted
+        off, trace = world.trace(with_fsdp, reshard, steps, copies)
+        names = [e.op for e in trace if e.rank == 0]
+        calls.append([sum(what in name for name in names) for what in ("all_gather", "reduce_scatter")])
+    gathers, scatters = (two - one for one, two in zip(*calls, strict=True))
+    print(
+        f"reshard_after_forward={reshard!s:5}: {gathers} all-gathers, {scatters} reduce-scatter; off by {max(off):.0e}"
+    )
+
+# %% name="reveal_fsdp" jupyter={"source_hidden": true}
+# the answer: run this cell
+fsdp_guess.reveal(
+    "1",
+    why="The stage switches the gradients' sync off and reduces once, after the last micro-batch. The price is memory: until then the gradients are whole.",
+)
+
+# %% [markdown] name="with_fsdp_explained"
+# The *weights* are another matter: resharded after each forward pass, they are gathered again and again. So torchtitan's default keeps them whole in a step if there is a pipeline: of ZeRO stage 3 nearly stage 1 is left, the optimizer's share.
+#
+# **On your own cluster.** Compare one step with $m$ micro-batches against a run without pipeline: loss and gradient norm must agree. And look in a profile for all-gathers inside the pipeline's steady part.
+#
+# <!-- torch 2.13: distributed/pipelining/stage.py:844-847 (no sync before the last backward), :1169-1191 (reduce once). torchtitan b5bcd76: distributed/fsdp.py:131-133 ("do not reshard after forward to avoid per-microbatch all-gathers") -->
+
+# %% [markdown] name="costs"
+# ## 7. What it costs
 #
 # A stage sends $b\,s\,h\,e$ bytes for each micro-batch forward, and the same number back. First the count on your ranks, with $8 \times 16$ floats for
 # each of 8 micro-batches. Then the idle share against the number of micro-batches, on 8 ranks.
@@ -434,7 +584,7 @@ figure
 # %% [markdown] name="axes"
 # For large $m$ each line falls as $1/m$. With 12 layers a rank, six stages of two layers each bring the bubble down most, for six times the messages.
 #
-# ## 7. All three at once
+# ## 8. All three at once
 #
 # Large runs use all three: 512 GPUs as 8 (tensor) × 8 (stages) × 8 (data), each pipeline with 32 sequences a step in 32 micro-batches.
 # Which of them sends most for each GPU and step?
@@ -456,7 +606,7 @@ print(f"bubble: {1 - prices['pipeline'][0].efficiency:.0%} of the time")
 # behind backward, and sends once a step, for any number of micro-batches. **Pipeline** parallelism sends little, only between neighbours, and is best
 # between nodes; it costs idle time (the bubble), not bytes.
 #
-# ## 8. Check yourself
+# ## 9. Check yourself
 #
 # <details><summary>1. p = 4 stages: how many micro-batches for less than 10 % idle?</summary>
 #

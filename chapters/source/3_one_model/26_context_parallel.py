@@ -3,7 +3,7 @@
 #
 # **A book has 131,072 tokens, and 16 GPUs have 8,192 of them each. Every token must look at all tokens before it. What has to travel: tokens, keys and values, or whole heads? And who waits for whom?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Composing collectives](../2_collectives/18_composing.ipynb)
+# 95 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Composing collectives](../2_collectives/18_composing.ipynb)
 #
 # {{picture}}
 #
@@ -411,8 +411,169 @@ beta = max(large - small, 0) / ((p - 1) * 2**22)
 print(f"alpha {1e6 * alpha:.0f} µs a step, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
 print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1) * (alpha + 2**19 * beta):.2f} ms")
 
+# %% [markdown] name="in_training"
+# ## 6. In a training job
+#
+# The ranks of a `cp` group share a sequence. Who has which weights then, and who adds which gradients?
+#
+# <!-- torchtitan b5bcd76 (2026-08-21): distributed/parallel_dims.py, build_mesh: fsdp = dp_shard * cp, loss_mesh = batch x cp; fsdp.py, resolve_fsdp_mesh: DataParallelMeshDims(shard=("dp_shard", "cp")). Megatron-LM d98e8a6 (2026-08-22): core/distributed/distributed_data_parallel.py:273, dp_cp_group -->
+
+# %% name="guess_fsdp"
+fsdp_guess = predict(
+    "8 GPUs read 4 sequences, each split over 2 context ranks. Over how many ranks does FSDP cut the weights and sum their gradients?",
+    choices=["2", "4", "8"],
+    title="FSDP's ranks, with 4 sequences over 2 ranks each",
+)
+fsdp_guess
+
+# %% [markdown] name="in_training_code"
+# Let us try two answers on your ranks. A layer makes queries, keys and values; keys and values are gathered over the `cp` dimension of a mesh, and autograd must know the way back. FSDP divides the summed gradients by its number of ranks, so the loss is multiplied by it. The result is compared with one process that reads all sequences.
+
+
+# %% name="attend"
+import copy
+
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+
+class Gather(torch.autograd.Function):
+    """All parts, in order. Backward: each rank gets the sum of all ranks' gradients of its part."""
+
+    @staticmethod
+    def forward(ctx, part, group):
+        ctx.group = group
+        whole = part.new_empty(dist.get_world_size(group) * len(part), part.shape[1])
+        dist.all_gather_single(whole, part.contiguous(), group=group)
+        return whole
+
+    @staticmethod
+    def backward(ctx, grad):
+        mine = grad.new_empty(len(grad) // dist.get_world_size(ctx.group), grad.shape[1])
+        dist.reduce_scatter_single(mine, grad.contiguous(), group=ctx.group)
+        return mine, None
+
+
+# %% name="attend_code"
+def attend(weights, x, places, gathered):
+    q, k, v = weights(x).chunk(3, dim=-1)
+    k, v = gathered(k), gathered(v)
+    hidden = torch.arange(len(k)) > places[:, None]
+    return torch.softmax((q @ k.T / 4).masked_fill(hidden, -torch.inf), dim=-1) @ v
+
+
+# %% name="training_step"
+def training_step(dims, cp):
+    """One step on p/cp sequences; the weights are cut over these dimensions of the mesh."""
+    p = dist.get_world_size()
+    mesh = init_device_mesh(torch.get_default_device().type, (p // cp, cp), mesh_dim_names=("dp", "cp"))
+    over = mesh[dims] if isinstance(dims, str) else mesh[dims]._flatten("fsdp")
+    torch.manual_seed(0)
+    weights, sequences = torch.nn.Linear(16, 48, bias=False), torch.randn(p // cp, 8 * cp, 16)
+    alone = copy.deepcopy(weights)
+    fully_shard(weights, mesh=over)
+
+    places = torch.arange(8 * cp).chunk(cp)[mesh.get_local_rank("cp")]
+    x = sequences[mesh.get_local_rank("dp")][places]
+    out = attend(weights, x, places, lambda t: Gather.apply(t, mesh.get_group("cp")))
+    all_tokens = len(sequences) * 8 * cp  # of the whole batch, not of this rank
+    (over.size() * out.square().sum() / all_tokens).backward()
+
+    everywhere = torch.arange(8 * cp)
+    losses = [attend(alone, s, everywhere, lambda t: t).square().sum() for s in sequences]
+    (sum(losses) / all_tokens).backward()
+    found, right = weights.weight.grad, alone.weight.grad
+    return tuple(found.to_local().shape), ((found.full_tensor() - right).norm() / right.norm()).item()
+
+
+# %% name="trained"
+cp = 2 if world.ranks % 2 == 0 else world.ranks
+for dims in ("dp", ("dp", "cp")):
+    shape, off = world.run(training_step, dims, cp)[0]
+    print(f"cut over {dims!s:12}: rank 0 keeps {shape} of (48, 16), the gradient is off by {off:.0e}")
+
+# %% name="reveal_fsdp" jupyter={"source_hidden": true}
+# the answer: run this cell
+fsdp_guess.reveal(
+    "8",
+    why="All eight hold the same weights and gradients of different tokens; that two of them share a sequence changes nothing for the weights.",
+)
+
+# %% [markdown] name="in_training_explained"
+# **For weights and loss, a context rank is a data rank.** torchtitan cuts weights over `dp_shard` times `cp`, and sums the loss over `dp` and `cp`; Megatron-LM has a group `dp_cp` for it. Only the *data loader* must not know: the ranks of one `cp` group need the same sequence. Their loss is
+# divided by the tokens of the whole batch (section 3).
+#
+# **Packed documents.** A sequence of 131,072 tokens is rarely one text. Short documents are packed into it, and a token may look only at its own document. Four ranks, 64 tokens: one document of 40 and three of 8.
+#
+# <!-- torchtitan b5bcd76: components/loss.py, BaseLoss.__call__ divides by global_valid_tokens. Llama 3 (arXiv:2407.21783), sections 3.2 and 3.3.2: document mask, CP by all-gather. -->
+
+# %% name="guess_packed"
+packed_guess = predict(
+    "Zigzag over these 64 packed tokens: how much more does the busiest of four ranks compute than the mean?",
+    choices=["as much", "1.2 times", "1.7 times", "2.2 times"],
+    title="Zigzag over packed documents: the busiest rank",
+)
+packed_guess
+
+
+# %% name="packed"
+def zigzag_of(first, length, p):
+    """The tokens of each rank, of a document that begins at `first`."""
+    piece = length // (2 * p)
+    return [[first + c * piece + i for c in (r, 2 * p - 1 - r) for i in range(piece)] for r in range(p)]
+
+
+def packed_pairs(shards, lengths):
+    """The pairs that each rank scores: a token sees its document up to itself."""
+    seen = [place + 1 for length in lengths for place in range(length)]
+    return [sum(seen[token] for token in shard) for shard in shards]
+
+
+lengths = [40, 8, 8, 8]
+firsts = [sum(lengths[:i]) for i in range(len(lengths))]
+by_document = [zigzag_of(first, length, 4) for first, length in zip(firsts, lengths, strict=True)]
+splits = {
+    "in order": [range(16 * r, 16 * (r + 1)) for r in range(4)],
+    "zigzag": zigzag_of(0, 64, 4),
+    "zigzag in each document": [
+        [token for piece in pieces for token in piece] for pieces in zip(*by_document, strict=True)
+    ],
+}
+for name, shards in splits.items():
+    work = packed_pairs(shards, lengths)
+    print(f"{name:24} {work}, the busiest {max(work) / (sum(work) / 4):.2f} times the mean")
+
+# %% name="reveal_packed" jupyter={"source_hidden": true}
+# the answer: run this cell
+packed_guess.reveal(
+    "2.2 times",
+    why="Rank 3's two pieces both lie at the long document's end, where rows are longest. Zigzag pairs the first row with the last of one triangle, and here are four triangles.",
+)
+
+# %% [markdown] name="packed_explained"
+# So zigzag *each document*. Each length must then be divisible by $2\,cp$: documents are padded (Megatron-LM does it where it packs), and padding must not count in the loss. Places begin again at 0 in each document. torch 2.13 has a balancer for the whole sequence (the default), one for each document, and one that shares out the blocks of a mask; their names are still private.
+#
+# **The limit.** Tensor parallel cuts heads, and so does Ulysses: $tp \cdot cp$ ranks need as many query heads, and where there are fewer key heads, keys are copied. The ring and the gather cut tokens: with zigzag and sequence parallel, the length must be divisible by $2\,cp \cdot tp$.
+#
+# <!-- Megatron-LM d98e8a6: training/datasets/sft_dataset.py:127 (pads to 2 * context_parallel_size), training/arguments.py:1336 (seq_length % (2 cp)). torch 2.13: distributed/tensor/experimental/_context_parallel/_load_balancer.py:78, :167, :295 (_HeadTail, _PerDocumentHeadTail, _PTRR LoadBalancer). torchtitan b5bcd76: parallel_dims.py:664, seq_len_divisor = tp * (cp * 2). Heads: arXiv:2309.14509 section 3; Megatron-LM core/ssm/mamba_context_parallel.py:118 -->
+
+# %% name="limit"
+for model, h_q, h_k in (("Llama 3 8B", 32, 8), ("Llama 3 405B", 128, 8)):
+    for tp in (1, 8):
+        print(
+            f"{model:13} tp = {tp}: Ulysses up to cp = {h_k // tp} without copies of keys, up to {h_q // tp} with; "
+            f"ring on cp = 16: 131,072 / {2 * 16 * tp} = {131_072 / (2 * 16 * tp):,.0f}"
+        )
+
+# %% [markdown] name="limit_explained"
+# Llama 3 405B was trained with $tp = 8$ and $cp = 16$ for its long sequences: each GPU has one key head already, nothing is left for Ulysses to cut, and keys and values were gathered.
+#
+# **On your own cluster.** Print the mesh: do the ranks of one `cp` group get the same sequence, and do all ranks of `dp` times `cp` divide by the same count? Compare the loss of $cp = 1$ and $cp = 2$ on the same batch: it must agree to rounding.
+#
+# <!-- arXiv:2407.21783, Table 4: 131,072 tokens, TP 8, CP 16 -->
+
 # %% [markdown] name="libraries"
-# ## 6. Find it in torch
+# ## 7. Find it in torch
 #
 # **Your task.** Open `torch/distributed/tensor/experimental/_context_parallel/_attention.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_ContextParallelOptions`. Which of this chapter's ways does torch take if you choose nothing, and which function chooses another one?
 #
@@ -429,7 +590,7 @@ print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1)
 #   after `set_rotate_method("alltoall")`. They need attention kernels of a GPU, so in this chapter the ring is written by hand.
 # - **Decoding** on several GPUs splits the keys of the past in the same way: one query, and the summaries are merged.
 #
-# ## 7. Check yourself
+# ## 8. Check yourself
 #
 # <details><summary>1. Why do the queries stay at home in the ring, and not the keys?</summary>
 #

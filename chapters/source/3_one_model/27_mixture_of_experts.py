@@ -3,7 +3,7 @@
 #
 # **A layer has 256 experts on 8 nodes, and each token wants 8 of them. How often must a token travel, and what becomes of a token for which there is no room?**
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
+# 95 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
 #
 # {{picture}}
 #
@@ -420,10 +420,183 @@ for name, make in (("SGD", torch.optim.SGD), ("Adam", torch.optim.Adam)):
         moved.append(weight.detach())
     print(f"{name:4} steps with twice the gradient: {(moved[1] / moved[0]).mean():.2f} times as far")
 
-# %% [markdown] name="libraries"
+# %% [markdown] name="adam_explained"
 # Adam divides by the size of the gradients, so a constant factor disappears. Clipping by the norm doesn't: there, experts that are $ep$ times too large push all others down.
 #
-# ## 7. Find it in your library
+# ## 7. A layer as it is built
+#
+# **The router learns too.** The choice of experts is a list of numbers, through which no gradient flows. It flows through the *weights* $w_j$: a chosen expert that helped gets a higher score. Some models divide the $k$ weights by their sum first, so that they add up to 1. The router's matrix is the same on every rank; its gradient is averaged over all of them.
+#
+# <!-- Shazeer et al. arXiv:1701.06538 section 2.1; arXiv:2101.03961 section 2.1 (k = 1, the score is the weight). torchtitan b5bcd76: models/common/moe.py:309-330 (gather of the scores, route_norm). Megatron-LM d98e8a6: core/transformer/transformer_config.py:2661-2669 -->
+
+# %% name="guess_router"
+router_guess = predict(
+    "k = 1, and the one weight is divided by the sum of the weights, which is itself. The router's gradient from the loss is then",
+    choices=["as before", "smaller, but not zero", "zero"],
+    title="The router's gradient with one weight of 1",
+)
+router_guess
+
+
+# %% name="router_gradient"
+def router_gradient(k, normalised):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    router, experts = numbers(p)  # an expert a rank
+    router.requires_grad_()
+    torch.manual_seed(rank + 1)
+    x = torch.randn(32, 16)
+    y = moe(x, router, experts[rank : rank + 1], k)
+    if normalised:
+        y = y / torch.softmax(x @ router, dim=-1).topk(k).values.sum(1, keepdim=True)
+    y.square().mean().backward()
+    dist.all_reduce(router.grad)
+    return (router.grad / p).norm().item()
+
+
+for k in (1, 2):
+    for normalised in (False, True):
+        [norm, *_] = world.run(router_gradient, k, normalised)
+        print(f"k = {k}, {'weights sum to 1' if normalised else 'weights as they are':19}: norm {norm:.1e}")
+
+# %% name="reveal_router" jupyter={"source_hidden": true}
+# the answer: run this cell
+router_guess.reveal(
+    "zero",
+    why="A number divided by itself is 1, whatever the router says, so the loss does not depend on it.",
+)
+
+# %% [markdown] name="router_explained"
+# (What is left is rounding.) Megatron-LM refuses the mistake: with $k = 1$ the softmax must come before the choice.
+#
+# **A shared expert** takes every token, beside the chosen ones. It is on every rank, so nothing is exchanged for it, and it fills the time in which the dispatch travels. With section 5's clock, and half a second for the shared expert:
+#
+# <!-- arXiv:2412.19437 section 2.1.2 (one shared expert). Megatron-LM d98e8a6: transformer_config.py:717, moe_shared_expert_overlap, default False: "Without this, the shared experts execute before the router" -->
+
+
+# %% name="shared_expert"
+def with_shared(during, rows=960):
+    p = dist.get_world_size()
+    inbox = torch.zeros(p, rows)
+    if not during:
+        wire.compute(0.5)
+    dispatch = send_all(torch.zeros(p, rows), inbox)
+    if during:
+        wire.compute(0.5)
+    for work in dispatch:
+        work.wait()
+    wire.compute(2)
+    for work in send_all(inbox, torch.zeros(p, rows)):
+        work.wait()
+
+
+for during in (False, True):
+    took = wire.run(with_shared, 4, (during,), alpha=0, beta=1 / (960 * 4 * 3)).seconds
+    print(f"shared expert {'during the dispatch' if during else 'before the dispatch'}: {float(took):.2f} s")
+
+# %% [markdown] name="grouped"
+# **One call for all experts.** Section 1's loop makes a small product for each expert. A *grouped* product makes all in one kernel: rows in the order of the experts, and where each expert's rows end. Rows come in the order of their senders, so they are sorted once more.
+#
+# <!-- torch 2.13: torch.nn.functional.grouped_mm(input, mat2, offs=...). torchtitan b5bcd76: models/common/moe.py:81 (cumsum to int32), :120 -->
+
+# %% name="grouped_live"
+# %%ranks
+torch.manual_seed(rank)
+local, width = 4, 16
+arriving = torch.randint(0, 6, (world_size, local))  # from each rank, for each of my experts
+rows = torch.randn(int(arriving.sum()), width, dtype=torch.bfloat16)
+weights = torch.randn(local, width, width, dtype=torch.bfloat16)
+
+which = torch.arange(local).repeat(world_size).repeat_interleave(arriving.flatten())
+order = torch.argsort(which, stable=True)
+ends = arriving.sum(0).cumsum(0).to(torch.int32)
+at_once = torch.nn.functional.grouped_mm(rows[order], weights, offs=ends)
+
+one_by_one = torch.cat([rows[which == i] @ weights[i] for i in range(local)])
+print(
+    f"experts' rows end at {ends.tolist()}; one call differs from the loop by {(at_once - one_by_one).abs().max():.0e}"
+)
+
+# %% [markdown] name="meshes"
+# The ends are a tensor *on the device*, so the CPU need not know them before it starts the kernel. The all-to-all above does need its sizes on the CPU. Kernels with room for the worst case, such as DeepEP's for low latency, avoid that.
+#
+# **Two tilings of the same ranks.** Attention's weights are cut by $fsdp \cdot tp$ ranks. The experts use the same ranks as $efsdp \cdot ep$: in torchtitan $efsdp = dp_{shard} \cdot cp \cdot tp / ep$. So 64 GPUs with $tp = 8$ can have $ep = 32$, and each expert's weights are cut over 2 ranks. In your World, two experts a rank: FSDP averages over its own ranks, which section 6 found wrong. Its divisor can be set:
+#
+# <!-- torchtitan b5bcd76: distributed/parallel_dims.py, build_mesh (efsdp = fsdp * tp // ep); fsdp.py:99, set_gradient_divide_factor(1.0) with a loss divided by all tokens. Megatron-LM d98e8a6: core/distributed/distributed_data_parallel.py:273 -->
+
+
+# %% name="experts_in_fsdp"
+class Experts(torch.nn.Module):
+    def __init__(self, mine, group):
+        super().__init__()
+        self.mine, self.group = torch.nn.Parameter(mine), group
+
+    def forward(self, x, router):
+        return moe(x, router, self.mine, group=self.group)
+
+
+# %% name="in_fsdp"
+def in_fsdp(ep, divisor):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    rank, p = dist.get_rank(), dist.get_world_size()
+    mesh = init_device_mesh(torch.get_default_device().type, (p // ep, ep), mesh_dim_names=("efsdp", "ep"))
+    router, experts = numbers(2 * ep)
+    place = slice(2 * mesh.get_local_rank("ep"), 2 * mesh.get_local_rank("ep") + 2)
+    layer = fully_shard(Experts(experts[place].clone(), mesh.get_group("ep")), mesh=mesh["efsdp"])
+    # gloo can't multiply while it adds; in a group of one rank torch 2.13 would then divide twice
+    layer.set_force_sum_reduction_for_comms(p > ep)
+    layer.set_gradient_divide_factor(float(divisor))
+    torch.manual_seed(100)
+    x = torch.randn(p, 8, len(router))
+    layer(x[rank], router).square().sum(1).mean().backward()
+
+    experts.requires_grad_()
+    alone(x.flatten(0, 1), router, experts).square().sum(1).mean().backward()
+    return (layer.mine.grad.full_tensor().norm() / experts.grad[place].norm()).item()
+
+
+# %% name="divisors"
+for divisor in (world.ranks // ep, world.ranks):
+    ratios = ", ".join(f"{ratio:.2f}" for ratio in world.run(in_fsdp, ep, divisor))
+    print(f"sum divided by {divisor}: {ratios} times the right gradient")
+
+# %% [markdown] name="watch_intro"
+# **Watch the load.** Log for each layer, over all ranks, the busiest expert's tokens against the mean: 1 is perfect, and the slowest rank waits for nobody. Here the router prefers some of 16 experts, and section 4's *bias* works against it: after each step it rises for experts below the mean and falls for those above.
+#
+# <!-- arXiv:2408.15664 (the bias, and MaxVio = largest load / mean - 1). torchtitan b5bcd76: components/optimizer/optimizer.py:512 (coefficient times the sign), models/common/moe.py:362 (1e-3). Megatron-LM d98e8a6: core/transformer/moe/moe_utils.py:1225, transformer_config.py:821 (1e-3) -->
+
+
+# %% name="watched"
+def loads(rate, steps=61, experts=16, k=2):
+    """The busiest expert's tokens against the mean, step by step."""
+    torch.manual_seed(0)
+    router, preferred, bias = 0.3 * torch.randn(16, experts), torch.linspace(1, -1, experts), torch.zeros(experts)
+    torch.manual_seed(dist.get_rank() + 1)
+    seen = []
+    for _ in range(steps):
+        scores = torch.sigmoid(torch.randn(256, 16) @ router + preferred)
+        counts = torch.bincount((scores + bias).topk(k).indices.flatten(), minlength=experts).float()
+        dist.all_reduce(counts)  # the load of all ranks; one rank's own says little
+        seen.append((counts.max() / counts.mean()).item())
+        bias += rate * torch.sign(counts.mean() - counts)
+    return seen
+
+
+figure, axes = plots.chart("step", "busiest expert / mean")
+for rate in (0.0, 0.002, 0.01, 0.05):
+    seen = world.run(loads, rate)[0]
+    axes.plot(seen, label=f"rate {rate:g}")
+    print(f"rate {rate:<5g} first {seen[0]:.2f}, then {seen[30]:.2f} and {seen[60]:.2f}")
+axes.legend()
+figure
+
+# %% [markdown] name="libraries"
+# Too small a rate takes long, too large a one swings. The bias only *chooses*; the weights $w_j$ stay the plain scores, so no gradient flows through it.
+#
+# **On your own cluster.** Log this number for each layer, and the largest number of tokens that a *rank* received: that rank sets the pace. A curve that rises over thousands of steps is a router that collapses, long before the loss shows it.
+#
+# ## 8. Find it in your library
 #
 # **Your task.** In the library that you train with, find out what happens to a token for which an expert has no room, and how many bytes a number takes on its way to the expert and back. Begin with these options:
 #
@@ -431,7 +604,7 @@ for name, make in (("SGD", torch.optim.SGD), ("Adam", torch.optim.Adam)):
 # - **Megatron-LM**: capacity by `moe_expert_capacity_factor`, without it nothing is dropped; EP groups beside tensor, context and data parallel ones.
 # - **DeepSpeed-MoE, torchtitan**: the same ideas, other defaults. Look up whether yours drops.
 #
-# ## 8. Check yourself
+# ## 9. Check yourself
 #
 # <details><summary>1. Why may a capacity make training faster, although it sends padding?</summary>
 #

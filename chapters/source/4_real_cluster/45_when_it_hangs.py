@@ -11,9 +11,12 @@
 
 # %% name="start_world"
 import os
+import pickle
 import shutil
 import signal
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -395,6 +398,60 @@ except RanksStuck:
 # Ranks' calls are matched by group and number, never by their place in the file: the recorder keeps the last ones only. NCCL has a similar service,
 # RAS (since 2.24, on by default): `ncclras` asks the running job. [Your own job](48_your_own_job.ipynb) reads more such files.
 
+# %% [markdown] name="frtrace"
+# torch ships a reader of its own, `torchfrtrace FOLDER`. It needs the members of each group, which only NCCL's backend writes down; so the cell adds them to copies of our files.
+#
+# <!-- torch 2.13: distributed/flight_recorder/fr_trace.py; components/builder.py:86 (pg_config is filled when getNCCLComm is called), components/utils.py:706 (missing dump files) -->
+
+
+# %% name="frtrace_code"
+def with_groups(folder):
+    """Copies of the files, each with the members of its groups."""
+    copies = Path(tempfile.mkdtemp())
+    for path in folder.iterdir():
+        dump = pickle.loads(path.read_bytes())
+        members = str(list(range(world.ranks)))
+        groups = {entry["process_group"] for entry in dump["entries"]}
+        dump["pg_config"] = {name: {"name": name, "desc": desc, "ranks": members} for name, desc in groups}
+        (copies / path.name).write_bytes(pickle.dumps(dump))
+    return copies
+
+
+def torchfrtrace(*arguments):
+    program = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", *map(str, arguments)]
+    told = subprocess.run(program, capture_output=True, text=True)
+    return (told.stdout + told.stderr).strip().splitlines()
+
+
+copies = with_groups(folder)
+print(*torchfrtrace("-j", copies), sep="\n")
+print(next(line for line in torchfrtrace(copies) if "error msg" in line))
+
+# %% name="guess_file"
+file_guess = predict(
+    "The same files, but rank 1 was killed and left none. What does torchfrtrace say?",
+    choices=["rank 1 is the culprit", "a file is missing, and it stops", "the same as before"],
+    title="torchfrtrace without one rank's file",
+)
+file_guess
+
+# %% name="frtrace_missing"
+(copies / "dump_rank1").unlink()
+print(torchfrtrace(copies)[-1])
+print(profiles.explain(profiles.read(copies)).causes[0].text())
+
+# %% name="reveal_file" jupyter={"source_hidden": true}
+# the answer: run this cell
+file_guess.reveal(
+    "a file is missing, and it stops",
+    why="It compares every rank of a group, so by default it wants every file; with --allow-incomplete-ranks it goes on with what is there.",
+)
+
+# %% [markdown] name="frtrace_explained"
+# Use both: `-j` shows the calls side by side, and ours goes on without the files of the dead. In torch's report *culprits* are the ranks that differ from the file read first. If that one is wrong, all healthy ranks are named.
+#
+# <!-- torch 2.13: components/utils.py:457-461, in a comment of its authors -->
+
 # %% [markdown] name="profile"
 # ## 5. Slow, but not stuck: reading a trace
 #
@@ -541,6 +598,7 @@ predictions()
 
 # %% name="stop_world"
 shutil.rmtree(folder)
+shutil.rmtree(copies)
 world.stop()
 
 # %% name="done"

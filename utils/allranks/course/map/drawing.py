@@ -34,6 +34,7 @@ from allranks.course.state import Progress, State
 from allranks.show.pictures.pictogram import n
 
 IN_A_ROW = 7  # stations
+NARROW, HIGHER = 100, 34  # side trips along a line that have less room have every second name so much higher
 TABLE_TEXT = 48  # of a column of such a table, what the pictogram and the space after the words take
 INSET = 16  # what a table of side trips leaves free on both sides
 LINE_AT = 146  # below the upper edge of a row
@@ -463,10 +464,11 @@ def _on_the_line(state: State, row: Row, stop: Stop, trips: list[Chapter], manne
     room, out = _step(row), ""
     for number, trip in enumerate(trips):
         x = SIDE + 8 + number * (room + 8)
-        names = wrapped(words.kept_together(trip), room, 13, 600)
+        names = wrapped(words.kept_together(trip), room * (2 if room < NARROW else 1), 13, 600)
+        lowest = stop.y - 17 - (HIGHER if room < NARROW and (len(trips) - number) % 2 == 0 else 0)
         inside = rect(x - 6, stop.y - 50, room, 66, "m-area") + circle(x, stop.y, 6, "m-dot")
         for place, line in enumerate(reversed(names)):
-            inside += text(x - 6, stop.y - 17 - 16 * place, line, 13, kind="m-ink m-name", weight=600)
+            inside += text(x - 6, lowest - 16 * place, line, 13, kind="m-ink m-name", weight=600)
         if trip == state.here and manner.counts is None:
             inside += tag(x - 6 + width_of(manner.tag, 12, 700) / 2 + 7, stop.y + 24, manner.tag)
         else:

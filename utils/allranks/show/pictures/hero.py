@@ -83,6 +83,8 @@ CHAPTERS: dict[str, Callable[[], scenes.Scene]] = {
     "60_send_less": scenes.largest_few,
     "27_mixture_of_experts": scenes.no_room,
     "46_survive": scenes.one_dies,
+    "55_recover": scenes.five_parts,
+    "56_eight_gpus": scenes.one_switch,
     "28_memory_and_rooflines": scenes.kept_by_a_layer,
     "47_make_it_fast": scenes.waits_for_one_card,
     "44_without_messages": scenes.reach,

@@ -495,6 +495,39 @@ def one_dies(ranks: int = 4, steps: int = 8, last: int = 3) -> Scene:
     return "".join(out), below + 26, words
 
 
+def five_parts(widths: tuple[int, ...] = (125, 110, 115, 110, 135)) -> Scene:
+    """The chapter on recovery: one interruption in time, between two stretches of training; not to scale."""
+    parts = ("notice", "find", "start", "load", "repeat")
+    high, x, out = 70.0, 100.0, [box("r0", 0, 0, 94, 70, 6) + text(47, 42, "train", "on0")]
+    for part, wide in zip(parts, widths, strict=True):
+        out.append(box("paper line", x + 1, 1, wide - 8, high - 2, 6, ' stroke-width="3"'))
+        out.append(text(x + wide / 2 - 3, high / 2 + 7, part, "ink"))
+        x += wide
+    out.append(box("r0", x, 0, 800 - x, high, 6) + text((800 + x) / 2, 42, "train", "on0"))
+    out.append(text(100, high + 42, "\u2715 a rank hangs", "ink", "start"))
+    words = f"A row of boxes in time. The first and the last are training. Between them: {', '.join(parts)}."
+    return "".join(out), high + 56, words
+
+
+def one_switch(gpus: int = 8) -> Scene:
+    """The chapter on a node of GPUs: a box for each, all joined to one switch by arrows in both directions."""
+    wide, high, low, out = 100.0, 64.0, 190.0, []
+    for gpu in range(gpus):
+        x = gpu * wide + 8
+        out.append(box(f"r{gpu % 4}", x, 0, wide - 16, high, 8))
+        out.append(text(x + wide / 2 - 8, high / 2 + 7, str(gpu), f"on{gpu % 4}"))
+        for side, turned in ((-14, False), (14, True)):
+            middle, top, end = x + wide / 2 - 8 + side, high + 10, low - 10
+            tip, back = (top, 10) if turned else (end, -10)
+            head = f"M{middle - 7} {tip + back}L{middle} {tip}L{middle + 7} {tip + back}"
+            out.append(f'<path class="line" fill="none" d="M{middle} {top}V{end}" stroke-width="3"/>')
+            out.append(f'<path class="line" fill="none" d="{head}" stroke-width="3"/>')
+    out.append(box("paper line", 9, low, gpus * wide - 18, 50, 8, ' stroke-width="3"'))
+    out.append(text(gpus * wide / 2, low + 32, "switch", "ink"))
+    words = f"{gpus} GPUs in a row, each joined to one switch below by an arrow down and an arrow up."
+    return "".join(out), low + 54, words
+
+
 def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
     """The chapter on speed: a ring's messages in time, by receiver; its critical path, all between nodes, in dark."""
     machine = replace(preset("dgx-h100"), name="small nodes", ranks_per_node=gpus, nics_per_node=gpus)

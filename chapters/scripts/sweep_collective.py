@@ -1,0 +1,73 @@
+"""Times all_reduce, or all_gather, for a few sizes. On GPUs variables of the environment (NCCL_ALGO, ...) decide how.
+
+    NCCL_ALGO=Ring torchrun --standalone --nproc-per-node 8 sweep_collective.py 1024 1048576 1073741824
+    NCCL_CTA_POLICY=ZERO torchrun --standalone --nproc-per-node 8 sweep_collective.py --all-gather --window 1048576
+
+With --window the tensors lie in memory that NCCL allocated and that all ranks registered as a window (GPUs only).
+Rank 0 prints a line for each size: bytes of the full vector and microseconds, the median of ten calls.
+"""
+
+import functools
+import os
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def microseconds(call, on_gpu, calls=10):
+    took = []
+    for _ in range(3 + calls):
+        dist.barrier()
+        if on_gpu:
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+        call()
+        if on_gpu:
+            torch.cuda.synchronize()
+        took.append(time.perf_counter() - began)
+    return 1e6 * statistics.median(took[3:])
+
+
+def tensors(sizes, device, window):
+    """Tensors of so many numbers. The pool that holds those of a window is returned too: it must live as long."""
+    if not window:
+        return [torch.zeros(n, device=device) for n in sizes], None
+    backend = dist.group.WORLD._get_backend(torch.device("cuda"))
+    pool = torch.cuda.MemPool(backend.mem_allocator)
+    with torch.cuda.use_mem_pool(pool):
+        made = [torch.zeros(n, device=device) for n in sizes]
+    dist.barrier()  # the communicator must be there
+    backend.register_mem_pool(pool, symm=True)
+    return made, pool
+
+
+def all_gather(whole, part):
+    (getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor)(whole, part)
+
+
+def main():
+    window, gather = "--window" in sys.argv, "--all-gather" in sys.argv
+    on_gpu = torch.cuda.is_available()
+    if window and not on_gpu:
+        sys.exit("a window needs GPUs: leave out --window")
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    p = dist.get_world_size()
+    for nbytes in map(int, (word for word in sys.argv[1:] if word.isdigit())):
+        sizes = [nbytes // 4, nbytes // 4 // p] if gather else [nbytes // 4]
+        (whole, *part), pool = tensors(sizes, "cuda" if on_gpu else "cpu", window)
+        call = functools.partial(all_gather, whole, *part) if gather else functools.partial(dist.all_reduce, whole)
+        took = microseconds(call, on_gpu)
+        if dist.get_rank() == 0:
+            print(nbytes, f"{took:.1f}", flush=True)
+        if pool is not None:
+            dist.group.WORLD._get_backend(torch.device("cuda")).deregister_mem_pool(pool)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

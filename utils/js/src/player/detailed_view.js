@@ -143,7 +143,7 @@ export class DetailedView {
   // Arrow heads, the dotted hues, and the hatching of what is counted twice.
   #addMarks() {
     const defs = svg("defs", {}, this.#board);
-    for (const kind of ["busy", "stuck", "wrong"]) {
+    for (const kind of ["busy", "stuck"]) {
       const size = { viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 12, markerHeight: 10 };
       const turn = { orient: "auto", markerUnits: "userSpaceOnUse" };
       const marker = svg("marker", { id: `${this.uid}-${kind}`, ...size, ...turn }, defs);
@@ -268,7 +268,7 @@ export class DetailedView {
     for (const [key, line] of this.#lines) {
       const state = links.get(key);
       line.setAttribute("class", `ar-link${state ? ` ar-${state}` : ""}`);
-      const head = state === "past" ? "busy" : state;
+      const head = state === "past" ? "busy" : state === "wrong" ? "stuck" : state;
       if (head && head !== "follows") line.setAttribute("marker-end", `url(#${this.uid}-${head})`);
       else line.removeAttribute("marker-end");
     }

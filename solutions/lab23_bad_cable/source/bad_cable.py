@@ -122,5 +122,11 @@ round(6 * check(find_bad_cable).score, 2)
 # **A flow's time over the number of flows on a cable is the most that the cable can be slow; the bad one is the cable that no flow acquits.** On a cluster the ways are in the switches' tables, and the times come from a run of
 # pairs that change partners.
 
+# %% [markdown] name="hand_in"
+# **Before you hand in:** save the notebook and run the last cell. It says whether the notebook would be taken as it is saved, and which answers are empty.
+
 # %% name="stop_world"
+from allranks import ready
+
 world.stop()
+ready()

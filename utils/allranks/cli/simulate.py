@@ -110,8 +110,12 @@ def command(context: click.Context, **options: Any) -> None:
 
 
 def _method(asked: SimpleNamespace, said: set[str]) -> Callable[[SimpleNamespace], tuple[dict[str, Any], str]]:
-    """Which of the three ways answers; `said` are the options on the command line. Raises CommandError."""
+    """Which of the four ways answers; `said` are the options on the command line. Raises CommandError."""
     by_message = said - ALL_TAKE - TUNERS.keys()
+    if (asked.name or "").startswith("tpu-"):
+        if said - {"collective", "nbytes", "name", "as_json"}:
+            raise CommandError("A slice of TPUs takes --collective and --bytes only: its shape is the number of ranks.")
+        return _by_torus
     if asked.algorithm == "nccl":
         if by_message:
             raise CommandError(
@@ -132,6 +136,25 @@ def _method(asked: SimpleNamespace, said: set[str]) -> Callable[[SimpleNamespace
     if asked.algorithm is None and not by_message and _own.has(asked.name, asked.collective):
         return _by_measurements
     return _by_messages
+
+
+def _by_torus(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
+    """A formula's price on a slice of TPUs, as an object and in words."""
+    from allranks.theory.cost import torus_price
+
+    found = torus_price(asked.collective, asked.nbytes, asked.name)
+    axes = ", ".join(f"{n} in a {'ring' if ring else 'line'}" for n, ring in zip(found.shape, found.rings, strict=True))
+    answer = {
+        "collective": found.collective, "topology": asked.name, "ranks": found.ranks, "bytes": asked.nbytes,
+        "seconds": found.seconds, "moving_seconds": found.moving_s, "hops": found.hops, "measured": False,
+    }  # fmt: skip
+    return answer, (
+        f"{found.collective}, {found.ranks} chips, {asked.nbytes} bytes, on {asked.name}: {axes}\n"
+        f"  time         {_time(found.seconds)}\n"
+        f"  for bytes    {_time(found.moving_s)}, all axes at once\n"
+        f"  for hops     {_time(found.hops_s)} ({found.hops} hops)\n"
+        "  measured     nothing: this is a formula"
+    )
 
 
 def _by_tuner(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:

@@ -21,11 +21,13 @@ from allranks.theory.cost.own_cluster import FittedSweep, OwnCluster, OwnPrice, 
 from allranks.theory.cost.serving import SERVED, Served, Serving, direct_all_reduce_s, serve
 from allranks.theory.cost.skew import dropped_share, skewed_exchange_s
 from allranks.theory.cost.terms import CostError, Terms
+from allranks.theory.cost.torus import SLICES, SliceKind, TorusPrice, torus_price
 
 __all__ = [
     "FORMULAS",
     "MACHINES",
     "SERVED",
+    "SLICES",
     "TEXTBOOK",
     "CostError",
     "Estimate",
@@ -40,7 +42,9 @@ __all__ = [
     "OwnPrice",
     "Served",
     "Serving",
+    "SliceKind",
     "Terms",
+    "TorusPrice",
     "algbw_gb_per_s",
     "best_segments",
     "bus_factor",
@@ -63,5 +67,6 @@ __all__ = [
     "skewed_exchange_s",
     "student_t",
     "terms",
+    "torus_price",
     "two_level",
 ]

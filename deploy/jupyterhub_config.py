@@ -339,7 +339,7 @@ def on_a_port_of_their_own(spawner: type) -> type:
 
     class Checked(spawner):
         async def start(self):
-            """The server's address, once its process listens; raises RuntimeError if another account's does."""
+            """The server's address, once its process listens; raises RuntimeError if another account's does, or it has ended."""
             where = await super().start()
             if where is None:
                 return where
@@ -347,7 +347,9 @@ def on_a_port_of_their_own(spawner: type) -> type:
             person = pwd.getpwnam(self.user.name).pw_uid if os.geteuid() == 0 else os.geteuid()
             while (found := listener(port)) is None and await self.poll() is None:
                 await asyncio.sleep(0.05)
-            if found not in (None, person):
+            if found is None:  # whoever has taken the port may listen from now on
+                raise RuntimeError(f"the server of {self.user.name} has ended without listening on port {port}")
+            if found != person:
                 await self.stop(now=True)
                 raise RuntimeError(f"uid {found} listens on port {port}, which is for the server of {self.user.name}")
             return where

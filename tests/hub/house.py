@@ -114,6 +114,10 @@ def init(child: int) -> int:
 
 
 if __name__ == "__main__":
+    if os.getpid() != 1:  # it would cover this machine's own /etc and /home
+        sys.exit(
+            f"house.py must be the first process of fresh namespaces: {' '.join(NAMESPACES)} python {__file__} PROGRAM"
+        )
     furnish()
     os.chdir(ROOT)
     os.environ.pop("TMPDIR", None)

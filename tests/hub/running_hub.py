@@ -36,6 +36,7 @@ class Hub:
 
     def start(self, **environment: str) -> None:
         """As the administrator's unit does, from a directory that has nothing to do with it."""
+        assert not self.answers(), "another hub runs: this one would take its proxy away"
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "jupyterhub", "-f", ROOT / "deploy" / "jupyterhub_config.py"],
@@ -46,15 +47,18 @@ class Hub:
                 stdin=subprocess.DEVNULL,
             )
         deadline = time.monotonic() + 600
-        while True:
+        while not self.answers():
             assert self.process.poll() is None, "the hub ended"
             assert time.monotonic() < deadline, "the hub does not answer"
-            try:
-                if requests.get("http://127.0.0.1:8000/hub/api/", timeout=5).ok:
-                    return
-            except requests.ConnectionError:
-                pass
             time.sleep(0.3)
+
+    @staticmethod
+    def answers() -> bool:
+        """Whether a hub runs behind the proxy."""
+        try:
+            return requests.get("http://127.0.0.1:8000/hub/api/", timeout=5).ok
+        except requests.ConnectionError:
+            return False
 
     def stop(self) -> None:
         """As systemd does: it asks, and in the end insists."""

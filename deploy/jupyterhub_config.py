@@ -297,6 +297,7 @@ c.Spawner.args = [
 ]
 c.Spawner.mem_limit = MEMORY
 c.Spawner.cpu_limit = CORES
+c.Spawner.poll_interval = 3  # seconds in which the port of a server that has died still gets its person's requests
 c.Spawner.start_timeout = 120
 c.Spawner.http_timeout = 120
 c.Spawner.environment = {

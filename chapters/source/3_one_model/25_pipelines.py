@@ -304,7 +304,7 @@ wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlo
 # In GPipe all messages go one way, then all go back. In 1F1B rank $r$ sends an activation to rank $r+1$ while rank $r+1$ sends a gradient to rank
 # $r$, and both wait in `send`. **On GPUs the live cell may end all the same**: a message here has 512 bytes, and NCCL's buffers between two ranks have megabytes
 # ([Inside NCCL](../4_real_cluster/43_inside_nccl.ipynb)), so the send is done before anybody receives. An activation that is larger than the buffers hangs. The wire, where each send waits for its receiver, shows the
-# deadlock at any size. `isend` alone does not help on NCCL, where a rank's single messages queue one behind the other. Two ways do:
+# deadlock at any size. `isend` alone does not help on NCCL, where the single messages between two ranks queue one behind the other. Two ways do:
 #
 # - **One batch** with the send and the receive, as above (`batch_isend_irecv`).
 # - **An order by parity**: even ranks send first, odd ranks receive first.

@@ -326,9 +326,10 @@ for nodes in (8, 64, 256):
 #
 # - **IMEX**, a service on each of the 18 computers, hands the permission over. A process also needs a channel, `/dev/nvidia-caps-imex-channels`, and a container often lacks it.
 # - The **fabric manager** gives each GPU a cluster UUID and a **clique** ID. By default only GPUs with both equal are one domain; `NCCL_MNNVL_CLIQUE_ID` cuts a rack into smaller ones.
-# - `NCCL_MNNVL_ENABLE=2` looks for all this by itself; with 1 NCCL fails where it can't have it.
+# - NCCL looks for all this by itself (`NCCL_MNNVL_ENABLE=2`, the default). Without a fabric it goes on over network cards, and only the log says so. But if the fabric is there and IMEX does not work, the communicator is not made:
+#   an error, until IMEX works or you set `NCCL_MNNVL_ENABLE=0`.
 # <!-- 2.30.7 src/mnnvl.cc 14-100: all ranks' fabric state complete, UUID and clique equal, a fabric handle exported and imported through IMEX, else the warning that names
-# /dev/nvidia-caps-imex-channels or nvidia-imex-ctl -N; env.rst 1718-1750. Cliques since 2.25; -2 takes the rack's serial number, since 2.28.3 -->
+# /dev/nvidia-caps-imex-channels or nvidia-imex-ctl -N, and ncclSystemError; init.cc 1072 makes the same check with 1 and 2, so the source does not do what env.rst 1718-1750 says of 2 ("will not fail"). Cliques since 2.25; -2 takes the rack's serial number, since 2.28.3 -->
 #
 # NVLS then adds over all 72 GPUs at once. The same 64 Blackwell GPUs in one rack, and in eight computers with eight each and a 400 Gb/s card for each GPU:
 
@@ -358,8 +359,8 @@ rack.reveal(
 )
 
 # %% [markdown] name="rack_explained"
-# (Estimates of NCCL's tuner.) Eight computers use all 64 cards, and still the rack is ahead. So the question "does tensor parallelism stay inside the node?" gets another answer: up to 72. And
-# a failure does too. `nvidia-smi -q` shows state, UUID and clique under *Fabric*; `NCCL_DEBUG=INFO` prints `MNNVL 1 cliqueId ... cliqueSize ...`.
+# (Estimates of NCCL's tuner.) Eight computers use all 64 cards, and still the rack is ahead. So the question "does tensor parallelism stay inside the node?" gets another answer: up to 72. But
+# one service that fails, IMEX for example, now stops 72 GPUs. `nvidia-smi -q` shows state, UUID and clique under *Fabric*; `NCCL_DEBUG=INFO` prints `MNNVL 1 cliqueId ... cliqueSize ...`.
 # If the log says `MNNVL ... is available but not working`, look at IMEX before anything else (`nvidia-imex-ctl -N`).
 # <!-- the two log lines: 2.30.7 src/mnnvl.cc 66-97 -->
 
@@ -379,15 +380,15 @@ rack.reveal(
 #
 # ## 8. Run it
 #
-# What an operator calls, from which version on. Versions and dates are those of the tags and of the pull requests that brought them:
+# What an operator calls, and since which version. The dates are those of the tagged commits, from 2.31 on those of the pull requests:
 #
 # | since | date | for operation |
 # |---|---|---|
-# | 2.24.3 | 2024-12-18 | **RAS**: a thread in each process knows all others. `ncclras` on any of the job's nodes (localhost, port 28028) asks who is alive, and at which call each communicator's ranks are |
+# | 2.24.3 | 2025-01-07 | **RAS**: a thread in each process knows all others. `ncclras` on any of the job's nodes (localhost, port 28028) asks who is alive, and at which call each communicator's ranks are |
 # | 2.27.3 | 2025-05-29 | `ncclCommShrink`: a communicator without some ranks, called by those that stay; with `NCCL_SHRINK_ABORT` it ends what is under way |
 # | 2.28.3 | 2025-09-02 | the **Inspector** (a profiler plugin) writes time and bandwidth of each call; `NCCL_NETDEVS_POLICY`; copy engines instead of multiprocessors (`NCCL_CTA_POLICY_ZERO`) |
 # | 2.28.7 | 2025-10-17 | `ncclCommRevoke` stops what is under way and keeps the resources, until shrink, split or destroy; RAS in JSON (`ncclras -f json`) |
-# | 2.29.2 | 2025-12-23 | `ncclCommGrow` adds ranks; RAS can watch continuously; the Inspector writes for Prometheus |
+# | 2.29.2 | 2025-12-24 | `ncclCommGrow` adds ranks; RAS can watch continuously; the Inspector writes for Prometheus |
 # | 2.29.7 | 2026-02-27 | `ncclCommSuspend` and `ncclCommResume` give a communicator's GPU memory back for a while; failover to another port |
 # | 2.30.3 | 2026-04-14 | the failed port is taken back; several ranks on a GPU (experimental); buffers that are partly in host memory |
 # | 2.30.7 | 2026-06-04 | all-gather and all-to-all between nodes without multiprocessors |
@@ -397,9 +398,10 @@ rack.reveal(
 # since 2.29.7); docs.nvidia.com/deeplearning/nccl/release-notes rel_2-30-3, rel_2-31-2, rel_2-32-6 (the date of 2.32.6 was not found). RAS: docs/userguide/source/troubleshooting/ras.rst; shrink,
 # revoke, suspend: api/comms.rst 112, 171, 310. Looked up 2026-11 -->
 #
-# In this order after a failure: *revoke* on every survivor, agree who is left ([Survive](46_survive.ipynb)), *shrink*, train on, and *grow* when the replacement has come. Shrink renumbers the ranks. Two traps: a suspended
-# communicator keeps its NVLS state, so a snapshot of the GPU still fails (open in August 2026); and torch's `shrink_group` may hang with NCCL from 2.31 on.
-# <!-- nccl issue 2337 (open, 2026-08-10); pytorch issue 194679, fix 194775 -->
+# In this order after a failure: *revoke* on every survivor, agree who is left ([Survive](46_survive.ipynb)), *shrink*, train on, and *grow* when the replacement has come. Shrink closes the gap in the ranks' numbers; grow gives new ranks the *last* numbers, so the replacement of rank 3 is not rank 3. Two traps: a suspended
+# communicator keeps its NVLS state, so a snapshot of the GPU still fails (open in August 2026); and torch's `shrink_group` with `SHRINK_ABORT` hangs with NCCL 2.31 and later, until the fix is in your torch: it destroys the parent
+# group, and should abort it.
+# <!-- numbers: 2.30.7 docs/userguide/source/api/comms.rst 112-175; nccl issue 2337 (open, 2026-08-10); pytorch issue 194679, fix 194775 -->
 #
 # **Plugins** are libraries that NCCL loads by name:
 #

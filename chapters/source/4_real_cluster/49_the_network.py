@@ -28,12 +28,13 @@ world
 # ## 1. Two flows, one cable
 #
 # Cards hang on **leaf** switches, leaf switches on **spine** switches. A message to another leaf can go over any spine. All packets of one flow should go the same
-# way, so that they arrive in order. So the switch computes a hash of the numbers in the packet's headers, and the hash chooses the uplink (**ECMP**, equal-cost
-# multipath). The hash knows nothing of load.
+# way, so that they arrive in order. So an Ethernet switch computes a hash of the numbers in the packet's headers, and the hash chooses the uplink (**ECMP**, equal-cost
+# multipath). The hash knows nothing of load. (An InfiniBand switch has a table instead: one uplink for each destination. It knows nothing of load either.)
 #
 # Eight ranks of one leaf each send to a rank of another leaf. There are eight spines: enough that nobody need share.
 # <!-- ECMP by a hash of header fields: RFC 2992 (2000); that it collides for the few large flows of training: Gangidi et al., "RDMA over Ethernet for Distributed AI
-# Training at Meta Scale", SIGCOMM 2024, and Llama 3, arXiv:2407.21783, section 3.3.1 -->
+# Training at Meta Scale", SIGCOMM 2024, and Llama 3, arXiv:2407.21783, section 3.3.1. InfiniBand: a switch forwards by the destination LID, InfiniBand Architecture Specification,
+# volume 1, chapter 18; NCCL gives a queue pair one LID, NCCL 2.30.7 src/transport/net_ib/connect.cc 420 -->
 
 # %% name="guess_collisions"
 collisions = predict(
@@ -81,10 +82,11 @@ collisions.reveal(
 # ## 2. What NCCL asks of the card
 #
 # With InfiniBand and RoCE the unit is the **queue pair**: a queue of work to send and one to receive, in the card's memory, joined to a queue pair of the other side.
-# A thread of the CPU (the proxy, [Inside NCCL](43_inside_nccl.ipynb)) posts the work; the card reads the GPU's memory and sends. No kernel, no copy: that is **RDMA**.
+# A thread of the CPU (the proxy, [Inside NCCL](43_inside_nccl.ipynb)) posts the work; the card reads the GPU's memory and sends. The operating system is not asked, and no byte passes through the CPU's
+# memory: that is **RDMA**.
 #
 # 1. The receiver's proxy writes to the sender: *slot 3 is free, this is its address*. A small message, called the clear-to-send.
-# 2. The sender's card *writes* into that slot, and the last write carries a number. The receiver did not ask for it and has no part in it.
+# 2. The sender's card *writes* into that slot, and the last write carries a number. The receiver's CPU and GPU have no part in it.
 # 3. The number appears in the receiver's completion queue. Its proxy tells the kernel on the GPU.
 #
 # The queue pairs are *reliable connections*: the card counts packets, repeats lost ones, and reports an error when it has repeated often enough.
@@ -97,7 +99,7 @@ collisions.reveal(
 # ## 3. Many queue pairs
 #
 # On Ethernet, RDMA is wrapped in UDP (**RoCE v2**, port 4791). The card makes the UDP source port from the numbers of the two queue pairs, to give the hash something to work with.
-# So another queue pair is another flow, and may get another uplink. `NCCL_IB_QPS_PER_CONNECTION` (default 1) gives each connection several. With
+# So another queue pair is another flow, and may get another uplink. (On InfiniBand it has the same destination, so it takes the same way.) `NCCL_IB_QPS_PER_CONNECTION` (default 1) gives each connection several. With
 # `NCCL_IB_SPLIT_DATA_ON_QPS=1` each message is cut over all of them; by default (since 2.20) they take messages in turn.
 # <!-- port 4791 and the source port as entropy: InfiniBand Architecture Specification, Annex A17 (RoCEv2, 2014); NCCL sets flow_label 0 (connect.cc 416), and Linux' rdma_get_udp_sport then takes both QP
 # numbers (include/rdma/ib_verbs.h); env.rst 1011-1030 (2.30.7): defaults 1 and 0 -->
@@ -138,19 +140,19 @@ pairs.reveal(
 #
 # The other way is to drop the rule "one flow, one way". With **adaptive routing** the switch sends *each packet* over the emptiest uplink (in the picture of section 1: the
 # other button). Packets then arrive in another order, and a number that says "all is there" must not overtake the data. So above 8 KiB (`NCCL_IB_AR_THRESHOLD`) NCCL writes
-# the data first and sends the number in a message of its own. NCCL uses it by default on InfiniBand, not on RoCE
-# (`NCCL_IB_ADAPTIVE_ROUTING`), where switches and cards must be set up for it.
+# the data first and sends the number in a message of its own. NCCL sends in this manner by default on InfiniBand, not on RoCE (`NCCL_IB_ADAPTIVE_ROUTING`). The switches must
+# be set up for it too: on InfiniBand, for the service level that NCCL uses (`NCCL_IB_SL`).
 # <!-- env.rst 987, 1058 (2.30.7); src/transport/net_ib/init.cc 441 (ar = 1 if the link layer is InfiniBand); p2p.cc 132-145 -->
 #
 # Amazon's **EFA** has no connected queue pairs to spread: its protocol, SRD, sends the packets of each message over many ways, delivers them in any order, and leaves the order to software.
-# NCCL does not speak it. A **net plugin** does: `libnccl-net.so`, here `aws-ofi-nccl`, turns NCCL's connections into **libfabric**'s reliable datagrams. It cuts messages above
-# 128 KiB over all cards of a GPU. If the plugin is not found, NCCL takes what it has itself, in the end TCP sockets, and only the log says so (`NCCL_NET_PLUGIN`, `NCCL_NET`).
+# NCCL does not speak it. A **net plugin** does: `libnccl-net.so`, here `aws-ofi-nccl`, turns NCCL's connections into **libfabric**'s reliable datagrams. It cuts a message above
+# 128 KiB into parts of at least about this size, and shares them out over the GPU's cards. If the plugin is not found, NCCL takes what it has itself, in the end TCP sockets, and only the log says so (`NCCL_NET_PLUGIN`, `NCCL_NET`).
 # <!-- SRD: Shalev et al., "A Cloud-Optimized Transport Protocol for Elastic and Scalable HPC", IEEE Micro 2020; aws-ofi-nccl 2daf7d3 (2026-08-12): README.md (maps connections to
-# libfabric's connection-less reliable interface, FI_EP_RDM), include/nccl_ofi_param.h 160 (min_stripe_size 128 KiB); how NCCL looks for plugins: env.rst 451 -->
+# libfabric's connection-less reliable interface, FI_EP_RDM), include/nccl_ofi_param.h 160 (min_stripe_size 128 KiB), src/nccl_ofi_scheduler.cpp 47 (number of stripes); how NCCL looks for plugins: env.rst 451 -->
 #
 # ## 5. Full queues
 #
-# Where two flows share an uplink, its queue grows. TCP would drop packets and slow down. RDMA cards of the first generations repeat *everything* after a lost packet, so the switch must not drop:
+# Where two flows share an uplink, its queue grows. With TCP the switch drops packets, and the sender slows down. RDMA cards of the first generations send *everything* from the lost packet on again, so the switch must not drop:
 #
 # - **PFC** (priority flow control): a switch that is nearly full tells the port before it to *pause*, for one priority. The pause travels backwards, and stops flows that never wanted the full link.
 # - **ECN**: long before, the switch marks packets. The receiver's card tells the sender's, which slows down (the DCQCN algorithm). Then PFC is only the last resort.
@@ -186,7 +188,7 @@ for name, design in (("pods", pods), ("rails", replace(pods, nodes_per_leaf=8, r
     )
 
 # %% [markdown] name="rails_explained"
-# On rails below one leaf no flow can collide with another, whatever the hash. It is a property of the *placement*: with card 0 sending to card 1, rails are worse than pods.
+# On rails below one leaf no flow can collide with another, whatever the hash. But this holds only if card $k$ sends to card $k$: from card 0 straight to card 1, without PXN, every flow would need an uplink.
 #
 # ## 7. A cable that is gone
 #
@@ -391,7 +393,8 @@ for k, seconds in enumerate(world.run(all_rounds)[0], 1):
 #
 # <details><summary>2. One message in a thousand takes 4 s longer, and there is no error. Which number tells you why?</summary>
 #
-# 4.3 s is one local ack timeout with `NCCL_IB_TIMEOUT=20`: a packet was lost, and the repetition came. `local_ack_timeout_err` of `rdma statistic` counts it.
+# 4.3 s is one local ack timeout with `NCCL_IB_TIMEOUT=20`, and `local_ack_timeout_err` of `rdma statistic` counts it. The *last* packet of a message, or its acknowledgement, was lost. If another one is lost, the
+# receiver sees a gap in the numbers and asks at once (`packet_seq_err`).
 # </details>
 #
 # <details><summary>3. A cluster with EFA reaches a twentieth of the expected bandwidth. What do you look for first?</summary>

@@ -306,7 +306,8 @@ spares_guess.reveal(
 #
 # [Survive](46_survive.ipynb) explained torchft. `chapters/scripts/torchft_job.py` is a job of two replicas: replica B dies in step 20 and is started again. `pip install torchft` and this cell runs it here (20 to 40 s); else it shows what a run printed, with its date and versions. Before you run it: what will A do in step 20, and what does B know when it comes back?
 #
-# <!-- torchft 0.2.0 from PyPI, 2026-11-27. Source 7eb7087 (2026-04-03): src/lighthouse.rs:106-130 (join 60 s, heartbeat 5 s by default; 1 s here), torchft/manager.py (should_commit) -->
+# <!-- torchft 0.2.0 from PyPI, 2026-11-27. Source 7eb7087 (2026-04-03): src/lighthouse.rs:106-130 (join 60 s, heartbeat 5 s by default; 1 s here), :150-250 (who is healthy but absent is waited for); src/manager.rs:194 (heartbeats from a task of their own);
+# torchft/manager.py:169 (timeout 60 s), should_commit -->
 
 # %% name="torchft"
 script = Path("../scripts/torchft_job.py")
@@ -318,7 +319,9 @@ else:
 
 # %% [markdown] name="torchft_explained"
 # - **Step 20 is done twice.** B's death closed a connection, A's all-reduce failed, the error was noted, and the vote said no. Nobody's weights changed.
-# - **The second try took about a second:** the lighthouse waits for B's heartbeat, here for 1 s, by default for 5 s. That is the whole *notice*.
+# - **The second try took about a second:** the lighthouse waits until B's heartbeat is too old, here 1 s, by default 5 s. Then A goes on alone.
+# - **A rank that hangs is another matter.** Its connection stays open, so A notices only after the time-out of the all-reduce: here 5 s, by default 60 s. And a thread of its own goes on sending B's heartbeat, so the lighthouse also waits for
+#   B to join again: by default 60 s.
 # - **B read no file.** It was healed: A sent it the weight of that moment, and both end with the same weight.
 #
 # ## 6. Check yourself

@@ -343,7 +343,7 @@ for ranks in sorted({p, 8}):
     print(f"computed, {ranks} ranks: a ring sends {2 * (ranks - 1) / ranks:.3f} n, NVLS {1 + 1 / ranks:.3f} n")
 
 # %% [markdown] name="counted_explained"
-# The counters see *all* traffic of the GPU, so nothing else may run. If the all-reduce of 1 GiB counts near 1.75 n, it was a ring; near 1.125 n, it was NVLS.
+# The counters see *all* traffic of the GPU, so nothing else may run. With eight GPUs a count near 1.75 n was a ring, and one near 1.125 n was NVLS.
 #
 # ## 5. Before and after bucketing
 #

@@ -309,11 +309,11 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 #
 # ## 9. From the list to the GPU
 #
-# NCCL runs its own algorithms only. **MSCCL++** runs yours: you write the messages in Python, as chunks of buffers that one rank puts into another's (`MemoryChannel` inside a node, `PortChannel` for a card, `SwitchChannel` for a switch that
-# adds). Its compiler writes an execution plan in JSON: for each GPU and each block of threads a list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL, so
+# NCCL runs its own algorithms only. **MSCCL++** runs yours: you write the messages in Python, as chunks of buffers that one rank puts into another's (`MemoryChannel`: the GPU's threads write over NVLink; `PortChannel`: a network card or a copy engine does; `SwitchChannel`: the
+# switch adds). Its compiler writes an execution plan in JSON: for each GPU and each block of threads a list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL, so
 # `backend="nccl"` stays, and a selector chooses a plan for each call. What a schedule here does not say, and a plan must: which thread block does what, and who signals whom before a buffer is used again
 # ([Without messages](../4_real_cluster/44_without_messages.ipynb)). It runs on NVIDIA's and AMD's GPUs.
-# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md (chunks, channels), docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md (NCCL interposition, selector), README.md (CUDA
+# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md (chunks, channels), docs/tutorials/04-port-channel.md 59, docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md (NCCL interposition, selector), README.md (CUDA
 # and ROCm); arXiv:2504.09014 -->
 #
 # ## Recap

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
-from allranks.exercises.families import known
+from allranks.exercises.families import Told, known
 from allranks.judge.cases import Args, Expected, Oracle, Setup
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group
@@ -27,6 +27,7 @@ ROUNDS = 40
 CROWD = 3  # flows that at least share a crowded cable
 APART = 1.25  # the bad cable's figure over any other's, at least: no answer is near to two cables
 TRIES = 400
+SLOW = 1.5  # times the quickest message: what who does not count flows calls slow
 
 Ways = list[list[list[int]]]
 Rounds = list[list[tuple[int, int, float]]]
@@ -78,7 +79,33 @@ def _figures(of: Callable[[float, int], float], take: Callable[[list[float]], fl
     return reading
 
 
+def _slow_flows(take: Callable[[list[float]], float]) -> Reading:
+    """For each cable `take` of a 1 for each slow flow on it and a 0 for each other, however many share the cable."""
+
+    def reading(ways: Ways, rounds: Rounds) -> dict[int, float]:
+        least = min(seconds for flows in rounds for *_, seconds in flows)
+        return _figures(lambda seconds, _: float(seconds > SLOW * least), take)(ways, rounds)
+
+    return reading
+
+
+def _alone_on_it(ways: Ways, rounds: Rounds) -> dict[int, float]:
+    """The mean time of the flows that were alone on each cable: on another cable of their way they may not have been."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for flows in rounds:
+        sharing = flows_on(ways, flows)
+        for src, dst, seconds in flows:
+            for cable in ways[src][dst]:
+                if sharing[cable] == 1:
+                    found[cable].append(seconds)
+    return {cable: fmean(values) for cable, values in found.items()}
+
+
 _LONGEST_MEAN = _figures(lambda seconds, _: seconds, fmean)
+_LONGEST_MEDIAN = _figures(lambda seconds, _: seconds, median)
+_SLOW_SHARE = _slow_flows(fmean)
+_SLOW_COUNT = _slow_flows(sum)
+_LONGEST_SHARE = _figures(lambda seconds, sharing: seconds / sharing, max)
 _LONGEST_LEAST = _figures(lambda seconds, _: seconds, min)
 _LONGEST = _figures(lambda seconds, _: seconds, max)
 _MEAN_SHARE = _figures(lambda seconds, sharing: seconds / sharing, fmean)
@@ -106,6 +133,29 @@ def _fabric(setup: Setup, rng: Draws) -> tuple[Fabric, int]:
     rails = bool(setup.option("rails", False))
     pods = Topology("pods", 2, _NVLINK, _CARD, nics_per_node=2, nodes_per_leaf=4 if rails else 2, rails=rails)
     return hashed_fabric(pods, 16, seed=rng.integer(0, 1 << 30)), 16
+
+
+def _renumbered(ways: Ways, bad: int, crowded: int) -> tuple[Ways, int, int]:
+    """The same network, in which the crowded cable has the lower number: who finds both alike takes the first one."""
+    if crowded < bad:
+        return ways, bad, crowded
+    other = {bad // 2: crowded // 2, crowded // 2: bad // 2}
+
+    def number(cable: int) -> int:
+        return 2 * other.get(cable // 2, cable // 2) + cable % 2  # both directions of a cable stay side by side
+
+    return [[[number(cable) for cable in way] for way in row] for row in ways], number(bad), number(crowded)
+
+
+def _crowded_first(rounds: list[list[tuple[int, int]]], ways: Ways, bad: int, crowded: int) -> None:
+    """Sorts the rounds, and the first one, so that the crowded cable is also met first."""
+
+    def met_last(flow: tuple[int, int]) -> bool:
+        way = ways[flow[0]][flow[1]]
+        return crowded not in way or bad in way
+
+    rounds.sort(key=lambda flows: all(met_last(flow) for flow in flows))
+    rounds[0].sort(key=met_last)
 
 
 def _permutations(ranks: int, ways: Ways, crowded: int | None, rng: Draws) -> list[list[tuple[int, int]]]:
@@ -146,7 +196,7 @@ def _is_clear(ways: Ways, rounds: Rounds, bad: int, crowded: int | None) -> bool
     return crowded is None or bad not in (_worst(reading(ways, rounds)) for reading in _WITHOUT_COUNTING)
 
 
-_WITHOUT_COUNTING = (_LONGEST_MEAN, _LONGEST_LEAST, _LONGEST, _MEAN_SHARE)
+_WITHOUT_COUNTING = (_LONGEST_MEAN, _LONGEST_MEDIAN, _LONGEST_LEAST, _LONGEST, _MEAN_SHARE, _SLOW_SHARE)
 
 
 def _planted(setup: Setup, rng: Draws) -> tuple[Ways, Rounds]:
@@ -168,11 +218,17 @@ def _planted(setup: Setup, rng: Draws) -> tuple[Ways, Rounds]:
             if not ups:
                 continue
             crowded = ups[rng.integer(0, len(ups))]
+        link_name = names[bad]
+        if crowded is not None:
+            ways, bad, crowded = _renumbered(ways, bad, crowded)
         factor = FACTOR[0] + (FACTOR[1] - FACTOR[0]) * rng.uniform().item()
-        link = fabric.links[names[bad]]
-        slow = {names[bad]: type(link)(link.alpha_ps, int(link.bytes_per_s / factor))}
+        link = fabric.links[link_name]
+        slow = {link_name: type(link)(link.alpha_ps, int(link.bytes_per_s / factor))}
         sick = type(fabric)(fabric.name, fabric.ranks, fabric.links | slow, fabric.route, fabric.ports, fabric.families)
-        rounds = _measured(sick, _permutations(ranks, ways, crowded, rng), rng)
+        plan = _permutations(ranks, ways, crowded, rng)
+        if crowded is not None:
+            _crowded_first(plan, ways, bad, crowded)
+        rounds = _measured(sick, plan, rng)
         if _is_clear(ways, rounds, bad, crowded):
             return ways, rounds
     raise RuntimeError("no clear network was drawn")
@@ -187,11 +243,21 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [_planted(setup, rng.of_rank(rank)) for rank in range(setup.ranks)]
 
 
-def _oracle_from(reading: Reading) -> Oracle:
+def _oracle_from(reading: Reading, take: Callable[[dict[int, float]], int] = _worst) -> Oracle:
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        return [Expected(_worst(reading(ways, rounds)), {}) for ways, rounds in args]
+        return [Expected(take(reading(ways, rounds)), {}) for ways, rounds in args]
 
     return oracle
+
+
+def _first_met(figures: dict[int, float]) -> int:
+    """Of cables that look alike the one that the rounds name first, as a dictionary's largest value is found."""
+    return max(figures, key=lambda cable: figures[cable])
+
+
+def _both_ties(*readings: Reading) -> list[Told]:
+    """Oracles of what looks worst: of cables that look alike the lowest number, and the one that was met first."""
+    return [_oracle_from(reading, take) for reading in readings for take in (_worst, _first_met)]
 
 
 def _other_direction(ways: Ways, rounds: Rounds) -> dict[int, float]:
@@ -223,9 +289,12 @@ EXERCISE = Exercise(
         {
             "this is the right cable in the other direction": _oracle_from(_other_direction),
             "flows that share a cable are slow on a healthy one too: divide a flow's time by the number of flows of its "
-            "round on the cable": [_oracle_from(_LONGEST_MEAN), _oracle_from(_LONGEST_LEAST)],
-            "a single late message is no proof, a computer may be busy: a bad cable is slow in every round": _oracle_from(
-                _LONGEST
+            "round on the cable": _both_ties(_LONGEST_MEAN, _LONGEST_MEDIAN, _LONGEST_LEAST, _SLOW_SHARE, _SLOW_COUNT),
+            "a single late message is no proof, a computer may be busy: a bad cable is slow in every round": _both_ties(
+                _LONGEST, _LONGEST_SHARE
+            ),
+            "a flow that is alone on a cable may share another one of its way, and a bad one may lie there too": _oracle_from(
+                _alone_on_it
             ),
             "the mean blames a cable for what the others on the way do: a flow's time over the number of flows is only the most "
             "that this cable can be slow, so take the least": _oracle_from(_MEAN_SHARE),

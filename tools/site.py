@@ -70,6 +70,8 @@ article summary { cursor: pointer; }
 .cell_output .output.text_html > table, .cell_output table.dataframe { border-collapse: collapse; }
 .cell_output table th, .cell_output table td { padding: 2px 10px; text-align: left; }
 .cell_output { overflow-x: auto; }
+/* the end of a chapter says itself where to go next, and by the map, not by the number */
+.content:has(.m-done) .related-pages { display: none; }
 /* the pictures in the texts follow the page's theme, not the system's */
 body[data-theme="light"] { color-scheme: light; }
 body[data-theme="dark"] { color-scheme: dark; }

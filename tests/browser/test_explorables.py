@@ -92,6 +92,15 @@ def test_it_can_be_read_and_pressed(explored, kind, width, theme):
     assert page.locator(".ar-explore svg[role=img]:not([aria-label])").count() == 0
 
 
+@pytest.mark.parametrize("width", [1000, 820, 390])
+@pytest.mark.parametrize("kind", WIDGETS)
+def test_no_picture_shrinks_below_its_handles(explored, kind, width):
+    page = explored(WIDGETS[kind](), width)
+    drawn = page.locator(".ar-stage > svg")
+    sizes = drawn.evaluate_all("all => all.map((svg) => [svg.getBoundingClientRect().width, svg.width.baseVal.value])")
+    assert [(shown, own) for shown, own in sizes if shown < own - 1] == []
+
+
 def test_a_theme_change_recolours_what_is_drawn(explored):
     page = explored(explore.crossover())
     colour = "getComputedStyle(document.querySelector('.ar-best')).stroke"

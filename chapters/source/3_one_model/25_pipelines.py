@@ -1,7 +1,7 @@
 # %% [markdown] name="title"
 # # Pipelines
 #
-# **Eight GPUs have 12 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
+# **Four GPUs have 24 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
 # how much of the time does a GPU wait, and what must it keep, pay or give up to wait less?**
 #
 # 105 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
@@ -42,7 +42,7 @@ world
 
 # %% name="question"
 pipeline_guess = predict(
-    "And with 12 whole layers on each: how many GB does a GPU send for one sequence, forward and backward?",
+    "And with 12 whole layers on each of eight GPUs: how many GB does a GPU send for one sequence, forward and backward?",
     low=0.01,
     high=1000,
     unit="GB",

@@ -8,7 +8,8 @@
 #
 # {{picture}}
 #
-# Four messages leave one switch by four uplinks, and a hash has sent two of them the same way.
+# Four messages leave a leaf switch. It has four uplinks, one to each spine switch above; a hash has sent two messages the same way, and one uplink
+# carries nothing.
 
 # %% name="start_world"
 import random

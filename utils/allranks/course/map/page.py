@@ -57,7 +57,7 @@ STYLE = (
     ".m-button:hover{text-decoration:underline}"
     ".m-key{display:flex;flex-wrap:wrap;gap:6px 16px;margin:0 auto 14px;padding:0 20px;color:var(--ar-soft);font-size:13px;list-style:none}"
     ".m-key li{display:flex;gap:7px;align-items:center;margin:0}.m-key li:last-child{margin-left:auto}"
-    ".m-wide,.m-middle,.m-tall{margin:0 auto;width:max-content}.m-wide,.m-middle{display:none}"
+    ".m-wide,.m-middle,.m-tall{margin:0 auto;width:max-content}.m-tall,.m-tall .m-map{max-width:100%;height:auto}.m-wide,.m-middle{display:none}"
     f"@container (min-width:{WIDTHS[1]}px){{.m-middle{{display:block}}.m-tall{{display:none}}.m-top,.m-key{{max-width:{WIDTHS[1]}px;box-sizing:border-box}}}}"
     f"@container (min-width:{WIDTHS[0]}px){{.m-wide{{display:block}}.m-middle{{display:none}}.m-top,.m-key{{max-width:{WIDTHS[0]}px}}}}"
     "@container (max-width:700px){.m-top h1{font-size:24px}.m-top .m-button{flex:1 1 100%}"

@@ -46,7 +46,8 @@ def standing(progress: Progress) -> str:
     if progress.finished:
         return f"You finished {name}"
     said = proofs(progress).partition(", ")[0]
-    return f"You are at the end of {name}{f': {said}' if said else ''}"
+    stop = "" if name.endswith("?") else ":"
+    return f"You are at the end of {name}{f'{stop} {said}' if said else ''}"
 
 
 def proofs(progress: Progress) -> str:

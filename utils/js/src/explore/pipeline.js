@@ -44,6 +44,7 @@ export function pipeline(model, el) {
     ["ar-work", ""],
     ["ar-hollow", "backward: gradient of the weights"],
     ["ar-lost", "waits"],
+    ["ar-forward", "keeps: the activations of one micro-batch"],
     ["ar-outline", "one micro-batch: down, and back (point at another)"],
   );
   let hot = 3;
@@ -118,7 +119,7 @@ function draw(picture, [ranks, batches], frame, found, hot) {
         sketch.box("ar-forward", end + 14 + 12 * k, y + 15, 12 * Math.min(1, kept[r] - k) - 2, 11, { rx: 2 });
     else sketch.text("ar-label", end + 8, y + 26, narrow ? digits(kept[r], true) : `${digits(kept[r], true)} of ${m}`);
   }
-  sketch.text("ar-label", end + (narrow ? 8 : 14), TOP - 8, "keeps");
+  sketch.text("ar-label", Math.min(end + (narrow ? 8 : 14), frame.width - 40), TOP - 8, "keeps");
   sketch.line("ar-axis", left, bottom + 16, right, bottom + 16);
   for (const t of roundTicks(3 * (MOST + p - 1), narrow ? 4 : 8))
     sketch.text("ar-tick ar-middle", left + t * unit, bottom + 32, String(t));

@@ -188,7 +188,7 @@ function show(verdict, code) {
   part("headline").textContent = verdict.headline;
   part("yours").hidden = verdict.line === null;
   part("yours").textContent = `your line ${verdict.line}`;
-  part("note").textContent = [verdict.note, verdict.where && `(${verdict.where})`].filter(Boolean).join(" ");
+  part("note").textContent = [verdict.where && `(${verdict.where})`, verdict.note].filter(Boolean).join(" ");
   editor.mark(verdict.line, document.activeElement?.closest(".cm-editor") === null);
   part("rules").replaceChildren(...rulesOf(verdict.rules));
   part("ran").replaceChildren(...printsOf(verdict), ...reachedOf(verdict));

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from allranks.exercises.families import known
 from allranks.judge.cases import Args, Expected, Oracle, Setup
@@ -81,11 +81,19 @@ def _figures(of: Callable[[float, int], float], take: Callable[[list[float]], fl
 _LONGEST_MEAN = _figures(lambda seconds, _: seconds, fmean)
 _LONGEST_LEAST = _figures(lambda seconds, _: seconds, min)
 _LONGEST = _figures(lambda seconds, _: seconds, max)
+_SUM = _figures(lambda seconds, _: seconds, sum)
 _MEAN_SHARE = _figures(lambda seconds, sharing: seconds / sharing, fmean)
+_MEDIAN_SHARE = _figures(lambda seconds, sharing: seconds / sharing, median)
 
 
 def _worst(figures: dict[int, float]) -> int:
     return max(figures, key=lambda cable: (figures[cable], -cable))
+
+
+def _slowest_of_rounds(ways: Ways, rounds: Rounds) -> dict[int, float]:
+    """In how many rounds each cable is on the way of the slowest message."""
+    slowest = (max(flows, key=lambda flow: flow[2]) for flows in rounds)
+    return dict(Counter(cable for src, dst, _ in slowest for cable in ways[src][dst]))
 
 
 def _first_card(ways: Ways, rounds: Rounds) -> dict[int, float]:
@@ -227,8 +235,17 @@ EXERCISE = Exercise(
             "a single late message is no proof, a computer may be busy: a bad cable is slow in every round": _oracle_from(
                 _LONGEST
             ),
-            "the mean blames a cable for what the others on the way do: a flow's time over the number of flows is only the most "
-            "that this cable can be slow, so take the least": _oracle_from(_MEAN_SHARE),
+            "a mean or a median blames a cable for what the others on the way do: a flow's time over the number of flows is only "
+            "the most that this cable can be slow, so take the least": [
+                _oracle_from(_MEAN_SHARE),
+                _oracle_from(_MEDIAN_SHARE),
+            ],
+            "a sum of times grows with the number of flows on a cable, slow or not: compare what one flow takes": _oracle_from(
+                _SUM
+            ),
+            "the slowest message of a round may be late, or share a healthy cable: count all flows": _oracle_from(
+                _slowest_of_rounds
+            ),
             "the sender's card is only the first cable of the way: count the other cables too": _oracle_from(
                 _first_card
             ),

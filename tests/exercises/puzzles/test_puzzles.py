@@ -167,6 +167,29 @@ BODIES = {
     ),
     "yield x": ("returns something of another kind", "returns a generator"),
     "recv(empty_like(x), 1 - rank % 2)": ("receives before it sends", "wait"),
+    "class E(Exception):\n        def __str__(self):\n            while True: pass\n    raise E": (
+        "an endless loop",
+        "an endless loop?",
+    ),
+    "class V(Vector): values = 3\n    return V(x.store, x.at)": ("raises TypeError", "a class of your own"),
+    "return " + "-" * 9000 + "x": ("the code can't be read", "nested too deep"),
+    "return send.__self__": ("calls what is forbidden", "Line 2 uses __self__"),
+    "match send:\n        case object(__self__=rank_): return rank_": (
+        "calls what is forbidden",
+        "Line 3 uses __self__",
+    ),
+    "return (i for i in x).gi_frame.f_back": ("calls what is forbidden", "Line 2 uses f_back"),
+    "return getattr(send, '__self' + '__')": ("raises AttributeError", "Python's inside"),
+    "return isend(x, (rank + 1) % 4).rank": ("raises AttributeError", "no attribute 'rank'"),
+    "return globals()": ("raises RuntimeError", "globals() does not work here"),
+    "__loader__.load_module('posix')": ("raises NameError", "__loader__"),
+    "import random\n    random._os._exit(0)": ("raises AttributeError", "_os"),
+    "import dataclasses\n    dataclasses.sys.exit()": ("raises AttributeError", "'sys'"),
+    "import operator\n    return operator.attrgetter('__self__')(send)": ("raises AttributeError", "attrgetter"),
+    "import string\n    return string.Formatter().get_field('0.__self__', [send], {})": (
+        "raises AttributeError",
+        "Formatter",
+    ),
 }
 
 

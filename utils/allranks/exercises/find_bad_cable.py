@@ -108,11 +108,19 @@ _SLOW_COUNT = _slow_flows(sum)
 _LONGEST_SHARE = _figures(lambda seconds, sharing: seconds / sharing, max)
 _LONGEST_LEAST = _figures(lambda seconds, _: seconds, min)
 _LONGEST = _figures(lambda seconds, _: seconds, max)
+_SUM = _figures(lambda seconds, _: seconds, sum)
 _MEAN_SHARE = _figures(lambda seconds, sharing: seconds / sharing, fmean)
+_MEDIAN_SHARE = _figures(lambda seconds, sharing: seconds / sharing, median)
 
 
 def _worst(figures: dict[int, float]) -> int:
     return max(figures, key=lambda cable: (figures[cable], -cable))
+
+
+def _slowest_of_rounds(ways: Ways, rounds: Rounds) -> dict[int, float]:
+    """In how many rounds each cable is on the way of the slowest message."""
+    slowest = (max(flows, key=lambda flow: flow[2]) for flows in rounds)
+    return dict(Counter(cable for src, dst, _ in slowest for cable in ways[src][dst]))
 
 
 def _first_card(ways: Ways, rounds: Rounds) -> dict[int, float]:
@@ -296,8 +304,17 @@ EXERCISE = Exercise(
             "a flow that is alone on a cable may share another one of its way, and a bad one may lie there too": _oracle_from(
                 _alone_on_it
             ),
-            "the mean blames a cable for what the others on the way do: a flow's time over the number of flows is only the most "
-            "that this cable can be slow, so take the least": _oracle_from(_MEAN_SHARE),
+            "a mean or a median blames a cable for what the others on the way do: a flow's time over the number of flows is only "
+            "the most that this cable can be slow, so take the least": [
+                _oracle_from(_MEAN_SHARE),
+                _oracle_from(_MEDIAN_SHARE),
+            ],
+            "a sum of times grows with the number of flows on a cable, slow or not: compare what one flow takes": _oracle_from(
+                _SUM
+            ),
+            "the slowest message of a round may be late, or share a healthy cable: count all flows": _oracle_from(
+                _slowest_of_rounds
+            ),
             "the sender's card is only the first cable of the way: count the other cables too": _oracle_from(
                 _first_card
             ),

@@ -128,6 +128,11 @@ def _rounded_weights(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return list(_each(lambda t: t.sum(t.weights.to(kind).double()))(setup, args))
 
 
+def _sent_by_modulo(t: _Token, home: int) -> bool:
+    """Whether rank `home` gets the token from whoever sends it to rank e % p."""
+    return home in {e % t.ranks for e in t.experts}
+
+
 def _common_weight(t: _Token) -> torch.Tensor:
     return t.sum(t.weights.sum().expand_as(t.weights))
 
@@ -334,6 +339,9 @@ EXERCISE = Exercise(
             "expert e was taken to be expert_fns[e % p]: it is expert_fns[e % L] on rank e // L, where L = "
             "len(expert_fns)": _each(
                 lambda t: t.sum(at=lambda e: (e // t.local, e % t.ranks) if e % t.ranks < t.local else None)
+            ),
+            "expert e was looked for on rank e % p: it is on rank e // L, where L = len(expert_fns)": _each(
+                lambda t: t.sum(at=lambda e: divmod(e, t.local) if _sent_by_modulo(t, e // t.local) else None)
             ),
             "the weights were divided by their sum: weights are what the router gave, use them as they are": _each(
                 lambda t: t.sum(t.weights / t.weights.sum())

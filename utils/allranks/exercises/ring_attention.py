@@ -19,7 +19,7 @@ POSITION_NBYTES = 8
 LONG = Setup(
     13, 4, "float64", values="random"
 )  # where the blocks of all ranks are far more than a few, and none is too small to be seen
-ROOM = 6  # blocks that a rank may hold beside what it has at its first send: the next ones, scores, and a summary
+ROOM = 8  # blocks that a rank may hold beside its arguments: this one and the next, their scores, and a summary
 
 
 def places(setup: Setup) -> list[list[int]]:
@@ -245,7 +245,7 @@ def _no_more_bytes(run: Run) -> str | None:
 
 
 def _few_blocks(run: Run) -> str | None:
-    """On many ranks no rank's memory may grow with each block that comes: blocks, or their scores, would all be there at the end."""
+    """On many ranks no rank may have room for all blocks, or for their scores: not at the end, and not from the beginning."""
     if not run.setup.option("watched", False):
         return None
     block = 2 * rules.nbytes_of(run) + POSITION_NBYTES * run.setup.size
@@ -254,7 +254,7 @@ def _few_blocks(run: Run) -> str | None:
         if more > ROOM * block:
             mine = [e for e in run.sends if e.rank == rank]
             return About(
-                f"rank {rank} holds {more} bytes more at one of its sends{run.at(mine[-1].line)} than at its first one, and a block of keys, "
+                f"rank {rank} holds {more} bytes beside its arguments at one of its sends{run.at(mine[-1].line)}, and a block of keys, "
                 f"values and positions has {block}: merge each block into one summary (maximum, sum, output) when it comes, and let go of it",
                 mine[-1],
                 kind="holds all blocks",

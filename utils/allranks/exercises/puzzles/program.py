@@ -6,6 +6,7 @@ import ast
 import builtins
 import random
 from collections.abc import Callable
+from functools import cache
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -19,6 +20,12 @@ MODULES = (
 ).split()
 MOST_SOURCE = 64 * 1024  # bytes
 _LINE = ".line"  # no name that somebody could write
+_METHODS = frozenset("__init__ __name__ __doc__ __str__ __repr__ __len__ __iter__ __next__ __call__".split())
+_FRAMES = ("tb_", "f_", "gi_", "cr_", "ag_", "co_")  # how Python names what leads from a function to who called it
+_FRAME_PARTS = frozenset("frame next back globals locals builtins code await running yieldfrom consts names".split())
+_LEADS_OUT = frozenset(
+    "attrgetter methodcaller Formatter get_type_hints ForwardRef".split()
+)  # they read names from texts
 
 
 class Fault(CourseError):
@@ -71,11 +78,28 @@ def compiled(code: str, function: str) -> CodeType:
             named = f" Here it is called {other.name}." if other is not None else ""
             line = other.lineno if other is not None else None
             raise Fault(FailureKind.NO_FUNCTION, f"The code defines no function {function}.{named}", line)
-        return compile(ast.fix_missing_locations(_Mark().visit(tree)), FILE, "exec")
+        for node in ast.walk(tree):
+            inside = next(filter(_leads_inside, (getattr(node, "attr", ""), *getattr(node, "kwd_attrs", ()))), None)
+            if inside is not None:
+                line = getattr(node, "lineno", None)
+                raise Fault(FailureKind.FORBIDDEN_OP, f"Line {line} uses {inside}: {_INSIDE}.", line)
+        return compile(ast.fix_missing_locations(_Mark().visit(tree)), FILE, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise Fault(FailureKind.SYNTAX, f"Python can't read line {error.lineno}: {error.msg}.", error.lineno) from None
-    except (ValueError, RecursionError, MemoryError) as error:
+    except (RecursionError, MemoryError):
+        raise Fault(FailureKind.SYNTAX, "Python can't read the code: it is nested too deep.") from None
+    except ValueError as error:
         raise Fault(FailureKind.SYNTAX, f"Python can't read the code: {error}.") from None
+
+
+_INSIDE = "what leads into Python's inside is not for a puzzle, which needs send, recv and arithmetic only"
+
+
+def _leads_inside(name: str) -> bool:
+    """Whether an attribute leads from a function or an error to its surroundings, and so to the judge."""
+    if name.startswith("__") and name.endswith("__"):
+        return name not in _METHODS
+    return name.startswith(_FRAMES) and name.partition("_")[2] in _FRAME_PARTS
 
 
 class Missing(CourseError, ImportError):
@@ -90,7 +114,22 @@ def _importing(name: str, globals: Any = None, locals: Any = None, fromlist: Any
         raise Missing(f"there is no module {name or '.'} here; a puzzle needs none", name=top)
     if top == "time":
         return _clock()
-    return builtins.__import__(name, globals, locals, fromlist, level)
+    return _alone(builtins.__import__(name, globals, locals, fromlist, level))
+
+
+@cache
+def _alone(module: ModuleType) -> ModuleType:
+    """A module's own names, without the modules that it imports: several lead to files, and to the judge."""
+    made = ModuleType(module.__name__)
+    for name, value in vars(module).items():
+        if isinstance(value, ModuleType):
+            if value.__name__.startswith(f"{module.__name__}."):
+                setattr(made, name, _alone(value))
+        elif not name.startswith("_") and name not in _LEADS_OUT:
+            setattr(made, name, value)
+    if hasattr(module, "__all__"):
+        vars(made)["__all__"] = [name for name in module.__all__ if hasattr(made, name)]
+    return made
 
 
 def _clock() -> ModuleType:
@@ -108,10 +147,23 @@ def _refusing(name: str, why: str) -> Callable:
     return call
 
 
+def _by_name(function: Callable) -> Callable:
+    """getattr and the like, for the names that may also stand behind a dot."""
+
+    def call(thing: Any, name: str, *more: Any) -> Any:
+        if _leads_inside(name):
+            raise AttributeError(f"{name}: {_INSIDE}")
+        return function(thing, name, *more)
+
+    return call
+
+
 def names(given: dict[str, Any], line: Callable[[int], bool], printing: Callable[..., None]) -> dict[str, Any]:
     """The names that the code finds: Python's own, without files and without a keyboard, and `given`."""
-    own = dict(vars(builtins))
-    own |= {"__import__": _importing, "print": printing}
+    own = {name: value for name, value in vars(builtins).items() if not name.startswith("__")}
+    own |= {"__import__": _importing, "__build_class__": builtins.__build_class__, "print": printing}
+    own |= {name: _by_name(getattr(builtins, name)) for name in ("getattr", "setattr", "hasattr", "delattr")}
+    own |= {name: _refusing(name, "name the variables that you mean") for name in ("globals", "locals", "vars")}
     own |= {name: _refusing(name, "there are no files") for name in ("open",)}
     own |= {name: _refusing(name, "nobody answers") for name in ("input", "breakpoint", "help")}
     own |= {name: _refusing(name, "write the code out") for name in ("eval", "exec", "compile")}  # they might never end

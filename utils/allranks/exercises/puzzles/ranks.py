@@ -45,11 +45,11 @@ class Request:
     """What isend and irecv give: `wait()` for it, or pass it to wait."""
 
     number: int
-    rank: _Rank
+    finish: Callable[[int], None]
 
     def wait(self) -> bool:
         """Blocks until it is complete."""
-        self.rank.wait(self.number)
+        self.finish(self.number)
         return True
 
 
@@ -166,7 +166,10 @@ class _Rank:
             if not self.left:
                 self._send_deferred()
             for one in (self.arg, *(self.result if isinstance(self.result, list | tuple) else [self.result])):
-                _ = one.values if isinstance(one, Vector) else None  # fails here if its inside was meddled with
+                if isinstance(one, Vector):
+                    if type(one) is not Vector:  # whose values may be anything
+                        raise TypeError(f"{type(one).__name__} is a class of your own, not a vector")
+                    _ = one.values  # fails here if its inside was meddled with
         except _Left:
             pass
         except RecursionError:
@@ -255,11 +258,11 @@ class _Rank:
 
     def isend(self, tensor: Vector, dst: int, tag: int = 0) -> Request:
         """Begins to send the vector."""
-        return Request(self._post(OpKind.SEND, "isend", tensor, dst, tag), self)
+        return Request(self._post(OpKind.SEND, "isend", tensor, dst, tag), self.wait)
 
     def irecv(self, tensor: Vector, src: int, tag: int = 0) -> Request:
         """Begins to receive into the vector."""
-        return Request(self._post(OpKind.RECV, "irecv", tensor, src, tag), self)
+        return Request(self._post(OpKind.RECV, "irecv", tensor, src, tag), self.wait)
 
     def batch(self, *operations: Any) -> list[Request]:
         """Begins all of them."""
@@ -440,7 +443,7 @@ def _text_of(error: BaseException) -> str:
     """What an error says; its own code may be the reader's, and may fail."""
     try:
         return f"there is no key {error}" if isinstance(error, KeyError) and error.args else str(error)
-    except Exception:
+    except (Exception, _Left):
         return ""
 
 

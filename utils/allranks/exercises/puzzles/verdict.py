@@ -417,7 +417,7 @@ def _of_softmax(results: list[Any], rank: int, x: list[list[float]], wanted: lis
     """What is wrong with a softmax."""
     values = values_of(results[rank]) or []
     if any(math.isnan(v) for v in values):
-        why = "exp of a large number is infinite, and infinite over infinite is NaN. Subtract the largest number first"
+        why = "exp of a large number is infinite, and infinite over infinite is NaN. First subtract the largest number of all ranks"
         return Told(cause(Code.NOT_A_NUMBER), f"Rank {rank} returns NaN: {why}.")
     own = sum(wanted[rank])
     if own and all(math.isclose(a, b / own, rel_tol=1e-3) for a, b in zip(values, wanted[rank], strict=True)):

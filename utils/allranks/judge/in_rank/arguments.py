@@ -347,8 +347,8 @@ class Upstream(Argument):
 class Peak(Argument):
     """No argument, but last in the list of them: the bytes that a rank's tensors and arrays have at its sends.
 
-    After the call the trusted process gets how many more they were at the worst send than at the first one: nothing, if a rank keeps
-    the same from send to send.
+    After the call the trusted process gets how many they were at the worst send, beside the arguments: room that is made before the
+    first send counts too.
     """
 
     is_argument = False
@@ -364,7 +364,7 @@ class Peak(Argument):
         def tell(returned: Any) -> None:
             """Hands over the figure, whatever was returned."""
             at_each_send(lambda: None)
-            most = max(found) - found[0] if found else 0
+            most = max(found, default=0)
             take_piece(used=most.to_bytes(KEPT_NBYTES, "big")).read()
 
         return tell

@@ -36,7 +36,9 @@ def of_course(course: Course, *words: object) -> dict:
 def digest(root: Path) -> dict[str, str]:
     """The SHA-256 of every file, and every folder."""
     files = {
-        str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()
+        str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in root.rglob("*")
+        if p.is_file() and p.suffix != ".pyc"
     }
     return files | {
         str(p.relative_to(root)): "folder" for p in root.rglob("*") if p.is_dir() and p.name != "__pycache__"

@@ -328,7 +328,9 @@ def test_chapters_keep_to_the_style(path):
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     lines = sorted(map(lines_of_code, code))
-    words = sum(len(cell.source.split()) for cell in notebook.cells if cell.cell_type == "markdown")
+    # sources stand in comments, which nobody sees
+    texts = [re.sub("<!--.*?-->", "", c.source, flags=re.S) for c in notebook.cells if c.cell_type == "markdown"]
+    words = sum(len(text.split()) for text in texts)
     assert sum(not folded(cell) for cell in code) <= 40
     assert lines[len(lines) // 2] <= 6
     assert lines[-1] <= 25

@@ -493,13 +493,6 @@ guess.reveal(
 # Before: `tensor.div_(...)` stands above `dist.all_reduce`. A sum that is divided later may be too large for float16, as you saw above.
 # </details>
 #
-# You also meet it here:
-#
-# - **DDP** all-reduces gradients in buckets of 25 MiB (`bucket_cap_mb`) while the backward pass still runs.
-# - **Tensor parallelism** (Megatron-LM): per layer two all-reduces forward and two backward, one after each *pair* of matrix products.
-# - **Metrics**: a loss, a token count, an overflow flag; a few bytes, so nearly all the time is $\alpha$.
-# - **Not FSDP or ZeRO**: they use the two passes separately, as reduce-scatter and all-gather. This saves memory.
-#
 # ### The mistake that is not reported
 #
 # Rank 0 contributes an int32, the others float32, in a group with Gloo, because NCCL leaves this undefined. Error, hang, or a number?

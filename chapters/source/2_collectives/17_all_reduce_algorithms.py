@@ -586,30 +586,16 @@ figure
 #
 # A tree with LL128 for 1 MiB, because it has few steps; NVLSTree with Simple for 1 GiB, because the switches add and fewer bytes are sent.
 # </details>
-#
-# You also meet the choice here:
-#
-# - **Loss, gradient norm, overflow flag**: a few bytes, so nearly all the time is $\alpha$. Use few steps, or better one call for all three.
-# - **Tensor parallelism**: an activation, inside one machine.
-# - **DDP**: buckets of 25 MiB by default. Between machines the choice may change with the bucket's size.
-# - **Benchmarks**: busbw of a tree on two nodes can exceed the network card's; force the ring to measure a network
-#   ([nccl-tests#196](https://github.com/NVIDIA/nccl-tests/issues/196)).
 
 # %% [markdown] name="quiz"
 # ## 8. Check yourself
 #
-# <details><summary>1. Do all ranks have the same bits after recursive doubling?</summary>
-#
-# Yes. Two partners compute $a+b$ and $b+a$, which are equal in floating point. Only the grouping of three or more numbers changes bits, and the
-# grouping is the same on all ranks. But the bits may differ from the ring's.
-# </details>
-#
-# <details><summary>2. 96 ranks, 100 bytes. How many steps does recursive doubling take with the fold?</summary>
+# <details><summary>1. 96 ranks, 100 bytes. How many steps does recursive doubling take with the fold?</summary>
 #
 # $q = 64$: one step in, six swaps, one back. Eight.
 # </details>
 #
-# <details><summary>3. Why is "the tree is logarithmic" not true of NCCL on one 8-GPU machine?</summary>
+# <details><summary>2. Why is "the tree is logarithmic" not true of NCCL on one 8-GPU machine?</summary>
 #
 # Inside a machine its tree is a chain: 7 hops up and 7 down, as many as a ring's 14 steps.
 # </details>

@@ -476,7 +476,7 @@ explore.overlap(7e9, cluster.ranks, cluster.bytes_per_s, cluster.alpha_s, bucket
 # What percentage of the communication do you expect to be hidden?
 
 
-# %% name="elsewhere"
+# %% name="two_modules"
 class Elsewhere(torch.autograd.Function):
     """Passes on what it gets; on the way back it takes time and no core."""
 
@@ -503,6 +503,7 @@ class Layers(torch.nn.Module):
         return x
 
 
+# %% name="elsewhere"
 def one_layer():
     """The numbers of a layer, and the seconds of its all-reduce."""
     return bench.lasting(lambda n: functools.partial(dist.all_reduce, torch.zeros(n)), 512 * 512)

@@ -244,7 +244,6 @@ class Slow(torch.nn.Module):
         return Asleep.apply(x * self.weight[:1], self.pause)
 
 
-# %% name="asleep"
 class Asleep(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, pause):

@@ -157,9 +157,7 @@ def pipelined(order, m, exchange=in_one_batch):
     hello = [dist.P2POp(call, torch.zeros(1), r) for r in peers for call in (dist.isend, dist.irecv)]
     for work in dist.batch_isend_irecv(hello):  # NCCL connects a pair at its first message, and both must be there
         work.wait()
-    stage.layer(
-        batch[0]
-    ).sum().backward()  # torch loads hundreds of modules at its first backward: not in the measured time
+    stage.layer(batch[0]).sum().backward()  # torch loads hundreds of modules here: not in the measured time
     stage.layer.weight.grad = stage.layer.bias.grad = None
     dist.barrier()
     for what, i in order(stage.rank, stage.p, m):

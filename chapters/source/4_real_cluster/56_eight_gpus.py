@@ -54,7 +54,6 @@ def joined(text):
     return {(row[0], name): kind for row in rows for name, kind in zip(names, row[1:], strict=False)}
 
 
-# %% name="closeness"
 def closeness(kind):
     return CLOSENESS["NV"] if kind.startswith("NV") else CLOSENESS[kind]
 
@@ -171,7 +170,6 @@ found = bench.sweep(
     world, bench.Call("all_reduce"), [4**k for k in range(5, 17) if 4**k <= most], iterations=4, warmups=1
 )
 
-# %% name="tuner"
 sizes = [2**k for k in range(10, 33)]
 tuner = [7 / 4 * n / cost.nccl_choice("all_reduce", n, "dgx-h100").us / 1e3 for n in sizes]
 

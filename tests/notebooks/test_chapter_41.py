@@ -59,7 +59,8 @@ def test_libraries(ranks, solved):
     for line in followed:
         assert "cpu:gloo" in line
         assert float(re.search(r"wrote ([\d.]+) MB", line)[1]) == pytest.approx(ring_mb, rel=0.01)
-        assert line.endswith("connected to 127.0.0.1")
+        # where the kernel gives the ranks a network of their own, their connections are in no list
+        assert line.endswith(("connected to 127.0.0.1", "connected to a network of the ranks alone"))
     assert f"= {ring_mb:.2f} MB" in chapter.text("follow_formula")
 
     compared = dict(re.match(r"(\w+) +(.*)", line).groups() for line in chapter.text("two_libraries").splitlines())

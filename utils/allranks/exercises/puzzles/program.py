@@ -158,16 +158,21 @@ def _by_name(function: Callable) -> Callable:
     return call
 
 
+_OWN = {  # Python's own names, without files and without a keyboard; made once, since a rank is run again at each wait
+    **{name: value for name, value in vars(builtins).items() if not name.startswith("__")},
+    "__import__": _importing,
+    "__build_class__": builtins.__build_class__,
+    **{name: _by_name(getattr(builtins, name)) for name in ("getattr", "setattr", "hasattr", "delattr")},
+    **{name: _refusing(name, "name the variables that you mean") for name in ("globals", "locals", "vars")},
+    "open": _refusing("open", "there are no files"),
+    **{name: _refusing(name, "nobody answers") for name in ("input", "breakpoint", "help")},
+    **{name: _refusing(name, "write the code out") for name in ("eval", "exec", "compile")},  # they might never end
+}
+
+
 def names(given: dict[str, Any], line: Callable[[int], bool], printing: Callable[..., None]) -> dict[str, Any]:
-    """The names that the code finds: Python's own, without files and without a keyboard, and `given`."""
-    own = {name: value for name, value in vars(builtins).items() if not name.startswith("__")}
-    own |= {"__import__": _importing, "__build_class__": builtins.__build_class__, "print": printing}
-    own |= {name: _by_name(getattr(builtins, name)) for name in ("getattr", "setattr", "hasattr", "delattr")}
-    own |= {name: _refusing(name, "name the variables that you mean") for name in ("globals", "locals", "vars")}
-    own |= {name: _refusing(name, "there are no files") for name in ("open",)}
-    own |= {name: _refusing(name, "nobody answers") for name in ("input", "breakpoint", "help")}
-    own |= {name: _refusing(name, "write the code out") for name in ("eval", "exec", "compile")}  # they might never end
-    return {"__builtins__": own, "__name__": "puzzle", _LINE: line, **given}
+    """The names that the code finds: Python's own, in a dictionary that the code may change, and `given`."""
+    return {"__builtins__": _OWN | {"print": printing}, "__name__": "puzzle", _LINE: line, **given}
 
 
 def draw_the_same() -> None:

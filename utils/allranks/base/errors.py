@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class CourseError(Exception):
@@ -26,8 +26,17 @@ def name_ranks(ranks: Sequence[int], world_size: int | None = None) -> str:
         return f"all {world_size} ranks"
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
-    *most, last = map(str, sorted(ranks))
-    return f"ranks {', '.join(most)} and {last}"
+    return f"ranks {listed(sorted(ranks))}"
+
+
+def listed(things: Iterable[object]) -> str:
+    """One or more things in words.
+
+    >>> listed([2, 3, 4])
+    '2, 3 and 4'
+    """
+    *most, last = map(str, things)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def capital(text: str) -> str:

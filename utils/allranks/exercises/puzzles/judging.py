@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from allranks.base.errors import listed
 from allranks.exercises.puzzles import verdict
 from allranks.exercises.puzzles.moves import Moves, drawn, laid_out, trace
 from allranks.exercises.puzzles.program import Fault, compiled
@@ -183,7 +184,7 @@ class Judging:
         return found if one is None else found | self._shown(told, one)
 
     def _praise(self) -> str:
-        counts = verdict.listed(sorted(self.puzzle.counts))
+        counts = listed(sorted(self.puzzle.counts))
         return f"Right, with {counts} ranks, and with messages that come late."
 
     def _where(self, case: Case) -> str:

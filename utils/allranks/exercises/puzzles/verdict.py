@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from allranks.base.errors import name_ranks
+from allranks.base.errors import listed, name_ranks
 from allranks.exercises.puzzles.moves import Moves, Wrong, first_wrong_copy, first_wrong_sum
 from allranks.exercises.puzzles.program import Fault
 from allranks.exercises.puzzles.ranks import Run
@@ -48,8 +48,6 @@ def of_failure(failure: Failure, run: Run) -> Told:
     line, messages = failure.line, len(run.messages())
     known = f"Known at once, after {messages} message{'' if messages == 1 else 's'}; no time ran out."
     place = f"Rank {failure.rank}" + (f", line {line}," if line else "")
-    if isinstance(line, int):
-        line = int(line)
     match failure.kind:
         case FailureKind.DEADLOCK if failure.cycle:
             plain = failure.cause in (
@@ -485,9 +483,3 @@ def _common(right: list[int], wrong: int) -> Code | None:
     if len(right) > 1 and all(p & (p - 1) == 0 for p in right) and wrong & (wrong - 1):
         return Code.POWER_OF_TWO if set(right) >= {2, 4} else None
     return None
-
-
-def listed(numbers: list[int]) -> str:
-    """ "2, 3 and 4"."""
-    *most, last = map(str, numbers)
-    return f"{', '.join(most)} and {last}" if most else last

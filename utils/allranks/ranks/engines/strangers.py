@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from allranks.base.errors import CourseError, capital
+from allranks.base.errors import CourseError, capital, listed
 
 _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")  # of this process's network namespace
 _ESTABLISHED = "01"
@@ -121,8 +121,7 @@ def in_words(uids: Iterable[int]) -> str:
             names.append(pwd.getpwuid(uid).pw_name)
         except KeyError:
             names.append(str(uid))
-    *most, last = names
-    return f"the accounts {', '.join(most)} and {last}" if most else f"the account {last}"
+    return f"the account{'s' if len(names) > 1 else ''} {listed(names)}"
 
 
 def watch_groups(known: frozenset[int]) -> None:

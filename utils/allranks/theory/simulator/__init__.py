@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     )
     from allranks.theory.simulator.variations import WhatIf, what_if
 
+# each is imported when it is asked for: who needs the clock alone, as the wire does, needs no topologies and no prices
+_FROM = {
+    **dict.fromkeys(("CriticalPath", "Leg", "LegKind", "critical_path"), "critical"),
+    **dict.fromkeys(("SimulateError", "Simulation", "TopologyNetwork", "lower_bound_seconds"), "simulation"),
+    **dict.fromkeys(("programs", "run_schedule", "simulate"), "simulation"),
+    **dict.fromkeys(("WhatIf", "what_if"), "variations"),
+}
+
 __all__ = [
     "CriticalPath",
     "Leg",
@@ -39,16 +47,10 @@ __all__ = [
     "what_if",
 ]
 
-# each is imported when it is asked for: who needs the clock alone, as the wire does, needs no topologies and no prices
-_PLACES = {
-    **dict.fromkeys(("CriticalPath", "Leg", "LegKind", "critical_path"), "critical"),
-    **dict.fromkeys(("WhatIf", "what_if"), "variations"),
-}
-
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        return getattr(importlib.import_module(f"{__name__}.{_PLACES.get(name, 'simulation')}"), name)
+    if name in _FROM:
+        return getattr(importlib.import_module(f"{__name__}.{_FROM[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

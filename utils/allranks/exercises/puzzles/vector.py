@@ -80,9 +80,7 @@ def _divide(one: float, other: float) -> float:
 def _power(one: float, other: float) -> float:
     try:
         found = one**other
-    except OverflowError:
-        return math.inf
-    except ZeroDivisionError:
+    except (OverflowError, ZeroDivisionError):
         return math.inf
     return found if isinstance(found, float) else math.nan
 

@@ -46,9 +46,9 @@ _EMPTY = Body()
 
 def _checked(fd: int, nbytes: int) -> Body:
     """A body from a descriptor that came in; raises CodecError unless it is a sealed memfd of that size."""
-    body = Body(fd=fd, nbytes=nbytes)
+    body, wanted = Body(fd=fd, nbytes=nbytes), seals()
     try:
-        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & seals() != seals() or os.fstat(fd).st_size != nbytes:
+        if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & wanted != wanted or os.fstat(fd).st_size != nbytes:
             raise CodecError("a shared-memory message is not sealed or has another size than it says")
     except OSError:
         raise CodecError("a shared-memory message is no memfd") from None

@@ -37,9 +37,10 @@ class Case:
 
 @dataclass
 class Tried:
-    """A case, its run, and what is wrong with it."""
+    """A case, its inputs, its run, and what is wrong with it."""
 
     case: Case
+    x: Inputs
     run: Run
     made: Moves | None = None
     told: Told | None = None
@@ -94,7 +95,7 @@ class Judging:
         if broken is None:
             return self._answer(None, tried[0], kept)
         told, one = broken
-        return self._answer(told, one if one is tried[0] else self._again(one), kept)
+        return self._answer(told, one if one is tried[0] else self._played(one.case, True), kept)
 
     # ------------------------------------------------------------------------------------------------- running it
 
@@ -113,22 +114,23 @@ class Judging:
         chance = random.Random(f"{self.puzzle.id} {case.ranks} {case.size} {case.seed}")
         return self.puzzle.inputs(case.ranks, case.size, chance)
 
-    def _tried(self, case: Case, pictured: bool) -> Tried:
+    def _played(self, case: Case, pictured: bool) -> Tried:
         x = self._inputs(case)
-        one = Tried(case, play(self._cast(case, x, pictured)))
-        wanted = self.puzzle.expected(x)
+        return Tried(case, x, play(self._cast(case, x, pictured)))
+
+    def _is_right(self, one: Tried) -> bool:
+        return one.run.failure is None and not verdict.wrong_ranks(self.puzzle, one.run, self.puzzle.expected(one.x))
+
+    def _tried(self, case: Case, pictured: bool) -> Tried:
+        """The case, and if it is wrong why."""
+        one = self._played(case, pictured)
+        if not pictured and not self._is_right(one):  # once more, with what each number is made of
+            one = self._played(case, True)
         if one.run.failure is not None:
             one.told = verdict.of_failure(one.run.failure, one.run)
-        elif all(verdict.is_right(verdict.result_of(self.puzzle, one.run, r), wanted[r]) for r in range(case.ranks)):
-            return one
-        if not pictured:  # once more, with what each number is made of
-            return self._tried(case, True)
-        if one.told is None:
-            one.told = verdict.of_values(self.puzzle, one.run, self._laid_out(one), x, wanted)
+        elif not self._is_right(one):
+            one.told = verdict.of_values(self.puzzle, one.run, self._laid_out(one), one.x)
         return one
-
-    def _again(self, one: Tried) -> Tried:
-        return Tried(one.case, play(self._cast(one.case, self._inputs(one.case), True)))
 
     def _laid_out(self, one: Tried) -> Moves:
         if one.made is None:
@@ -148,11 +150,9 @@ class Judging:
         if not seen or any(one.case.ranks == wrong for one in tried[:-1]):
             return
         others = [p for p in self.puzzle.counts if p != wrong and p not in seen]
-        right = sorted(seen | {p for p in others if self._is_right(p)})
+        firsts = {p: Case(p, self.puzzle.sizes(p)[0]) for p in others}
+        right = sorted(seen | {p for p, case in firsts.items() if self._is_right(self._played(case, False))})
         last.told = verdict.of_counts(last.told, right, wrong)
-
-    def _is_right(self, p: int) -> bool:
-        return self._tried(Case(p, self.puzzle.sizes(p)[0]), False).told is None
 
     # ------------------------------------------------------------------------------------------------- laying it out
 

@@ -144,12 +144,16 @@ def is_right(found: Any, wanted: list[float]) -> bool:
     return all(math.isclose(a, b, rel_tol=CLOSE, abs_tol=1e-12) for a, b in zip(values, wanted, strict=True))
 
 
-def of_values(puzzle: Puzzle, run: Run, made: Moves, x: list[list[float]], wanted: list[list[float]]) -> Told | None:
-    """Why the results are wrong; None if they are right."""
+def wrong_ranks(puzzle: Puzzle, run: Run, wanted: list[list[float]]) -> list[int]:
+    """The ranks that end with other numbers than the right ones."""
+    return [rank for rank, right in enumerate(wanted) if not is_right(result_of(puzzle, run, rank), right)]
+
+
+def of_values(puzzle: Puzzle, run: Run, made: Moves, x: list[list[float]]) -> Told:
+    """Why the results are wrong, of a run that has some."""
+    wanted = puzzle.expected(x)
     results = [result_of(puzzle, run, rank) for rank in range(made.ranks)]
-    wrong = [rank for rank, result in enumerate(results) if not is_right(result, wanted[rank])]
-    if not wrong:
-        return None
+    wrong = wrong_ranks(puzzle, run, wanted)
     other = _of_another_kind(puzzle, results, wrong, wanted)
     if other is not None:
         return other

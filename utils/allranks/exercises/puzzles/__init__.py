@@ -55,7 +55,6 @@ def catalogue() -> list[dict[str, Any]]:
             "names": [*_CALLS, *(["node_size"] if one.nodes else []), *sorted(NAMES)],
             "ranks": one.counts[0],
             "counts": sorted(one.counts),
-            "lab": one.lab,
             "next": next_line(one),
         }
         for number, one in enumerate(PUZZLES, 1)

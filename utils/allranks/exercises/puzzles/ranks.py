@@ -10,7 +10,7 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -118,7 +118,6 @@ class Cast:
     node_size: int | None = None
     pictured: bool = False
     first: int | None = None
-    given: dict[str, Any] = field(default_factory=dict)
 
 
 class _Rank:

@@ -47,7 +47,6 @@ class Puzzle:
     source: int | None = None
     nodes: bool = False
     returns: bool = False  # the result must be returned; else it may also stand in x
-    lab: str | None = None
 
 
 # ------------------------------------------------------------------------------------------------ inputs and results
@@ -201,7 +200,6 @@ PUZZLES = (
         (_NEIGHBOURS, Rule("bytes", "once over each link", lambda run: _each_link_once(run))),
         source=0,
         returns=True,
-        lab="pipelined_broadcast",
     ),
     Puzzle(
         "sum",
@@ -215,7 +213,6 @@ PUZZLES = (
         "the right sum",
         _sum,
         sizes=lambda p: (4, 1),
-        lab="ring_all_reduce",
     ),
     Puzzle(
         "circle",
@@ -231,7 +228,6 @@ PUZZLES = (
         (_NEIGHBOURS,),
         sizes=lambda p: (4,),
         returns=True,
-        lab="ring_shift",
     ),
     Puzzle(
         "tree",
@@ -248,7 +244,6 @@ PUZZLES = (
         counts=(4, 2, 3, 5, 8, 7),
         sizes=lambda p: (4,),
         source=0,
-        lab="tree_broadcast",
     ),
     Puzzle(
         "ring",
@@ -263,7 +258,6 @@ PUZZLES = (
         _sum,
         (_NEIGHBOURS, _bytes(2, f"{_TWICE}/p"), _rounds(lambda p: 2 * (p - 1), _TWICE)),
         chunked=True,
-        lab="ring_all_reduce",
     ),
     Puzzle(
         "anysize",
@@ -279,7 +273,6 @@ PUZZLES = (
         (_NEIGHBOURS, _bytes(2, f"{_TWICE}/p"), _rounds(lambda p: 2 * (p - 1), _TWICE)),
         sizes=lambda p: (3 * p - 1 - (p == 2), 2 * p + 1, p - 1, 3 * p) if p > 2 else (5, 1, 6),
         chunked=True,
-        lab="ring_all_reduce",
     ),
     Puzzle(
         "half",
@@ -296,7 +289,6 @@ PUZZLES = (
         sizes=lambda p: (3 * p, 3 * p + 1),
         chunked=True,
         returns=True,
-        lab="ring_reduce_scatter",
     ),
     Puzzle(
         "softmax",
@@ -313,7 +305,6 @@ PUZZLES = (
         sizes=lambda p: (5, 17),
         inputs=_logits,
         returns=True,
-        lab="distributed_softmax",
     ),
     Puzzle(
         "straggler",
@@ -330,7 +321,6 @@ PUZZLES = (
         sizes=lambda p: (8, 19),
         inputs=_waited,
         returns=True,
-        lab=None,
     ),
     Puzzle(
         "nodes",
@@ -348,7 +338,6 @@ PUZZLES = (
         sizes=lambda p: (3 * p,),
         chunked=True,
         nodes=True,
-        lab="hierarchical_all_reduce",
     ),
 )
 

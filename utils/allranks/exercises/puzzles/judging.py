@@ -56,6 +56,12 @@ def cases(puzzle: Puzzle) -> Iterator[Case]:
         yield Case(p, puzzle.sizes(p)[0], "shuffled", seed)
 
 
+def inputs(puzzle: Puzzle, case: Case) -> Inputs:
+    """The vectors of a case, rank by rank."""
+    chance = random.Random(f"{puzzle.id} {case.ranks} {case.size} {case.seed}")
+    return puzzle.inputs(case.ranks, case.size, chance)
+
+
 class Judging:
     """One judgement of one code."""
 
@@ -106,16 +112,21 @@ class Judging:
             marks = [mark(rank * n + i) for i in range(n)] if pictured else [0] * n
             return Vector(Store(x[rank], marks), range(n))
 
-        node = case.ranks // 2 if self.puzzle.nodes else None
-        more = {"node_size": node, "pictured": pictured, "first": first}
-        return Cast(self.code, self.source, self.puzzle.function, case.ranks, vector, case.delivery, case.seed, **more)  # type: ignore[arg-type]
-
-    def _inputs(self, case: Case) -> Inputs:
-        chance = random.Random(f"{self.puzzle.id} {case.ranks} {case.size} {case.seed}")
-        return self.puzzle.inputs(case.ranks, case.size, chance)
+        return Cast(
+            self.code,
+            self.source,
+            self.puzzle.function,
+            case.ranks,
+            vector,
+            case.delivery,
+            case.seed,
+            node_size=self.puzzle.node_size(case.ranks),
+            pictured=pictured,
+            first=first,
+        )
 
     def _played(self, case: Case, pictured: bool) -> Tried:
-        x = self._inputs(case)
+        x = inputs(self.puzzle, case)
         return Tried(case, x, play(self._cast(case, x, pictured)))
 
     def _is_right(self, one: Tried) -> bool:
@@ -197,13 +208,10 @@ class Judging:
 
     def _shown(self, told: Told | None, one: Tried) -> dict[str, Any]:
         run, made = one.run, self._laid_out(one)
-        node = one.case.ranks // 2 if self.puzzle.nodes else None
         few = len(made.moves) <= MOST_DRAWN
         played = trace(made) if few else None
         wrong = None if told is None else told.wrong
-        if wrong is not None:  # of this run or of the same one before
-            wrong.move.wrong = True
-        picture = drawn(made, played, node) if played is not None else None
+        picture = drawn(made, played, None if wrong is None else wrong.move) if played is not None else None
         sent = [sum(move.send.nbytes for move in made.moves if move.send.rank == r) for r in range(one.case.ranks)]
         lead = {
             "messages": len(made.moves),
@@ -275,7 +283,7 @@ class Judging:
 
     def _receiving_first(self, case: Case, rank: int) -> dict[str, Any]:
         """The same code, but this rank's first send waits until the rank has received."""
-        run = play(self._cast(case, self._inputs(case), False, first=rank))
+        run = play(self._cast(case, inputs(self.puzzle, case), False, first=rank))
         messages = [[op.rank, op.peer] for op in run.messages()]
         order = list(dict.fromkeys(r for src, dst in messages for r in (dst, src)))
         count = f"{len(messages)} message{'' if len(messages) == 1 else 's'}"

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from allranks.exercises.puzzles.ranks import Picture, Run
-from allranks.exercises.puzzles.vector import AWAITED, RESERVED, Vector, places
+from allranks.exercises.puzzles.vector import AWAITED, RESERVED, Vector, cuts, places
 from allranks.ranks.wire import record
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.state import Op
 from allranks.ranks.wire.wait import outermost
-from allranks.theory.simulator.clock import UniformNetwork
+from allranks.theory.simulator.clock import Timeline, UniformNetwork
 from allranks.theory.trace import Trace
 
 
@@ -22,15 +22,16 @@ class Move:
     """One message: what it holds, place by place, and what its receiver did with it.
 
     `how` is "add", "store", "other" or "lost". `landed` is the place where its first number went, `before` what was there.
+    `match` is the number under which a trace joins it with its receive.
     """
 
     step: int
     send: Op
     marks: list[int]
+    match: int | None  # None if it was never received
     how: str = "other"
     landed: int | None = None
     before: int = 0
-    wrong: bool = False
 
     @property
     def first(self) -> int:
@@ -46,6 +47,7 @@ class Moves:
     ranks: int
     size: int
     cuts: list[int]  # where each chunk begins, and the end
+    rounds: Timeline  # when each message is under way, if each takes one round
     steps: dict[int, int] = field(default_factory=dict)  # of each operation, by its identity
     moves: list[Move] = field(default_factory=list)
     shown: list[int] = field(default_factory=list)  # which memory of each rank is drawn
@@ -99,18 +101,19 @@ class Moves:
 
 def laid_out(run: Run, ranks: int, size: int, chunks: int) -> Moves:
     """Which message belongs to which step, and what became of it. `size` is that of each rank's vector."""
-    lengths = [size // chunks + (c < size % chunks) for c in range(chunks)]
-    made = Moves(run, ranks, size, [sum(lengths[:c]) for c in range(chunks + 1)])
     rounds = record.timeline(run.router, UniformNetwork(1, 0))
-    number = record.numbers(run.router)
+    made = Moves(run, ranks, size, cuts(size, chunks), rounds)
+    number, ordered = record.numbers(run.router), record.in_order(run.router, rounds)
+    match = record.matches(ordered)
     last = [0] * ranks
-    for op in record.in_order(run.router, rounds):
+    for op in ordered:
         span = rounds.spans.get(number[id(op)])
         made.steps[id(op)] = last[op.rank] if span is None else int(span[0])
         last[op.rank] = max(last[op.rank], made.steps[id(op)] + 1)
         if op.kind is OpKind.SEND:
             marks = run.marks.get((op.rank, op.number), [])
-            made.moves.append(Move(made.steps[id(op)], op, marks, "other" if record.joined(op) else "lost"))
+            joined = match[op.match] if record.joined(op) else None
+            made.moves.append(Move(made.steps[id(op)], op, marks, joined, "lost" if joined is None else "other"))
     made.moves.sort(key=lambda move: (move.step, move.send.rank, move.send.index))
     made.shown = [_shown(run, rank) for rank in range(ranks)]
     for move in made.moves:
@@ -160,9 +163,8 @@ def _land(made: Moves, move: Move) -> None:
 
 def trace(made: Moves) -> Trace:
     """The run as a trace; its messages say which chunks they carry and whose numbers."""
-    rounds = record.timeline(made.run.router, UniformNetwork(1, 0))
-    plain = record.trace(made.run.router, rounds, rounds, {"ranks": made.ranks})
-    by_match = _matches(made)
+    plain = record.trace(made.run.router, made.rounds, made.rounds, {"ranks": made.ranks})
+    by_match = {move.match: move for move in made.moves if move.match is not None}
     events = []
     for event in plain.events:
         move = by_match.get(event.match) if event.match is not None else None
@@ -175,19 +177,9 @@ def trace(made: Moves) -> Trace:
     return plain.with_events(events)
 
 
-def _matches(made: Moves) -> dict[int, Move]:
-    """The moves by the number under which a trace joins a send and its receive."""
-    rounds = record.timeline(made.run.router, UniformNetwork(1, 0))
-    match = record.matches(record.in_order(made.run.router, rounds))
-    return {
-        match[move.send.match]: move for move in made.moves if record.joined(move.send) and move.send.match is not None
-    }
-
-
-def drawn(made: Moves, played: Trace, node_size: int | None) -> dict[str, Any]:
+def drawn(made: Moves, played: Trace, wrong: Move | None) -> dict[str, Any]:
     """What the picture of the chunks needs: before each step whose numbers each chunk holds, and the step's messages."""
-    sends = {e.match: n for n, e in enumerate(played.events) if e.op == "send" and e.match is not None}
-    matched = {id(move): match for match, move in _matches(made).items()}
+    sends = {e.match: n for n, e in enumerate(played.events) if e.op == "send"}
     steps = []
     for step in range(made.count):
         moves = [
@@ -198,8 +190,8 @@ def drawn(made: Moves, played: Trace, node_size: int | None) -> dict[str, Any]:
                 "holds": made.holds(move),
                 "how": move.how,
                 "line": outermost(move.send.line),
-                "event": sends.get(matched.get(id(move))),
-                "wrong": move.wrong,
+                "event": None if move.match is None else sends[move.match],
+                "wrong": move is wrong,
             }
             for move in made.moves
             if move.step == step
@@ -211,7 +203,6 @@ def drawn(made: Moves, played: Trace, node_size: int | None) -> dict[str, Any]:
         "ranks": made.ranks,
         "chunks": len(made.cuts) - 1,
         "sizes": [end - start for start, end in pairwise(made.cuts)],
-        "node_size": node_size,
         "steps": steps,
         "after": [made.state(rank, picture) for rank, picture in enumerate(last)],
     }

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-from allranks.exercises.puzzles.judging import Case
+from allranks.exercises.puzzles.judging import cases, inputs
 from allranks.exercises.puzzles.table import Puzzle
 from allranks.exercises.puzzles.vector import NAMES
 from allranks.exercises.puzzles.verdict import CLOSE
@@ -59,13 +58,12 @@ def run_real(puzzle: Puzzle, code: str) -> tuple[bool, str]:
     from allranks.ranks.wire import Program, run
     from allranks.ranks.wire.messages import OpKind
 
-    p = puzzle.counts[0]
-    case = Case(p, puzzle.sizes(p)[0])
-    x = puzzle.inputs(p, case.size, random.Random(f"{puzzle.id} {p} {case.size} 0"))
+    case = next(cases(puzzle))
+    p, x = case.ranks, inputs(puzzle, case)
     behind = _BEHIND.replace("{names}", repr(sorted(NAMES))).replace("{function}", puzzle.function)
     tensors = [torch.tensor(row) for row in x]
-    node = p // 2 if puzzle.nodes else 0
-    outcome = run(Program(code + behind, "_on_real_ranks"), ranks=p, per_rank=[(one, node) for one in tensors])
+    per_rank = [(one, puzzle.node_size(p)) for one in tensors]
+    outcome = run(Program(code + behind, "_on_real_ranks"), ranks=p, per_rank=per_rank)
     if outcome.failure is not None:
         return False, f"On {p} real processes: {outcome.failure.message}"
     for rank, (result, wanted) in enumerate(zip(outcome.results, puzzle.expected(x), strict=True)):

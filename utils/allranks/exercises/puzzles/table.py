@@ -7,9 +7,11 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from allranks.base.errors import name_ranks
 from allranks.exercises.puzzles.moves import Moves
+from allranks.exercises.puzzles.vector import cuts
 from allranks.ranks.wire.wait import outermost
 
 Inputs = list[list[float]]
@@ -48,6 +50,10 @@ class Puzzle:
     nodes: bool = False
     returns: bool = False  # the result must be returned; else it may also stand in x
 
+    def node_size(self, ranks: int) -> int | None:
+        """How many ranks are on one node; None if nodes do not matter."""
+        return ranks // 2 if self.nodes else None
+
 
 # ------------------------------------------------------------------------------------------------ inputs and results
 
@@ -81,10 +87,8 @@ def _sum(x: Inputs) -> list[list[float]]:
 
 
 def _own_chunk_of_sum(x: Inputs) -> list[list[float]]:
-    p, total = len(x), _sum(x)[0]
-    n = len(total)
-    sizes = [n // p + (r < n % p) for r in range(p)]
-    return [total[sum(sizes[:r]) : sum(sizes[: r + 1])] for r in range(p)]
+    total = _sum(x)[0]
+    return [total[start:end] for start, end in pairwise(cuts(len(total), len(x)))]
 
 
 def _softmax(x: Inputs) -> list[list[float]]:

@@ -11,6 +11,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +42,15 @@ def places(marks: int) -> Mapping[int, int]:
     digits = array("I", held.to_bytes(-(-held.bit_length() // DIGIT) * DIGIT // 8, sys.byteorder))
     ordered = digits if sys.byteorder == "little" else reversed(digits)
     return MappingProxyType({place: count for place, count in enumerate(ordered) if count})
+
+
+def cuts(n: int, parts: int) -> list[int]:
+    """Where each of so many parts of n numbers begins, and the end: the first ones are one longer if it does not divide.
+
+    >>> cuts(11, 4)
+    [0, 3, 6, 9, 11]
+    """
+    return [n // parts * part + min(part, n % parts) for part in range(parts + 1)]
 
 
 class Store:
@@ -251,14 +261,10 @@ class Vector:
         torch gives a tuple; here it is a list, so that `c[i] += new` is one line.
         """
         n = len(self.at)
-        if isinstance(parts, int):
-            if parts < 1:
-                raise ValueError("tensor_split takes one part or more")
-            sizes = [n // parts + (i < n % parts) for i in range(parts)]
-            ends = [sum(sizes[: i + 1]) for i in range(parts)]
-        else:
-            ends = [*parts, n]
-        return [self[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        if isinstance(parts, int) and parts < 1:
+            raise ValueError("tensor_split takes one part or more")
+        ends = cuts(n, parts) if isinstance(parts, int) else [0, *parts, n]
+        return [self[start:end] for start, end in pairwise(ends)]
 
     def chunk(self, parts: int) -> list[Vector]:
         """As torch: slices of ceil(n / parts) elements; there may be fewer of them."""

@@ -165,7 +165,6 @@ def of_values(puzzle: Puzzle, run: Run, made: Moves, x: list[list[float]]) -> To
     elif puzzle.kind == "copy":
         move = first_wrong_copy(made, puzzle.source)
     if move is not None:
-        move.move.wrong = True
         return _of_move(puzzle, made, move)
     if puzzle.id == "softmax":
         return _of_softmax(results, wrong[0], x, wanted)

@@ -34,7 +34,6 @@
  * @property {number} ranks
  * @property {number} chunks
  * @property {number[]} sizes numbers in each chunk
- * @property {number | null} [node_size]
  * @property {{before: Cells, moves: Move[]}[]} steps
  * @property {Cells} after
  */

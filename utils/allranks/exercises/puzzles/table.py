@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from allranks.base.errors import name_ranks
-from allranks.exercises.puzzles.moves import Moves
+from allranks.exercises.puzzles.moves import Move, Moves
 from allranks.exercises.puzzles.vector import cuts
+from allranks.ranks.wire.state import Op
 from allranks.ranks.wire.wait import outermost
 
 Inputs = list[list[float]]
@@ -105,8 +106,23 @@ def _straggler(x: Inputs) -> list[list[float]]:
 # ------------------------------------------------------------------------------------------------------------- rules
 
 
-def _line(move: object) -> int | None:
-    return outermost(move.send.line)  # type: ignore[attr-defined]
+def _line(move: Move) -> int | None:
+    return outermost(move.send.line)
+
+
+def _beyond(run: Moves, most: int, key: Callable[[Op], Hashable], told: Callable[[Op, int], str]) -> Breach | None:
+    """A breach at the move with which the moves of one key pass `most` numbers; those whose key is None do not count.
+
+    `told` says it, of the move's send and of all numbers that go under its key.
+    """
+    sent: Counter[Hashable] = Counter()
+    for move in run.moves:
+        its = key(move.send)
+        sent[its] += move.send.numel
+        if its is not None and sent[its] > most:
+            total = sum(m.send.numel for m in run.moves if key(m.send) == its)
+            return told(move.send, total), _line(move)
+    return None
 
 
 def _not_beside(run: Moves) -> Breach | None:
@@ -122,17 +138,13 @@ def _bytes(share: int, formula: str) -> Rule:
     """Each rank sends at most `share` times (p-1)/p of the numbers, rounded up to whole chunks."""
 
     def breach(run: Moves) -> Breach | None:
-        most = 4 * share * (run.ranks - 1) * -(-run.size // run.ranks)
-        sent: Counter[int] = Counter()
-        for move in run.moves:
-            sent[move.send.rank] += move.send.nbytes
-            if sent[move.send.rank] > most:
-                rank = move.send.rank
-                total = sum(m.send.nbytes for m in run.moves if m.send.rank == rank)
-                return f"The values are right, but rank {rank} sends {total} bytes; {formula} of x are {most}.", _line(
-                    move
-                )
-        return None
+        most = share * (run.ranks - 1) * -(-run.size // run.ranks)
+
+        def told(send: Op, total: int) -> str:
+            sends = f"rank {send.rank} sends {4 * total} bytes"
+            return f"The values are right, but {sends}; {formula} of x are {4 * most}."
+
+        return _beyond(run, most, lambda send: send.rank, told)
 
     return Rule("bytes", f"{formula} of the bytes", breach)
 
@@ -151,39 +163,36 @@ def _rounds(limit: Callable[[int], int], formula: str) -> Rule:
 
 def _few_numbers(run: Moves) -> Breach | None:
     """No rank may send more than 2(p-1) numbers."""
-    most, sent = 2 * (run.ranks - 1), Counter[int]()
-    for move in run.moves:
-        sent[move.send.rank] += move.send.numel
-        if sent[move.send.rank] > most:
-            rank = move.send.rank
-            total = sum(m.send.numel for m in run.moves if m.send.rank == rank)
-            return f"The values are right, but rank {rank} sends {total} numbers; 2(p-1) = {most} are enough.", _line(
-                move
-            )
-    return None
+    most = 2 * (run.ranks - 1)
+
+    def told(send: Op, total: int) -> str:
+        return f"The values are right, but rank {send.rank} sends {total} numbers; 2(p-1) = {most} are enough."
+
+    return _beyond(run, most, lambda send: send.rank, told)
 
 
 def _over_the_slow_link(run: Moves) -> Breach | None:
     """At most x once passes between the nodes, in each direction."""
-    node, passed = run.ranks // 2, Counter[bool]()
-    for move in run.moves:
-        src, dst = move.send.rank, move.send.peer or 0
-        if src // node == dst // node:
-            continue
-        passed[src < dst] += move.send.nbytes
-        if passed[src < dst] > 4 * run.size:
-            way = "node 0 to node 1" if src < dst else "node 1 to node 0"
-            total = sum(
-                m.send.nbytes
-                for m in run.moves
-                if m.send.rank // node != (m.send.peer or 0) // node
-                and (m.send.rank < (m.send.peer or 0)) == (src < dst)
-            )
-            return (
-                f"The sums are right, but {total} bytes pass from {way}; x has {4 * run.size}, and once is enough.",
-                _line(move),
-            )
-    return None
+
+    def way(send: Op) -> str | None:
+        src, dst = send.rank // (run.ranks // 2), (send.peer or 0) // (run.ranks // 2)
+        return f"node {src} to node {dst}" if src != dst else None
+
+    def told(send: Op, total: int) -> str:
+        passes = f"{4 * total} bytes pass from {way(send)}"
+        return f"The sums are right, but {passes}; x has {4 * run.size}, and once is enough."
+
+    return _beyond(run, run.size, way, told)
+
+
+def _each_link_once(run: Moves) -> Breach | None:
+    """Each rank passes the message on once; it may do so in parts."""
+
+    def told(send: Op, _: int) -> str:
+        sends = f"rank {send.rank} sends rank {send.peer} more than the message"
+        return f"The values are right, but {sends}; once is enough."
+
+    return _beyond(run, run.size, lambda send: (send.rank, send.peer), told)
 
 
 _NEIGHBOURS = Rule("neighbours", "neighbours only", _not_beside)
@@ -201,7 +210,7 @@ PUZZLES = (
         "copy",
         "rank 0's message",
         lambda x: [x[0]] * len(x),
-        (_NEIGHBOURS, Rule("bytes", "once over each link", lambda run: _each_link_once(run))),
+        (_NEIGHBOURS, Rule("bytes", "once over each link", _each_link_once)),
         source=0,
         returns=True,
     ),
@@ -344,17 +353,3 @@ PUZZLES = (
         nodes=True,
     ),
 )
-
-
-def _each_link_once(run: Moves) -> Breach | None:
-    """Each rank passes the message on once; it may do so in parts."""
-    passed: Counter[tuple[int, int | None]] = Counter()
-    for move in run.moves:
-        link = move.send.rank, move.send.peer
-        passed[link] += move.send.numel
-        if passed[link] > run.size:
-            told = (
-                f"The values are right, but rank {link[0]} sends rank {link[1]} more than the message; once is enough."
-            )
-            return told, _line(move)
-    return None

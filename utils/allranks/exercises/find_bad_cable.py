@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from allranks.exercises.families import Told, known
@@ -17,10 +18,8 @@ from allranks.judge.exercise import Exercise, Group
 from allranks.theory.topology import Fabric, Link, Topology, cable_names, flow_seconds, hashed_fabric
 
 NOISE = 0.03  # a time is up to so much too long
-LATE, LATE_BY = (
-    0.04,
-    (1.5, 4.0),
-)  # the share of messages that are late for another reason, and how many times as long they take
+LATE = 0.04  # the share of messages that are late for another reason
+LATE_BY = (1.5, 4.0)  # the least and the most times as long that these take
 FACTOR = (1.6, 2.6)  # the least and the most times as slow that the bad cable is
 NBYTES = 10**9
 ROUNDS = 40
@@ -39,17 +38,6 @@ _NVLINK, _CARD = Link("NVLink", 2e-6, 371e9), Link("400 Gb/s", 5e-6, 50e9)
 def flows_on(ways: Ways, flows: Sequence[tuple[int, int, float]]) -> Counter[int]:
     """How many flows of one round share each cable."""
     return Counter(cable for src, dst, _ in flows for cable in ways[src][dst])
-
-
-def _at_most(ways: Ways, rounds: Rounds) -> dict[int, float]:
-    """How slow each cable can be at most: a flow's time is at least its cable's share."""
-    most: dict[int, float] = {}
-    for flows in rounds:
-        sharing = flows_on(ways, flows)
-        for src, dst, seconds in flows:
-            for cable in ways[src][dst]:
-                most[cable] = min(most.get(cable, seconds / sharing[cable]), seconds / sharing[cable])
-    return most
 
 
 def _over_expected(ways: Ways, rounds: Rounds) -> dict[int, float]:
@@ -101,6 +89,8 @@ def _alone_on_it(ways: Ways, rounds: Rounds) -> dict[int, float]:
     return {cable: fmean(values) for cable, values in found.items()}
 
 
+# how slow each cable can be at most: a flow's time is at least its cable's share
+_at_most = _figures(lambda seconds, sharing: seconds / sharing, min)
 _LONGEST_MEAN = _figures(lambda seconds, _: seconds, fmean)
 _LONGEST_MEDIAN = _figures(lambda seconds, _: seconds, median)
 _SLOW_SHARE = _slow_flows(fmean)
@@ -231,8 +221,8 @@ def _planted(setup: Setup, rng: Draws) -> tuple[Ways, Rounds]:
             ways, bad, crowded = _renumbered(ways, bad, crowded)
         factor = FACTOR[0] + (FACTOR[1] - FACTOR[0]) * rng.uniform().item()
         link = fabric.links[link_name]
-        slow = {link_name: type(link)(link.alpha_ps, int(link.bytes_per_s / factor))}
-        sick = type(fabric)(fabric.name, fabric.ranks, fabric.links | slow, fabric.route, fabric.ports, fabric.families)
+        slow = replace(link, bytes_per_s=int(link.bytes_per_s / factor))
+        sick = replace(fabric, links=fabric.links | {link_name: slow})
         plan = _permutations(ranks, ways, crowded, rng)
         if crowded is not None:
             _crowded_first(plan, ways, bad, crowded)

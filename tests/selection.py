@@ -147,8 +147,9 @@ class Plan:
         function, _, parameters = item.name.partition("[")
         used = self.graph.of_test(file, function, _WORD.findall(parameters))
         given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        paths = [getattr(one, "path", one) for one in given]  # a known answer names its file
         answers = {
-            str(path.relative_to(ROOT)) for path in given if isinstance(path, Path) and path.is_relative_to(ROOT)
+            str(path.relative_to(ROOT)) for path in paths if isinstance(path, Path) and path.is_relative_to(ROOT)
         }
         far = [self.near.get(name, reach.FAR) for name in (file, *answers)]
         return min([*far, *(self.near.get(name, reach.FAR) + 1 for name in used)])

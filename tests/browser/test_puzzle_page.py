@@ -7,14 +7,12 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from allranks.exercises.puzzles import catalogue, judge, pack, unpack
 from live_pages import served
+from puzzle_answers import puzzle_answers
 
-ROOT = Path(__file__).resolve().parents[2]
-ANSWERS = ROOT / "tests" / "exercises" / "puzzles" / "answers"
 PATIENCE_MS = 60_000
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -149,15 +147,11 @@ JUDGED = """async (links) => {
 }"""
 
 
-def known() -> list[tuple[str, str]]:
-    return [(path.parent.name, path.read_text(encoding="utf-8")) for path in sorted(ANSWERS.glob("*/*.py"))]
-
-
 def test_known_answers_get_the_verdicts_of_the_package(page):
     """Through the page's own link and judge; of each puzzle all right and wrong answers."""
     opened(page, "pass")
     page.wait_for_selector('body[data-run=""]')
-    answers = known()
+    answers = [(answer.puzzle, answer.text) for answer in puzzle_answers()]
     assert {puzzle for puzzle, _ in answers} == set(STARTER)
     found = page.evaluate(JUDGED, [pack(puzzle, code) for puzzle, code in answers])
     different = []

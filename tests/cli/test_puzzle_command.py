@@ -7,9 +7,10 @@ import pytest
 from allranks import puzzles
 from allranks.cli import main
 from click.testing import CliRunner
+from puzzle_answers import puzzle_answers
 
-ANSWERS = Path(__file__).resolve().parents[1] / "exercises" / "puzzles" / "answers"
-RIGHT = sorted(ANSWERS.glob("*/right_*.py"))
+ANSWERS = puzzle_answers()
+RIGHT = [answer for answer in ANSWERS if answer.name.startswith("right_")]
 
 
 def run(*words):
@@ -31,15 +32,16 @@ def test_the_code_to_begin_with_is_a_file_that_is_judged(tmp_path):
 
 
 def test_a_verdict_names_the_line_and_where_every_rank_stands():
-    file = ANSWERS / "circle" / "wrong_as_given.py"
+    file = next(answer.path for answer in ANSWERS if str(answer) == "circle/wrong_as_given")
     code, told = run("circle", file)
     assert code == 1 and told.startswith(f"{file}:6: All four wait in send, in a circle")
     assert "  rank 3 waits for rank 0 in send(x, 0)\n" in told and "  rank 3: rank 3 sends\n" in told
 
 
-@pytest.mark.parametrize("file", RIGHT, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_right_answer_is_right_on_real_processes_too(file):
-    code, told = run(file.parent.name, file, "--real", "--json")
+@pytest.mark.parametrize("answer", RIGHT, ids=str)
+def test_a_right_answer_is_right_on_real_processes_too(answer, tmp_path):
+    (tmp_path / "mine.py").write_text(answer.text, encoding="utf-8")
+    code, told = run(answer.puzzle, tmp_path / "mine.py", "--real", "--json")
     found = json.loads(told)
     assert code == 0, found["real"]
     assert (
@@ -49,7 +51,7 @@ def test_a_right_answer_is_right_on_real_processes_too(file):
 
 def test_a_link_is_written_to_a_file_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = (ANSWERS / "ring" / "right_ring.py").read_text(encoding="utf-8")
+    text = next(answer.text for answer in RIGHT if str(answer) == "ring/right_ring")
     link = f"https://example.org/puzzles.html#{puzzles.pack('ring', text)}"
     code, told = run("--from", link)
     assert (code, Path("ring.py").read_text(encoding="utf-8")) == (0, text)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import functools
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+
+from changed import changed
 
 HERE = Path(__file__).parent
 
@@ -33,8 +34,8 @@ class Answer:
 def answers(kind: str) -> list[Answer]:
     """All answers that are "right" or "wrong"."""
     files = [_of_file(path) for path in sorted((HERE / kind).glob("*/*.py"))]
-    changed = [answer for path in sorted((HERE / kind).glob("*/changed.toml")) for answer in _of_changes(path)]
-    return sorted([*files, *changed], key=str)
+    near = [answer for path in sorted((HERE / kind).glob("*/changed.toml")) for answer in _of_changes(path)]
+    return sorted([*files, *near], key=str)
 
 
 def _of_file(path: Path) -> Answer:
@@ -48,16 +49,12 @@ def _of_file(path: Path) -> Answer:
 
 
 def _of_changes(path: Path) -> list[Answer]:
+    def base(name: str) -> str:
+        kind, _, stem = name.partition("/")
+        return _without_docstring(HERE / kind / path.parent.name / f"{stem}.py")
+
     found = []
-    for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items():
-        kind, base = entry["base"].split("/")
-        text = _without_docstring(HERE / kind / path.parent.name / f"{base}.py")
-        for change in entry["change"]:
-            if text.count(change["was"]) != 1:
-                raise ValueError(
-                    f"{path}: in {entry['base']} this does not stand once, as {name} needs it:\n{change['was']}"
-                )
-            text = text.replace(change["was"], change["now"])
+    for name, entry, text in changed(path, base):
         must = (tuple(entry.get(key, ())) for key in ("must_get", "must_not_get"))
         found.append(Answer(path.parent.name, name, text, *must, path))
     return found

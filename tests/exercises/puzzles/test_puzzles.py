@@ -1,7 +1,6 @@
 """The puzzles: known answers with their causes, what the page draws of a verdict, and code that does not behave.
 
-The answers in `answers/ID/` say in their first line what they get: `# right`, or `# wrong: CODE`, perhaps with `at LINE`. The site's tests
-run the same files in a browser.
+The known answers are those of tests/puzzle_answers.py. The site's tests run the same ones in a browser.
 """
 
 import base64
@@ -12,24 +11,24 @@ import subprocess
 import sys
 import zlib
 from itertools import groupby
-from pathlib import Path
 
 import pytest
 from allranks import Trace, puzzles
 from allranks.exercises.puzzles.program import MODULES
 from allranks.show.player.animation import animate
+from puzzle_answers import puzzle_answers
 
-ANSWERS = sorted((Path(__file__).parent / "answers").glob("*/*.py"))
-RING = (Path(__file__).parent / "answers" / "ring" / "right_ring.py").read_text(encoding="utf-8")
-CIRCLE = (Path(__file__).parent / "answers" / "circle" / "wrong_as_given.py").read_text(encoding="utf-8")
+ANSWERS = puzzle_answers()
+RING, CIRCLE = (
+    next(a.text for a in ANSWERS if str(a) == name) for name in ("ring/right_ring", "circle/wrong_as_given")
+)
 IDS = [row["id"] for row in puzzles.catalogue()]
 
 
-@pytest.mark.parametrize("path", ANSWERS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_known_answer_gets_its_verdict(path):
-    code = path.read_text(encoding="utf-8")
-    wanted = re.fullmatch(r"# (?:right|wrong: (.+?)(?: at (\d+))?)", code.splitlines()[0])
-    found = puzzles.judge(path.parent.name, code)
+@pytest.mark.parametrize("answer", ANSWERS, ids=str)
+def test_a_known_answer_gets_its_verdict(answer):
+    wanted = re.fullmatch(r"# (?:right|wrong: (.+?)(?: at (\d+))?)", answer.text.splitlines()[0])
+    found = puzzles.judge(answer.puzzle, answer.text)
     assert (found["right"], found["code"]) == (wanted[1] is None, wanted[1]), found["headline"]
     assert wanted[2] is None or found["line"] == int(wanted[2])
     assert json.loads(json.dumps(found))["headline"] == found["headline"]
@@ -37,7 +36,7 @@ def test_a_known_answer_gets_its_verdict(path):
 
 @pytest.mark.parametrize("puzzle", IDS)
 def test_each_puzzle_has_right_answers_of_two_shapes_and_four_wrong_ones(puzzle):
-    names = [path.stem for path in ANSWERS if path.parent.name == puzzle]
+    names = [answer.name for answer in ANSWERS if answer.puzzle == puzzle]
     assert sum(name.startswith("right_") for name in names) >= 2
     assert sum(name.startswith("wrong_") for name in names) >= 4
 
@@ -252,9 +251,9 @@ def mutated(code: str, chance: random.Random) -> str:
 def test_whatever_is_changed_in_an_answer_it_gets_a_verdict():
     chance = random.Random(5)
     for _ in range(150):
-        path = chance.choice(ANSWERS)
-        code = mutated(mutated(path.read_text(encoding="utf-8"), chance), chance)
-        found = puzzles.judge(path.parent.name, code)
+        answer = chance.choice(ANSWERS)
+        code = mutated(mutated(answer.text, chance), chance)
+        found = puzzles.judge(answer.puzzle, code)
         assert found["headline"].endswith((".", "?")), code
         assert json.dumps(found, allow_nan=False)
         assert found["first_wrong"] is None or found["first_wrong"]["event"] is not None, code

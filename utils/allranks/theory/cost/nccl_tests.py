@@ -111,7 +111,8 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     """
     path = Path(path)
     try:
-        data = _content(path)
+        with path.open("rb") as file:
+            data = Unpacked(file).first(MAX_NBYTES + 1)
     except OSError as error:
         raise CostError(f"{path} can't be read: {error.strerror or error}") from None
     except PackedError as error:
@@ -126,16 +127,6 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
         return read_measured(plain_text(data.decode("utf-8", errors="replace")), **known)  # type: ignore[arg-type]
     except CostError as error:
         raise CostError(f"{path}: {error}") from None
-
-
-def _content(path: Path) -> bytes:
-    """The unpacked bytes of a file, at most one more than are read."""
-    data = b""
-    with path.open("rb") as file:
-        source = Unpacked(file)
-        while len(data) <= MAX_NBYTES and (more := source.read()):
-            data += more
-    return data
 
 
 def _in_name(file: str) -> str | None:

@@ -108,18 +108,17 @@ _CHOSEN = re.compile(r"(\w+): (\d+) Bytes -> Algo (\S+) proto (\S+)(?: .*channel
 _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS tree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "simple")
 
-
-_ENDS = (
-    b"Root Cause (first observed failure)",
-    b"failed to pass monitoredBarrier",
-    b"Detected mismatch between collectives",
-    b"slurmstepd: error",
-    b"srun: error",
-    b"torch.distributed.elastic",
-    b"torch/distributed/elastic",
+_LAUNCHERS = (
+    "Root Cause (first observed failure)",
+    "failed to pass monitoredBarrier",
+    "Detected mismatch between collectives",
+    "slurmstepd: error",
+    "srun: error",
+    "torch.distributed.elastic",
+    "torch/distributed/elastic",
 )
-
-
+_FURTHER_ON = ("Watchdog caught", "NCCL INFO", "NCCL WARN", *_LAUNCHERS)  # what makes a text a log of ours anywhere
+_AT_ONCE = (*_FURTHER_ON, "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
 
@@ -127,11 +126,8 @@ def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
     if (start[:1] in (b"{", b"\x80") and not start.startswith(_DOCKER.encode())) or b"\0" in head:
         return False
-    if _OLD_LINE.search(head.decode("utf-8", "replace")):
-        return True
-    return any(
-        word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
-    ) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
+    text = head.decode("utf-8", "replace")
+    return bool(_OLD_LINE.search(text)) or any(word in text for word in _AT_ONCE) or _text_with_watchdog(path)
 
 
 def _text_with_watchdog(path: Path) -> bool:
@@ -140,7 +136,7 @@ def _text_with_watchdog(path: Path) -> bool:
         return False
     letters = 0
     for line in lines_of(path):
-        if any(word in line for word in ("Watchdog caught", "NCCL INFO", "NCCL WARN", *(w.decode() for w in _ENDS))):
+        if any(word in line for word in _FURTHER_ON):
             return True
         letters += len(line)
         if letters > MOST_LETTERS:
@@ -246,7 +242,8 @@ class _Log:
 
     def _file(self, line: str) -> None:
         self.lines += 1
-        if "NCCL INFO" not in line and "NCCL WARN" not in line and _OLD_LINE.search(line):
+        old = "] INFO " in line or "] WARN " in line
+        if old and "NCCL INFO" not in line and "NCCL WARN" not in line:
             line = _OLD_LINE.sub(r"\1 NCCL \2 ", line)
         if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
             self._restart()

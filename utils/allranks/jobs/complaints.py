@@ -189,7 +189,7 @@ def slow_settings(settings: Mapping[str, str], told: Iterable[str]) -> tuple[Cau
         name, _, value = rule.partition("=")
         set_to = settings.get(name)
         off = set_to == value if value else set_to not in (None, "0", "")
-        if set_to is not None and off:
+        if off:
             found.append(
                 Cause(
                     f"{words[0].upper()}{words[1:]}: {name}={set_to}.",

@@ -8,6 +8,7 @@ init.cc, net.cc, graph/).
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -290,12 +291,8 @@ class _Log:
         for number, seq, op, shape, dtype in _PRINT.findall(line):
             if len(number) > 7 or int(number) >= MAX_RANKS:
                 continue
-            elements = 1
-            for size in re.findall(r"\d+", shape):
-                elements *= int(size)
-            known = elements if shape else None
-            name = operation(op)
-            call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=known, state="started",
+            name, elements = operation(op), _elements(shape)
+            call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=elements, state="started",
                         dtype=DTYPES.get(dtype, (dtype or None, 0))[0], label=op[:40])  # fmt: skip
             mine = self.ranks[int(number)]
             if not any((c.seq, c.group) == (call.seq, call.group) for c in mine.calls):
@@ -371,11 +368,7 @@ class _Log:
         said = dict(part.split("=", 1) for part in re.split(r",\s*(?=\w+(?:\(ms\))?=)", work) if "=" in part)
         numbers = {name: int(v) for name, v in said.items() if v.strip().isdigit()}
         op = operation(said.get("OpType", ""))
-        shape = re.findall(r"\d+", said.get("TensorShape", ""))
-        elements = 1
-        for size in shape:
-            elements *= int(size)
-        into = numbers.get("NumelIn", elements if shape else None)
+        into = numbers.get("NumelIn", _elements(said.get("TensorShape", "")))
         out = numbers.get("NumelOut", into if op in ("all_reduce", "broadcast") else None)
         mine = self.ranks[rank]
         seq = numbers.get("SeqNum")
@@ -626,6 +619,12 @@ def _numbers(text: str) -> bool:
     if "Watchdog caught" in text:
         return work is not None and (work[2] is not None or text.endswith(")"))
     return _STATUS.search(text) is not None
+
+
+def _elements(shape: str) -> int | None:
+    """The elements of a tensor whose shape is printed, as in "4, 128"; None where it has no sizes."""
+    sizes = re.findall(r"\d+", shape)
+    return math.prod(map(int, sizes)) if sizes else None
 
 
 def _rank_of(line: str) -> int | None:

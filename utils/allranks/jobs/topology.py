@@ -101,7 +101,9 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
         word = f"no pair of GPUs has an NVLink: what they exchange goes over PCIe{across}"
     elif alone:
         verb = "has" if len(alone) == 1 else "have"
-        word = f"{', '.join(alone)} {verb} no NVLink to any other GPU, and the others have: a ring must leave NVLink there"
+        word = (
+            f"{', '.join(alone)} {verb} no NVLink to any other GPU, and the others have: a ring must leave NVLink there"
+        )
     elif apart:
         more = ", ..." if len(apart) > 8 else ""
         word = f"without NVLink between them: {', '.join(apart[:8])}{more}: rings avoid these, or are as slow"

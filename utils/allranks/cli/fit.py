@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allranks.cli._shared import CommandError, size_in_words
+from allranks.cli._shared import CommandError, size_in_words, write_text
 
 if TYPE_CHECKING:
     from allranks.theory.cost import FittedSweep, OwnCluster
@@ -80,10 +80,7 @@ def _page(html: Path, compared: list[Normal], name: str) -> None:
 
     if not compared:
         raise CommandError("No run sends anything between ranks, so that there is no busbw to draw.")
-    try:
-        html.write_text(busbw_page(compared, name), encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{html} can't be written: {error.strerror or error}.") from None
+    write_text(html, busbw_page(compared, name))
 
 
 def _write(out: Path, text: str) -> None:

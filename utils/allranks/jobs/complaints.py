@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from allranks.base.errors import capital
 from allranks.jobs.job import Cause
 
 __all__ = ["complaints", "settings_words", "shortened", "slow_settings"]
@@ -192,7 +193,7 @@ def slow_settings(settings: Mapping[str, str], told: Iterable[str]) -> tuple[Cau
         if off:
             found.append(
                 Cause(
-                    f"{words[0].upper()}{words[1:]}: {name}={set_to}.",
+                    f"{capital(words)}: {name}={set_to}.",
                     f"{why}; unset it and compare",
                     None,
                     0.6,

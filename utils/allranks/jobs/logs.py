@@ -1,8 +1,8 @@
 """What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, and errors of ranks.
 
 The logs of many ranks may be interleaved in one file, with a launcher's label before each line, and wrapped as a
-terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc,
-init.cc, net.cc, graph/).
+terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.2 to 2.22 in logs and 2.4 to
+2.30 in its source (src/debug.cc, init.cc, net.cc, graph/).
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ out of place is taken, as the other one is missing for some collectives.
 
 A table is known by its columns wherever they stand in a line, so that launchers' labels, indents and a lost "#" do no harm.
 The number of ranks is what `busbw / algbw` says, then the highest rank; lists of devices are often pasted in part. Seen: nccl-tests
-2.0 to 2.18 (src/common.cu), its JSON of versions 1 and 2 (`-J`, src/util.cu), RCCL's and MSCCL++'s tests, and AWS Neuron's nccom-test.
+up to 2.20, also from before it printed its version (its source of 2.0 to 2.18, src/common.cu), its JSON of versions 1 and 2 (`-J`,
+src/util.cu), RCCL's and MSCCL++'s tests, and AWS Neuron's nccom-test.
 """
 
 from __future__ import annotations

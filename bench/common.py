@@ -1,17 +1,23 @@
-"""What every bench shares: alternating measurements, medians and ratios, and the line that says where they were
-made.
+"""What every bench shares: alternating measurements, medians and ratios, the repository's other files, and the line
+that says where the measurements were made.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -65,6 +71,15 @@ def clock(function: Callable[[], object]) -> float:
     began = time.perf_counter()
     function()
     return time.perf_counter() - began
+
+
+def module(path: str) -> ModuleType:
+    """A file of the repository that is no module of a package, by its path from the root."""
+    spec = importlib.util.spec_from_file_location(f"bench_{Path(path).stem}", ROOT / path)
+    found = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = found
+    spec.loader.exec_module(found)
+    return found
 
 
 def where() -> str:

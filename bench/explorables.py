@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +9,8 @@ from pathlib import Path
 from allranks import my_model
 from allranks.show.widgets import explorables
 
-from bench.common import Result, median
+from bench.common import Result, median, module
 
-_SPEC = importlib.util.spec_from_file_location(
-    "jupyter_lab", Path(__file__).parent.parent / "tests" / "browser" / "jupyter_lab.py"
-)
 # as many ranks as each of them allows
 SHOWN = {
     "crossover, 1024 ranks": lambda: explorables.crossover(ranks=1024),
@@ -64,8 +60,7 @@ _ANSWERS = """() => {
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Measures each explorable `rounds` times in turns."""
-    tools = importlib.util.module_from_spec(_SPEC)
-    _SPEC.loader.exec_module(tools)
+    tools = module("tests/browser/jupyter_lab.py")
     result = Result("Explorables, headless Chromium", ("explorable", "an answer", "slowest", "answers over 16 ms"))
     if tools.chromium_program() is None:
         result.notes.append("Not measured: no Chromium or Chrome is installed.")

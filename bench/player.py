@@ -4,16 +4,12 @@ kernel.
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.common import Result, median
+from bench.common import Result, median, module
 
-_SPEC = importlib.util.spec_from_file_location(
-    "jupyter_lab", Path(__file__).parent.parent / "tests" / "browser" / "jupyter_lab.py"
-)
 SHAPES = {
     "ring, 8 ranks x 8 chunks": "Player(ring_all_reduce(8), nbytes=8 << 20)",
     "ring, 16 ranks x 16 chunks": "Player(ring_all_reduce(16), nbytes=8 << 20)",
@@ -60,8 +56,7 @@ _FRAMES = """async ([index, milliseconds]) => {
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Measures each shape `rounds` times in turns, beside an empty page in the same browser."""
-    tools = importlib.util.module_from_spec(_SPEC)
-    _SPEC.loader.exec_module(tools)
+    tools = module("tests/browser/jupyter_lab.py")
     result = Result(
         "Player in JupyterLab, headless Chromium",
         ("shape", "first frame", "frames/s", "of an idle page", "dropped", "sent to the kernel", "kernel CPU"),

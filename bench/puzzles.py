@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import os
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import psutil
 
-from bench.common import Result, median, spread
+from bench.common import ROOT, Result, median, module, spread
 
-ROOT = Path(__file__).parent.parent
 BYTES_PER_S = 10e6 / 8
 LATENCY_S = 0.04
 PIECE = 8192
@@ -78,8 +74,8 @@ class _Slowly(SimpleHTTPRequestHandler):
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Builds the pages, and opens them `rounds` times: without any cache, then a second time."""
-    jupyter_lab = _module("tests/browser/jupyter_lab.py")
-    live, front = _module("tools/live_site.py"), _module("tools/front.py")
+    jupyter_lab = module("tests/browser/jupyter_lab.py")
+    live, front = module("tools/live_site.py"), module("tools/front.py")
     result = Result("Ten puzzles in the browser, on a line of 10 Mbit/s", ("what", "first visit, s", "second visit, s"))
     if why := live.missing() or ("" if jupyter_lab.chromium_program() else "no Chromium or Chrome is installed"):
         result.notes.append(f"Not measured: {why}.")
@@ -167,12 +163,3 @@ def _listed(sent: dict[str, int]) -> str:
     names = ", ".join(f"{name} {size / 1e6:.2f}" for name, size in largest[:9])
     rest = sum(size for _, size in largest[9:]) / 1e6
     return f"{sum(sent.values()) / 1e6:.1f} MB ({names}, others {rest:.2f})"
-
-
-def _module(path: str) -> ModuleType:
-    """A file that is no module of a package."""
-    spec = importlib.util.spec_from_file_location(f"bench_{Path(path).stem}", ROOT / path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module

@@ -8,11 +8,11 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from allranks.theory.cost.serving import SERVED, Serving, direct_all_reduce_s, serve
+from allranks.theory.cost.serving import Serving, direct_all_reduce_s, serve
 from allranks.theory.topology import preset
 from validation_steps import inside, learned
 
@@ -80,9 +80,8 @@ def _row(row: dict[str, str]) -> Row:
 
 
 def _priced(row: dict[str, str]) -> Serving:
-    model = SERVED[row["model"]]
     shape = {name: int(row[name]) for name in ("tp", "ep", "prompt", "output", "weight_bits", "kv_bits")}
-    return serve(replace(model), row["machine"], batch=int(row["batch"]) if row["batch"] else None, **shape)
+    return serve(row["model"], row["machine"], batch=int(row["batch"]) if row["batch"] else None, **shape)
 
 
 def typical(found: list[Row]) -> float:

@@ -42,6 +42,13 @@ def test_a_small_file_that_unpacks_to_much_comes_in_pieces(pack):
     assert (len(found), fault) == (64 << 20, "") and most <= CHUNK
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_the_first_bytes_are_no_more_than_asked_for(pack):
+    data = TEXT.encode() * 40
+    for most in (0, 1, CHUNK, CHUNK + 1, len(data), len(data) + 1):
+        assert Unpacked(io.BytesIO(pack(data))).first(most) == data[:most]
+
+
 def test_several_gzips_one_after_the_other_are_one():
     assert whole(gzip.compress(b"one ") + gzip.compress(b"two"))[0] == b"one two"
 

@@ -25,6 +25,14 @@ def test_the_json_is_one_object_with_the_promised_fields():
     assert found["lower_bound_seconds"] == pytest.approx(2e-6 + 1.5e-3)
 
 
+def test_the_lower_bound_counts_what_is_reduced():
+    """Each of 4 ranks reduces 3/4 of the bytes, which takes longer than sending them."""
+    asked = ("--ranks", "4", "--bytes", "1000000", "--bandwidth", "1e9", "--gamma", "1e-8")
+    found = json.loads(run(*asked, "--json").stdout)
+    assert found["lower_bound_seconds"] == pytest.approx(7.5e-3) and found["seconds"] >= 7.5e-3
+    assert "lower bound  7.5 ms" in run(*asked).stdout
+
+
 @pytest.mark.parametrize("preset", ["dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"])
 def test_presets(preset):
     found = json.loads(run("--topology", preset, "--ranks", "16", "--algorithm", "hierarchical", "--json").stdout)

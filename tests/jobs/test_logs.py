@@ -204,6 +204,15 @@ def test_the_links_of_a_machine_are_told(tmp_path):
     assert "GPU2, GPU3: the nearest card is behind a CPU" in words
 
 
+def test_a_second_machine_is_not_told_the_fault_of_the_first(tmp_path):
+    healthy = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV18\t0-31\nGPU1\tNV18\t X \t0-31\n"
+    (tmp_path / "one.txt").write_text(TOPO)
+    (tmp_path / "two.txt").write_text(TOPO + healthy)
+    one, two = (reading.read_file(tmp_path / name)[0][0].facts for name in ("one.txt", "two.txt"))
+    assert two["said"] == (*one["said"], "2 GPUs; pairs: 1 by 18 NVLinks")
+    assert two["bad_links"] == one["bad_links"]
+
+
 def test_a_pipe_does_not_hold_up_the_others(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "job.log").write_text(hung(0) + hung(1, seq=6))

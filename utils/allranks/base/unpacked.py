@@ -20,13 +20,7 @@ from allranks.base.errors import CourseError
 __all__ = ["CHUNK", "PackedError", "Unpacked", "plain_text"]
 
 CHUNK = 1 << 20
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_WAYS: tuple[tuple[bytes, str], ...] = (
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ\x00", "xz"),
-    (_ZSTD, "zstd"),
-)
+_WAYS = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "zstd": b"\x28\xb5\x2f\xfd"}  # how each begins
 _COLOURS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
 _DAMAGES = (zlib.error, lzma.LZMAError, OSError, ValueError, EOFError)
 
@@ -59,7 +53,7 @@ class Unpacked:
         self.file = file
         self.fault = ""
         self._pending = file.read(1 << 16)
-        self._way = next((name for start, name in _WAYS if self._pending.startswith(start)), "")
+        self._way = next((way for way, start in _WAYS.items() if self._pending.startswith(start)), "")
         self._unpack = _unpacker(self._way) if self._way else None
         self._decode: codecs.IncrementalDecoder | None = None
         self._began = False
@@ -79,6 +73,14 @@ class Unpacked:
             if text or not found:
                 return text.encode("utf-8", "replace")
 
+    def first(self, most: int) -> bytes:
+        """The first `most` bytes, in place of `read`; fewer where the file is shorter or its packing is damaged."""
+        parts, size = [], 0
+        while size < most and (more := self.read()):
+            parts.append(more[: most - size])
+            size += len(parts[-1])
+        return b"".join(parts)
+
     def _plain(self) -> bytes:
         if self._unpack is None:
             if self._pending:
@@ -93,7 +95,7 @@ class Unpacked:
                     self.fault = f"the {self._way} file ends in the middle"
                 return b""
             if self._unpack.eof:
-                if not packed.startswith(next(start for start, name in _WAYS if name == self._way)):
+                if not packed.startswith(_WAYS[self._way]):
                     return b""
                 self._unpack = _unpacker(self._way)  # several files, one after the other
             try:

@@ -1,9 +1,10 @@
-"""What several commands share: how they fail, and how a number of bytes is read and printed."""
+"""What several commands share: how they fail, how they write a file, and how a number of bytes is read and printed."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -28,6 +29,14 @@ def as_sentence(error: Exception) -> str:
     return (text.capitalize()[:1] + text[1:] if first.isalpha() and first != "allranks" else text) + (
         "" if text.endswith(".") else "."
     )
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file of the reader's. Raises CommandError."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} can't be written: {error.strerror or error}.") from None
 
 
 class Size(click.ParamType[int]):

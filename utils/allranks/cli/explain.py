@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli._shared import CommandError
+from allranks.cli._shared import write_text
 
 
 @click.command(name="explain")
@@ -31,8 +31,5 @@ def command(paths: tuple[str, ...], as_json: bool, html: Path | None, with_paths
 
     found = explain(paths)
     if html is not None:
-        try:
-            html.write_text(found.html(with_paths), encoding="utf-8")
-        except OSError as error:
-            raise CommandError(f"{html} can't be written: {error.strerror or error}.") from None
+        write_text(html, found.html(with_paths))
     click.echo(json.dumps(found.to_dict()) if as_json else found.text())

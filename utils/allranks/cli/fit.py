@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allranks.cli._shared import CommandError, size_in_words
+from allranks.base.errors import capital
+from allranks.cli._shared import CommandError, size_in_words, write_text
 
 if TYPE_CHECKING:
     from allranks.theory.cost import FittedSweep, OwnCluster
@@ -80,10 +81,7 @@ def _page(html: Path, compared: list[Normal], name: str) -> None:
 
     if not compared:
         raise CommandError("No run sends anything between ranks, so that there is no busbw to draw.")
-    try:
-        html.write_text(busbw_page(compared, name), encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{html} can't be written: {error.strerror or error}.") from None
+    write_text(html, busbw_page(compared, name))
 
 
 def _write(out: Path, text: str) -> None:
@@ -132,7 +130,7 @@ ROWS = 12  # of the comparison
 
 def _normal(one: Normal, setting: str) -> list[str]:
     """Whether the busbw is normal, for a terminal."""
-    from allranks.theory.cost.normal import LARGE
+    from allranks.theory.cost.normal import LARGE, LOW
 
     where = f"{one.ranks} ranks on {one.nodes} node{'s' if one.nodes > 1 else ''}" + (
         f" of {one.gpu}" if one.gpu else ""
@@ -165,7 +163,7 @@ def _normal(one: Normal, setting: str) -> list[str]:
         )
     if one.of_reference is not None:
         largest = one.rows[-1][0]
-        verdict = "normal" if one.of_reference >= 0.85 else "low"
+        verdict = "normal" if one.of_reference >= LOW else "low"
         if largest < LARGE:
             verdict = f"no verdict, as the sizes end below {size_in_words(LARGE)}"
         lines.append(
@@ -175,7 +173,7 @@ def _normal(one: Normal, setting: str) -> list[str]:
         lines.append(f"  It leaves the reference at {size_in_words(one.falls_off)}, and stays below from there on.")
     for shape in one.shapes:
         lines += [
-            f"  {shape.looks[:1].upper()}{shape.looks[1:]}. Usual: {shape.usual}.",
+            f"  {capital(shape.looks)}. Usual: {shape.usual}.",
             f"    What would tell: {shape.test}",
         ]
     return lines

@@ -70,21 +70,23 @@ def _model(name: str, figures: dict[str, Any]) -> Model:
     return custom_model(known[name.lower()], **figures) if figures else known[name.lower()]
 
 
-def _interval(step: TrainingStep) -> tuple[float, float, float]:
-    """Median, low and high seconds of a step; none is less than the useful arithmetic takes at the GPUs' peak."""
+def _interval(step: TrainingStep) -> tuple[float, float, float, int, int]:
+    """Median, low and high seconds of a step, and the steps and families of runs that the interval is learned from.
+
+    None is less than the useful arithmetic takes at the GPUs' peak.
+    """
     from allranks.theory.cost.step_bands import STEP_BAND
 
-    median, low, high = (max(share * step.seconds, step.spent["useful"]) for share in STEP_BAND[:3])
-    return median, low, high
+    *shares, points, families = STEP_BAND
+    median, low, high = (max(share * step.seconds, step.spent["useful"]) for share in shares)
+    return median, low, high, points, families
 
 
 def _as_data(step: TrainingStep) -> dict[str, Any]:
     from allranks.theory.cost.calibrated import COVERAGE
-    from allranks.theory.cost.step_bands import STEP_BAND
 
     split = step.plan
-    median, low, high = _interval(step)
-    points, families = STEP_BAND[3:]
+    median, low, high, points, families = _interval(step)
     names = ("dp", "tp", "pp", "cp", "ep", "zero_stage", "microbatch", "chunks")
     return {name: getattr(split, name) for name in names} | {
         "recompute": step.recompute,
@@ -107,7 +109,6 @@ def _as_data(step: TrainingStep) -> dict[str, Any]:
 
 def _in_words(found: list[TrainingStep], top: int, machine: str) -> str:
     from allranks.theory.cost.ranking import in_words
-    from allranks.theory.cost.step_bands import STEP_BAND
 
     best = found[0]
     count = f"{len(found)} splits fit" if len(found) > 1 else "One split fits"
@@ -118,8 +119,7 @@ def _in_words(found: list[TrainingStep], top: int, machine: str) -> str:
     ]
     for step in found[:top]:
         lines.append(f"{step.seconds:9.3f} {step.mfu:5.0%} {step.nbytes / 1e9:5.0f}  {in_words(step)}")
-    median, low, high = _interval(best)
-    points, families = STEP_BAND[3:]
+    median, low, high, points, families = _interval(best)
     lines.append(
         f"Measured: {low:.3g} to {high:.3g} s for the first (8 of 10 published "
         f"steps), most likely {median:.3g}; learned from {points} steps of {families} families "

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from allranks.cli._shared import CommandError
+from allranks.cli._shared import CommandError, write_text
 
 
 @click.command(name="race")
@@ -166,8 +166,5 @@ def _verify(board: Path, as_json: bool) -> None:
 def _write_page(path: Path, entries: list[Any]) -> None:
     from allranks.theory.race.page import page
 
-    try:
-        path.write_text(page(entries), encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{path} can't be written: {error.strerror or error}.") from None
+    write_text(path, page(entries))
     click.echo(f"{path}: {len(entries)} entries.")

@@ -174,6 +174,7 @@ def _by_measurements(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
 
 def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     """The simulation of every message, as an object and in words; writes the traces that were asked for."""
+    from allranks.theory.cost.nccl_bounds import machine_bound_s
     from allranks.theory.simulator import simulate
 
     machine = _machine(asked.name, asked.bandwidth, asked.alpha)
@@ -199,7 +200,11 @@ def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     if machine != healthy:
         whole = simulate(asked.collective, wanted, ranks, asked.nbytes, healthy, gamma=asked.gamma, **options).seconds
         cost = {"healthy_seconds": whole, "times_as_long": found.seconds / whole if whole else 1.0}
-    return found.to_dict() | {"lower_bound_seconds": _bound_s(found)} | _band(found) | cost, _report(found, cost)
+    # the same lower bound as with --algorithm nccl: where the machine's switches add, they may
+    bound_s = machine_bound_s(found.collective, ranks, found.nbytes, machine, asked.gamma)
+    band = _band(found, bound_s)
+    answer = found.to_dict() | {"lower_bound_seconds": bound_s} | band | cost
+    return answer, _report(found, bound_s, band, cost)
 
 
 def _with_leaves(machine: Topology, asked: SimpleNamespace) -> Topology:
@@ -287,15 +292,7 @@ def _parsed(
             raise CommandError(f"{option} {value!r} can't be read; write {form}.") from None
 
 
-def _bound_s(found: Simulation) -> float:
-    """The lower bound, the same as with --algorithm nccl: where the machine's switches add, they may."""
-    from allranks.theory.cost.nccl_bounds import machine_bound_s
-
-    where = found.topology
-    return min(found.lower_bound_seconds, machine_bound_s(found.collective, found.ranks, found.nbytes, where))
-
-
-def _band(found: Simulation) -> dict[str, Any]:
+def _band(found: Simulation, bound_s: float) -> dict[str, Any]:
     """Where 8 of 10 sites that published lie; {} unless it is every card of a preset at once."""
     from allranks.theory.cost.nccl_price import kind_of, link_interval
     from allranks.theory.topology import PRESETS
@@ -303,15 +300,15 @@ def _band(found: Simulation) -> dict[str, Any]:
     if found.method != "closed form" or PRESETS.get(found.topology.name) != found.topology or not found.seconds:
         return {}
     kind = kind_of(found.topology.nodes(found.ranks), found.nbytes)
-    return link_interval([(kind, found.seconds, _bound_s(found))])
+    return link_interval([(kind, found.seconds, bound_s)])
 
 
-def _report(found: Simulation, cost: dict[str, float]) -> str:
+def _report(found: Simulation, bound_s: float, band: dict[str, Any], cost: dict[str, float]) -> str:
     """The result for a terminal."""
     words = [
         f"{found.algorithm} {found.collective}, {found.ranks} ranks, {found.nbytes} bytes, on {found.topology.name}",
         f"  time         {_time(found.seconds)}",
-        f"  lower bound  {_time(_bound_s(found))}",
+        f"  lower bound  {_time(bound_s)}",
         f"  steps        {found.steps}",
         f"  bytes sent   {found.bytes_per_rank} by the busiest rank",
     ]
@@ -328,7 +325,7 @@ def _report(found: Simulation, cost: dict[str, float]) -> str:
             f"  disturbed    {cost['times_as_long']:.3g} times the {_time(cost['healthy_seconds'])} of the "
             "same machine in health"
         )
-    if band := _band(found):
+    if band:
         words.append(
             f"  measured     {_nccl.interval(band, _time)}: {band['sites']} sites ({band['kind']}); "
             "--algorithm nccl knows more"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from allranks.base.errors import capital
 from allranks.jobs.job import Cause
 
 __all__ = ["complaints", "settings_words", "shortened", "slow_settings"]
@@ -189,10 +190,10 @@ def slow_settings(settings: Mapping[str, str], told: Iterable[str]) -> tuple[Cau
         name, _, value = rule.partition("=")
         set_to = settings.get(name)
         off = set_to == value if value else set_to not in (None, "0", "")
-        if set_to is not None and off:
+        if off:
             found.append(
                 Cause(
-                    f"{words[0].upper()}{words[1:]}: {name}={set_to}.",
+                    f"{capital(words)}: {name}={set_to}.",
                     f"{why}; unset it and compare",
                     None,
                     0.6,

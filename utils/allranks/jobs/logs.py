@@ -1,13 +1,14 @@
 """What a job printed: the watchdog's texts, NCCL_DEBUG=INFO, and errors of ranks.
 
 The logs of many ranks may be interleaved in one file, with a launcher's label before each line, and wrapped as a
-terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.4 to 2.30 (src/debug.cc,
-init.cc, net.cc, graph/).
+terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.2 to 2.22 in logs and 2.4 to
+2.30 in its source (src/debug.cc, init.cc, net.cc, graph/).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -108,18 +109,17 @@ _CHOSEN = re.compile(r"(\w+): (\d+) Bytes -> Algo (\S+) proto (\S+)(?: .*channel
 _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS tree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "simple")
 
-
-_ENDS = (
-    b"Root Cause (first observed failure)",
-    b"failed to pass monitoredBarrier",
-    b"Detected mismatch between collectives",
-    b"slurmstepd: error",
-    b"srun: error",
-    b"torch.distributed.elastic",
-    b"torch/distributed/elastic",
+_LAUNCHERS = (
+    "Root Cause (first observed failure)",
+    "failed to pass monitoredBarrier",
+    "Detected mismatch between collectives",
+    "slurmstepd: error",
+    "srun: error",
+    "torch.distributed.elastic",
+    "torch/distributed/elastic",
 )
-
-
+_FURTHER_ON = ("Watchdog caught", "NCCL INFO", "NCCL WARN", *_LAUNCHERS)  # what makes a text a log of ours anywhere
+_AT_ONCE = (*_FURTHER_ON, "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
 
@@ -127,11 +127,8 @@ def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
     if (start[:1] in (b"{", b"\x80") and not start.startswith(_DOCKER.encode())) or b"\0" in head:
         return False
-    if _OLD_LINE.search(head.decode("utf-8", "replace")):
-        return True
-    return any(
-        word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog caught", b"ProcessGroupNCCL", b"NCCL version ")
-    ) or any(word in head for word in _ENDS) or _text_with_watchdog(path)  # fmt: skip
+    text = head.decode("utf-8", "replace")
+    return bool(_OLD_LINE.search(text)) or any(word in text for word in _AT_ONCE) or _text_with_watchdog(path)
 
 
 def _text_with_watchdog(path: Path) -> bool:
@@ -140,7 +137,7 @@ def _text_with_watchdog(path: Path) -> bool:
         return False
     letters = 0
     for line in lines_of(path):
-        if any(word in line for word in ("Watchdog caught", "NCCL INFO", "NCCL WARN", *(w.decode() for w in _ENDS))):
+        if any(word in line for word in _FURTHER_ON):
             return True
         letters += len(line)
         if letters > MOST_LETTERS:
@@ -246,7 +243,8 @@ class _Log:
 
     def _file(self, line: str) -> None:
         self.lines += 1
-        if "NCCL INFO" not in line and "NCCL WARN" not in line and _OLD_LINE.search(line):
+        old = "] INFO " in line or "] WARN " in line
+        if old and "NCCL INFO" not in line and "NCCL WARN" not in line:
             line = _OLD_LINE.sub(r"\1 NCCL \2 ", line)
         if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
             self._restart()
@@ -293,12 +291,8 @@ class _Log:
         for number, seq, op, shape, dtype in _PRINT.findall(line):
             if len(number) > 7 or int(number) >= MAX_RANKS:
                 continue
-            elements = 1
-            for size in re.findall(r"\d+", shape):
-                elements *= int(size)
-            known = elements if shape else None
-            name = operation(op)
-            call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=known, state="started",
+            name, elements = operation(op), _elements(shape)
+            call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=elements, state="started",
                         dtype=DTYPES.get(dtype, (dtype or None, 0))[0], label=op[:40])  # fmt: skip
             mine = self.ranks[int(number)]
             if not any((c.seq, c.group) == (call.seq, call.group) for c in mine.calls):
@@ -374,11 +368,7 @@ class _Log:
         said = dict(part.split("=", 1) for part in re.split(r",\s*(?=\w+(?:\(ms\))?=)", work) if "=" in part)
         numbers = {name: int(v) for name, v in said.items() if v.strip().isdigit()}
         op = operation(said.get("OpType", ""))
-        shape = re.findall(r"\d+", said.get("TensorShape", ""))
-        elements = 1
-        for size in shape:
-            elements *= int(size)
-        into = numbers.get("NumelIn", elements if shape else None)
+        into = numbers.get("NumelIn", _elements(said.get("TensorShape", "")))
         out = numbers.get("NumelOut", into if op in ("all_reduce", "broadcast") else None)
         mine = self.ranks[rank]
         seq = numbers.get("SeqNum")
@@ -629,6 +619,12 @@ def _numbers(text: str) -> bool:
     if "Watchdog caught" in text:
         return work is not None and (work[2] is not None or text.endswith(")"))
     return _STATUS.search(text) is not None
+
+
+def _elements(shape: str) -> int | None:
+    """The elements of a tensor whose shape is printed, as in "4, 128"; None where it has no sizes."""
+    sizes = re.findall(r"\d+", shape)
+    return math.prod(map(int, sizes)) if sizes else None
 
 
 def _rank_of(line: str) -> int | None:

@@ -33,17 +33,14 @@ def content(path: Path) -> bytes:
     >>> content(Path("/dev/null"))
     b''
     """
-    parts, size = [], 0
     with path.open("rb") as file:
         source = Unpacked(file)
-        while size <= MOST_BYTES and (more := source.read()):
-            parts.append(more)
-            size += len(more)
+        found = source.first(MOST_BYTES + 1)
     if source.fault.endswith("damaged"):
         raise RefusedError(source.fault)
-    if size > MOST_BYTES:
+    if len(found) > MOST_BYTES:
         raise RefusedError(f"it is larger than {MOST_BYTES // 2**20} MiB, more than any dump")
-    return b"".join(parts)
+    return found
 
 
 def unpickle(data: bytes) -> tuple[Any, bool]:

@@ -84,33 +84,32 @@ def read_file(path: Path) -> Found:
         return [], "it does not fit in memory"
     except Exception as error:  # a reader's own fault must not lose the other files
         return [], f"its reader failed: {type(error).__name__}: {str(error)[:120]}"
-    if other := _foreign(path, head):
-        return [], other
-    if head.startswith(b"NSYS") or path.suffix == ".nsys-rep":
-        return [], "it is a report of Nsight Systems: export it with nsys export -t sqlite"
-    if b"nThread" in head and b"minBytes" in head:
-        return [], "it is the output of nccl-tests: allranks fit reads it"
-    return [], f"its format is not known; {', '.join(form.name for form in FORMATS)} are"
+    return [], _foreign(path, head) or f"its format is not known; {', '.join(form.name for form in FORMATS)} are"
 
 
-# files of other tools: what is in the first bytes, and the sentence
+# files of other tools: how the name ends, or what is in the first bytes, and the sentence; the first that fits is taken
 _OTHERS = (
+    (".xplane.pb", b"", "it is an XPlane file of JAX or XLA: give the .trace.json.gz beside it"),
     (
+        "",
         rb"ROCm System Management Interface|AMDSMI|amd-smi",
         "it is the output of AMD's rocm-smi or amd-smi, which is not read",
     ),
-    (rb'"schema"\s*:\s*"1\.', "it is an execution trace of torch (ExecutionTraceObserver), which has no times"),
-    (rb'"rocprofiler[-_]', "it is the output of AMD's rocprof; a profile of torch's has the same kernels"),
-    (rb"/host:CPU|/device:GPU:\d|Task Environment", "it may be an XPlane file: give the .trace.json.gz beside it"),
-    (rb"device_traces|\bsegments\b", "it is a snapshot of torch's memory, which has no calls"),
+    ("", rb'"schema"\s*:\s*"1\.', "it is an execution trace of torch (ExecutionTraceObserver), which has no times"),
+    ("", rb'"rocprofiler[-_]', "it is the output of AMD's rocprof; a profile of torch's has the same kernels"),
+    ("", rb"/host:CPU|/device:GPU:\d|Task Environment", "it may be an XPlane file: give the .trace.json.gz beside it"),
+    ("", rb"device_traces|\bsegments\b", "it is a snapshot of torch's memory, which has no calls"),
+    (".nsys-rep", rb"\ANSYS", "it is a report of Nsight Systems: export it with nsys export -t sqlite"),
+    ("", rb"(?s)\A(?=.*nThread).*minBytes", "it is the output of nccl-tests: allranks fit reads it"),
 )
 
 
 def _foreign(path: Path, head: bytes) -> str:
     """What a file of another tool is, in the end of a sentence; "" where that is not known."""
-    if path.name.endswith(".xplane.pb"):
-        return "it is an XPlane file of JAX or XLA: give the .trace.json.gz beside it"
-    return next((words for pattern, words in _OTHERS if re.search(pattern, head)), "")
+    for ending, pattern, words in _OTHERS:
+        if (ending and path.name.endswith(ending)) or (pattern and re.search(pattern, head)):
+            return words
+    return ""
 
 
 def _files(paths: Sequence[str | os.PathLike[str]]) -> list[Path]:

@@ -32,10 +32,7 @@ def head_of(path: Path, size: int = 1 << 16) -> bytes:
     FileNotFoundError: [Errno 2] No such file or directory: '/nowhere'
     """
     with path.open("rb") as file:
-        source, found = Unpacked(file), b""
-        while len(found) < size and (more := source.read()):
-            found += more
-    return found[:size]
+        return Unpacked(file).first(size)
 
 
 def lines_of(path: Path, most: int = 1 << 16) -> Iterator[str]:

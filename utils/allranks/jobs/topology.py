@@ -95,18 +95,21 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
         f"{a}-{b}" for i, a in enumerate(gpus) for b in gpus[i + 1 :] if not table.rows[a].get(b, "NV").startswith("NV")
     ]
     alone = [g for g in gpus if not by_nvlink[g]]
+    word = ""
     if len(gpus) > 1 and len(alone) == len(gpus):
         across = f", and {links['SYS']} of {sum(links.values())} pairs are across CPU sockets" if links["SYS"] else ""
-        bad.append(f"no pair of GPUs has an NVLink: what they exchange goes over PCIe{across}")
+        word = f"no pair of GPUs has an NVLink: what they exchange goes over PCIe{across}"
     elif alone:
         verb = "has" if len(alone) == 1 else "have"
-        bad.append(
+        word = (
             f"{', '.join(alone)} {verb} no NVLink to any other GPU, and the others have: a ring must leave NVLink there"
         )
     elif apart:
         more = ", ..." if len(apart) > 8 else ""
-        bad.append(f"without NVLink between them: {', '.join(apart[:8])}{more}: rings avoid these, or are as slow")
-    said += bad[-1:]
+        word = f"without NVLink between them: {', '.join(apart[:8])}{more}: rings avoid these, or are as slow"
+    if word:
+        bad.append(word)
+        said.append(word)
     cards = [head for head in table.heads if not head.startswith("GPU")]
     if not cards:
         return

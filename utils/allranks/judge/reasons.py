@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from allranks.base.errors import name_ranks
+from allranks.base.errors import capital, name_ranks
 from allranks.judge import compare, rules, speed
 from allranks.judge.causes import Cause, Code, cause
 from allranks.judge.exercise import FaultKind, ResultFault, Rule, Run, kind_of
@@ -65,8 +65,7 @@ def of_origin(run: Run, reason: Reason, told: str) -> Reason:
 def of_provenance(reason: Reason, told: str) -> Reason:
     """The reason with what the exercise's own walk through the messages has found."""
     finding = cause(Code.ORIGIN, kind=kind_of(told))
-    said = f"{told[:1].upper()}{told[1:]}."
-    return replace(reason, sentence=f"{told}.", finding=finding, cause=said, blame=blame_of(told))
+    return replace(reason, sentence=f"{told}.", finding=finding, cause=f"{capital(told)}.", blame=blame_of(told))
 
 
 def of_rule(rule: Rule, run: Run, breach: str) -> Reason:
@@ -94,4 +93,4 @@ def labelled(run: Run, reason: Reason) -> Reason:
 
 def begun(run: Run, words: str) -> str:
     """The words as the beginning of a sentence: a capital letter, but not in the name of an argument."""
-    return words if re.split(r"\W", words, maxsplit=1)[0] in run.exercise.arguments else words[:1].upper() + words[1:]
+    return words if re.split(r"\W", words, maxsplit=1)[0] in run.exercise.arguments else capital(words)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from allranks.base.errors import CourseError
+from allranks.base.errors import CourseError, capital
 from allranks.base.progress import counted
 from allranks.machine.bench.timers import timer
 from allranks.theory import cost
@@ -91,7 +91,7 @@ class Call:
             try:
                 describe(self.collective, self.algorithm)
             except ScheduleError as error:
-                raise BenchError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+                raise BenchError(f"{capital(str(error))}.") from None
 
     @property
     def itemsize(self) -> int:

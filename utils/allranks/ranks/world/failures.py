@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from allranks.base.errors import name_ranks
+from allranks.base.errors import capital, name_ranks
 from allranks.ranks.world.cluster import WorldError
 from allranks.ranks.world.rank_status import RankStatus, line_text
 
@@ -62,8 +62,7 @@ def describe(errors: dict[int, dict], world_size: int, source: str | None = None
         groups.setdefault(same, []).append(rank)
     blocks = []
     for same, ranks in groups.items():
-        who = name_ranks(ranks, world_size)
-        blocks.append(f"{who[0].upper()}{who[1:]}: {said[same]}")
+        blocks.append(f"{capital(name_ranks(ranks, world_size))}: {said[same]}")
     hints = {_HINTS[e["type"]] for e in errors.values() if e["type"] in _HINTS}
     return "\n".join([*blocks, *sorted(hints)])
 

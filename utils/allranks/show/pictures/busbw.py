@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
+from allranks.base.errors import capital
 from allranks.base.theme import DARK, LIGHT
-from allranks.theory.cost.normal import LARGE, LOW, Curve, Normal, published
+from allranks.theory.cost.normal import LARGE, LOW, Curve, Normal, published, size_in_words
 
 __all__ = ["busbw_page"]
 
@@ -77,11 +78,11 @@ def _verdict(one: Normal) -> str:
     if one.of_reference is None:
         return "Nobody's measurement or model of this machine is known"
     if one.rows[-1][0] < LARGE:
-        return f"The sizes end before {size(LARGE)}, which is too early to tell"
+        return f"The sizes end before {size_in_words(LARGE)}, which is too early to tell"
     if one.falls_off is None:
         return "Yes" if one.of_reference >= LOW else f"At the largest size you get {_share(one.of_reference)}"
     before = [row[0] for row in one.rows if row[0] < one.falls_off]
-    start = f"Up to {size(before[-1])}, yes; above it you get" if before else "No: you get"
+    start = f"Up to {size_in_words(before[-1])}, yes; above it you get" if before else "No: you get"
     return f"{start} {_share(one.of_reference)}"
 
 
@@ -90,16 +91,6 @@ def _share(share: float) -> str:
     simple = {0.25: "a quarter", 1 / 3: "a third", 0.5: "half", 2 / 3: "two thirds", 0.75: "three quarters"}
     near = min(simple, key=lambda value: abs(value - share))
     return simple[near] if abs(near - share) <= 0.03 else f"{share:.0%}"
-
-
-def size(nbytes: float) -> str:
-    """The bytes with the largest unit that fits.
-
-    >>> size(8 << 20)
-    '8 MiB'
-    """
-    units = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
-    return next(f"{nbytes / scale:.3g} {unit}" for unit, scale in units if nbytes >= scale or unit == "B")
 
 
 class _Axes:
@@ -123,18 +114,18 @@ class _Axes:
 
 def _drawing(one: Normal) -> str:
     own = [(row[0], row[1]) for row in one.rows]
-    within = [(one.rows[0][0], one.rows[-1][0])]
+    least, largest = one.rows[0][0], one.rows[-1][0]
     others = published(one.collective, one.ranks, one.domains, one.gpu) if one.sites else {}
-    shown = {site: [p for p in curve if within[0][0] <= p[0] <= within[0][1]] for site, curve in others.items()}
+    shown = {site: [p for p in curve if least <= p[0] <= largest] for site, curve in others.items()}
     model = [(row[0], row[3]) for row in one.rows if row[3] is not None]
     if not any(shown.values()) and model:
         shown = {"NCCL's model": model}
     curves = {site: curve for site, curve in shown.items() if len(curve) > 1}
     roofs = [(what, busbw) for what, busbw in one.roofs if busbw > 0]
     most = max([b for _, b in own] + [b for curve in curves.values() for _, b in curve] + [b for _, b in roofs])
-    axes = _Axes(*within[0], most)
+    axes = _Axes(least, largest, most)
     parts = [*_grid(axes), *_lost(one, axes)]
-    for number, (_, curve) in enumerate(curves.items()):
+    for number, curve in enumerate(curves.values()):
         dash = f' stroke-dasharray="{DASHES[number % len(DASHES)]}"' if number % len(DASHES) else ""
         parts.append(f'<path d="{axes.path(curve)}" fill="none" stroke="var(--soft)" stroke-width="1.8"{dash}/>')
     for what, busbw in roofs:
@@ -152,7 +143,7 @@ def _drawing(one: Normal) -> str:
     at = own[max(0, 2 * len(own) // 3)]
     parts.append(f'<text x="{axes.x(at[0]) + 12:.1f}" y="{axes.y(at[1]) + 26:.1f}" font-weight="700">you</text>')
     parts += _ring(one, axes)
-    what = f"Busbw of {one.collective} by size: {own[-1][1]:.4g} GB/s at {size(own[-1][0])}"
+    what = f"Busbw of {one.collective} by size: {own[-1][1]:.4g} GB/s at {size_in_words(own[-1][0])}"
     drawing = "".join(parts)
     svg = f'<svg viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="{escape(what)}">{drawing}</svg>'
     return svg + _legend(one, list(curves))
@@ -168,8 +159,8 @@ def _grid(axes: _Axes) -> list[str]:
         )
     every = max(1, math.ceil((axes.high - axes.low) / 7))
     for power in range(math.ceil(axes.low), math.floor(axes.high) + 1, every):
-        x = axes.x(2.0**power)
-        parts.append(f'<text x="{x:.1f}" y="{FOOT + 24}" text-anchor="middle" opacity=".75">{size(2.0**power)}</text>')
+        x, size = axes.x(2.0**power), size_in_words(2.0**power)
+        parts.append(f'<text x="{x:.1f}" y="{FOOT + 24}" text-anchor="middle" opacity=".75">{size}</text>')
     return parts
 
 
@@ -199,7 +190,7 @@ def _ring(one: Normal, axes: _Axes) -> list[str]:
         f'<path d="M{x:.1f} {y + 12:.1f}V{FOOT - 40}" stroke="var(--lost)" stroke-width="2" stroke-dasharray="3 4"/>',
         f'<circle cx="{x:.1f}" cy="{y:.1f}" r="10" fill="var(--paper)" stroke="var(--lost)" stroke-width="3.5"/>',
         f'<text x="{x + 12:.1f}" y="{FOOT - 46}" font-weight="650">you leave the others here,</text>',
-        f'<text x="{x + 12:.1f}" y="{FOOT - 26}" font-weight="650">after {size(at[0])}</text>',
+        f'<text x="{x + 12:.1f}" y="{FOOT - 26}" font-weight="650">after {size_in_words(at[0])}</text>',
     ]
 
 
@@ -211,13 +202,13 @@ def _legend(one: Normal, sites: Sequence[str]) -> str:
         items.append(f'<svg viewBox="0 0 40 12" style="width:40px">{line}</svg> {escape(site)}')
     reference = one.rows[-1][2] or one.rows[-1][3]
     if one.falls_off is not None and reference:
-        items.append(f"hatched: what you lose, {reference - one.top:.3g} GB/s at {size(one.rows[-1][0])}")
+        items.append(f"hatched: what you lose, {reference - one.top:.3g} GB/s at {size_in_words(one.rows[-1][0])}")
     return f'<p class="soft">{" &nbsp; ".join(items)}</p>'
 
 
 def _why(one: Normal) -> str:
     """What the curve says, the usual reason for its shape, and the test that would tell."""
-    parts = [f'<div class="big">{one.top:.4g} GB/s at {size(one.rows[-1][0])}</div>']
+    parts = [f'<div class="big">{one.top:.4g} GB/s at {size_in_words(one.rows[-1][0])}</div>']
     if one.of_reference is not None:
         reference = one.rows[-1][2] or one.rows[-1][3] or 0.0
         whose = f"below {one.below} of {len(one.sites)} published" if one.below is not None else "of NCCL's model"
@@ -226,7 +217,7 @@ def _why(one: Normal) -> str:
         parts.append(
             f'<p class="soft">{"And also" if number else "The usual reason for this shape"}: {escape(shape.looks)}</p>'
         )
-        parts.append(f'<div class="reason">{escape(shape.usual[:1].upper() + shape.usual[1:])}.</div>')
+        parts.append(f'<div class="reason">{escape(capital(shape.usual))}.</div>')
         parts.append(f"<p>What would tell:</p><pre>{escape(shape.test)}</pre>")
     parts.append("<p><b>Other shapes, other reasons</b></p>")
     for looks, usual, path in MINIATURES:

@@ -13,11 +13,18 @@ ABOVE_SEARCH = 25 / 24  # NCCL's search counts 24 GB/s for a link of 200 Gb/s, w
 
 
 def machine_bound_s(
-    collective: str, ranks: int, nbytes: float, topology: Topology, *, nvls: bool = True, sharp: bool = False
+    collective: str,
+    ranks: int,
+    nbytes: float,
+    topology: Topology,
+    gamma: float = 0.0,
+    *,
+    nvls: bool = True,
+    sharp: bool = False,
 ) -> float:
     """The lower bound in seconds on a machine; where NCCL knows that its switches add (NVLS), they may.
 
-    Raises CostError.
+    `gamma` is seconds a byte reduced. Raises CostError.
 
     >>> from allranks.theory.cost.nccl_bounds import machine_bound_s
     >>> from allranks.topology import preset
@@ -26,7 +33,7 @@ def machine_bound_s(
     """
     where = MACHINES.get(topology.name)
     switches = nvls and where is not None and any(g.nvls for g in (*where.one.values(), *where.several.values()))
-    return lower_bound_seconds(collective, ranks, nbytes, topology, switches=switches, sharp=sharp)
+    return lower_bound_seconds(collective, ranks, nbytes, topology, gamma, switches=switches, sharp=sharp)
 
 
 def links_of(where: NcclMachine, nodes: int, ranks: int) -> Topology:

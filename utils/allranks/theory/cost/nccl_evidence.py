@@ -81,7 +81,8 @@ def by_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | N
     cells = [named(columns, row) for row in rows]
     if not cells:
         return None
-    if sum(_above(row) for row in cells) > 0.5 * sum(_tells(row) for row in cells) > 0:
+    above = [found for row in cells if (found := _compared(row)) is not None]
+    if sum(above) > 0.5 * len(above) > 0:
         return "all_reduce"
     last = cells[-1]
     size, count, width = last.get("size", ""), last.get("count", ""), _WIDTH.get(last.get("type", ""), 4)
@@ -94,15 +95,12 @@ def by_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | N
     return "all_reduce" if int(count) * width == int(size) else "reduce_scatter"
 
 
-def _tells(row: Cells) -> bool:
-    """Whether a row's bandwidths are printed precisely enough to be compared."""
-    alg = _printed(row.get("algbw", ""))
-    return alg is not None and _printed(row.get("busbw", "")) is not None and alg[0] > 20 * alg[1]
-
-
-def _above(row: Cells) -> bool:
+def _compared(row: Cells) -> bool | None:
+    """Whether a row's busbw is above its algbw; None where they are not printed precisely enough to be compared."""
     alg, bus = _printed(row.get("algbw", "")), _printed(row.get("busbw", ""))
-    return alg is not None and bus is not None and alg[0] > 20 * alg[1] and bus[0] - bus[1] > alg[0] + alg[1]
+    if alg is None or bus is None or alg[0] <= 20 * alg[1]:
+        return None
+    return bus[0] - bus[1] > alg[0] + alg[1]
 
 
 def _is_alltoall(columns: Sequence[str], rows: Sequence[Sequence[str]], cells: Sequence[Cells]) -> bool:

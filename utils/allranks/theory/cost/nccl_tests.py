@@ -6,7 +6,8 @@ out of place is taken, as the other one is missing for some collectives.
 
 A table is known by its columns wherever they stand in a line, so that launchers' labels, indents and a lost "#" do no harm.
 The number of ranks is what `busbw / algbw` says, then the highest rank; lists of devices are often pasted in part. Seen: nccl-tests
-2.0 to 2.18 (src/common.cu), its JSON of versions 1 and 2 (`-J`, src/util.cu), RCCL's and MSCCL++'s tests, and AWS Neuron's nccom-test.
+up to 2.20, also from before it printed its version (its source of 2.0 to 2.18, src/common.cu), its JSON of versions 1 and 2 (`-J`,
+src/util.cu), RCCL's and MSCCL++'s tests, and AWS Neuron's nccom-test.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     """
     path = Path(path)
     try:
-        data = _content(path)
+        with path.open("rb") as file:
+            data = Unpacked(file).first(MAX_NBYTES + 1)
     except OSError as error:
         raise CostError(f"{path} can't be read: {error.strerror or error}") from None
     except PackedError as error:
@@ -126,16 +128,6 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
         return read_measured(plain_text(data.decode("utf-8", errors="replace")), **known)  # type: ignore[arg-type]
     except CostError as error:
         raise CostError(f"{path}: {error}") from None
-
-
-def _content(path: Path) -> bytes:
-    """The unpacked bytes of a file, at most one more than are read."""
-    data = b""
-    with path.open("rb") as file:
-        source = Unpacked(file)
-        while len(data) <= MAX_NBYTES and (more := source.read()):
-            data += more
-    return data
 
 
 def _in_name(file: str) -> str | None:

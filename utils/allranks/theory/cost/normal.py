@@ -25,7 +25,7 @@ from allranks.theory.cost.nccl_price import nccl_price
 from allranks.theory.cost.nccl_tests import Measured
 from allranks.theory.cost.terms import CostError
 
-__all__ = ["Normal", "Shape", "chip_of", "normal", "published"]
+__all__ = ["Normal", "Shape", "chip_of", "normal", "published", "size_in_words"]
 
 PUBLISHED = Path(__file__).with_name("static") / "nccl_tests.csv"
 SITES_FOR_A_PERCENTILE = 5
@@ -321,12 +321,12 @@ def _shapes(
     dent = _dent(rows)
     if dent is not None:
         found.append(Shape(
-            f"a dent at {_size(dent)}", "NCCL changes protocol, algorithm or the number of channels there",
+            f"a dent at {size_in_words(dent)}", "NCCL changes protocol, algorithm or the number of channels there",
             f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING {program} -b {dent} -e {dent}, and again with NCCL_PROTO=Simple: the faster one shows which",
         ))  # fmt: skip
     if falls is None and not found and large and small and (middle := _middle(rows)) is not None:
         found.append(Shape(
-            f"middle sizes are low (at {_size(middle)}), small and large ones normal", "few channels, small buffers, or LL128 that is off",
+            f"middle sizes are low (at {size_in_words(middle)}), small and large ones normal", "few channels, small buffers, or LL128 that is off",
             f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING {program} ...: see the protocol at that size; try NCCL_MIN_NCHANNELS and NCCL_BUFFSIZE",
         ))  # fmt: skip
     return tuple(found)
@@ -349,8 +349,11 @@ def _middle(rows: Sequence[Row]) -> int | None:
     return low[0][0] if len(low) >= 2 else None
 
 
-def _size(nbytes: int) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes} B"
+def size_in_words(nbytes: float) -> str:
+    """The bytes with the largest unit that fits.
+
+    >>> size_in_words(8 << 20)
+    '8 MiB'
+    """
+    units = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+    return next(f"{nbytes / scale:.3g} {unit}" for unit, scale in units if nbytes >= scale or unit == "B")

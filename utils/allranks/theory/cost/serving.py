@@ -8,7 +8,7 @@ against published measurements. Imports without torch.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from allranks.theory.cost.formulas import price
@@ -174,8 +174,12 @@ def direct_all_reduce_s(nbytes: float, ranks: int, bytes_per_s: float, shots: in
     if ranks == 1:
         return 0.0
     start, share = ONE_SHOT if shots == 1 else TWO_SHOT
-    moved = (ranks - 1) * nbytes if shots == 1 else 2 * (ranks - 1) / ranks * nbytes
-    return start + moved / (share * bytes_per_s)
+    return start + _moved(nbytes, ranks, shots) / (share * bytes_per_s)
+
+
+def _moved(nbytes: float, ranks: int, shots: int) -> float:
+    """The bytes that a rank reads in an all_reduce of one or two shots; a ring moves as many as two."""
+    return (ranks - 1) * nbytes if shots == 1 else 2 * (ranks - 1) / ranks * nbytes
 
 
 def serve(
@@ -315,9 +319,7 @@ class _Job:
         if self.all_reduce not in ("best", *ways):
             raise CostError(f"all_reduce is {self.all_reduce!r}; it is one of best, {', '.join(ways)}")
         how = min(ways, key=ways.__getitem__) if self.all_reduce == "best" else self.all_reduce
-        p = self.tp
-        sent = (p - 1) * nbytes if how == "one shot" else 2 * (p - 1) / p * nbytes
-        return 2 * ways[how], how, 2 * sent
+        return 2 * ways[how], how, 2 * _moved(nbytes, self.tp, 1 if how == "one shot" else 2)
 
 
 def _nccl_s(nbytes: float, ranks: int, where: Topology) -> float:
@@ -340,7 +342,7 @@ def _model(model: str | Served) -> Served:
     known = {name.lower(): found for name, found in SERVED.items()}
     if model.lower() not in known:
         raise CostError(f"there is no model {model!r} to serve; there are {', '.join(SERVED)}")
-    return replace(known[model.lower()])
+    return known[model.lower()]
 
 
 def _whole(name: str, value: Any) -> None:

@@ -19,9 +19,10 @@ from visitor import HUB, Visitor
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
-PASSWORDS = {"ana": "first-pass-9", "ida": "third-pass-7"}
-GROUPS = {"ana": "allranks-students", "ida": "allranks-instructors"}
-STATE, EXCHANGE, SETTINGS = (Path(p) for p in ("/var/lib/allranks/hub", "/var/lib/allranks/exchange", "/etc/allranks"))
+PASSWORDS = {"ana": "first-pass-9", "ida": "third-pass-7", "pia": "fourth-pass-5"}
+GROUPS = {"ana": "allranks-students", "ida": "allranks-instructors", "pia": None}  # the primary group
+# the exchange is not where it is by default: hub.env says so
+STATE, EXCHANGE, SETTINGS = (Path(p) for p in ("/var/lib/allranks/hub", "/var/lib/handed-in/here", "/etc/allranks"))
 BACKUP = Path("/var/lib/backup/first")
 COURSE = Path("/home") / GRADER / "allranks"
 
@@ -88,8 +89,11 @@ def rows(database: Path) -> dict[str, list]:
 def before(tmp_path_factory) -> dict:
     """The hub is used, saved while it runs, and everything is taken away; what there was."""
     make_accounts({name: (PASSWORDS[name], GROUPS[name]) for name in PASSWORDS})
+    run("usermod", "--gid", "allranks-students", "pia")
+    run("groupdel", "pia")
+    (SETTINGS / "hub.env").write_text(f"ALLRANKS_HUB_EXCHANGE={EXCHANGE}\n", encoding="utf-8")
     hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")
-    hub.start()
+    hub.start(ALLRANKS_HUB_EXCHANGE=str(EXCHANGE))
     try:
         ana = Visitor.log_in("ana", PASSWORDS["ana"])
         home = Path("/home/ana")
@@ -134,7 +138,7 @@ def before(tmp_path_factory) -> dict:
         run("userdel", "--remove", "--force", name)
     for folder in (STATE, EXCHANGE, SETTINGS):
         shutil.rmtree(folder)
-    for group in set(GROUPS.values()):
+    for group in set(filter(None, GROUPS.values())):
         run("groupdel", group)
     assert not list(Path("/home").glob("an*")) and not STATE.exists()
     return kept
@@ -161,22 +165,36 @@ def test_a_damaged_backup_is_refused_before_anything_is_written(before, tmp_path
     assert not STATE.exists() and not SETTINGS.exists()
 
 
+def test_what_is_there_already_is_named_before_anything_is_written(before):
+    for folder in (SETTINGS, STATE, EXCHANGE, Path("/home/pia")):
+        folder.mkdir(parents=True)
+        (folder / "mine").write_text("here before", encoding="utf-8")
+        for options in ([], ["--dry-run"]):
+            done = backup("restore", BACKUP, *options)
+            assert done.returncode == 2 and done.stderr.startswith(f"{folder} is not empty: "), (folder, done.stderr)
+            assert [path.name for path in folder.iterdir()] == ["mine"]
+        shutil.rmtree(folder)
+        assert not any(path.exists() for path in (SETTINGS, STATE, EXCHANGE, Path("/home/pia")))
+    assert not set(PASSWORDS) & {who.pw_name for who in pwd.getpwall()}
+
+
 def test_nothing_is_lost_on_an_empty_machine(before, tmp_path):
     dry = backup("restore", BACKUP, "--dry-run")
     assert dry.returncode == 0 and dry.stdout.endswith("Nothing was written.\n"), dry.stderr
+    assert {str(SETTINGS), str(STATE), str(EXCHANGE), "home of pia"} <= set(dry.stdout.splitlines())
     assert not STATE.exists() and "ana" not in [who.pw_name for who in pwd.getpwall()]
     done = backup("restore", BACKUP)
     assert done.returncode == 0, done.stderr
     assert {name: pwd.getpwnam(name).pw_uid for name in before["numbers"]} == before["numbers"]
     for name, was in before["homes"].items():
-        assert tree(Path("/home") / name) | {} == was, name
+        assert tree(Path("/home") / name) == was, name
     assert tree(EXCHANGE) == before["exchange"] and tree(SETTINGS) == before["settings"]
     assert rows(COURSE / "autograder" / "gradebook.db") == before["gradebook"]
     assert (EXCHANGE.stat().st_mode & 0o7777, STATE.stat().st_mode & 0o7777) == (0o1777, 0o700)
     again = backup("restore", BACKUP)
     assert again.returncode == 2 and "is not empty" in again.stderr
     hub = Hub(tmp_path / "hub.log")
-    hub.start()
+    hub.start(ALLRANKS_HUB_EXCHANGE=str(EXCHANGE))
     try:
         # the cookie of before is still a login, the password is the same, and so is the number that the hub has for ana
         page = before["session"].session.get(f"{HUB}/hub/home", allow_redirects=False)

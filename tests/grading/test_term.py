@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import nbformat
 import pytest
 from classes import ROSTER, enter, wrong
-from grading_course import LAB, NOTEBOOK, Course
+from grading_course import LAB, NOTEBOOK, ROOT, Course
 from nbgrader.api import Gradebook
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
@@ -141,6 +142,25 @@ def test_due_dates_and_late_rules_by_command_also_for_work_that_is_graded(course
         assert book.find_submission(LAB, "hal").late_submission_penalty == 7.5, said
     assert [one["after"] for one in of_course(course, "late", LAB, "--off")["changes"]] == [0, 0]
     assert of_course(course, "due", LAB, "--never")["due"] is None
+
+
+def test_a_plugin_of_ones_own_takes_no_rule_neither_tried_nor_given(course, runs, tmp_path):
+    shutil.copytree(course.root, tmp_path / "course")
+    own = Course(tmp_path / "course")
+    (page,) = re.findall(  # the plugin of the page, and the line that names it
+        r"```python\n(from nbgrader.plugins import BasePlugin.*?)```.*?```python\n(c\.AssignLate.*?)```",
+        (ROOT / "docs" / "instructor.md").read_text(encoding="utf-8"),
+        flags=re.S,
+    )
+    (own.root / "autograder" / "late.py").write_text(page[0], encoding="utf-8")
+    with open(own.root / "autograder" / "nbgrader_config.py", "a", encoding="utf-8") as config:
+        config.write(f"\n{page[1]}")
+    for options in (["--dry-run"], []):
+        done = allranks("course", "late", LAB, 50, *options, "--course", own.root)
+        assert done.returncode == 2 and done.stderr.startswith("autograder.late.TenPercentADay decides on late work")
+        assert done.stderr.count("\n") == 1 and not (own.root / "autograder" / "late.json").exists()
+    trial = of_course(own, "due", LAB, f"{datetime.now(UTC) - timedelta(hours=1):%Y-%m-%d %H:%M}", "--dry-run")
+    assert {one["student"]: one["after"] for one in trial["changes"]} == {"ed": 1.3, "hal": 1.3}
 
 
 def test_a_regrade_can_be_tried_and_says_when_marks_would_go_down(course, runs):

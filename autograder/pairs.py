@@ -19,7 +19,7 @@ from pathlib import Path
 
 import nbformat
 from allranks.base.errors import CourseError
-from allranks.course.handin import Refused, read_notebook
+from allranks.course.handin import Refused, answers, read_notebook
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
@@ -249,12 +249,12 @@ def _whose(course: Path, lab: str, pair: Pair, before: dict[str, str]) -> tuple[
         return None, f"{pair.counts}'s work should count, but {pair.counts} has handed in nothing."
     if len(there) == 1:
         return there[0], f"{there[0]} handed in for both."
-    answers = {student: _answers(course, lab, own[student]) for student in pair.both}
-    released = _answers(course, lab, course / "labs" / lab)
-    began = [student for student in pair.both if answers[student] != released]
+    texts = {student: _answers(own[student]) for student in pair.both}
+    released = _answers(course / "labs" / lab)
+    began = [student for student in pair.both if texts[student] != released]
     if len(began) == 1:
         return began[0], f"{began[0]}'s work counts; the other notebook has no answers."
-    if answers[pair.one] != answers[pair.other]:
+    if texts[pair.one] != texts[pair.other]:
         return None, (
             f"{pair.one} and {pair.other} handed in different answers, so each has the own marks: write whose work counts into the "
             f"column counts of {FILE}."
@@ -267,14 +267,9 @@ def _whose(course: Path, lab: str, pair: Pair, before: dict[str, str]) -> tuple[
     return early, f"both handed in the same answers, and {early}'s came first: that time counts for both."
 
 
-def _answers(course: Path, lab: str, folder: Path) -> list[str]:
+def _answers(folder: Path) -> list[str]:
     """The texts of all cells that students fill in, of the notebooks of a folder."""
-    found = []
-    for notebook in _notebooks(folder):
-        for cell in notebook.cells:
-            if isinstance(about := cell.metadata.get("nbgrader"), dict) and about.get("solution"):
-                found.append(cell.source.strip())
-    return found
+    return [text for notebook in _notebooks(folder) for _, text in answers(notebook)]
 
 
 def _notebooks(folder: Path) -> list[NotebookNode]:

@@ -44,6 +44,17 @@ def test_more_time_takes_the_penalty_of_one_student_away(course):
     told = {row["student"]: row for row in json.loads(allranks(course, "class", "--json").stdout)["students"]}
     assert told["ada"]["late_s"] == 0 and told["bo"]["late_s"] == 86400
     assert command(course, "ada", "0").stdout == "ada has until 2026-11-01 12:00 UTC.\n"
+    assert command(course, "bo", "25").stdout == "bo has until 2026-11-02 13:00 UTC.\n"
+    graded = course.graded("bo")
+    settled = subprocess.run(
+        [Path(sys.executable).parent / "allranks", "course", "run", LAB, "--no-collect", "--no-feedback", "--json"],
+        cwd=course.root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    changes = {one["student"]: one for one in json.loads(settled.stdout)["changes"]}
+    assert changes["ada"]["down"] and not changes["bo"]["down"] and course.graded("bo") == graded
 
 
 def test_who_handed_in_nothing_yet_can_have_more_time(course):
@@ -54,7 +65,7 @@ def test_who_handed_in_nothing_yet_can_have_more_time(course):
 
 def test_what_can_not_be_extended_is_one_sentence(course, small_class):
     assert "is not in the gradebook" in command(course, "nobody", "3").stderr
-    with pytest.raises(ExtensionError, match="no due date"):
+    with pytest.raises(ExtensionError, match="no due date: set one by `allranks course due"):
         extend(small_class.course.root, LAB, "hal", timedelta(days=2))
 
 

@@ -56,7 +56,7 @@ def as_user(name: str) -> dict[str, Any]:
 
 
 def save(folder: Path) -> list[str]:
-    """Writes everything into a new folder; returns a line for each part. Raises BackupError."""
+    """Writes everything into a new folder; returns a line for each part, and for what could not be read. Raises BackupError."""
     from allranks.machine.doctor.hub import Site
 
     here = Site.of_this_machine()
@@ -77,14 +77,14 @@ def save(folder: Path) -> list[str]:
     for name in SECRETS:
         if (here.state / name).is_file():
             shutil.copyfile(here.state / name, unfinished / name)
-    pack(unfinished / "exchange.tar.gz", here.exchange)
+    told = pack(unfinished / "exchange.tar.gz", here.exchange)
     if SETTINGS.is_dir():
-        pack(unfinished / "settings.tar.gz", SETTINGS)
+        told += pack(unfinished / "settings.tar.gz", SETTINGS)
     for name in people:
         where = Path(pwd.getpwnam(name).pw_dir)
         skipped = [*NOT_SAVED, *([f"{GRADEBOOK}*"] if name == here.grader else [])]
         if where.is_dir():
-            pack(packed(unfinished, name), where, name, skipped)
+            told += pack(packed(unfinished, name), where, name, skipped)
         if name == here.grader and (where / GRADEBOOK).is_file():
             done = subprocess.run(
                 [sys.executable, __file__, "read-database", where / GRADEBOOK],
@@ -99,7 +99,7 @@ def save(folder: Path) -> list[str]:
     manifest["places"] = {"state": str(here.state), "exchange": str(here.exchange)}
     (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     unfinished.rename(folder)
-    return [f"{name}: {(folder / name).stat().st_size >> 10} KiB" for name in parts]
+    return [*(f"{name}: {(folder / name).stat().st_size >> 10} KiB" for name in parts), *told]
 
 
 def accounts(grader: str) -> dict[str, dict[str, Any]]:
@@ -129,16 +129,22 @@ def contents_of(database: Path) -> bytes:
             return copy.serialize()
 
 
-def pack(file: Path, folder: Path, owner: str | None = None, without: list[str] | tuple[str, ...] = ()) -> None:
-    """Packs a folder, with its owner's rights if one is named; links are packed as links, sockets not at all."""
+def pack(file: Path, folder: Path, owner: str | None = None, without: list[str] | tuple[str, ...] = ()) -> list[str]:
+    """Packs a folder, with its owner's rights if one is named; links are packed as links, sockets not at all.
+
+    A file that could not be read stops nothing, since one person's would stop all others' backup. Returns a line for each.
+    """
     skip = [f"--exclude=./{name}" for name in without]
-    program = ["tar", "--create", "--gzip", "--warning=no-file-ignored", "--directory", str(folder), *skip, "."]
+    options = ["--warning=no-file-ignored", "--ignore-failed-read"]
+    program = ["tar", "--create", "--gzip", *options, "--directory", str(folder), *skip, "."]
     with open(file, "wb") as out:
         done = subprocess.run(
             program, stdout=out, stderr=subprocess.PIPE, check=False, **(as_user(owner) if owner else {})
         )
+    said = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode > 1:  # 1: a file changed while it was read
-        raise BackupError(f"{folder} can't be packed: {done.stderr.decode(errors='replace').strip().splitlines()[0]}.")
+        raise BackupError(f"{folder} can't be packed: {said[0]}.")
+    return [f"{folder}: {line.removeprefix('tar: ')}" for line in said]
 
 
 def digest(path: Path) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
 import sqlite3
 import stat
@@ -103,7 +104,12 @@ def before(tmp_path_factory) -> dict:
         nbformat.write(notebook, work)
         (home / ".cache" / "large").write_bytes(b"x" * 1000)
         os.symlink("/etc/shadow", home / "allranks" / "everybody's passwords")
+        closed, roots = home / "closed", home / "roots"
+        for path, mode in ((closed, 0o000), (roots, 0o600)):
+            path.write_text("not for ana's rights", encoding="utf-8")
+            path.chmod(mode)
         run("chown", "-hR", "ana:", home)
+        os.chown(roots, 0, 0)
         words = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
         inbound = EXCHANGE / "allranks" / "inbound"
         inbound.mkdir()
@@ -122,8 +128,11 @@ def before(tmp_path_factory) -> dict:
         assert json.loads(said)["changes"][0]["after"] == 13, said
         done = backup("save", BACKUP)
         assert done.returncode == 0, done.stderr
+        closed.unlink()
+        roots.unlink()
         kept = {
             "session": ana,
+            "said": done.stdout,
             "homes": {name: tree(Path("/home") / name) for name in (*PASSWORDS, GRADER)},
             "exchange": tree(EXCHANGE),
             "settings": tree(SETTINGS),
@@ -148,6 +157,13 @@ def test_the_backup_is_roots_alone_and_no_link_led_anywhere(before):
     assert all(path.stat().st_mode & 0o077 == 0 for path in (BACKUP, *BACKUP.rglob("*")))
     listed = run("tar", "-tvzf", BACKUP / "homes" / "ana.tar.gz")
     assert "everybody's passwords -> /etc/shadow" in listed and ".cache/large" not in listed
+
+
+def test_each_home_is_read_with_its_owners_rights_and_what_these_do_not_open_is_named(before):
+    listed = run("tar", "-tzf", BACKUP / "homes" / "ana.tar.gz")
+    for name in ("closed", "roots"):
+        assert f"./{name}" not in listed
+        assert re.search(rf"^/home/ana: \./{name}: .*Permission denied$", before["said"], flags=re.M), before["said"]
 
 
 def test_a_second_backup_does_not_overwrite_the_first(before):

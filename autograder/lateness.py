@@ -19,7 +19,7 @@ from nbgrader.plugins import BasePlugin, LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import parse_utc
 
-from autograder.folder import config_of, directory_of, has_gradebook
+from autograder.folder import config_of, directory_of, has_gradebook, rewrite
 from autograder.trusted import coursedir_of
 
 FILE = "late.json"
@@ -105,11 +105,8 @@ def set_rule(course: Path, lab: str, rule: Rule | None, dry_run: bool = False) -
         )
     proposed = {name: one for name, one in rules_of(course).items() if name != lab} | ({lab: rule} if rule else {})
     if not dry_run:
-        path = course / "autograder" / FILE
-        unfinished = path.with_name(f"{path.name}.unfinished")
         text = json.dumps({name: asdict(one) for name, one in sorted(proposed.items())}, indent=1)
-        unfinished.write_text(text + "\n", encoding="utf-8")
-        unfinished.replace(path)
+        rewrite(course / "autograder" / FILE, text + "\n")
     return settle(course, lab, dry_run, rules=proposed)
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from classes import allranks
+from classes import allranks, typed
 from grading_course import LAB, Course
 from nbgrader.api import Gradebook
 
@@ -46,13 +44,7 @@ def test_more_time_takes_the_penalty_of_one_student_away(course):
     assert command(course, "ada", "0").stdout == "ada has until 2026-11-01 12:00 UTC.\n"
     assert command(course, "bo", "25").stdout == "bo has until 2026-11-02 13:00 UTC.\n"
     graded = course.graded("bo")
-    settled = subprocess.run(
-        [Path(sys.executable).parent / "allranks", "course", "run", LAB, "--no-collect", "--no-feedback", "--json"],
-        cwd=course.root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settled = typed("course", "run", LAB, "--course", course.root, "--no-collect", "--no-feedback", "--json")
     changes = {one["student"]: one for one in json.loads(settled.stdout)["changes"]}
     assert changes["ada"]["down"] and not changes["bo"]["down"] and course.graded("bo") == graded
 
@@ -70,13 +62,4 @@ def test_what_can_not_be_extended_is_one_sentence(course, small_class):
 
 
 def command(course: Course, student: str, hours: str) -> subprocess.CompletedProcess:
-    program = [
-        str(Path(sys.executable).parent / "allranks"),
-        "extend",
-        LAB,
-        student,
-        hours,
-        "--course",
-        str(course.root),
-    ]
-    return subprocess.run(program, capture_output=True, text=True, check=False)
+    return typed("extend", LAB, student, hours, "--course", course.root)

@@ -59,7 +59,7 @@ def _table(found: Overview) -> list[str]:
         table.add_column(head, justify="right", no_wrap=True)
     for row in by_need(found):
         cells = [_mark_in_text(row.marks.get(part.cell)) for part in found.parts]
-        total = f"{row.score - row.late_penalty:g}" if row.score is not None else "-"
+        total = "-" if row.total is None else f"{row.total:g}"
         table.add_row(Text(printable(_whom(row))), *cells, total, _when(row))
     file = io.StringIO()
     Console(file=file, width=WIDTH, color_system=None).print(table)
@@ -100,10 +100,9 @@ def _incidents(rows: Iterable[Row], kind: str, words: str) -> list[str]:
 
 
 def states_of(row: Row, found: Overview) -> str:
-    """The states by which the page shows a row: words out of "graded", "ungraded", "lost", "waits" and "late"."""
+    """The states by which the page shows a row: words out of "ungraded", "lost", "waits" and "late"."""
     marks = [(part, row.marks[part.cell]) for part in found.parts if part.cell in row.marks]
     holds = {
-        "graded": row.state == "graded",
         "ungraded": row.state != "graded",
         "lost": any(mark.score is not None and mark.score < part.points for part, mark in marks),
         "waits": any(mark.waits for _, mark in marks),

@@ -89,6 +89,11 @@ class Row:
         """The student's own name; "" if the gradebook does not have it."""
         return " ".join(filter(None, (self.first_name, self.last_name)))
 
+    @property
+    def total(self) -> float | None:
+        """The points in all, less the penalty for being late; None where there are none."""
+        return None if self.score is None else max(0.0, self.score - self.late_penalty)
+
 
 @dataclass(frozen=True)
 class Cause:

@@ -49,12 +49,8 @@ def differences(before: Overview | None, after: Overview) -> list[Change]:
         old = rows.get(row.student, Row(row.student, "", "", "", "not handed in"))
         why = _why(after.parts, old, row)
         if why:
-            found.append(Change(row.student, _total(old), _total(row), tuple(why)))
+            found.append(Change(row.student, old.total, row.total, tuple(why)))
     return found
-
-
-def _total(row: Row) -> float | None:
-    return None if row.score is None else max(0.0, row.score - row.late_penalty)
 
 
 def _why(parts: tuple[Part, ...], old: Row, new: Row) -> list[str]:

@@ -53,7 +53,7 @@ class Wanted:
         told = ["" if mark is None or mark.score is None else _number(mark.score) for mark in marks]
         if not self.as_sum:
             return told
-        return ["" if row.score is None or "" in told else _number(row.score - row.late_penalty)]
+        return ["" if row.total is None or "" in told else _number(row.total)]
 
 
 def _number(points: float) -> str:

@@ -27,7 +27,7 @@ def extend(course: Path, lab: str, student: str, more: timedelta) -> str:
         except MissingEntry:
             raise ExtensionError(f"{lab} or {student} is not in the gradebook.") from None
         if assignment.duedate is None:
-            raise ExtensionError(f"{lab} has no due date: set one in formgrader, Manage assignments, Edit.")
+            raise ExtensionError(f"{lab} has no due date: set one by `allranks course due {lab} TIME`.")
         submission = gradebook.update_or_create_submission(lab, student)
         submission.extension = more or None
         gradebook.db.commit()

@@ -23,3 +23,10 @@ def directory_of(course: Path) -> CourseDirectory:
 def has_gradebook(about: CourseDirectory) -> bool:
     """Whether there is a gradebook: nbgrader would make an empty one where it looks."""
     return not about.db_url.startswith(SQLITE) or Path(about.db_url.removeprefix(SQLITE)).exists()
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Puts the text into the file, whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    unfinished.write_text(text, encoding="utf-8")
+    unfinished.replace(path)

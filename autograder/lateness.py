@@ -15,11 +15,11 @@ from pathlib import Path
 
 from allranks.base.errors import CourseError
 from nbgrader.api import Assignment, Gradebook, MissingEntry
-from nbgrader.plugins import LateSubmissionPlugin
+from nbgrader.plugins import BasePlugin, LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import parse_utc
 
-from autograder.folder import config_of, directory_of, has_gradebook
+from autograder.folder import config_of, directory_of, has_gradebook, rewrite
 from autograder.trusted import coursedir_of
 
 FILE = "late.json"
@@ -56,11 +56,14 @@ class Rule:
 
 
 class LateRule(LateSubmissionPlugin):
-    """nbgrader's plugin: the rule of the lab in late.json, else nbgrader's own method."""
+    """nbgrader's plugin: the rule of the lab in late.json, else nbgrader's own method. `rules` are some to try in place of the file's."""
+
+    rules: dict[str, Rule] | None = None
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float | None:
         """The points that are taken off a notebook; None for nothing."""
-        rule = rules_of(Path(coursedir_of(self.parent).root)).get(self.parent.assignment_id)
+        rules = rules_of(Path(coursedir_of(self.parent).root)) if self.rules is None else self.rules
+        rule = rules.get(self.parent.assignment_id)
         if rule is None:
             return super().late_submission_penalty(student_id, score, total_seconds_late)
         return rule.penalty(score, total_seconds_late)
@@ -89,17 +92,22 @@ def rules_of(course: Path) -> dict[str, Rule]:
 
 
 def set_rule(course: Path, lab: str, rule: Rule | None, dry_run: bool = False) -> list[Penalty]:
-    """Gives the lab a rule, or takes it away, and settles the penalties; returns those that change."""
-    rules = rules_of(course)
-    proposed = {name: one for name, one in rules.items() if name != lab} | ({lab: rule} if rule else {})
-    if dry_run:
-        return settle(course, lab, dry_run=True, rule=(rule,))
-    path = course / "autograder" / FILE
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    text = json.dumps({name: asdict(one) for name, one in sorted(proposed.items())}, indent=1)
-    unfinished.write_text(text + "\n", encoding="utf-8")
-    unfinished.replace(path)
-    return settle(course, lab)
+    """Gives the lab a rule, or takes it away, and settles the penalties; returns those that change.
+
+    Raises LatenessError if the course has a plugin of its own, which reads no rule.
+    """
+    plugin = _plugin(course, lab)
+    if rule is not None and not isinstance(plugin, LateRule):
+        name = f"{type(plugin).__module__}.{type(plugin).__name__}"
+        raise LatenessError(
+            f"{name} decides on late work in this course, and reads no rule: for rules write "
+            'c.AssignLatePenalties.plugin_class = "autograder.lateness.LateRule" at the end of autograder/nbgrader_config.py.'
+        )
+    proposed = {name: one for name, one in rules_of(course).items() if name != lab} | ({lab: rule} if rule else {})
+    if not dry_run:
+        text = json.dumps({name: asdict(one) for name, one in sorted(proposed.items())}, indent=1)
+        rewrite(course / "autograder" / FILE, text + "\n")
+    return settle(course, lab, dry_run, rules=proposed)
 
 
 def due_of(course: Path, lab: str) -> datetime | None:
@@ -144,16 +152,16 @@ def settle(
     lab: str,
     dry_run: bool = False,
     change: Callable[[Assignment], None] | None = None,
-    rule: tuple[Rule | None] | None = None,
+    rules: dict[str, Rule] | None = None,
 ) -> list[Penalty]:
     """Computes every penalty of the lab anew, from the points that stand in the gradebook now, also those given by hand.
 
-    `change` is done to the assignment first. `rule` is one to try in place of the lab's. With `dry_run` nothing is written. Returns
-    the penalties that change.
+    `change` is done to the assignment first. `rules` are some to try in place of the course's. With `dry_run` nothing is written.
+    Returns the penalties that change.
     """
-    step = AssignLatePenalties(config=config_of(course))
-    step.assignment_id = lab
-    step.init_plugin()
+    plugin = _plugin(course, lab)
+    if isinstance(plugin, LateRule):
+        plugin.rules = rules
     found = []
     with _gradebook(course, lab) as gradebook:
         assignment = _assignment(gradebook, lab)
@@ -163,14 +171,11 @@ def settle(
             before = after = 0.0
             for notebook in submission.notebooks:
                 old, late = float(notebook.late_submission_penalty or 0.0), float(submission.total_seconds_late)
-                if rule is not None and rule[0] is not None:
-                    taken = rule[0].penalty(float(notebook.score), late)
-                elif late > 0:
-                    plugin = LateSubmissionPlugin(parent=step) if rule is not None else step.plugin_inst
+                if late > 0:
                     taken = plugin.late_submission_penalty(submission.student_id, float(notebook.score), late) or 0.0
                 else:
                     taken = 0.0
-                new = float(step._check_late_penalty(notebook, taken))
+                new = float(plugin.parent._check_late_penalty(notebook, taken))
                 before, after = before + old, after + new
                 if not dry_run and new != old:
                     notebook.late_submission_penalty = new
@@ -181,6 +186,14 @@ def settle(
         else:
             gradebook.db.commit()
     return sorted(found, key=lambda one: one.student)
+
+
+def _plugin(course: Path, lab: str) -> BasePlugin:
+    """What decides on late work, as the course's configuration says, in nbgrader's step for this lab."""
+    step = AssignLatePenalties(config=config_of(course))
+    step.assignment_id = lab
+    step.init_plugin()
+    return step.plugin_inst
 
 
 def _gradebook(course: Path, lab: str) -> Gradebook:

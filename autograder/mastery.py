@@ -126,12 +126,11 @@ def _ideas(seen: list[Overview], gaps: list[Gap], tried: dict[str, set[str]]) ->
     """The ideas that somebody tried, in the order of the story; then labs with exercises that no chapter has."""
     root = files.given()
     held = contents(root) if root is not None else {}
-    left = dict.fromkeys(part.name for found in seen for part in found.parts if not part.in_words)
+    left = {part.name for found in seen for part in found.parts if not part.in_words}
     for part in parts():
         for chapter in part.chapters:
             names = tuple(item.name for item in held[chapter.number].checks if item.name in left) if held else ()
-            for name in names:
-                left.pop(name)
+            left -= set(names)
             if any(tried.get(name) for name in names):
                 yield _idea((chapter.number, chapter.title, part.title, chapter.core), names, gaps, tried)
     for found in seen:

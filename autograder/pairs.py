@@ -19,13 +19,13 @@ from pathlib import Path
 
 import nbformat
 from allranks.base.errors import CourseError
-from allranks.course.handin import Refused, read_notebook
+from allranks.course.handin import Refused, answers, read_notebook
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.folder import config_of
+from autograder.folder import config_of, has_gradebook, rewrite
 from autograder.intake import REQUEST, check_files, name_refusal, time_of
 
 FILE = "pairs.csv"
@@ -66,16 +66,23 @@ class Settled:
 
 def shared(course: Path, lab: str) -> dict[str, str]:
     """Whose work each student shares, as `settle` recorded it: {student: the partner who handed it in}."""
-    return {student: owner for student, (owner, _) in _state(course, lab).items()}
+    return {student: owner for student, (owner, _) in read_state(course, lab).items()}
 
 
-def _state(course: Path, lab: str) -> dict[str, tuple[str, str]]:
+def read_state(course: Path, lab: str) -> dict[str, tuple[str, str]]:
     """For each student who shares a work: whose it is, and the digest of the copy that lies in the student's place."""
     try:
         found = json.loads((course / "autograder" / FOLDER / lab / STATE).read_text(encoding="utf-8"))
         return {str(student): (str(owner), str(digest)) for student, (owner, digest) in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
+
+
+def write_state(course: Path, lab: str, state: dict[str, tuple[str, str]]) -> None:
+    """Records who shares whose work in a lab, as `read_state` reads it."""
+    folder = course / "autograder" / FOLDER / lab
+    folder.mkdir(parents=True, exist_ok=True)
+    rewrite(folder / STATE, json.dumps(state) + "\n")
 
 
 def author(course: Path, lab: str, student: str) -> str:
@@ -191,7 +198,7 @@ def settle(course: Path, lab: str) -> Settled:
     rows = named(course, lab)
     known = _members(about)
     submitted = course / "autograder" / "submitted"
-    for student, (_, digest) in _state(course, lab).items():
+    for student, (_, digest) in read_state(course, lab).items():
         if (place := submitted / student / lab).is_dir() and _digest(place) != digest:  # handed in anew, and collected
             _keep(course, lab, student)
     before = shared(course, lab)
@@ -228,7 +235,7 @@ def settle(course: Path, lab: str) -> Settled:
     for student, owner in state.items():
         _share(course, lab, owner, student, again=before.get(student) == owner)
     if state or before:
-        _write_state(course, lab, {s: (owner, _digest(submitted / s / lab)) for s, owner in state.items()})
+        write_state(course, lab, {s: (owner, _digest(submitted / s / lab)) for s, owner in state.items()})
     return Settled(state, tuple(told))
 
 
@@ -249,12 +256,12 @@ def _whose(course: Path, lab: str, pair: Pair, before: dict[str, str]) -> tuple[
         return None, f"{pair.counts}'s work should count, but {pair.counts} has handed in nothing."
     if len(there) == 1:
         return there[0], f"{there[0]} handed in for both."
-    answers = {student: _answers(course, lab, own[student]) for student in pair.both}
-    released = _answers(course, lab, course / "labs" / lab)
-    began = [student for student in pair.both if answers[student] != released]
+    texts = {student: _answers(own[student]) for student in pair.both}
+    released = _answers(course / "labs" / lab)
+    began = [student for student in pair.both if texts[student] != released]
     if len(began) == 1:
         return began[0], f"{began[0]}'s work counts; the other notebook has no answers."
-    if answers[pair.one] != answers[pair.other]:
+    if texts[pair.one] != texts[pair.other]:
         return None, (
             f"{pair.one} and {pair.other} handed in different answers, so each has the own marks: write whose work counts into the "
             f"column counts of {FILE}."
@@ -267,14 +274,9 @@ def _whose(course: Path, lab: str, pair: Pair, before: dict[str, str]) -> tuple[
     return early, f"both handed in the same answers, and {early}'s came first: that time counts for both."
 
 
-def _answers(course: Path, lab: str, folder: Path) -> list[str]:
+def _answers(folder: Path) -> list[str]:
     """The texts of all cells that students fill in, of the notebooks of a folder."""
-    found = []
-    for notebook in _notebooks(folder):
-        for cell in notebook.cells:
-            if isinstance(about := cell.metadata.get("nbgrader"), dict) and about.get("solution"):
-                found.append(cell.source.strip())
-    return found
+    return [text for notebook in _notebooks(folder) for _, text in answers(notebook)]
 
 
 def _notebooks(folder: Path) -> list[NotebookNode]:
@@ -328,8 +330,7 @@ def _digest(folder: Path) -> str:
 
 def _members(about: CourseDirectory) -> set[str]:
     """The students in the gradebook; nobody if there is none yet."""
-    file = about.db_url.removeprefix("sqlite:///")
-    if about.db_url.startswith("sqlite:///") and not Path(file).exists():  # else one would be made here
+    if not has_gradebook(about):
         return set()
     with Gradebook(about.db_url, about.course_id) as gradebook:
         return {student.id for student in gradebook.students}
@@ -349,14 +350,6 @@ def _give_back(course: Path, lab: str, student: str) -> None:
     shutil.rmtree(place, ignore_errors=True)
     if kept.is_dir():
         kept.rename(place)
-
-
-def _write_state(course: Path, lab: str, state: dict[str, tuple[str, str]]) -> None:
-    folder = course / "autograder" / FOLDER / lab
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f"{STATE}.unfinished"
-    unfinished.write_text(json.dumps(state) + "\n", encoding="utf-8")
-    unfinished.replace(folder / STATE)
 
 
 def _declared_labs(config: Config) -> list[str]:

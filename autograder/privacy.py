@@ -27,7 +27,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 
 from autograder import pairs, regrades
-from autograder.folder import SQLITE, directory_of, has_gradebook
+from autograder.folder import SQLITE, directory_of, has_gradebook, rewrite
 from autograder.giving import SECRET
 from autograder.intake import name_refusal, printable_name, read_small
 
@@ -50,7 +50,7 @@ class Held:
     submissions: tuple[str, ...]
     in_gradebook: bool
     lines: dict[str, int]
-    partners: tuple[Path, ...] = ()
+    partners: tuple[Path, ...]
 
     def told(self) -> list[str]:
         """Each place, one a line."""
@@ -83,7 +83,8 @@ def held(course: Path, student: str) -> Held:
     if reason := name_refusal(student):
         raise PrivacyError(f"{printable_name(student)!r} is no student's name: {reason}.")
     about = directory_of(course)
-    paths = list(_paths(course, about, student))
+    exchange = exchange_of(course)
+    paths = list(_paths(course, about, exchange, student))
     labs: tuple[str, ...] = ()
     known = False
     if has_gradebook(about):
@@ -94,21 +95,20 @@ def held(course: Path, student: str) -> Held:
             except MissingEntry:
                 pass
     lines = {
-        pairs.FILE: len(_pairs_lines(course)) - len(_pairs_lines(course, without=student)),
+        pairs.FILE: sum(_names(line, student) for line in _pairs_lines(course)),
         regrades.LOG: sum(_is_about(line, student) for line in _log_lines(course)),
-        f"{pairs.FOLDER}/*/{pairs.STATE}": sum(student in json.dumps(state) for _, state in _shared(course, student)),
+        f"{pairs.FOLDER}/*/{pairs.STATE}": len(_shared(course, student)),
     }
     if not paths and not known and not any(lines.values()):
         raise PrivacyError(f"There is nothing about {printable_name(student)} in {course} or its exchange.")
-    return Held(student, tuple(paths), labs, known, lines, tuple(_partners_pages(course, about, student)))
+    partners = tuple(_partners_pages(course, about, exchange, student))
+    return Held(student, tuple(paths), labs, known, lines, partners)
 
 
-def _partners_pages(course: Path, about: CourseDirectory, student: str) -> Iterator[Path]:
+def _partners_pages(course: Path, about: CourseDirectory, exchange: Path | None, student: str) -> Iterator[Path]:
     """The pages of those with whom the student shares a work, where they say so."""
-    exchange = exchange_of(course)
-    names = {
-        name for _, state in _shared(course, student) for mine, (owner, _) in state.items() for name in (mine, owner)
-    }
+    shared = _shared(course, student).values()
+    names = {name for state in shared for mine, (owner, _) in state.items() for name in (mine, owner)}
     for other in sorted(names - {student}):
         pages = sorted((course / about.feedback_directory / other).glob("*/*.html"))
         if exchange is not None:
@@ -116,12 +116,12 @@ def _partners_pages(course: Path, about: CourseDirectory, student: str) -> Itera
         yield from (page for page in pages if student.encode() in page.read_bytes())
 
 
-def _paths(course: Path, about: CourseDirectory, student: str) -> Iterator[Path]:
+def _paths(course: Path, about: CourseDirectory, exchange: Path | None, student: str) -> Iterator[Path]:
     for folder in (about.submitted_directory, about.autograded_directory, about.feedback_directory):
         if os.path.lexists(course / folder / student):
             yield course / folder / student
     yield from sorted((course / "autograder" / pairs.FOLDER).glob(f"*/{student}"))
-    if (exchange := exchange_of(course)) is not None:
+    if exchange is not None:
         handed_in = sorted(path for path in exchange.glob("inbound/*") if path.name.partition("+")[0] == student)
         yield from handed_in
         yield from _pages(course, about, exchange, student, handed_in)
@@ -147,13 +147,17 @@ def _pages(course: Path, about: CourseDirectory, exchange: Path, student: str, h
 # ------------------------------------------------------------------------------------------------------ the lists
 
 
-def _pairs_lines(course: Path, without: str | None = None) -> list[list[str]]:
-    """The lines of pairs.csv, without those that name a student; none if there is no such file."""
+def _pairs_lines(course: Path) -> list[list[str]]:
+    """The lines of pairs.csv; none if there is no such file."""
     try:
         text = (course / "autograder" / pairs.FILE).read_text(encoding="utf-8-sig")
     except OSError:
         return []
-    return [line for line in csv.reader(io.StringIO(text)) if without is None or without not in map(str.strip, line)]
+    return list(csv.reader(io.StringIO(text)))
+
+
+def _names(line: list[str], student: str) -> bool:
+    return student in map(str.strip, line)
 
 
 def _log_lines(course: Path) -> list[str]:
@@ -170,32 +174,21 @@ def _is_about(line: str, student: str) -> bool:
         return False
 
 
-def _shared(course: Path, student: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The files that say who shares whose work, of those that name the student."""
-    for path in sorted((course / "autograder" / pairs.FOLDER).glob(f"*/{pairs.STATE}")):
-        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-            state = json.loads(path.read_text(encoding="utf-8"))
-            if any(student in (name, owner) for name, (owner, _) in state.items()):
-                yield path, state
-
-
-def _rewrite(path: Path, text: str) -> None:
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+def _shared(course: Path, student: str) -> dict[str, dict[str, tuple[str, str]]]:
+    """Who shares whose work, of the labs where the student is one of them."""
+    labs = sorted(path.parent.name for path in (course / "autograder" / pairs.FOLDER).glob(f"*/{pairs.STATE}"))
+    states = {lab: pairs.read_state(course, lab) for lab in labs}
+    return {lab: state for lab, state in states.items() if any(student in (n, o) for n, (o, _) in state.items())}
 
 
 # --------------------------------------------------------------------------------------------------------- forget
 
 
-def forget(course: Path, student: str, dry_run: bool = False) -> Held:
-    """Removes all of it, also from the gradebook's free pages; returns what was there. Raises PrivacyError.
+def forget(course: Path, found: Held) -> None:
+    """Removes all that `held` found, also from the gradebook's free pages.
 
     A partner's copy of a work of both stays: it is the partner's too. Run again after an error: what is left is removed then.
     """
-    found = held(course, student)
-    if dry_run:
-        return found
     for path in (*found.paths, *found.partners):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -204,22 +197,22 @@ def forget(course: Path, student: str, dry_run: bool = False) -> Held:
     folder = course / "autograder"
     if found.lines[pairs.FILE]:
         file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows(_pairs_lines(course, without=student))
-        _rewrite(folder / pairs.FILE, file.getvalue())
+        kept_lines = [line for line in _pairs_lines(course) if not _names(line, found.student)]
+        csv.writer(file, lineterminator="\n").writerows(kept_lines)
+        rewrite(folder / pairs.FILE, file.getvalue())
     if found.lines[regrades.LOG]:
-        kept = [line for line in _log_lines(course) if not _is_about(line, student)]
-        _rewrite(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
-    for path, state in list(_shared(course, student)):
-        others = {name: one for name, one in state.items() if student not in (name, one[0])}
-        _rewrite(path, json.dumps(others) + "\n")
+        kept = [line for line in _log_lines(course) if not _is_about(line, found.student)]
+        rewrite(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
+    for lab, state in _shared(course, found.student).items():
+        others = {name: one for name, one in state.items() if found.student not in (name, one[0])}
+        pairs.write_state(course, lab, others)
     about = directory_of(course)
     if found.in_gradebook:
         with Gradebook(about.db_url, about.course_id) as gradebook:
-            gradebook.remove_student(student)
+            gradebook.remove_student(found.student)
     if about.db_url.startswith(SQLITE) and has_gradebook(about):
         with contextlib.closing(sqlite3.connect(about.db_url.removeprefix(SQLITE))) as database:
             database.execute("VACUUM")  # a deleted row's text stays in free pages until then
-    return found
 
 
 # --------------------------------------------------------------------------------------------------------- export
@@ -229,7 +222,7 @@ def export(course: Path, student: str, file: Path) -> Held:
     """Writes a zip file that only this account can read: student.json, and every file; returns what is in it. Raises PrivacyError."""
     found = held(course, student)
     about: dict[str, Any] = {"student": student, "held": found.told(), "gradebook": _marks(course, student)}
-    about["pairs"] = [line for line in _pairs_lines(course) if student in map(str.strip, line)]
+    about["pairs"] = [line for line in _pairs_lines(course) if _names(line, student)]
     about["regrades"] = [json.loads(line) for line in _log_lines(course) if _is_about(line, student)]
     unfinished = file.with_name(f"{file.name}.unfinished")
     try:

@@ -22,7 +22,7 @@ from typing import Any
 
 import nbformat
 from allranks.base.errors import CourseError
-from allranks.course.handin import Refused, read_notebook
+from allranks.course.handin import Refused, answers, read_notebook
 from nbgrader.api import Gradebook, MissingEntry
 
 from autograder.classroom import Part, overview_of
@@ -215,11 +215,8 @@ def _answers_differ(submitted: Path, graded: Path) -> bool:
 def _answers(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """The students' cells by name; of two cells with one name nothing is said, so they differ from any answer."""
     found: dict[str, str] = {}
-    for cell in notebook.cells:
-        about = cell.metadata.get("nbgrader", {})
-        if about.get("solution"):
-            name = str(about.get("grade_id"))
-            found[name] = "\0" if name in found else cell.source.strip()
+    for name, text in answers(notebook):
+        found[name] = "\0" if name in found else text
     return found
 
 

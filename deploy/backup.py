@@ -20,15 +20,14 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 GROUPS = ("allranks-students", "allranks-instructors", "allranks-admins")
 SETTINGS = Path("/etc/allranks")
-HUB_ENV = SETTINGS / "hub.env"  # what the hub's unit reads before it starts
 NOT_SAVED = (".cache", ".jr")  # of a home: what can be made again, and sockets
 GRADEBOOK = Path("allranks/autograder/gradebook.db")  # in the grader's home
 SECRETS = ("cookie_secret",)  # of the hub's folder, beside its database
@@ -36,26 +35,6 @@ SECRETS = ("cookie_secret",)  # of the hub's folder, beside its database
 
 class BackupError(Exception):
     """Nothing more was done; the message is one sentence that says what to do."""
-
-
-def place(name: str, default: str) -> Path:
-    """A path that the hub's settings name, as deploy/jupyterhub_config.py reads them."""
-    lines = HUB_ENV.read_text(encoding="utf-8").splitlines() if HUB_ENV.is_file() else []
-    found = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-    return Path(os.environ.get(name) or found.get(name, "").strip("\"' ") or default)
-
-
-def places() -> dict[str, Path]:
-    """Where the hub keeps its state, and the exchange."""
-    return {
-        "state": place("ALLRANKS_HUB_STATE", "/var/lib/allranks/hub"),
-        "exchange": place("ALLRANKS_HUB_EXCHANGE", "/var/lib/allranks/exchange"),
-    }
-
-
-def grader() -> str:
-    """The account that owns the gradebook."""
-    return str(place("ALLRANKS_HUB_GRADER", "allranks-grader"))
 
 
 def as_user(name: str) -> dict[str, Any]:
@@ -77,14 +56,18 @@ def as_user(name: str) -> dict[str, Any]:
 
 
 def save(folder: Path) -> list[str]:
-    """Writes everything into a new folder; returns a line for each part. Raises BackupError."""
-    there = places()
+    """Writes everything into a new folder; returns a line for each part, and for what could not be read. Raises BackupError."""
+    from allranks.machine.doctor.hub import Site
+
+    here = Site.of_this_machine()
     if folder.exists():
         raise BackupError(f"{folder} is there already: name a new folder.")
-    database = there["state"] / "jupyterhub.sqlite"
+    database = here.state / "jupyterhub.sqlite"
     if not database.is_file():
-        raise BackupError(f"{database} is not there: is this the hub's machine, and ALLRANKS_HUB_STATE in {HUB_ENV}?")
-    people = accounts()
+        raise BackupError(
+            f"{database} is not there: is this the hub's machine, and ALLRANKS_HUB_STATE in {SETTINGS}/hub.env?"
+        )
+    people = accounts(here.grader)
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / "homes").mkdir(mode=0o700, parents=True)
@@ -92,19 +75,19 @@ def save(folder: Path) -> list[str]:
     os.umask(0o077)
     (unfinished / "hub.sqlite").write_bytes(contents_of(database))
     for name in SECRETS:
-        if (there["state"] / name).is_file():
-            shutil.copyfile(there["state"] / name, unfinished / name)
-    pack(unfinished / "exchange.tar.gz", there["exchange"])
+        if (here.state / name).is_file():
+            shutil.copyfile(here.state / name, unfinished / name)
+    told = pack(unfinished / "exchange.tar.gz", here.exchange)
     if SETTINGS.is_dir():
-        pack(unfinished / "settings.tar.gz", SETTINGS)
+        told += pack(unfinished / "settings.tar.gz", SETTINGS)
     for name in people:
-        home = Path(pwd.getpwnam(name).pw_dir)
-        skipped = [*NOT_SAVED, *([f"{GRADEBOOK}*"] if name == grader() else [])]
-        if home.is_dir():
-            pack(unfinished / "homes" / f"{name}.tar.gz", home, name, skipped)
-        if name == grader() and (home / GRADEBOOK).is_file():
+        where = Path(pwd.getpwnam(name).pw_dir)
+        skipped = [*NOT_SAVED, *([f"{GRADEBOOK}*"] if name == here.grader else [])]
+        if where.is_dir():
+            told += pack(packed(unfinished, name), where, name, skipped)
+        if name == here.grader and (where / GRADEBOOK).is_file():
             done = subprocess.run(
-                [sys.executable, __file__, "read-database", home / GRADEBOOK],
+                [sys.executable, __file__, "read-database", where / GRADEBOOK],
                 check=True,
                 stdout=subprocess.PIPE,
                 **as_user(name),
@@ -112,38 +95,30 @@ def save(folder: Path) -> list[str]:
             (unfinished / "gradebook.sqlite").write_bytes(done.stdout)
     parts = {str(p.relative_to(unfinished)): digest(p) for p in sorted(unfinished.rglob("*")) if p.is_file()}
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    manifest = {"format": FORMAT, "when": when, "grader": grader(), "accounts": people, "parts": parts}
+    manifest = {"format": FORMAT, "when": when, "grader": here.grader, "accounts": people, "parts": parts}
+    manifest["places"] = {"state": str(here.state), "exchange": str(here.exchange)}
     (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     unfinished.rename(folder)
-    return [f"{name}: {(folder / name).stat().st_size >> 10} KiB" for name in parts]
+    return [*(f"{name}: {(folder / name).stat().st_size >> 10} KiB" for name in parts), *told]
 
 
-def accounts() -> dict[str, dict[str, Any]]:
+def accounts(grader: str) -> dict[str, dict[str, Any]]:
     """The accounts of the hub: number, home, shell, groups, and the hash of the password."""
-    names = {grader(): ""}
+    from allranks.machine.doctor.hub import members
+
+    groups = {}
     for group in GROUPS:
-        try:
-            names |= dict.fromkeys(grp.getgrnam(group).gr_mem, "")
-        except KeyError:
-            continue
+        with suppress(KeyError):  # a hub without administrators
+            groups[group] = members(group)
     hashes = dict(line.split(":")[:2] for line in Path("/etc/shadow").read_text(encoding="utf-8").splitlines())
     found = {}
-    for name in sorted(names):
-        try:
-            who = pwd.getpwnam(name)
-        except KeyError:
+    for name in sorted({grader}.union(*groups.values())):
+        if (who := account(name)) is None:
             continue  # a member whose account is gone
-        theirs = [group for group in GROUPS if name in _members(group)]
+        theirs = [group for group, names in groups.items() if name in names]
         about = {"uid": who.pw_uid, "home": who.pw_dir, "shell": who.pw_shell, "groups": theirs}
         found[name] = about | {"full_name": who.pw_gecos, "password": hashes.get(name, "!")}
     return found
-
-
-def _members(group: str) -> list[str]:
-    try:
-        return grp.getgrnam(group).gr_mem
-    except KeyError:
-        return []
 
 
 def contents_of(database: Path) -> bytes:
@@ -154,16 +129,22 @@ def contents_of(database: Path) -> bytes:
             return copy.serialize()
 
 
-def pack(file: Path, folder: Path, owner: str | None = None, without: list[str] | tuple[str, ...] = ()) -> None:
-    """Packs a folder, with its owner's rights if one is named; links are packed as links, sockets not at all."""
+def pack(file: Path, folder: Path, owner: str | None = None, without: list[str] | tuple[str, ...] = ()) -> list[str]:
+    """Packs a folder, with its owner's rights if one is named; links are packed as links, sockets not at all.
+
+    A file that could not be read stops nothing, since one person's would stop all others' backup. Returns a line for each.
+    """
     skip = [f"--exclude=./{name}" for name in without]
-    program = ["tar", "--create", "--gzip", "--warning=no-file-ignored", "--directory", str(folder), *skip, "."]
+    options = ["--warning=no-file-ignored", "--ignore-failed-read"]
+    program = ["tar", "--create", "--gzip", *options, "--directory", str(folder), *skip, "."]
     with open(file, "wb") as out:
         done = subprocess.run(
             program, stdout=out, stderr=subprocess.PIPE, check=False, **(as_user(owner) if owner else {})
         )
+    said = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode > 1:  # 1: a file changed while it was read
-        raise BackupError(f"{folder} can't be packed: {done.stderr.decode(errors='replace').strip().splitlines()[0]}.")
+        raise BackupError(f"{folder} can't be packed: {said[0]}.")
+    return [f"{folder}: {line.removeprefix('tar: ')}" for line in said]
 
 
 def digest(path: Path) -> str:
@@ -178,39 +159,36 @@ def digest(path: Path) -> str:
 def restore(folder: Path, dry_run: bool = False) -> list[str]:
     """Puts everything back; returns a line for each step. Raises BackupError before the first one if something is in the way."""
     manifest = checked(folder)
-    if (folder / "settings.tar.gz").is_file() and not dry_run and not any_in(SETTINGS):
-        unpack(folder / "settings.tar.gz", SETTINGS, 0o755)  # first: it says where the rest belongs
-    there = places()
+    state, exchange = Path(manifest["places"]["state"]), Path(manifest["places"]["exchange"])
     people: dict[str, dict[str, Any]] = manifest["accounts"]
-    for path in (there["state"], there["exchange"]):
-        if any_in(path):
+    homes = {name: home(name, about) for name, about in people.items() if packed(folder, name).is_file()}
+    settings = [SETTINGS] if (folder / "settings.tar.gz").is_file() else []
+    for path in (*settings, state, exchange, *homes.values()):
+        if path.is_dir() and any(path.iterdir()):
             raise BackupError(f"{path} is not empty: restore on a machine without a hub, or move it away first.")
     for name, about in people.items():
-        if any_in(Path(about["home"]) / "allranks"):
-            raise BackupError(f"{about['home']}/allranks is not empty: move it away first.")
-        taken = next((who.pw_name for who in pwd.getpwall() if who.pw_uid == about["uid"]), name)
-        if taken != name and name not in [who.pw_name for who in pwd.getpwall()]:
+        if account(name) is None and (taken := account(about["uid"])):
             raise BackupError(
-                f"{name} had the number {about['uid']}, which is {taken}'s here: give that account another one."
+                f"{name} had the number {about['uid']}, which is {taken.pw_name}'s here: give that account another one."
             )
-    steps = [f"account {name}" for name in people] + [str(path) for path in there.values()]
-    steps += [f"home of {name}" for name in people if (folder / "homes" / f"{name}.tar.gz").is_file()]
+    steps = [f"account {name}" for name in people] + [str(path) for path in (*settings, state, exchange)]
+    steps += [f"home of {name}" for name in homes]
     if dry_run:
         return steps
     for name, about in people.items():
         make_account(name, about)
-    there["state"].mkdir(mode=0o700, parents=True, exist_ok=True)
-    there["state"].chmod(0o700)
+    for path in settings:
+        unpack(folder / "settings.tar.gz", path)
+    unpack(folder / "exchange.tar.gz", exchange)
+    for name, path in homes.items():
+        unpack(packed(folder, name), path, name)
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state.chmod(0o700)
     os.umask(0o077)
-    shutil.copyfile(folder / "hub.sqlite", there["state"] / "jupyterhub.sqlite")
+    shutil.copyfile(folder / "hub.sqlite", state / "jupyterhub.sqlite")
     for name in SECRETS:
         if (folder / name).is_file():
-            shutil.copyfile(folder / name, there["state"] / name)
-    unpack(folder / "exchange.tar.gz", there["exchange"], 0o1777)
-    for name in people:
-        file = folder / "homes" / f"{name}.tar.gz"
-        if file.is_file():
-            unpack(file, Path(pwd.getpwnam(name).pw_dir), 0o700, name)
+            shutil.copyfile(folder / name, state / name)
     if (folder / "gradebook.sqlite").is_file():
         name = manifest["grader"]
         target = Path(pwd.getpwnam(name).pw_dir) / GRADEBOOK
@@ -239,17 +217,32 @@ def checked(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def any_in(path: Path) -> bool:
-    """Whether something is in a folder."""
-    return path.is_dir() and any(path.iterdir())
+def account(who: str | int) -> pwd.struct_passwd | None:
+    """The account of this name or number; None if there is none."""
+    with suppress(KeyError):
+        return pwd.getpwnam(who) if isinstance(who, str) else pwd.getpwuid(who)
+    return None
+
+
+def home(name: str, about: dict[str, Any]) -> Path:
+    """The home of the account, which is there or will be made as it was."""
+    there = account(name)
+    return Path(there.pw_dir if there else about["home"])
+
+
+def packed(folder: Path, name: str) -> Path:
+    """The file of a backup that has the home of this account."""
+    return folder / "homes" / f"{name}.tar.gz"
 
 
 def make_account(name: str, about: dict[str, Any]) -> None:
     """Makes the account if it is missing, with its number and its password's hash, and puts it into its groups."""
     for group in about["groups"]:
-        if group not in [one.gr_name for one in grp.getgrall()]:
+        try:
+            grp.getgrnam(group)
+        except KeyError:
             subprocess.run(["groupadd", group], check=True)
-    if name not in [who.pw_name for who in pwd.getpwall()]:
+    if account(name) is None:
         options = ["--create-home", "--home-dir", about["home"], "--uid", str(about["uid"]), "--shell", about["shell"]]
         subprocess.run(["useradd", *options, "--comment", about["full_name"], name], check=True)
         # by standard input: `ps` shows command lines to everybody
@@ -258,11 +251,12 @@ def make_account(name: str, about: dict[str, Any]) -> None:
         subprocess.run(["usermod", "--append", "--groups", ",".join(about["groups"]), name], check=True)
 
 
-def unpack(file: Path, folder: Path, mode: int, owner: str | None = None) -> None:
-    """Unpacks into a folder, with its owner's rights if one is named; root's parts keep their owners by name."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if owner is None:
-        folder.chmod(mode)
+def unpack(file: Path, folder: Path, owner: str | None = None) -> None:
+    """Unpacks into a folder, which gets the mode that it had, with its owner's rights if one is named; root's parts keep their owners."""
+    if not folder.is_dir():
+        folder.mkdir(parents=True)
+        if owner is not None:
+            shutil.chown(folder, owner, pwd.getpwnam(owner).pw_gid)
     program = ["tar", "--extract", "--gzip", "--preserve-permissions", "--directory", str(folder)]
     with open(file, "rb") as source:
         done = subprocess.run(

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from allranks import ready
-from allranks.course.handin import Refused, read_notebook
+from allranks.course.handin import Refused, answers, read_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB, NAME = "lab03_all_reduce", "all_reduce.ipynb"
@@ -63,6 +63,15 @@ def test_a_name_a_link_and_a_broken_file_are_said_before(mine):
     assert "is not a notebook" in repr(ready(mine)) and "not graded" not in repr(ready(mine))
 
 
+def test_a_cell_whose_metadata_a_student_broke_is_no_answer(mine):
+    book = nbformat.read(mine, as_version=4)
+    names = [name for name, _ in answers(book)]
+    cell = next(c for c in book.cells if c.metadata.get("nbgrader", {}).get("grade_id") == "ring_all_reduce")
+    for odd in ([], "solution", None, 7):
+        cell.metadata["nbgrader"] = odd
+        assert [name for name, _ in answers(book)] == [name for name in names if name != "ring_all_reduce"]
+
+
 def test_where_nobody_names_the_notebook_nothing_is_claimed():
     assert repr(ready()).startswith("Nothing was checked: ") and not ready()
 
@@ -102,6 +111,13 @@ def test_the_hubs_submit_refuses_the_same_and_says_why(mine, tmp_path):
     assert said.returncode != 0 and "Nothing was handed in. all_reduce.ipynb would be refused: 70 MiB" in said.stderr
     assert not list((exchange / "allranks/inbound").iterdir())
     with_outputs(mine, 1)
+    mine.with_name("scratch.ipynb").write_text("{", encoding="utf-8")  # the grader reads no other name
     said = submit()
     assert said.returncode == 0, said.stderr
+    assert len(list((exchange / "allranks/inbound").iterdir())) == 1
+    mine.rename(mine.with_name("all_reduce (1).ipynb"))
+    said = submit()
+    assert (
+        said.returncode != 0 and "all_reduce (1).ipynb would be refused: a notebook must keep its name" in said.stderr
+    )
     assert len(list((exchange / "allranks/inbound").iterdir())) == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import nbformat
@@ -77,7 +79,34 @@ def add_copies(course: Course, of: str, answers: Mapping[str, str]) -> None:
         book.db.commit()
 
 
+def digest(root: Path) -> dict[str, str]:
+    """The SHA-256 of every file, and every folder."""
+    files = {
+        str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in root.rglob("*")
+        if p.is_file() and p.suffix != ".pyc"
+    }
+    return files | {
+        str(p.relative_to(root)): "folder" for p in root.rglob("*") if p.is_dir() and p.name != "__pycache__"
+    }
+
+
+def lay(inbound: Path, student: str, notebook: nbformat.NotebookNode) -> None:
+    """A folder as `nbgrader submit` makes it."""
+    words = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
+    folder = inbound / f"{student}+{LAB}+{words}+random"
+    folder.mkdir()
+    (folder / "timestamp.txt").write_text(words, encoding="ascii")
+    (folder / "submission_secret.txt").write_text((student * 64)[:128], encoding="utf-8")
+    nbformat.write(notebook, folder / f"{NOTEBOOK}.ipynb")
+
+
+def typed(*words: object, stdin: str = "") -> subprocess.CompletedProcess:
+    """What `allranks WORDS` said."""
+    program = [str(Path(sys.executable).parent / "allranks"), *map(str, words)]
+    return subprocess.run(program, input=stdin, capture_output=True, text=True, check=False)
+
+
 def allranks(course: Course, command: str, *arguments: str) -> subprocess.CompletedProcess:
     """What `allranks COMMAND LAB ... --course COURSE` said."""
-    program = [str(Path(sys.executable).parent / "allranks"), command, LAB, "--course", str(course.root), *arguments]
-    return subprocess.run(program, capture_output=True, text=True, check=False)
+    return typed(command, LAB, "--course", course.root, *arguments)

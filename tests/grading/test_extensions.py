@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from classes import allranks
+from classes import allranks, typed
 from grading_course import LAB, Course
 from nbgrader.api import Gradebook
 
@@ -44,6 +42,11 @@ def test_more_time_takes_the_penalty_of_one_student_away(course):
     told = {row["student"]: row for row in json.loads(allranks(course, "class", "--json").stdout)["students"]}
     assert told["ada"]["late_s"] == 0 and told["bo"]["late_s"] == 86400
     assert command(course, "ada", "0").stdout == "ada has until 2026-11-01 12:00 UTC.\n"
+    assert command(course, "bo", "25").stdout == "bo has until 2026-11-02 13:00 UTC.\n"
+    graded = course.graded("bo")
+    settled = typed("course", "run", LAB, "--course", course.root, "--no-collect", "--no-feedback", "--json")
+    changes = {one["student"]: one for one in json.loads(settled.stdout)["changes"]}
+    assert changes["ada"]["down"] and not changes["bo"]["down"] and course.graded("bo") == graded
 
 
 def test_who_handed_in_nothing_yet_can_have_more_time(course):
@@ -54,18 +57,9 @@ def test_who_handed_in_nothing_yet_can_have_more_time(course):
 
 def test_what_can_not_be_extended_is_one_sentence(course, small_class):
     assert "is not in the gradebook" in command(course, "nobody", "3").stderr
-    with pytest.raises(ExtensionError, match="no due date"):
+    with pytest.raises(ExtensionError, match="no due date: set one by `allranks course due"):
         extend(small_class.course.root, LAB, "hal", timedelta(days=2))
 
 
 def command(course: Course, student: str, hours: str) -> subprocess.CompletedProcess:
-    program = [
-        str(Path(sys.executable).parent / "allranks"),
-        "extend",
-        LAB,
-        student,
-        hours,
-        "--course",
-        str(course.root),
-    ]
-    return subprocess.run(program, capture_output=True, text=True, check=False)
+    return typed("extend", LAB, student, hours, "--course", course.root)

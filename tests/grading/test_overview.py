@@ -108,6 +108,7 @@ def test_the_command_prints_json_or_writes_a_page(small_class, tmp_path):
     page = tmp_path / "class.html"
     done = allranks(small_class.course, "class", "--html", str(page))
     assert done.returncode == 0 and page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert page.stat().st_mode & 0o077 == 0, "marks are the teacher's to read"
     done = allranks(small_class.course, "class", "--html", str(tmp_path / "no" / "page"))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "can't be written" in done.stderr
 
@@ -143,6 +144,8 @@ def test_a_class_of_300_is_filtered_and_sorted_mistakes_first(found, new_page, t
     rows = [replace(row, student=f"{row.student}{n:03}") for n in range(38) for row in found.rows][:300]
     evil = "<img src=x onerror=document.title=1>"
     rows[7] = replace(rows[7], student=evil, first_name="</script><script>document.title=1</script>")
+    times = "2026-11-02T12:00:00+00:00", "2026-11-01T12:00:00+00:00"
+    rows[8:10] = [replace(row, late_s=3600.0, handed_in=time) for row, time in zip(rows[8:10], times, strict=True)]
     big = Overview(found.lab, found.due, found.parts, tuple(rows))
     file = tmp_path / "class.html"
     file.write_text(as_html(big), encoding="utf-8")
@@ -155,9 +158,15 @@ def test_a_class_of_300_is_filtered_and_sorted_mistakes_first(found, new_page, t
     page.locator("#words").fill("bo003")
     assert first.count() == 1 and page.locator("#shown").inner_text() == "1 of 300 students"
     page.locator("#words").fill("")
-    page.locator("#state").select_option("ungraded")
-    assert first.count() == sum(row.state != "graded" for row in rows)
-    page.locator("#state").select_option("")
+    for state, count in {
+        "ungraded": sum(row.state != "graded" for row in rows),
+        "late": 2,
+        "waits": sum(any(mark.waits for mark in row.marks.values()) for row in rows),
+        "lost": sum(row.score is not None and not row.student.startswith("ada") for row in rows),
+        "": 300,
+    }.items():
+        page.locator("#state").select_option(state)
+        assert first.count() == count > 0, state
     page.locator("section summary").first.click()
     page.locator("button.only").first.click()
     assert first.count() == int(page.locator("section summary b").nth(1).inner_text()) > 1
@@ -167,3 +176,16 @@ def test_a_class_of_300_is_filtered_and_sorted_mistakes_first(found, new_page, t
     assert sums == sorted(sums, reverse=True) and len(sums) == len(big.graded)
     page.get_by_role("button", name="sum").click()
     assert [float(text) for text in page.locator("td.sum").all_inner_texts() if text] == sorted(sums)
+    for place in range(page.locator("button.sort").count()):  # each column: down, then up
+        head = page.locator("button.sort").nth(place)
+        for order in ("descending", "ascending"):
+            head.click()
+            column = page.locator("thead th").nth(place)
+            assert column.get_attribute("aria-sort") == order
+            cells = page.locator(f"#rows tr > :nth-child({place + 1})")
+            values = cells.evaluate_all("cells => cells.map(cell => cell.dataset.value)")
+            there = [value for value in values if value]
+            assert values == there + [""] * (len(values) - len(there)), "who has nothing comes last"
+            if 0 < place < page.locator("button.sort").count() - 1:  # between the names and the times
+                there = [float(value) for value in there]
+            assert there == sorted(there, reverse=(order == "descending") == (place > 0)), (place, order)

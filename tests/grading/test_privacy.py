@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import zipfile
 from pathlib import Path
 
 import pytest
-from classes import ANSWER, enter, hand_in
+from classes import ANSWER, digest, enter, hand_in, lay, typed
 from grading_course import LAB, NOTEBOOK, Course, make_course
 from nbgrader.api import Gradebook
-from test_term import digest, lay
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
 WHO, PARTNER = "zebulon", "ada"
 SAID = "Your steps are one too few, says the reader."
-
-
-def allranks(course: Course, *words: object, stdin: str = "") -> subprocess.CompletedProcess:
-    program = [str(Path(sys.executable).parent / "allranks"), *map(str, words), "--course", str(course.root)]
-    return subprocess.run(program, input=stdin, capture_output=True, text=True, check=False)
 
 
 def command_lines(until: threading.Event, seen: set[str]) -> None:
@@ -61,7 +53,7 @@ def graded(tmp_path_factory) -> tuple[Course, Path, set[str]]:
     looking = threading.Thread(target=command_lines, args=(until, seen))
     looking.start()
     try:
-        done = allranks(course, "course", "run", LAB, "--release", "--json")
+        done = typed("course", "run", LAB, "--release", "--json", "--course", course.root)
     finally:
         until.set()
         looking.join()
@@ -100,7 +92,7 @@ def test_no_command_line_has_a_students_name_while_a_lab_is_run(graded):
 
 def test_a_student_gets_all_of_it(graded, tmp_path):
     file = tmp_path / "zebulon.zip"
-    done = allranks(graded[0], "course", "export", WHO, "-o", file)
+    done = typed("course", "export", "-", "-o", file, "--course", graded[0].root, stdin=f"{WHO}\n")
     assert done.returncode == 0 and done.stdout.startswith(f"Written to {file}: "), done.stderr
     assert file.stat().st_mode & 0o777 == 0o600
     with zipfile.ZipFile(file) as archive:
@@ -127,19 +119,22 @@ def test_a_student_gets_all_of_it(graded, tmp_path):
 def test_a_dry_run_removes_nothing_and_forgetting_leaves_no_trace(graded, tmp_path):
     course, exchange = copy_of(graded, tmp_path)
     before = digest(course.root) | digest(exchange)
-    dry = allranks(course, "course", "forget", WHO, "--dry-run")
+    dry = typed("course", "forget", WHO, "--dry-run", "--course", course.root)
     assert dry.returncode == 0 and dry.stdout.endswith("Nothing was removed.\n"), dry.stderr
+    assert digest(course.root) | digest(exchange) == before
+    asked = typed("course", "forget", WHO, "--course", course.root, stdin="n\n")
+    assert asked.returncode == 1 and f"Remove all of it? {WHO} can't be brought back" in asked.stdout, asked.stderr
     assert digest(course.root) | digest(exchange) == before
     pages = len(list((exchange / "allranks" / "feedback").iterdir()))
     assert traces(course.root, "Quackenbush") and traces(exchange, WHO)
-    done = allranks(course, "course", "forget", "-", "--yes", "--json", stdin=f"{WHO}\n")
+    done = typed("course", "forget", "-", "--yes", "--json", "--course", course.root, stdin=f"{WHO}\n")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["held"] == dry.stdout.splitlines()[:-1]
     for word in (WHO, "Quackenbush", "zq@example.org", SAID):
         assert traces(course.root, word) == [] and traces(exchange, word) == [], word
     assert len(list((exchange / "allranks" / "feedback").iterdir())) == pages - 1
     assert course.scores("bo")["ring_all_reduce-graded"] == 6 and course.scores(PARTNER)["ring_all_reduce-graded"] == 6
-    again = allranks(course, "course", "forget", WHO, "--yes")
+    again = typed("course", "forget", WHO, "--yes", "--course", course.root)
     assert again.returncode == 2 and again.stderr.startswith(f"There is nothing about {WHO} in ")
 
 
@@ -155,7 +150,7 @@ def test_a_dry_run_removes_nothing_and_forgetting_leaves_no_trace(graded, tmp_pa
 )
 def test_bad_input_is_one_sentence_and_removes_nothing(graded, words, said):
     before = digest(graded[0].root)
-    done = allranks(graded[0], "course", *words)
+    done = typed("course", *words, "--course", graded[0].root)
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert digest(graded[0].root) == before
 

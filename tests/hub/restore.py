@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
 import sqlite3
 import stat
@@ -19,9 +20,10 @@ from visitor import HUB, Visitor
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
-PASSWORDS = {"ana": "first-pass-9", "ida": "third-pass-7"}
-GROUPS = {"ana": "allranks-students", "ida": "allranks-instructors"}
-STATE, EXCHANGE, SETTINGS = (Path(p) for p in ("/var/lib/allranks/hub", "/var/lib/allranks/exchange", "/etc/allranks"))
+PASSWORDS = {"ana": "first-pass-9", "ida": "third-pass-7", "pia": "fourth-pass-5"}
+GROUPS = {"ana": "allranks-students", "ida": "allranks-instructors", "pia": None}  # the primary group
+# the exchange is not where it is by default: hub.env says so
+STATE, EXCHANGE, SETTINGS = (Path(p) for p in ("/var/lib/allranks/hub", "/var/lib/handed-in/here", "/etc/allranks"))
 BACKUP = Path("/var/lib/backup/first")
 COURSE = Path("/home") / GRADER / "allranks"
 
@@ -88,8 +90,11 @@ def rows(database: Path) -> dict[str, list]:
 def before(tmp_path_factory) -> dict:
     """The hub is used, saved while it runs, and everything is taken away; what there was."""
     make_accounts({name: (PASSWORDS[name], GROUPS[name]) for name in PASSWORDS})
+    run("usermod", "--gid", "allranks-students", "pia")
+    run("groupdel", "pia")
+    (SETTINGS / "hub.env").write_text(f"ALLRANKS_HUB_EXCHANGE={EXCHANGE}\n", encoding="utf-8")
     hub = Hub(tmp_path_factory.mktemp("hub") / "hub.log")
-    hub.start()
+    hub.start(ALLRANKS_HUB_EXCHANGE=str(EXCHANGE))
     try:
         ana = Visitor.log_in("ana", PASSWORDS["ana"])
         home = Path("/home/ana")
@@ -99,7 +104,12 @@ def before(tmp_path_factory) -> dict:
         nbformat.write(notebook, work)
         (home / ".cache" / "large").write_bytes(b"x" * 1000)
         os.symlink("/etc/shadow", home / "allranks" / "everybody's passwords")
+        closed, roots = home / "closed", home / "roots"
+        for path, mode in ((closed, 0o000), (roots, 0o600)):
+            path.write_text("not for ana's rights", encoding="utf-8")
+            path.chmod(mode)
         run("chown", "-hR", "ana:", home)
+        os.chown(roots, 0, 0)
         words = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S.%f} UTC"
         inbound = EXCHANGE / "allranks" / "inbound"
         inbound.mkdir()
@@ -118,8 +128,11 @@ def before(tmp_path_factory) -> dict:
         assert json.loads(said)["changes"][0]["after"] == 13, said
         done = backup("save", BACKUP)
         assert done.returncode == 0, done.stderr
+        closed.unlink()
+        roots.unlink()
         kept = {
             "session": ana,
+            "said": done.stdout,
             "homes": {name: tree(Path("/home") / name) for name in (*PASSWORDS, GRADER)},
             "exchange": tree(EXCHANGE),
             "settings": tree(SETTINGS),
@@ -134,7 +147,7 @@ def before(tmp_path_factory) -> dict:
         run("userdel", "--remove", "--force", name)
     for folder in (STATE, EXCHANGE, SETTINGS):
         shutil.rmtree(folder)
-    for group in set(GROUPS.values()):
+    for group in set(filter(None, GROUPS.values())):
         run("groupdel", group)
     assert not list(Path("/home").glob("an*")) and not STATE.exists()
     return kept
@@ -144,6 +157,13 @@ def test_the_backup_is_roots_alone_and_no_link_led_anywhere(before):
     assert all(path.stat().st_mode & 0o077 == 0 for path in (BACKUP, *BACKUP.rglob("*")))
     listed = run("tar", "-tvzf", BACKUP / "homes" / "ana.tar.gz")
     assert "everybody's passwords -> /etc/shadow" in listed and ".cache/large" not in listed
+
+
+def test_each_home_is_read_with_its_owners_rights_and_what_these_do_not_open_is_named(before):
+    listed = run("tar", "-tzf", BACKUP / "homes" / "ana.tar.gz")
+    for name in ("closed", "roots"):
+        assert f"./{name}" not in listed
+        assert re.search(rf"^/home/ana: \./{name}: .*Permission denied$", before["said"], flags=re.M), before["said"]
 
 
 def test_a_second_backup_does_not_overwrite_the_first(before):
@@ -161,22 +181,36 @@ def test_a_damaged_backup_is_refused_before_anything_is_written(before, tmp_path
     assert not STATE.exists() and not SETTINGS.exists()
 
 
+def test_what_is_there_already_is_named_before_anything_is_written(before):
+    for folder in (SETTINGS, STATE, EXCHANGE, Path("/home/pia")):
+        folder.mkdir(parents=True)
+        (folder / "mine").write_text("here before", encoding="utf-8")
+        for options in ([], ["--dry-run"]):
+            done = backup("restore", BACKUP, *options)
+            assert done.returncode == 2 and done.stderr.startswith(f"{folder} is not empty: "), (folder, done.stderr)
+            assert [path.name for path in folder.iterdir()] == ["mine"]
+        shutil.rmtree(folder)
+        assert not any(path.exists() for path in (SETTINGS, STATE, EXCHANGE, Path("/home/pia")))
+    assert not set(PASSWORDS) & {who.pw_name for who in pwd.getpwall()}
+
+
 def test_nothing_is_lost_on_an_empty_machine(before, tmp_path):
     dry = backup("restore", BACKUP, "--dry-run")
     assert dry.returncode == 0 and dry.stdout.endswith("Nothing was written.\n"), dry.stderr
+    assert {str(SETTINGS), str(STATE), str(EXCHANGE), "home of pia"} <= set(dry.stdout.splitlines())
     assert not STATE.exists() and "ana" not in [who.pw_name for who in pwd.getpwall()]
     done = backup("restore", BACKUP)
     assert done.returncode == 0, done.stderr
     assert {name: pwd.getpwnam(name).pw_uid for name in before["numbers"]} == before["numbers"]
     for name, was in before["homes"].items():
-        assert tree(Path("/home") / name) | {} == was, name
+        assert tree(Path("/home") / name) == was, name
     assert tree(EXCHANGE) == before["exchange"] and tree(SETTINGS) == before["settings"]
     assert rows(COURSE / "autograder" / "gradebook.db") == before["gradebook"]
     assert (EXCHANGE.stat().st_mode & 0o7777, STATE.stat().st_mode & 0o7777) == (0o1777, 0o700)
     again = backup("restore", BACKUP)
     assert again.returncode == 2 and "is not empty" in again.stderr
     hub = Hub(tmp_path / "hub.log")
-    hub.start()
+    hub.start(ALLRANKS_HUB_EXCHANGE=str(EXCHANGE))
     try:
         # the cookie of before is still a login, the password is the same, and so is the number that the hub has for ana
         page = before["session"].session.get(f"{HUB}/hub/home", allow_redirects=False)

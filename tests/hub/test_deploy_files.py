@@ -52,6 +52,15 @@ def test_systemd_reads_the_units(tmp_path, name):
     assert "NoNewPrivilege" in run("systemd-analyze", "verify", unit).stderr
 
 
+def test_the_hub_looks_at_servers_as_often_as_the_page_says():
+    """While a server's port is free, whoever takes it is sent its person's requests: the page says for how long."""
+    (shipped,) = re.findall(
+        r"^c\.Spawner\.poll_interval = (\d+)\b", (DEPLOY / "jupyterhub_config.py").read_text(), re.M
+    )
+    (said,) = re.findall(r"notices at its next look, every (\d+) seconds", (ROOT / "docs" / "security.md").read_text())
+    assert shipped == said == "3"
+
+
 def test_the_units_options_are_the_commands():
     """Those of the unit, and those that it proposes in a comment."""
     from allranks.cli.gpus import command

@@ -44,7 +44,8 @@ def forget(student: str, dry_run: bool, yes: bool, course: Path | None, as_json:
         click.echo("\n".join(map(printable, found.told())))
     if not (yes or dry_run):
         click.confirm(printable(f"Remove all of it? {name} can't be brought back but from a backup."), abort=True)
-    about.forget(root, name, dry_run)
+    if not dry_run:
+        about.forget(root, found)
     if as_json:
         click.echo(json.dumps({"student": name, "dry_run": dry_run, "held": found.told()}))
     else:

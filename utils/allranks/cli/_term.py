@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
+from datetime import UTC
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +14,9 @@ from typing import Any
 import click
 
 from allranks.cli._shared import CommandError
+from allranks.cli.export import write_points
 from allranks.cli.grade import (
+    MAX_JOBS,
     course_option,
     default_jobs,
     find_course,
@@ -26,6 +28,7 @@ from allranks.cli.grade import (
     of_course,
     printable,
     progress,
+    rehearsed,
     report,
     settle_pairs,
 )
@@ -48,7 +51,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 @click.option("--sum", "as_sum", is_flag=True, help="One column with the sum, less the penalty for being late.")
 @click.option("--column", metavar="NAME", help="With --sum: the column's name.")
 @click.option("--zero-missing", is_flag=True, help="Who handed in nothing gets 0 in the file. Default: no mark.")
-@click.option("--jobs", type=click.IntRange(1, 64), help="Submissions at a time. Default: one for each core.")
+@click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for each core.")
 @json_option
 def run(
     lab: str,
@@ -84,16 +87,12 @@ def run(
             "--output, --roster, --sum, --column and --zero-missing are about a file: give --export too."
         )
     before = _overview(root, lab)
-    where = of_course(str(root), "rehearsal").rehearsal(root, lab) if dry_run else contextlib.nullcontext(root)
-    with where as folder:
-        done = _steps(folder, lab, before, force, not no_collect, jobs or default_jobs(), as_json)
+    with rehearsed(root, lab, dry_run) as folder:
+        after, done = _steps(folder, lab, before, force, not no_collect, jobs or default_jobs(), as_json)
         if not dry_run and not no_feedback:
             done["feedback"] = _feedback(folder, lab, release)
         if not dry_run and system is not None:
-            exports = of_course(str(root), "exports")
-            path = output or Path(f"{lab}-{system}.csv")
-            wanted = exports.Wanted(as_sum, column, zero_missing)
-            count, told = exports.write(_overview(root, lab), system, path, roster, wanted)
+            path, count, told = write_points(root, after, system, output, roster, as_sum, column, zero_missing)
             done["export"] = {"file": str(path), "students": count, "told": told}
     done = {"lab": lab, "dry_run": dry_run, **done}
     if as_json:
@@ -112,8 +111,10 @@ def _overview(root: Path, lab: str) -> Any:
         return None
 
 
-def _steps(folder: Path, lab: str, before: Any, force: bool, collects: bool, jobs: int, quiet: bool) -> dict[str, Any]:
-    """Collects, settles pairs, grades and takes off what is late, in this folder; what was done."""
+def _steps(
+    folder: Path, lab: str, before: Any, force: bool, collects: bool, jobs: int, quiet: bool
+) -> tuple[Any, dict[str, Any]]:
+    """Collects, settles pairs, grades and takes off what is late, in this folder; the class then, and what was done."""
     collected = _collect(folder, lab) if collects else []
     pairs = settle_pairs(folder, lab)
     students = find_students(folder, lab, ())
@@ -126,7 +127,7 @@ def _steps(folder: Path, lab: str, before: Any, force: bool, collects: bool, job
     of_course(str(folder), "lateness").settle(folder, lab)
     after = _overview(folder, lab)
     changes = of_course(str(folder), "differences").differences(before, after)
-    return {
+    return after, {
         "collected": collected,
         "pairs": pairs,
         "rows": sorted(rows, key=lambda row: row["student"]),
@@ -174,12 +175,13 @@ def _feedback(folder: Path, lab: str, release: bool) -> list[str]:
 
 
 def _summary(done: dict[str, Any], lab: str, told: str) -> list[str]:
-    would = " would" if done["dry_run"] else ""
     count = len(done["changes"])
+    get = "would get" if done["dry_run"] else "gets" if count == 1 else "get"
     lines = [*done["collected"], *done["pairs"], *done["lines"]]
-    lines.append(f"{count} student{'s' * (count != 1)}{would} get other points than before.".replace("s get", "s get"))
+    lines.append(f"{count} student{'s' * (count != 1)} {get} other points than before.")
     if down := [one["student"] for one in done["changes"] if one["down"]]:
-        lines.append(f"{len(down)} of them{would} have LESS than before: {', '.join(down)}.")
+        have = "would have" if done["dry_run"] else "has" if len(down) == 1 else "have"
+        lines.append(f"{len(down)} of them {have} LESS than before: {', '.join(down)}.")
     if done["missing"]:
         lines.append(f"{len(done['missing'])} handed in nothing: {', '.join(done['missing'])}.")
     lines += [f"{len(one['students'])} wait to be read: {one['answer']}" for one in done["waiting"]]
@@ -217,9 +219,8 @@ def due(lab: str, when: str | None, never: bool, dry_run: bool, course: Path | N
         raise CommandError("Give a time or --never, not both.")
     changed = []
     if when or never:
-        changed = lateness.set_due(root, lab, None if never else lateness.time_of(when), dry_run)
-    if dry_run and (when or never):
         date = None if never else lateness.time_of(when)
+        changed = lateness.set_due(root, lab, date, dry_run)
     else:
         date = lateness.due_of(root, lab)
     said = f"{lab} has no due date." if date is None else f"{lab} is due {_utc(date)}."
@@ -227,8 +228,6 @@ def due(lab: str, when: str | None, never: bool, dry_run: bool, course: Path | N
 
 
 def _utc(date: Any) -> str:
-    from datetime import UTC
-
     return f"{(date.astimezone(UTC) if date.tzinfo else date):%Y-%m-%d %H:%M} UTC"
 
 

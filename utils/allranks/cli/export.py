@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -45,9 +46,24 @@ def command(
     root = find_course(course or Path.cwd())
     lab = known_lab(root, lab)
     found = of_course(str(root), "classroom").overview(root, lab)
-    path = output or Path(f"{lab}-{system}.csv")
-    exports = of_course(str(root), "exports")
-    count, told = exports.write(found, system, path, roster, exports.Wanted(as_sum, column, zero_missing))
+    path, count, told = write_points(root, found, system, output, roster, as_sum, column, zero_missing)
     for remark in told:
         click.echo(printable(remark), err=True)
     click.echo(f"Written to {path}: {count} student{'s' * (count != 1)}.")
+
+
+def write_points(
+    root: Path,
+    found: Any,
+    system: str,
+    output: Path | None,
+    roster: Path | None,
+    as_sum: bool,
+    column: str | None,
+    zero_missing: bool,
+) -> tuple[Path, int, list[str]]:
+    """Writes the points of a class for a system; the file, how many students it has, and what it does not say."""
+    exports = of_course(str(root), "exports")
+    path = output or Path(f"{found.lab}-{system}.csv")
+    count, told = exports.write(found, system, path, roster, exports.Wanted(as_sum, column, zero_missing))
+    return path, count, told

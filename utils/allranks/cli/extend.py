@@ -18,7 +18,7 @@ from allranks.cli.grade import course_option, find_course, known_lab, of_course
 def command(lab: str, student: str, hours: float, course: Path | None) -> None:
     """Gives STUDENT so many HOURS more than the due date of LAB, in all; 0 takes the extension back.
 
-    Work that is graded already keeps its penalty until it is graded again with --force.
+    Work that is graded already keeps its penalty until `allranks course run LAB` settles it; nothing is graded again.
     """
     from allranks.base.extras import require
 

@@ -263,6 +263,11 @@ def of_course(course: str, name: str) -> ModuleType:
     return importlib.import_module(f"autograder.{name}")
 
 
+def rehearsed(course: Path, lab: str, dry_run: bool) -> contextlib.AbstractContextManager[Path]:
+    """The course's folder; for a dry run a copy, in which everything can be done."""
+    return of_course(str(course), "rehearsal").rehearsal(course, lab) if dry_run else contextlib.nullcontext(course)
+
+
 def rest_on_engine() -> None:
     """Runs on an engine: ends its judge. The engine belongs to the cluster and keeps running."""
     import sys

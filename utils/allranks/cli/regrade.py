@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from allranks.cli.grade import (
     known_lab,
     of_course,
     printable,
+    rehearsed,
 )
 
 SHOWN_CHARACTERS = 300
@@ -71,8 +71,7 @@ def _mark_again(root: Path, lab: str, students: tuple[str, ...], answer: str, dr
     about = of_course(str(root), "regrades")
     done: list[dict[str, Any]] = []
     failed = []
-    where = of_course(str(root), "rehearsal").rehearsal(root, lab) if dry_run else contextlib.nullcontext(root)
-    with where as folder:
+    with rehearsed(root, lab, dry_run) as folder:
         for student in dict.fromkeys(students):
             try:
                 done.append(_one(about, folder, lab, student, answer))

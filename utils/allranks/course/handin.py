@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -194,30 +194,34 @@ def ready(path: Path | str | None = None) -> Ready:
             name, "this program does not know the notebook's file. Save it, and open it in JupyterLab or VS Code."
         )
     saved = datetime.fromtimestamp(found.stat().st_mtime, UTC)
-    released = {one.name: one for one in _released(found.parent.name)}
+    given = released(found.parent.name)
     try:
-        if released and found.name not in released:
-            raise Refused(f"a notebook must keep its name. Call it {' or '.join(sorted(released))} again.")
+        if given and found.name not in given:
+            raise Refused(f"a notebook must keep its name. Call it {' or '.join(sorted(given))} again.")
         notebook = read_notebook(found)
-        if released:
+        if given:
             check_folder(found.parent)
     except Refused as reason:
         return Ready(found.name, _advice(found, str(reason)), saved=saved)
-    return Ready(found.name, "", tuple(_empty(notebook, released.get(found.name))), saved)
+    return Ready(found.name, "", tuple(_empty(notebook, given.get(found.name))), saved)
 
 
-def _released(lab: str) -> Iterator[Path]:
-    """The lab's notebooks as students get them; none if there is no such lab."""
+def released(lab: str) -> dict[str, Path]:
+    """The lab's notebooks as students get them, by their file's name; none if there is no such lab.
+
+    Example:
+        >>> released("no_such_lab")
+        {}
+    """
     given = files.given()
-    if given is not None and lab:
-        yield from sorted((given / "labs" / lab).glob("*.ipynb"))
+    found = sorted((given / "labs" / lab).glob("*.ipynb")) if given is not None and lab else []
+    return {path.name: path for path in found}
 
 
 def _advice(path: Path, reason: str) -> str:
     """Why a notebook is refused, as a sentence for its owner: with how much of it is outputs, if that is why."""
     reason = reason.replace(" It was not graded.", "").replace(" It was not graded:", "")
-    outputs = _bytes_of_outputs(path)
-    if outputs > path.stat().st_size // 2 and "MiB" in reason:
+    if "MiB" in reason and (outputs := _bytes_of_outputs(path)) > path.stat().st_size // 2:
         return f"{path.stat().st_size >> 20} MiB, of which {outputs >> 20} MiB are outputs. {CLEAR}."
     return reason
 
@@ -233,20 +237,25 @@ def _bytes_of_outputs(path: Path) -> int:
         return 0
 
 
-def _empty(notebook: NotebookNode, released: Path | None) -> Iterator[str]:
+def _empty(notebook: NotebookNode, given: Path | None) -> list[str]:
     """The answers of a notebook that are as they were released."""
-    if released is None:
-        return
-    texts = {
-        name: source.strip() for name, source in _answers(_reads(released.read_text(encoding="utf-8"), as_version=4))
-    }
-    for name, source in _answers(notebook):
-        if texts.get(name) == source.strip():
-            yield name
+    if given is None:
+        return []
+    texts = dict(answers(_reads(given.read_text(encoding="utf-8"), as_version=4)))
+    return [name for name, text in answers(notebook) if texts.get(name) == text]
 
 
-def _answers(notebook: NotebookNode) -> Iterator[tuple[str, str]]:
+def answers(notebook: NotebookNode) -> list[tuple[str, str]]:
+    """The cells that a student fills in, in their order: the name and the text of each.
+
+    Example:
+        >>> cell = nbformat.v4.new_code_cell("a = 1 ", metadata={"nbgrader": {"solution": True, "grade_id": "a"}})
+        >>> answers(nbformat.v4.new_notebook(cells=[cell]))
+        [('a', 'a = 1')]
+    """
+    found = []
     for cell in notebook.cells:
-        about = cell.metadata.get("nbgrader", {})
-        if isinstance(about, dict) and about.get("solution"):
-            yield str(about.get("grade_id")), cell.source
+        about = cell.metadata.get("nbgrader")
+        if isinstance(about, dict) and about.get("solution"):  # a student may have written anything there
+            found.append((str(about.get("grade_id")), cell.source.strip()))
+    return found

@@ -90,13 +90,13 @@ def root(site: Site, uid: int | None = None) -> Check:
     return passed("root", "every check sees what it needs")
 
 
-def accounts(site: Site, members: Callable[[str], list[str]] | None = None) -> Check:
+def accounts(site: Site, look_up: Callable[[str], list[str]] | None = None) -> Check:
     """Whether there are the groups of students and instructors, and nobody is in both."""
-    members = members or _members
+    look_up = look_up or members
     there: dict[str, list[str]] = {}
     for group in (STUDENTS, INSTRUCTORS):
         try:
-            there[group] = members(group)
+            there[group] = look_up(group)
         except KeyError:
             return failed("accounts", f"there is no group {group}", f"groupadd {group}")
     students, instructors = set(there[STUDENTS]), set(there[INSTRUCTORS])
@@ -112,7 +112,8 @@ def accounts(site: Site, members: Callable[[str], list[str]] | None = None) -> C
     return passed("accounts", found)
 
 
-def _members(group: str) -> list[str]:
+def members(group: str) -> list[str]:
+    """The accounts in a group, also those whose primary group it is. Raises KeyError if there is no such group."""
     found = grp.getgrnam(group)
     first = [person.pw_name for person in pwd.getpwall() if person.pw_gid == found.gr_gid]
     return [*found.gr_mem, *first]

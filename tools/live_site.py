@@ -333,12 +333,15 @@ def _model() -> dict[str, Any]:
     return {"words": shown.text(), "chapter": chapter, "data": {"model": state}}
 
 
-def players() -> dict[str, Any]:
-    """Of every algorithm on 4 and on 8 ranks what the player takes, by "ring_all_reduce/4"."""
+@cache
+def players() -> dict[str, str]:
+    """The animation of every algorithm on 4 and on 8 ranks in base64, by "ring_all_reduce/4"."""
     from allranks.theory.schedules import ALGORITHMS
 
     made = ((f"{name}/{ranks}", make(ranks)) for name, make in ALGORITHMS.items() for ranks in (4, 8))
-    return {name: answers().as_played([schedule], 64 << 20) for name, schedule in made if schedule.moves}
+    return {
+        name: answers().as_played([schedule], 64 << 20)["animation"] for name, schedule in made if schedule.moves
+    }
 
 
 def _player() -> dict[str, Any]:
@@ -398,11 +401,11 @@ def build(output: Path) -> list[Path]:
         service_worker = (made / "sw.js").read_text(encoding="utf-8")
         (made / "sw.js").unlink()  # it lies beside the pages, as it serves these
         shutil.move(made / "embed.js", output / "embed.js")  # its address stands in other people's pages
-        (made / "players.json").write_text(json.dumps(players(), sort_keys=False), encoding="utf-8")
+        (made / "players.json").write_text(json.dumps(players()), encoding="utf-8")
         (made / "course.zip").write_bytes(course())
         for name, data in zip(("puzzles.zip", "library.zip"), puzzles_python(), strict=True):
             (made / name).write_bytes(data)
-        (made / "playback.js").write_bytes((SHOW / "player" / "static" / "player.js").read_bytes())
+        shutil.copy(SHOW / "player" / "static" / "player.js", made / "playback.js")
         shutil.copy(SHOW / "widgets" / "static" / "explore.js", made / "explore.js")
         sheet = (PACKAGE / "allranks" / "base" / "theme.css").read_text(encoding="utf-8")
         (made / "live.css").write_text(sheet + (HERE / "live.css").read_text(encoding="utf-8"), encoding="utf-8")

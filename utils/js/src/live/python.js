@@ -7,7 +7,7 @@ import { cut } from "./cut.js";
  * @property {string} [html] the result; Python has escaped what came from the reader
  * @property {string} [text]
  * @property {{text: string, line: number | null}} [fault]
- * @property {{state: Record<string, unknown>, animation: string, words: string}} [player]
+ * @property {{axis: "step" | "time", animation: string, words: string}} [player]
  * @property {string} [unplayed] why there is no player
  * @property {string} [board]
  * @property {boolean} [restart] whether Python must start anew

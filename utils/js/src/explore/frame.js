@@ -38,6 +38,8 @@ export class Frame {
   /** @type {(() => void)[]} */
   #refresh = [];
   #draw = () => "";
+  /** @type {SVGSVGElement | undefined} */
+  #told;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #telling;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -102,9 +104,8 @@ export class Frame {
    * @param {...import("./handle.js").Grip} grips
    */
   stage(look, ...grips) {
-    const picture = svg("svg", { class: `ar-picture ${look}`, role: "img" });
-    const box = html("div", { class: "ar-stage" });
-    box.append(picture);
+    const picture = this.picture(look);
+    const box = html("div", { class: "ar-stage" }, picture);
     this.add(box);
     return { box, picture, handles: grips.map((grip) => new Handle(this, box, grip)) };
   }
@@ -214,9 +215,11 @@ export class Frame {
    * Begins to draw. `draw` draws everything and returns the sentence for those who hear the page.
    *
    * @param {() => string} draw
+   * @param {SVGSVGElement} [told] the picture that the sentence describes
    */
-  start(draw) {
+  start(draw, told) {
     this.#draw = draw;
+    this.#told = told;
     this.observer.observe(this.root);
     this.#resized();
   }
@@ -242,6 +245,7 @@ export class Frame {
     if (!this.#width) return;
     for (const refresh of this.#refresh) refresh();
     const sentence = this.#draw();
+    this.#told?.setAttribute("aria-label", sentence);
     const first = !this.root.dataset.ready;
     this.root.dataset.ready = "true";
     this.root.dataset.sentence = sentence;

@@ -48,12 +48,11 @@ export function fsdp(model, el) {
     draw(picture, frame, found, x);
     handles[0].place(x.at(gather), NET - 14, (g) => x.at(g));
     handles[1].place(frame.width - 22, STACK + room * CELL, (n) => STACK + n * CELL);
-    const sentence =
+    return (
       `Room for ${room} whole block${room > 1 ? "s" : ""}, a gather takes ${gather} times a forward pass: ` +
-      `the GPU waits ${percent(found.waits)} of the step.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `the GPU waits ${percent(found.waits)} of the step.`
+    );
+  }, picture);
   return frame;
 }
 

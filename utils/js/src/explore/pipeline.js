@@ -67,13 +67,12 @@ export function pipeline(model, el) {
     const formula = simple ? `:\n(p − 1) / (m + p − 1) = ${p - 1} / ${m + p - 1}` : "";
     figures([percent(idle), `of the time a GPU waits${formula}`]);
     draw(picture, handles, frame, found, Math.min(hot, m - 1));
-    const sentence =
+    return (
       `${p} GPUs, ${m} micro-batches, ${NAMES[order]}: a GPU waits ${percent(idle)} of the time. ` +
       `The step takes ${digits(makespan, true)} forward passes; GPU 0 keeps at most ${digits(found.kept[0], true)} ` +
-      "micro-batches.";
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      "micro-batches."
+    );
+  }, picture);
   return frame;
 }
 

@@ -45,12 +45,11 @@ export function protocols(model, el) {
     const rail = logarithmic([sizes[0], sizes[sizes.length - 1]], [frame.width < 500 ? 16 : 150, frame.width - 24]);
     const low = draw(picture, frame, prices, first, rail);
     handles[0].place(rail.at(nbytes), low, (n) => rail.at(n));
-    const sentence =
+    return (
       `${sizeOf(nbytes)} on ${machine}: ${first} is the fastest with ${micro(prices[first].us)}; ` +
-      `${last} takes ${micro(prices[last].us)}.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `${last} takes ${micro(prices[last].us)}.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -96,8 +95,7 @@ function draw(picture, frame, prices, first, rail) {
   const low = TOP + 3 * STEP + 8;
   const { nbytes } = frame.values;
   const here = rail.at(nbytes);
-  sketch.line("ar-track", rail.range[0], low, rail.range[1], low);
-  sketch.line("ar-track ar-passed", rail.range[0], low, here, low);
+  sketch.track(rail.range[0], rail.range[1], here, low);
   const edge = here > rail.range[1] - 160;
   sketch.text(`ar-strong ${edge ? "ar-end" : ""}`, here + (edge ? -20 : 20), low - 10, `${sizeOf(nbytes)}: drag`);
   for (const [n, words] of /** @type {[number, string][]} */ ([

@@ -1,7 +1,7 @@
 // What every explorable has: a title, controls, pictures, a sentence for those who hear the page, its values.
 
 import { followPointer, html, svg } from "../common/dom.js";
-import { Handle } from "./handle.js";
+import { closest, Handle } from "./handle.js";
 
 const TELL_KERNEL_AFTER_MS = 150;
 const SAY_AFTER_MS = 400;
@@ -288,15 +288,8 @@ export class Frame {
  * @param {number} value
  */
 export function nearest(stops, value) {
-  let found = 0;
-  for (let i = 1; i < stops.length; i++) {
-    if (distance(stops[i], value) < distance(stops[found], value)) found = i;
-  }
-  return found;
+  return closest(stops, (stop) => (stop > 0 && value > 0 ? Math.log(stop / value) : stop - value));
 }
-
-/** @param {number} a @param {number} b */
-const distance = (a, b) => (a > 0 && b > 0 ? Math.abs(Math.log(a / b)) : Math.abs(a - b));
 
 /**
  * Calls `move` with the x of the pointer while it is pressed on the picture.

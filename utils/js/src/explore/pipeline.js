@@ -4,7 +4,7 @@ import { roundTicks } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
 import { digits, percent } from "../common/units.js";
 import { Frame } from "./frame.js";
-import { allowed, runPipeline } from "./pipeline_run.js";
+import { allowed, runPipeline, stagesEach } from "./pipeline_run.js";
 
 /** @typedef {import("./pipeline_run.js").Span} Span */
 /** @typedef {ReturnType<typeof compute>} Found */
@@ -186,7 +186,7 @@ function numbers(sketch, mine, left, unit, y, hot) {
 
 /** Which layers a GPU has. @param {string} order @param {number} p @param {number} r */
 function layers(order, p, r) {
-  const each = LAYERS / p / (order === "interleaved" ? 2 : 1);
+  const each = LAYERS / p / stagesEach(order);
   const text = (/** @type {number} */ s) => `${s * each} to ${(s + 1) * each - 1}`;
-  return order === "interleaved" ? `${text(r)}, ${text(r + p)}` : `layers ${text(r)}`;
+  return stagesEach(order) > 1 ? `${text(r)}, ${text(r + p)}` : `layers ${text(r)}`;
 }

@@ -40,7 +40,7 @@ export function protocols(model, el) {
     const [first, , last] = names;
     figures([
       first,
-      `is the fastest for ${sizeOf(nbytes)};\n${last} takes ${digits(ratio(prices, names))} times as long`,
+      `is the fastest for ${sizeOf(nbytes)};\n${last} takes ${digits(prices[last].us / prices[first].us)} times as long`,
     ]);
     const rail = logarithmic([sizes[0], sizes[sizes.length - 1]], [frame.width < 500 ? 16 : 150, frame.width - 24]);
     const low = draw(picture, frame, prices, first, rail);
@@ -62,9 +62,6 @@ function sizeOf(n) {
 /** @param {number} us */
 const micro = (us) =>
   `${us.toLocaleString("en", { minimumFractionDigits: us < 100 ? 1 : 0, maximumFractionDigits: us < 100 ? 1 : 0 })} µs`;
-
-/** How many times as long the slowest takes. @param {Record<string, Price>} prices @param {string[]} names */
-const ratio = (prices, names) => prices[names[names.length - 1]].us / prices[names[0]].us;
 
 /**
  * Draws the lanes and the rail; returns where the rail is.

@@ -27,7 +27,10 @@ export function router(model, el) {
   const { picture, handles } = frame.stage("ar-experts", {
     key: "capacity",
     name: "room of an expert, times the mean",
-    stops: () => CAPACITIES.filter((c) => c <= top()),
+    stops() {
+      const most = top();
+      return CAPACITIES.filter((c) => c <= most);
+    },
     format: (c) => `${c} times the mean`,
     axis: "y",
   });

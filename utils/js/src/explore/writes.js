@@ -5,7 +5,7 @@ import { Sketch } from "../common/sketch.js";
 import { drawn } from "./drawn.js";
 import { Frame } from "./frame.js";
 
-export const WORDS = 8;
+const WORDS = 8;
 const [LAST, STEP] = [26, 0.5];
 const MOMENTS = Array.from({ length: LAST / STEP + 1 }, (_, i) => i * STEP);
 const [SENT, GOT, LANE] = [34, 190, 34];

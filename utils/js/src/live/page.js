@@ -6,7 +6,7 @@ import { bytes, data, part } from "./parts.js";
 import { shown } from "./play.js";
 import { Broken, Python, Stopped } from "./python.js";
 
-export const LIMIT_S = 60;
+const LIMIT_S = 60;
 
 export { data, part };
 

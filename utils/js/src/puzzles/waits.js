@@ -20,7 +20,7 @@ const short = (words, most) => (words.length > most ? `${words.slice(0, most - 1
  * @param {{w: number, h: number}} card
  * @returns {Point[]}
  */
-export function places(ranks, room, card) {
+function places(ranks, room, card) {
   return Array.from({ length: ranks }, (_, rank) => {
     const turn = (2 * Math.PI * rank) / ranks - Math.PI / 2;
     return {

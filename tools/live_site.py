@@ -339,9 +339,7 @@ def players() -> dict[str, str]:
     from allranks.theory.schedules import ALGORITHMS
 
     made = ((f"{name}/{ranks}", make(ranks)) for name, make in ALGORITHMS.items() for ranks in (4, 8))
-    return {
-        name: answers().as_played([schedule], 64 << 20)["animation"] for name, schedule in made if schedule.moves
-    }
+    return {name: answers().as_played([schedule], 64 << 20)["animation"] for name, schedule in made if schedule.moves}
 
 
 def _player() -> dict[str, Any]:

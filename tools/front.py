@@ -49,12 +49,10 @@ def courses(root: Path) -> dict[str, list[str]]:
 
 def ring() -> str:
     """The ring all-reduce of four ranks that moves by itself; with reduced motion it stands still in a step."""
-    from allranks.show.player.page import in_words, page, prepared
+    from allranks.show.player.page import page_without_kernel
     from allranks.theory.schedules import ring_all_reduce
 
-    animations, axis = prepared([ring_all_reduce(4)], 64 << 20)
-    state = {"speed": 1.0, "arrangement": "ring", "axis": axis, "quiz": False, "titles": [], "bare": RING}
-    return page(animations, [one.payload() for one in animations], state | {"playing": True}, in_words(animations))
+    return page_without_kernel(ring_all_reduce(4), nbytes=64 << 20, arrangement="ring", bare=RING, playing=True)
 
 
 def page(root: Path, labs: list[tuple[str, str]], documents: list[tuple[str, str]], loads: str = "") -> str:

@@ -318,8 +318,8 @@ def _puzzles() -> dict[str, Any]:
     from allranks.exercises.puzzles import catalogue, judge
 
     puzzles = [puzzle | {"starter": puzzle["starter"].rstrip()} for puzzle in catalogue()]
-    # shown while the code is word for word the puzzle's own
-    recorded = {puzzle["id"]: judge(puzzle["id"], puzzle["starter"]) for puzzle in puzzles}
+    # shown while the code is word for word the puzzle's own; as tools/live/puzzle_answers.py says it
+    recorded = {puzzle["id"]: judge(puzzle["id"], puzzle["starter"]) | {"trace": None} for puzzle in puzzles}
     return {"puzzles": puzzles, "recorded": recorded, "data": {"puzzles": puzzles, "recorded": recorded}}
 
 
@@ -333,12 +333,13 @@ def _model() -> dict[str, Any]:
     return {"words": shown.text(), "chapter": chapter, "data": {"model": state}}
 
 
-def players() -> dict[str, Any]:
-    """Of every algorithm on 4 and on 8 ranks what the player takes, by "ring_all_reduce/4"."""
+@cache
+def players() -> dict[str, str]:
+    """The animation of every algorithm on 4 and on 8 ranks in base64, by "ring_all_reduce/4"."""
     from allranks.theory.schedules import ALGORITHMS
 
     made = ((f"{name}/{ranks}", make(ranks)) for name, make in ALGORITHMS.items() for ranks in (4, 8))
-    return {name: answers().as_played([schedule], 64 << 20) for name, schedule in made if schedule.moves}
+    return {name: answers().as_played([schedule], 64 << 20)["animation"] for name, schedule in made if schedule.moves}
 
 
 def _player() -> dict[str, Any]:
@@ -398,11 +399,11 @@ def build(output: Path) -> list[Path]:
         service_worker = (made / "sw.js").read_text(encoding="utf-8")
         (made / "sw.js").unlink()  # it lies beside the pages, as it serves these
         shutil.move(made / "embed.js", output / "embed.js")  # its address stands in other people's pages
-        (made / "players.json").write_text(json.dumps(players(), sort_keys=False), encoding="utf-8")
+        (made / "players.json").write_text(json.dumps(players()), encoding="utf-8")
         (made / "course.zip").write_bytes(course())
         for name, data in zip(("puzzles.zip", "library.zip"), puzzles_python(), strict=True):
             (made / name).write_bytes(data)
-        (made / "playback.js").write_bytes((SHOW / "player" / "static" / "player.js").read_bytes())
+        shutil.copy(SHOW / "player" / "static" / "player.js", made / "playback.js")
         shutil.copy(SHOW / "widgets" / "static" / "explore.js", made / "explore.js")
         sheet = (PACKAGE / "allranks" / "base" / "theme.css").read_text(encoding="utf-8")
         (made / "live.css").write_text(sheet + (HERE / "live.css").read_text(encoding="utf-8"), encoding="utf-8")

@@ -10,27 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 from allranks.exercises.puzzles import catalogue, judge, pack, unpack
-from live_pages import served
+from live_pages import right, served
 from puzzle_answers import puzzle_answers
 
 PATIENCE_MS = 60_000
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 STARTER = {puzzle["id"]: puzzle["starter"].rstrip() for puzzle in catalogue()}
-RIGHT_RING = STARTER["ring"].replace(
-    "# hand out\n        out = isend(c[(rank - s) % p], right)\n        recv(c[(rank - s - 1) % p], left)",
-    "# hand out\n        out = isend(c[(rank + 1 - s) % p], right)\n        recv(c[(rank - s) % p], left)",
-)
-RIGHT_CIRCLE = """def pass_right(x):
-    y = empty_like(x)
-    if rank == 0:
-        recv(y, world_size - 1)
-        send(x, 1 % world_size)
-    else:
-        send(x, (rank + 1) % world_size)
-        recv(y, rank - 1)
-    return y
-"""
+RIGHT_RING = right("ring", "ring")
+RIGHT_CIRCLE = right("circle", "one_receives_first")
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +240,32 @@ def test_progress_and_code_are_kept_and_a_link_opens_without_a_network(page):
     page.get_by_role("button", name="share this code").click()
     page.wait_for_function("location.hash.includes('c=')")
     assert unpack(page.url) == ("sum", "# kept\n" + STARTER["sum"])
+
+
+def test_only_what_the_reader_wrote_is_kept(page):
+    """Neither a puzzle's own beginning nor a link's code is the reader's; "begin again" forgets theirs."""
+
+    def kept() -> str | None:
+        return page.evaluate("JSON.parse(localStorage.getItem('allranks-puzzles')).code.tree ?? null")
+
+    own = "# mine\n" + STARTER["tree"]
+    opened(page, "tree")
+    assert kept() is None
+    written(page, own)
+    assert kept() == own
+    page.evaluate("(link) => { location.hash = link; }", pack("tree", "# theirs\n" + STARTER["tree"]))
+    page.wait_for_selector(".cm-line:has-text('# theirs')")
+    assert said(page)["code"] and kept() == own
+    opened(page, "sum")
+    page.evaluate("() => { location.hash = '#p=tree'; }")
+    page.wait_for_selector(".cm-line:has-text('# mine')")
+    page.get_by_role("button", name="begin again").click()
+    assert kept() is None
+    page.wait_for_timeout(1500)  # longer than the silence after which code is judged
+    assert kept() is None
+    written(page, own)
+    written(page, STARTER["tree"])
+    assert kept() is None
 
 
 def test_the_keyboard_reaches_everything_in_order(page):

@@ -73,11 +73,10 @@ def _wrong(sentence: str, **more: Any) -> Data:
 
 
 def as_played(sources: Sequence[Schedule | Trace], nbytes: int | None = None) -> Data:
-    """The player's traits: those that `allranks.show.player.page` gives a page without a kernel."""
+    """What the player takes: traits that are not as utils/js/src/live/play.js has them; and what it shows, in words."""
     animations, axis = prepared(sources, nbytes)
     return {
-        "state": {"speed": 1.0, "arrangement": "auto", "axis": axis, "quiz": False, "titles": [], "step": 0}
-        | {"playing": False, "answers": [], "fresh": False},
+        "axis": axis,
         "animation": base64.b64encode(animations[0].payload()).decode(),
         "words": in_words(animations)[:MOST_TEXT],
     }

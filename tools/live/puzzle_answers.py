@@ -15,7 +15,7 @@ def answer(name: str, request: str) -> str:
     if name != "judge":
         raise ValueError(f"there is no question {name!r}; there is judge")
     asked = json.loads(request)
-    return json.dumps(judge(asked["puzzle"], asked["code"]))
+    return json.dumps(judge(asked["puzzle"], asked["code"]) | {"trace": None})  # the page draws "drawn"
 
 
 def warm() -> None:

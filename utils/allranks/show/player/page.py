@@ -47,15 +47,19 @@ def _as_much_as(run: Trace | None, given: Schedule | Trace) -> int | None:
     return run.nbytes // given.ranks if given.collective == "all_to_all" else run.nbytes
 
 
-def page_without_kernel(*sources: Schedule | Trace, titles: Sequence[str] = ()) -> str:
+def page_without_kernel(
+    *sources: Schedule | Trace, titles: Sequence[str] = (), nbytes: int | None = None, **traits: Any
+) -> str:
     """The HTML of `Player.page`, of one or two sources, without a widget that a kernel would keep.
 
-    >>> "Ring" in page_without_kernel(schedules.ring_all_reduce(3), titles=["Ring"])
+    `traits`: the widget's that are not as usual.
+
+    >>> "Ring" in page_without_kernel(schedules.ring_all_reduce(3), titles=["Ring"], playing=True)
     True
     """
-    animations, axis = prepared(sources)
+    animations, axis = prepared(sources, nbytes)
     state = {"speed": 1.0, "arrangement": "auto", "axis": axis, "quiz": False, "titles": list(titles)}
-    return page(animations, [f.payload() for f in animations], state, in_words(animations))
+    return page(animations, [f.payload() for f in animations], state | traits, in_words(animations))
 
 
 def in_words(animations: Sequence[Animation]) -> str:

@@ -34,6 +34,18 @@ export class Sketch {
     return this.#add("line", look, { x1, y1, x2, y2 });
   }
 
+  /**
+   * What a handle runs on, darker up to where it is.
+   *
+   * @param {number} from
+   * @param {number} to
+   * @param {number} here
+   * @param {number} y
+   */
+  track(from, to, here, y) {
+    return this.line("ar-track", from, y, to, y).line("ar-track ar-passed", from, y, here, y);
+  }
+
   /** @param {string} look @param {number[][]} points @param {Attributes} more */
   curve(look, points, more = {}) {
     const d = points.map(([x, y], i) => `${i ? "L" : "M"}${short(x)} ${short(y)}`).join("");

@@ -6,10 +6,10 @@
  */
 
 /** @param {number} x */
-export const bitLength = (x) => 32 - Math.clz32(x);
+const bitLength = (x) => 32 - Math.clz32(x);
 
 /** @param {number} p */
-export const ceilLg = (p) => bitLength(p - 1);
+const ceilLg = (p) => bitLength(p - 1);
 
 /** @param {number} p the largest power of two that is at most p */
 const floorPower = (p) => 2 ** (bitLength(p) - 1);
@@ -33,7 +33,7 @@ function doubleTreeSteps(p, k) {
   return 2 * (k + height - 1) - (p % 2 === 0 ? 1 : 0);
 }
 
-export const MOST_SEGMENTS = 64;
+const MOST_SEGMENTS = 64;
 
 /**
  * @param {number} p

@@ -44,9 +44,8 @@ export function attention(model, el) {
     const sentence =
       `Tokens ${found.owner}: a GPU waits ${percent(found.waits)} of the time. ` + `In step ${found.now + 1} ${who}.`;
     mask.picture.setAttribute("aria-label", `The mask, queries by keys. ${sentence}`);
-    time.picture.setAttribute("aria-label", sentence);
     return sentence;
-  });
+  }, time.picture);
   return frame;
 }
 
@@ -205,7 +204,7 @@ function drawTime({ picture, handles }, frame, found, width, seen) {
   }
   const track = low + 26;
   const at = (/** @type {number} */ step) => x.at(starts[step - 1] + longest[step - 1] / 2);
-  sketch.line("ar-track", left, track, x.at(all), track).line("ar-track ar-passed", left, track, at(now + 1), track);
+  sketch.track(left, x.at(all), at(now + 1), track);
   sketch.text("ar-tick ar-middle", Math.max(left + 70, at(now + 1)), track + 32, "drag through the steps");
   sketch.text("ar-lane", 0, track + 72, "Until the slowest is done, in blocks");
   for (const [i, owner] of Object.keys(OWNERS).entries()) bar(sketch, frame, owner, width, track + 86 + 34 * i, seen);

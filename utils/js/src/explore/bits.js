@@ -42,12 +42,11 @@ export function bits(model, el) {
     const y = linear([0, 560], [TOP + TALL, TOP]);
     draw(picture, frame, found, x, y);
     handles[0].place(x.at(p), TOP + TALL, (n) => x.at(n));
-    const sentence =
+    return (
       `${p} numbers added in ${type} in a ${way}: ${result(found.result)} instead of ${result(found.exact)}, ` +
-      `${percent(off)} off.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `${percent(off)} off.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -83,7 +82,7 @@ function draw(picture, frame, { exact, result: last, path }, x, y) {
   const close = Math.abs(end[1] - goal[1]) < 22;
   sketch.text(`ar-strong ar-halo ${side}`, goal[0] + aside, goal[1] - 6, `exact ${result(exact)}`);
   sketch.text(`ar-strong ar-halo ${side}`, end[0] + aside, end[1] + (close ? 32 : 5), `${type} ${result(last)}`);
-  sketch.line("ar-track", left, y.at(0), right, y.at(0)).line("ar-track ar-passed", left, y.at(0), x.at(p), y.at(0));
+  sketch.track(left, right, x.at(p), y.at(0));
   for (const n of [256, 512, 768, 1024])
     sketch.text(
       `ar-tick ${n === 1024 ? "ar-end" : "ar-middle"}`,

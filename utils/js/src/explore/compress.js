@@ -41,13 +41,12 @@ export function compress(model, el) {
     seen.set(`${k} ${feedback}`, [k, feedback]);
     const rail = linear([0, COUNTS.length - 1], x.range);
     handles[0].place(rail.at(COUNTS.indexOf(k)), TOP + TALL + 52, (n) => rail.at(COUNTS.indexOf(n)));
-    const sentence =
+    return (
       `Each rank sends ${k} of ${NUMBERS} numbers, the rest is ${rest}: the loss is ${said(here[STEPS])} after ` +
       `${STEPS} steps, ` +
-      `with ${percent(stepBytes(k) / stepBytes(NUMBERS))} of the bytes.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `with ${percent(stepBytes(k) / stepBytes(NUMBERS))} of the bytes.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -90,7 +89,7 @@ function draw(picture, frame, here, seen, x, y) {
   const rail = linear([0, COUNTS.length - 1], x.range);
   const low = y.at(LEAST) + 52;
   const at = rail.at(COUNTS.indexOf(k));
-  sketch.line("ar-track", left, low, right, low).line("ar-track ar-passed", left, low, at, low);
+  sketch.track(left, right, at, low);
   sketch.text("ar-strong", 0, low + 5, "k");
   for (const [i, count] of COUNTS.entries())
     if (frame.width > 500 || i % 2 === 1) sketch.text("ar-tick ar-middle", rail.at(i), low + 32, String(count));

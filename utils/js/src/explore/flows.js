@@ -55,10 +55,9 @@ export function flows(model, el) {
       "<p>The next step of a ring begins on a rank when its part has come. So one shared uplink slows every rank.</p>" +
       `<p>With ${found.of} hashes: × ${digits(found.mean)} in the mean, and × 1 with ` +
       `${percent(found.even / found.of)} of them.</p>`;
-    net.setAttribute("aria-label", words);
     counts.setAttribute("aria-label", `How often each slowdown comes with ${found.of} hashes. ${words}`);
     return words;
-  });
+  }, net);
   return frame;
 }
 

@@ -1,7 +1,7 @@
 // What every explorable has: a title, controls, pictures, a sentence for those who hear the page, its values.
 
 import { followPointer, html, svg } from "../common/dom.js";
-import { Handle } from "./handle.js";
+import { closest, Handle } from "./handle.js";
 
 const TELL_KERNEL_AFTER_MS = 150;
 const SAY_AFTER_MS = 400;
@@ -38,6 +38,8 @@ export class Frame {
   /** @type {(() => void)[]} */
   #refresh = [];
   #draw = () => "";
+  /** @type {SVGSVGElement | undefined} */
+  #told;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #telling;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -102,9 +104,8 @@ export class Frame {
    * @param {...import("./handle.js").Grip} grips
    */
   stage(look, ...grips) {
-    const picture = svg("svg", { class: `ar-picture ${look}`, role: "img" });
-    const box = html("div", { class: "ar-stage" });
-    box.append(picture);
+    const picture = this.picture(look);
+    const box = html("div", { class: "ar-stage" }, picture);
     this.add(box);
     return { box, picture, handles: grips.map((grip) => new Handle(this, box, grip)) };
   }
@@ -214,9 +215,11 @@ export class Frame {
    * Begins to draw. `draw` draws everything and returns the sentence for those who hear the page.
    *
    * @param {() => string} draw
+   * @param {SVGSVGElement} [told] the picture that the sentence describes
    */
-  start(draw) {
+  start(draw, told) {
     this.#draw = draw;
+    this.#told = told;
     this.observer.observe(this.root);
     this.#resized();
   }
@@ -242,6 +245,7 @@ export class Frame {
     if (!this.#width) return;
     for (const refresh of this.#refresh) refresh();
     const sentence = this.#draw();
+    this.#told?.setAttribute("aria-label", sentence);
     const first = !this.root.dataset.ready;
     this.root.dataset.ready = "true";
     this.root.dataset.sentence = sentence;
@@ -284,15 +288,8 @@ export class Frame {
  * @param {number} value
  */
 export function nearest(stops, value) {
-  let found = 0;
-  for (let i = 1; i < stops.length; i++) {
-    if (distance(stops[i], value) < distance(stops[found], value)) found = i;
-  }
-  return found;
+  return closest(stops, (stop) => (stop > 0 && value > 0 ? Math.log(stop / value) : stop - value));
 }
-
-/** @param {number} a @param {number} b */
-const distance = (a, b) => (a > 0 && b > 0 ? Math.abs(Math.log(a / b)) : Math.abs(a - b));
 
 /**
  * Calls `move` with the x of the pointer while it is pressed on the picture.

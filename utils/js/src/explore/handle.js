@@ -111,8 +111,7 @@ export class Handle {
 }
 
 /** The index of the value that is nearest. @param {number[]} values @param {(value: number) => number} off */
-function closest(values, off) {
-  let found = 0;
-  for (let i = 1; i < values.length; i++) if (Math.abs(off(values[i])) < Math.abs(off(values[found]))) found = i;
-  return found;
+export function closest(values, off) {
+  const distances = values.map((value) => Math.abs(off(value))); // each once: it may run a whole pipeline
+  return distances.reduce((found, distance, i) => (distance < distances[found] ? i : found), 0);
 }

@@ -43,12 +43,11 @@ export function interval(model, el) {
     const y = linear([0, 1.1 * most], [TOP + TALL, TOP]);
     draw(picture, frame, [...seen.values()], saving, again, x, y);
     handles[0].place(x.at(minutes), y.at(0) + 26, (m) => x.at(m));
-    const sentence =
+    return (
       `A checkpoint of ${cost} s every ${minutes} minutes: ${percent(saving + again)} of the time is lost, ` +
-      `${percent(saving)} saving and ${percent(again)} done again.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `${percent(saving)} saving and ${percent(again)} done again.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -98,7 +97,7 @@ function draw(picture, frame, seen, saving, again, x, y) {
     style: `fill:url(#${frame.uid}-again)`,
   });
   const track = y.at(0) + 26;
-  sketch.line("ar-track", left, track, right, track).line("ar-track ar-passed", left, track, here, track);
+  sketch.track(left, right, here, track);
   sketch.text("ar-strong ar-halo ar-middle", here, y.at(saving + again) - 8, percent(saving + again));
   const edge = here > right - 130;
   sketch.text(`ar-strong ${edge ? "ar-end" : ""}`, here + (edge ? -20 : 20), track - 8, `every ${minutes} min: drag`);

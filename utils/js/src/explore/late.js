@@ -50,12 +50,11 @@ export function late(model, el) {
     handles[0].place(x.at(compute + delay), low, (d) => x.at(compute + d));
     handles[1].place(x.at(step), TOP - 20, (n) => x.at(compute + delay + n));
     const told = all ? `, ${percent(waits)} of that waiting for a late rank` : "";
-    const sentence =
+    return (
       `A step takes ${step} ms; rank 0 is in all-reduce for ${percent(inside)} of the time${told}. ` +
-      `With a network twice as fast a step takes ${step - network / 2} ms.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `With a network twice as fast a step takes ${step - network / 2} ms.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -114,9 +113,7 @@ function draw(picture, frame, all, x) {
  * @param {import("../common/sketch.js").Attributes} more
  */
 function bar(sketch, look, x, from, to, y, more = {}) {
-  const unit = x.at(1) - x.at(0);
-  const [a, b] = [x.range[0] + from * unit, x.range[0] + to * unit];
-  sketch.box(look, a + 0.7, y, b - a - 1.4, LANE, more);
+  sketch.box(look, x.at(from) + 0.7, y, x.at(to) - x.at(from) - 1.4, LANE, more);
 }
 
 /**
@@ -131,7 +128,6 @@ function rail(sketch, frame, x, y) {
   const { compute } = frame.data;
   const { delay } = frame.values;
   const end = x.at(compute + DELAYS[DELAYS.length - 1]);
-  sketch.line("ar-track", x.at(compute), y, end, y);
-  sketch.line("ar-track ar-passed", x.at(compute), y, x.at(compute + delay), y);
+  sketch.track(x.at(compute), end, x.at(compute + delay), y);
   sketch.text("ar-strong", end + 20, y + 5, `one rank ${delay} ms late${frame.width < 500 ? "" : ": drag"}`);
 }

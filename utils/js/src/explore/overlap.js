@@ -50,13 +50,12 @@ export function overlap(model, el) {
       `${seconds(found.exposed)}.`;
     fillVerdict(verdict, found);
     fillSide(side, found);
-    time.setAttribute("aria-label", sentence);
     curve.setAttribute(
       "aria-label",
       `Exposed time by bucket size: at best ${seconds(found.least.exposed)}, near ${bytes(found.least.bucket)}.`,
     );
     return sentence;
-  });
+  }, time);
   return frame;
 }
 

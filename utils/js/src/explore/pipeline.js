@@ -4,7 +4,7 @@ import { roundTicks } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
 import { digits, percent } from "../common/units.js";
 import { Frame } from "./frame.js";
-import { allowed, runPipeline } from "./pipeline_run.js";
+import { allowed, runPipeline, stagesEach } from "./pipeline_run.js";
 
 /** @typedef {import("./pipeline_run.js").Span} Span */
 /** @typedef {ReturnType<typeof compute>} Found */
@@ -67,13 +67,12 @@ export function pipeline(model, el) {
     const formula = simple ? `:\n(p − 1) / (m + p − 1) = ${p - 1} / ${m + p - 1}` : "";
     figures([percent(idle), `of the time a GPU waits${formula}`]);
     draw(picture, handles, frame, found, Math.min(hot, m - 1));
-    const sentence =
+    return (
       `${p} GPUs, ${m} micro-batches, ${NAMES[order]}: a GPU waits ${percent(idle)} of the time. ` +
       `The step takes ${digits(makespan, true)} forward passes; GPU 0 keeps at most ${digits(found.kept[0], true)} ` +
-      "micro-batches.";
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      "micro-batches."
+    );
+  }, picture);
   return frame;
 }
 
@@ -187,7 +186,7 @@ function numbers(sketch, mine, left, unit, y, hot) {
 
 /** Which layers a GPU has. @param {string} order @param {number} p @param {number} r */
 function layers(order, p, r) {
-  const each = LAYERS / p / (order === "interleaved" ? 2 : 1);
+  const each = LAYERS / p / stagesEach(order);
   const text = (/** @type {number} */ s) => `${s * each} to ${(s + 1) * each - 1}`;
-  return order === "interleaved" ? `${text(r)}, ${text(r + p)}` : `layers ${text(r)}`;
+  return stagesEach(order) > 1 ? `${text(r)}, ${text(r + p)}` : `layers ${text(r)}`;
 }

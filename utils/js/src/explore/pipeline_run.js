@@ -31,15 +31,13 @@ export const stagesEach = (order) => (order === "interleaved" ? 2 : 1);
 /** @type {Record<string, (r: number, p: number, m: number) => Action[]>} what rank r does, in its order */
 const ORDERS = {
   gpipe: (r, _, m) => [..."FB"].flatMap((kind) => range(m).map((i) => act(r, kind, i))),
-  "1f1b"(r, p, m) {
-    const ahead = Math.min(p - 1 - r, m);
-    const found = range(ahead).map((i) => act(r, "F", i));
-    for (const i of range(m)) {
-      if (ahead + i < m) found.push(act(r, "F", ahead + i));
-      found.push(act(r, "B", i));
-    }
-    return found;
-  },
+  "1f1b": (r, p, m) =>
+    turns(
+      m,
+      p - 1 - r,
+      (i) => act(r, "F", i),
+      (i) => [act(r, "B", i)],
+    ),
   interleaved(r, p, m) {
     const [each, total] = [m / rounds(p, m), 2 * m];
     const place = (/** @type {number} */ i, /** @type {string} */ kind) => {
@@ -47,26 +45,33 @@ const ORDERS = {
       const piece = Math.floor(rest / each);
       return act((kind === "B" ? 1 - piece : piece) * p + r, kind, turn * each + (rest % each));
     };
-    const ahead = Math.min(each + 2 * (p - 1 - r), total);
-    const found = range(ahead).map((i) => place(i, "F"));
-    for (const i of range(total)) {
-      if (ahead + i < total) found.push(place(ahead + i, "F"));
-      found.push(place(i, "B"));
-    }
-    return found;
+    return turns(
+      total,
+      each + 2 * (p - 1 - r),
+      (i) => place(i, "F"),
+      (i) => [place(i, "B")],
+    );
   },
   "zb-h1"(r, p, m) {
-    const ahead = Math.min(p - 1 - r, m);
-    const found = range(ahead).map((i) => act(r, "F", i));
-    for (const i of range(m)) {
-      if (ahead + i < m) found.push(act(r, "F", ahead + i));
-      found.push(act(r, "I", i));
-      if (i >= r) found.push(act(r, "W", i - r));
-    }
-    for (const i of range(m).slice(Math.max(m - r, 0))) found.push(act(r, "W", i));
-    return found;
+    const back = (/** @type {number} */ i) => [act(r, "I", i), ...(i >= r ? [act(r, "W", i - r)] : [])];
+    const late = range(m).slice(Math.max(m - r, 0));
+    return [...turns(m, p - 1 - r, (i) => act(r, "F", i), back), ...late.map((i) => act(r, "W", i))];
   },
 };
+
+/**
+ * Some forward passes ahead, then one forward and one backward in turn.
+ *
+ * @param {number} total
+ * @param {number} most ahead
+ * @param {(i: number) => Action} forward
+ * @param {(i: number) => Action[]} back
+ */
+function turns(total, most, forward, back) {
+  const ahead = Math.min(most, total);
+  const after = range(total).flatMap((i) => [...(ahead + i < total ? [forward(ahead + i)] : []), ...back(i)]);
+  return [...range(ahead).map(forward), ...after];
+}
 
 /** @param {number} n */
 const range = (n) => Array.from({ length: n }, (_, i) => i);

@@ -48,12 +48,10 @@ export function placement(model, el) {
     draw(picture, machine, placed, run, frame.width >= 860 ? frame.width - 330 : frame.width);
     fillSide(side, frame, machine);
     const card = run.cards[run.busiest[0]][run.busiest[1]];
-    const sentence = `${seconds(run.seconds)}: ${verdictOf(machine, run, card)}`;
-    verdict.innerHTML =
-      `<p><b class="ar-big">${seconds(run.seconds)}</b> ` + `<span>${verdictOf(machine, run, card)}</span></p>`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+    const words = verdictOf(machine, run, card);
+    verdict.innerHTML = `<p><b class="ar-big">${seconds(run.seconds)}</b> <span>${words}</span></p>`;
+    return `${seconds(run.seconds)}: ${words}`;
+  }, picture);
   return frame;
 }
 

@@ -52,7 +52,7 @@ const ELEMENT = 2;
 const OPTIMIZER = 12;
 
 /** @param {Split} split */
-export const ranksOf = ({ dp, tp, pp, cp }) => dp * tp * pp * cp;
+const ranksOf = ({ dp, tp, pp, cp }) => dp * tp * pp * cp;
 
 /**
  * Why this split is impossible; "" if it is possible.
@@ -91,7 +91,7 @@ const staysWithin = (stride, size, unit, ranks) => ranks <= unit || unit % (stri
  * @param {boolean} toAll
  * @returns {Group}
  */
-export function groupOf(machine, ranks, stride, size, toAll = false) {
+function groupOf(machine, ranks, stride, size, toAll = false) {
   const node = machine.ranks_per_node;
   const island = machine.ranks_per_island;
   /** @type {[number, number, number][]} ranks of a unit, bytes a second of its links together, alpha */

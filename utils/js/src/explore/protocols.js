@@ -40,17 +40,16 @@ export function protocols(model, el) {
     const [first, , last] = names;
     figures([
       first,
-      `is the fastest for ${sizeOf(nbytes)};\n${last} takes ${digits(ratio(prices, names))} times as long`,
+      `is the fastest for ${sizeOf(nbytes)};\n${last} takes ${digits(prices[last].us / prices[first].us)} times as long`,
     ]);
     const rail = logarithmic([sizes[0], sizes[sizes.length - 1]], [frame.width < 500 ? 16 : 150, frame.width - 24]);
     const low = draw(picture, frame, prices, first, rail);
     handles[0].place(rail.at(nbytes), low, (n) => rail.at(n));
-    const sentence =
+    return (
       `${sizeOf(nbytes)} on ${machine}: ${first} is the fastest with ${micro(prices[first].us)}; ` +
-      `${last} takes ${micro(prices[last].us)}.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `${last} takes ${micro(prices[last].us)}.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -63,9 +62,6 @@ function sizeOf(n) {
 /** @param {number} us */
 const micro = (us) =>
   `${us.toLocaleString("en", { minimumFractionDigits: us < 100 ? 1 : 0, maximumFractionDigits: us < 100 ? 1 : 0 })} µs`;
-
-/** How many times as long the slowest takes. @param {Record<string, Price>} prices @param {string[]} names */
-const ratio = (prices, names) => prices[names[names.length - 1]].us / prices[names[0]].us;
 
 /**
  * Draws the lanes and the rail; returns where the rail is.
@@ -96,8 +92,7 @@ function draw(picture, frame, prices, first, rail) {
   const low = TOP + 3 * STEP + 8;
   const { nbytes } = frame.values;
   const here = rail.at(nbytes);
-  sketch.line("ar-track", rail.range[0], low, rail.range[1], low);
-  sketch.line("ar-track ar-passed", rail.range[0], low, here, low);
+  sketch.track(rail.range[0], rail.range[1], here, low);
   const edge = here > rail.range[1] - 160;
   sketch.text(`ar-strong ${edge ? "ar-end" : ""}`, here + (edge ? -20 : 20), low - 10, `${sizeOf(nbytes)}: drag`);
   for (const [n, words] of /** @type {[number, string][]} */ ([

@@ -46,12 +46,11 @@ export function recompute(model, el) {
     handles[0].place(x.at(count), TALL + 30, (n) => x.at(n));
     const part = what === "full" ? "" : "the attention of ";
     const more = 100 * (found.seconds / least.seconds - 1);
-    const sentence =
+    return (
       `With ${part}${count} of ${layers} layers computed again the GPU keeps at most ` +
-      `${(found.most / 1e9).toFixed(2)} GB, and a step is ${more.toFixed(1)} % more work.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `${(found.most / 1e9).toFixed(2)} GB, and a step is ${more.toFixed(1)} % more work.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -122,8 +121,7 @@ function draw(picture, frame, { parts, most }, least, x) {
       sketch.text("ar-small-text ar-label-ink ar-middle", from + wide / 2, row + 20, name);
   }
   const count = frame.values.count;
-  sketch.line("ar-track", left, TALL + 30, x.at(frame.data.layers), TALL + 30);
-  sketch.line("ar-track ar-passed", left, TALL + 30, x.at(count), TALL + 30);
+  sketch.track(left, x.at(frame.data.layers), x.at(count), TALL + 30);
   sketch.text(
     "ar-strong",
     x.at(frame.data.layers) + 24,

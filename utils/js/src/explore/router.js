@@ -27,7 +27,10 @@ export function router(model, el) {
   const { picture, handles } = frame.stage("ar-experts", {
     key: "capacity",
     name: "room of an expert, times the mean",
-    stops: () => CAPACITIES.filter((c) => c <= top()),
+    stops() {
+      const most = top();
+      return CAPACITIES.filter((c) => c <= most);
+    },
     format: (c) => `${c} times the mean`,
     axis: "y",
   });
@@ -50,13 +53,12 @@ export function router(model, el) {
     const narrow = frame.width < 700;
     draw(picture, frame, found, y, narrow);
     handles[0].place(frame.width - (narrow ? 18 : 24), y.at(found.most), (c) => y.at(c * MEAN));
-    const sentence =
+    return (
       `Room for ${found.most} choices an expert, ${capacity} times the mean: ${percent(found.dropped)} of the ` +
       "choices " +
-      `are dropped, ${percent(found.empty)} of the room is empty.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `are dropped, ${percent(found.empty)} of the room is empty.`
+    );
+  }, picture);
   return frame;
 }
 

@@ -57,10 +57,9 @@ export function skew(model, el) {
       "<h4>All wait for one</h4><p>Every rank sends as much as before. Rank 0 receives more, one message " +
       "after the other, and nobody is done before it is.</p>" +
       "<p>A capacity bounds the time. What is above it is dropped, or goes to another expert.</p>";
-    bars.setAttribute("aria-label", sentence);
     curve.setAttribute("aria-label", `Time by the share of expert 0. ${sentence}`);
     return sentence;
-  });
+  }, bars);
   return frame;
 }
 

@@ -14,7 +14,7 @@ function brain(value) {
 }
 
 /** @type {Record<string, (value: number) => number>} */
-export const ROUND = { bfloat16: brain, float32: Math.fround };
+const ROUND = { bfloat16: brain, float32: Math.fround };
 
 /**
  * The ranks' numbers and their sums.

@@ -36,12 +36,11 @@ export function uneven(model, el) {
     const y = linear([0, 0.9], [TOP + TALL, TOP]);
     draw(picture, frame, share, times, y);
     handles[0].place(frame.width - 22, y.at(share), (s) => y.at(s), share);
-    const sentence =
+    return (
       `${p} ranks, the longest part is ${percent(share)} of all: padding moves ${digits(p * share)} times the needed ` +
-      `bytes and takes ${seconds(times.padded)}, broadcasts take ${seconds(times.broadcasts)}.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `bytes and takes ${seconds(times.padded)}, broadcasts take ${seconds(times.broadcasts)}.`
+    );
+  }, picture);
   return frame;
 }
 

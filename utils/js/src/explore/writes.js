@@ -5,7 +5,7 @@ import { Sketch } from "../common/sketch.js";
 import { drawn } from "./drawn.js";
 import { Frame } from "./frame.js";
 
-export const WORDS = 8;
+const WORDS = 8;
 const [LAST, STEP] = [26, 0.5];
 const MOMENTS = Array.from({ length: LAST / STEP + 1 }, (_, i) => i * STEP);
 const [SENT, GOT, LANE] = [34, 190, 34];
@@ -35,13 +35,12 @@ export function writes(model, el) {
     const x = linear([0, LAST], [frame.width < 500 ? 54 : 84, frame.width - (frame.width < 500 ? 20 : 30)]);
     draw(picture, frame, found, x);
     handles[0].place(x.at(looks), GOT + LANE + 26, (t) => x.at(t));
-    const sentence =
+    return (
       `Rank 0 writes: ${NAMES[/** @type {keyof typeof NAMES} */ (after)]}. ` +
       `Rank 1 looks at ${looks} µs and reads at ${found.reads.toFixed(1)} µs: ` +
-      `${found.fresh} of ${WORDS} words are new.`;
-    picture.setAttribute("aria-label", sentence);
-    return sentence;
-  });
+      `${found.fresh} of ${WORDS} words are new.`
+    );
+  }, picture);
   return frame;
 }
 
@@ -90,9 +89,7 @@ function draw(picture, frame, { arrive, leaves, flag, reads }, x) {
   const edge = reads > LAST - 5;
   sketch.text(`ar-strong ar-halo ${edge ? "ar-end" : ""}`, x.at(reads) + (edge ? -8 : 8), GOT + 26, "reads");
   const track = GOT + LANE + 26;
-  sketch
-    .line("ar-track", x.at(0), track, x.at(LAST), track)
-    .line("ar-track ar-passed", x.at(0), track, x.at(looks), track);
+  sketch.track(x.at(0), x.at(LAST), x.at(looks), track);
   const far = looks > LAST - 8;
   sketch.text(
     `ar-strong ${far ? "ar-end" : ""}`,

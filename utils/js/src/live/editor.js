@@ -69,8 +69,9 @@ export class Editor {
    */
   constructor(place, label, run) {
     const text = place.textContent ?? "";
-    /** Called after each change of the text. */
+    /** Called after each change of the reader's. */
     this.changed = () => {};
+    this.setting = false;
     place.replaceChildren();
     this.view = new EditorView({
       parent: place,
@@ -88,7 +89,7 @@ export class Editor {
           python(),
           wrong,
           EditorView.updateListener.of(({ docChanged }) => {
-            if (docChanged) this.changed();
+            if (docChanged && !this.setting) this.changed();
           }),
           EditorView.contentAttributes.of({
             "aria-label": label,
@@ -131,7 +132,9 @@ export class Editor {
   }
 
   set text(text) {
+    this.setting = true;
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text } });
+    this.setting = false;
   }
 
   /**

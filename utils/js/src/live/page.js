@@ -2,18 +2,15 @@
 
 import { megabytes } from "./cut.js";
 import { worksOffline } from "./offline.js";
-import { data, part } from "./parts.js";
+import { bytes, data, part } from "./parts.js";
 import { shown } from "./play.js";
 import { Broken, Python, Stopped } from "./python.js";
 
-export const LIMIT_S = 60;
+const LIMIT_S = 60;
 
 export { data, part };
 
 const places = /** @type {import("./python.js").Places} */ (data("places"));
-
-/** @param {string} text base64 */
-const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 
 /** @type {(() => void) | undefined} */
 let leave;
@@ -30,11 +27,9 @@ export async function play(answer) {
   stage.replaceChildren();
   if (answer.unplayed) stage.append(Object.assign(document.createElement("p"), { textContent: answer.unplayed }));
   if (!answer.player) return;
-  const { state, animation } = answer.player;
-  leave = await shown(stage, new URL(`${places.build}playback.js`, location.href).href, {
-    ...state,
-    animation: bytes(animation),
-  });
+  const { axis, animation } = answer.player;
+  const address = new URL(`${places.build}playback.js`, location.href).href;
+  leave = await shown(stage, address, { axis, animation: bytes(animation) });
 }
 
 /** Runs what the page asks of Python, and shows the answer. */

@@ -11,7 +11,7 @@
 export async function shown(stage, address, traits) {
   /** @type {Record<string, unknown>} */
   const state = { speed: 1, arrangement: "auto", axis: "step", quiz: false, titles: [], step: 0, playing: false };
-  Object.assign(state, { answers: [], fresh: false, compared: new Uint8Array() }, traits);
+  Object.assign(state, { answers: [], compared: new Uint8Array() }, traits);
   /** @type {Record<string, (() => void)[]>} */
   const hooks = {};
   const model = {

@@ -1,13 +1,11 @@
 // One player by itself: the schedule that the address names, as ring_all_reduce/4. No Python.
 
 import { embedded } from "./embedded.js";
-import { data, part } from "./parts.js";
+import { bytes, data, part } from "./parts.js";
 import { shown } from "./play.js";
 
-/** @typedef {{state: Record<string, unknown>, animation: string, words: string}} Played */
-
 const places = /** @type {import("./python.js").Places} */ (data("places"));
-/** @type {Record<string, Played>} */
+/** @type {Record<string, string>} the animation of each schedule */
 let players = {};
 /** @type {(() => void) | undefined} */
 let leave;
@@ -25,15 +23,13 @@ async function show() {
   part("choice", HTMLSelectElement).value = name;
   leave?.();
   part("stage").replaceChildren();
-  const animation = Uint8Array.from(atob(found.animation), (c) => c.charCodeAt(0));
   const address = new URL(`${places.build}playback.js`, location.href).href;
-  leave = await shown(part("stage"), address, { ...found.state, animation });
+  leave = await shown(part("stage"), address, { animation: bytes(found) });
 }
 
 embedded();
 const choice = part("choice", HTMLSelectElement);
 players = await (await fetch(new URL(`${places.build}players.json`, location.href))).json();
-choice.replaceChildren(...Object.keys(players).map((name) => new Option(name, name)));
 choice.addEventListener("change", () => {
   location.hash = choice.value;
 });

@@ -320,8 +320,8 @@ async function warm() {
 
 editor.changed = () => {
   const code = editor.text;
-  if (code === judged) return;
-  kept.code[puzzle.id] = code;
+  if (code === puzzle.starter) delete kept.code[puzzle.id];
+  else kept.code[puzzle.id] = code;
   write(kept);
   part("again").hidden = code === puzzle.starter;
   part("fault").hidden = true;
@@ -340,7 +340,7 @@ part("hint-button").addEventListener("click", () => {
   part("hint-button").setAttribute("aria-expanded", String(!hint.hidden));
 });
 part("again").addEventListener("click", () => {
-  delete kept.code[puzzle.id];
+  delete kept.code[puzzle.id]; // open() writes it
   open(puzzle.id, puzzle.starter);
 });
 part("share").addEventListener("click", async () => {

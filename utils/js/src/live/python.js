@@ -7,7 +7,7 @@ import { cut } from "./cut.js";
  * @property {string} [html] the result; Python has escaped what came from the reader
  * @property {string} [text]
  * @property {{text: string, line: number | null}} [fault]
- * @property {{state: Record<string, unknown>, animation: string, words: string}} [player]
+ * @property {{axis: "step" | "time", animation: string, words: string}} [player]
  * @property {string} [unplayed] why there is no player
  * @property {string} [board]
  * @property {boolean} [restart] whether Python must start anew
@@ -76,12 +76,8 @@ const unzipped = (gzipped, type) =>
  */
 const compiled = (gzipped) => WebAssembly.compileStreaming(unzipped(gzipped, "application/wasm"));
 
-/**
- * The address of a script that this page holds.
- *
- * @param {ReadableStream<Uint8Array<ArrayBuffer>>} gzipped
- */
-const held = async (gzipped) => URL.createObjectURL(await unzipped(gzipped, "text/javascript").blob());
+/** The address of a script that this page holds. @param {Response} script */
+const held = async (script) => URL.createObjectURL(await script.blob());
 
 export class Python {
   /** @type {Worker | undefined} */
@@ -135,13 +131,11 @@ export class Python {
     const bytes = async (part) => new Response(await load(part)).arrayBuffer();
     // a worker of a Blob has the page's Content-Security-Policy, one of an address has none; and where the page keeps
     // all its parts, it starts anew without a network, also in a browser whose service worker serves no such worker
-    const text = loaded(new URL(`${build}worker.js`, location.href).href, () => {}).then((found) =>
-      new Response(found, { headers: { "Content-Type": "text/javascript" } }).blob(),
-    );
+    const text = loaded(new URL(`${build}worker.js`, location.href).href, () => {});
     const [worker, wasm, script, library, course] = await Promise.all([
-      text.then((blob) => URL.createObjectURL(blob)),
+      text.then((found) => held(new Response(found, { headers: { "Content-Type": "text/javascript" } }))),
       load("wasm").then(compiled),
-      load("script").then(held),
+      load("script").then((gzipped) => held(unzipped(gzipped, "text/javascript"))),
       bytes("library"),
       bytes("course"),
     ]);

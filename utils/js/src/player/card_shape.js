@@ -40,7 +40,7 @@ const LETTER = 6.9;
  * @param {Playback} playback
  * @returns {Way}
  */
-export function wayOf({ isSquare, chunks }) {
+function wayOf({ isSquare, chunks }) {
   if (isSquare) return "square";
   return chunks === 1 ? "lying" : "stripes";
 }

@@ -109,7 +109,7 @@ export class Controls {
  * @param {string} words
  * @param {() => void} act
  */
-export function iconButton(icon, words, act) {
+function iconButton(icon, words, act) {
   const attributes = { type: "button", class: "ar-button", "aria-label": words, title: words, "data-do": icon };
   const button = html("button", { ...attributes, onclick: act });
   button.innerHTML = `<svg viewBox="0 0 16 16" aria-hidden="true"><path d="${ICONS[icon]}"/></svg>`;

@@ -252,9 +252,9 @@ export class DetailedView {
    * @param {Transfer} transfer
    * @returns {LinkState}
    */
-  #stateOf({ index, step }) {
-    if (this.playback.amiss.size && index === this.playback.wrong?.[0]) return "wrong";
-    return step >= this.playback.follows || this.playback.amiss.has(index) ? "follows" : "busy";
+  #stateOf(transfer) {
+    if (this.playback.amiss.size && transfer.index === this.playback.wrong?.[0]) return "wrong";
+    return this.playback.followsFrom(transfer) ? "follows" : "busy";
   }
 
   /**

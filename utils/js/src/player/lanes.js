@@ -91,7 +91,7 @@ function drawJudged({ pen, seen, theme }, { axis, amiss, follows, steps }) {
  *
  * @param {Playback} playback
  */
-export function phasesOf({ byStep, chunks, collective, steps }) {
+function phasesOf({ byStep, chunks, collective, steps }) {
   const reduces = (/** @type {Transfer[]} */ step) =>
     step.length > 0 && step.every((transfer) => transfer.sign === "+");
   const stores = (/** @type {Transfer[]} */ step) => step.length > 0 && step.every((transfer) => transfer.sign === "=");
@@ -181,7 +181,7 @@ export function drawPath({ pen, seen, theme }, playback, lane) {
  * @param {Transfer[]} among
  * @returns {Transfer[][]}
  */
-export function arrivals(playback, among = playback.transfers) {
+function arrivals(playback, among = playback.transfers) {
   const delivered = among.filter((transfer) => transfer.delivered);
   if (playback.axis === "time") return delivered.map((transfer) => [transfer]);
   /** @type {Map<number, Transfer[]>} */
@@ -201,7 +201,7 @@ export function arrivals(playback, among = playback.transfers) {
  * @param {Playback} playback
  * @param {Transfer[]} group
  */
-export function arrivalName(playback, group) {
+function arrivalName(playback, group) {
   const [{ sign }] = group;
   const chunks = [...new Set(group.flatMap((transfer) => transfer.chunks))].sort((a, b) => a - b);
   const nbytes = group.reduce((sum, transfer) => sum + transfer.nbytes, 0);

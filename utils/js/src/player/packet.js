@@ -26,7 +26,7 @@ export function drawPacket(transfer, playback, shape, uid) {
   if (!transfer.delivered) kinds.push("ar-lost");
   const first = playback.wrong?.[0] === transfer.index;
   if (first || playback.amiss.has(transfer.index)) kinds.push("ar-wrong-move");
-  if (transfer.step >= playback.follows || (playback.amiss.has(transfer.index) && !first)) kinds.push("ar-follows");
+  if (playback.followsFrom(transfer)) kinds.push("ar-follows");
   const root = svg("g", {
     class: kinds.join(" "),
     "data-index": transfer.index,

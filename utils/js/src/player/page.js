@@ -162,7 +162,7 @@ export class Page {
       this.root.dataset.bare = bare.loop ? "loop" : "once";
       this.root.style.setProperty(
         "--ar-stage",
-        `${wide || width > 440 ? bare.stage : heightFor(this.views[0], width, bare.stage)}px`,
+        `${width > 440 ? bare.stage : heightFor(this.views[0], width, bare.stage)}px`,
       );
       this.#foldTimeline(bare.loop);
       return;

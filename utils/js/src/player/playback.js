@@ -95,6 +95,11 @@ export class Playback {
     this.useAxis("step");
   }
 
+  /** Whether a message can't be right only because of the one that went wrong first. @param {Transfer} transfer */
+  followsFrom({ index, step }) {
+    return step >= this.follows || (this.amiss.has(index) && index !== this.wrong?.[0]);
+  }
+
   // When the last message of each step has landed, in microseconds, never going back.
   #stepTimes() {
     const times = new Array(this.steps + 1).fill(0);

@@ -193,7 +193,7 @@ function isLost(playback, bar) {
  *
  * @param {Playback} playback
  */
-export function legend(playback) {
+function legend(playback) {
   const { ranks, chunks, transfers, bars, goal } = playback;
   const few = ranks <= MOST_HUES;
   const sample = (/** @type {string} */ name, /** @type {string} */ words, text = "") =>

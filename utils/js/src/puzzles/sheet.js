@@ -1,14 +1,14 @@
 // What stands below the code: the rules, what the ranks printed, and how far each of them came.
 
 import { html } from "../common/dom.js";
+import { MOST_HUES } from "../player/hues.js";
 
 /** @typedef {import("./types.js").Verdict} Verdict */
 
-const MOST_HUES = 8;
 const MOST_LINES = 40;
 
-/** @param {number} rank */
-const mark = (rank) =>
+/** A square with the rank's hue. @param {number} rank */
+export const mark = (rank) =>
   html("i", { class: rank < MOST_HUES ? `mark waits-hue-${rank % 4}` : "mark", "aria-hidden": "true" });
 
 /**

@@ -1,6 +1,9 @@
 // The picture of a run that stands still: who waits for whom, and what one rank that receives first would do.
 
-import { html, svg } from "../common/dom.js";
+import { html, moveTo, svg } from "../common/dom.js";
+import { MOST_HUES } from "../player/hues.js";
+import { pointAlong } from "../player/routes.js";
+import { mark } from "./sheet.js";
 
 /** @typedef {import("./types.js").Verdict} Verdict */
 /** @typedef {{x: number, y: number}} Point */
@@ -20,7 +23,7 @@ const short = (words, most) => (words.length > most ? `${words.slice(0, most - 1
  * @param {{w: number, h: number}} card
  * @returns {Point[]}
  */
-export function places(ranks, room, card) {
+function places(ranks, room, card) {
   return Array.from({ length: ranks }, (_, rank) => {
     const turn = (2 * Math.PI * rank) / ranks - Math.PI / 2;
     return {
@@ -66,11 +69,8 @@ function way(a, b, middle, card) {
   return { d: `M${fixed(from)}Q${fixed(by)} ${fixed(to)}`, from, by, to };
 }
 
-/** @param {{from: Point, by: Point, to: Point}} curve @param {number} t */
-function along({ from, by, to }, t) {
-  const mix = (/** @type {"x" | "y"} */ of) => (1 - t) ** 2 * from[of] + 2 * t * (1 - t) * by[of] + t * t * to[of];
-  return { x: mix("x"), y: mix("y") };
-}
+/** The ranks of a circle, the first once more at its end. @param {number[]} circle @param {string} between */
+const around = (circle, between) => [...circle, circle[0]].join(between);
 
 const DOING = { waiting: "waits", returned: "has returned", stopped: "stopped" };
 
@@ -99,7 +99,7 @@ export class WaitsPicture {
       const where = `${doing === "waiting" ? ` in ${call}${whom}` : ""}${line ? `, line ${line}` : ""}`;
       return `rank ${rank} ${DOING[doing]}${where}`;
     });
-    return `${each.join("; ")}.${circle ? ` The circle: ${[...circle, circle[0]].join(", ")}.` : ""}`;
+    return `${each.join("; ")}.${circle ? ` The circle: ${around(circle, ", ")}.` : ""}`;
   }
 
   draw() {
@@ -141,43 +141,31 @@ export class WaitsPicture {
       );
     }
     this.#cards = waits.map((wait) => this.#card(sheet, centres[wait.rank], wait, card));
-    this.#middle = this.#inMiddle(sheet, middle, centres, card);
+    const inMiddle = circle !== null && this.#inMiddle(sheet, circle, middle, centres, card);
+    const words = circle && !inMiddle ? `The circle: ${around(circle, " → ")}` : "";
     this.air = svg("g", {}, sheet);
     this.places = { centres, middle, card };
-    this.box.replaceChildren(
-      sheet,
-      ...(this.#middle ? [] : [html("p", { class: "waits-circle" }, this.#circleWords())]),
-    );
-  }
-
-  /** @type {SVGElement | null} */
-  #middle = null;
-
-  #circleWords() {
-    const { circle } = this.verdict;
-    return circle ? `The circle: ${[...circle, circle[0]].join(" → ")}` : "";
+    this.box.replaceChildren(sheet, ...(inMiddle ? [] : [html("p", { class: "waits-circle" }, words)]));
   }
 
   /**
-   * The circle in the middle, where it has room; else null.
+   * Writes the circle in the middle, where it has room; whether it has.
    *
    * @param {Element} sheet
+   * @param {number[]} circle
    * @param {Point} middle
    * @param {Point[]} centres
    * @param {{w: number, h: number}} card
    */
-  #inMiddle(sheet, middle, centres, card) {
-    const { circle } = this.verdict;
-    if (!circle) return null;
-    const text = [...circle, circle[0]].join(" → ");
+  #inMiddle(sheet, circle, middle, centres, card) {
+    const text = around(circle, " → ");
     const half = 4.6 * text.length;
     const beside = (/** @type {Point} */ { x, y }) =>
       Math.abs(x - middle.x) < half + card.w / 2 && Math.abs(y - middle.y) < 24 + card.h / 2;
-    if (centres.some(beside)) return null;
-    const root = svg("g", {}, sheet);
-    svg("text", { x: middle.x, y: middle.y - 2, class: "waits-middle" }, root, text);
-    svg("text", { x: middle.x, y: middle.y + 18, class: "waits-label" }, root, "the circle");
-    return root;
+    if (centres.some(beside)) return false;
+    svg("text", { x: middle.x, y: middle.y - 2, class: "waits-middle" }, sheet, text);
+    svg("text", { x: middle.x, y: middle.y + 18, class: "waits-label" }, sheet, "the circle");
+    return true;
   }
 
   /**
@@ -188,9 +176,9 @@ export class WaitsPicture {
    */
   #card(sheet, at, { rank, call, for: peers, doing }, { w, h }) {
     const kind = doing === "waiting" ? "waits-card" : "waits-card over";
-    const root = svg("g", { class: kind, transform: `translate(${at.x - w / 2} ${at.y - h / 2})` }, sheet);
+    const root = svg("g", { class: kind, transform: moveTo({ x: at.x - w / 2, y: at.y - h / 2 }) }, sheet);
     svg("rect", { width: w, height: h, rx: 8, class: "waits-box" }, root);
-    const hue = rank < 8 ? ` waits-hue-${rank % 4}` : "";
+    const hue = rank < MOST_HUES ? ` waits-hue-${rank % 4}` : "";
     svg("path", { d: `M0 30v-22a8 8 0 0 1 8 -8h${w - 16}a8 8 0 0 1 8 8v22z`, class: `waits-name${hue}` }, root);
     svg("text", { x: 12, y: 20.5, class: `waits-rank waits-on-${rank % 4}` }, root, `rank ${rank}`);
     const most = Math.floor((w - 20) / 8);
@@ -208,7 +196,7 @@ export class WaitsPicture {
       const button = html(
         "button",
         { type: "button", "aria-pressed": "false", "data-first": option.rank },
-        html("i", { class: `mark waits-hue-${option.rank % 4}`, "aria-hidden": "true" }),
+        mark(option.rank),
         `rank ${option.rank}`,
       );
       button.addEventListener("click", () => {
@@ -260,10 +248,7 @@ export class WaitsPicture {
     svg("rect", { x: -24, y: -16, width: 48, height: 32, rx: 6 }, packet);
     svg("rect", { x: -15, y: -10, width: 12, height: 20, rx: 2, class: `waits-hue-${src % 4}` }, packet);
     svg("text", { x: 10, y: 5 }, packet, "x");
-    const put = (/** @type {number} */ t) => {
-      const { x, y } = along(curve, t);
-      packet.setAttribute("transform", `translate(${x} ${y})`);
-    };
+    const put = (/** @type {number} */ t) => packet.setAttribute("transform", moveTo(pointAlong(curve, t)));
     const arrived = () => {
       packet.remove();
       for (const rank of [src, dst]) this.#cards[rank]?.classList.add("freed");

@@ -8,7 +8,8 @@ import json
 import re
 
 import pytest
-from allranks import cost, explore, my_model, plan, plots, topology, workload
+from allranks import cost, explore, my_model, plan, plots, schedules, topology, workload
+from allranks.show.player.page import page_without_kernel
 from allranks.theory.cost.step import training_step
 from allranks.theory.cost.workload import Cluster
 from jupyter_lab import heard
@@ -67,6 +68,33 @@ def explored(new_page, tmp_path):
         return page
 
     return start
+
+
+STYLES = """() => [...document.querySelectorAll(".ar-explore *:not(style)")].map((e) => {
+  const style = getComputedStyle(e);
+  const names = ["display", "position", "padding", "min-height", "gap", "grid-column", "line-height", "background-color",
+    "overflow", "fill", "stroke", "stroke-width", "stroke-dasharray"];
+  const values = names.map((name) => style.getPropertyValue(name).replace(/ar-explore-[-\\d]+/, ""));
+  return [e.getAttribute("class"), Math.round(e.getBoundingClientRect().height * 10) / 10, ...values].join(" | ");
+})"""
+
+
+@pytest.mark.parametrize("name", ["overlap", "placement", "pipeline", "attention"])
+def test_a_player_on_the_same_page_changes_no_explorable(new_page, tmp_path, name):
+    """Both have elements of the same classes, and each brings a style sheet."""
+    explorable = WIDGETS[name]()._repr_mimebundle_()[0]["text/html"]
+    player = page_without_kernel(schedules.ring_all_reduce(4))
+    found = []
+    for number, (shown, ready) in enumerate(((explorable, ""), (player + explorable, ".ar-player[data-ready]"))):
+        page = new_page(viewport={"width": 1280, "height": 900}, offline=True)
+        path = tmp_path / f"{number}.html"
+        path.write_text(f"<!doctype html><html lang=en><meta charset=utf-8><body>{shown}</body></html>", "utf-8")
+        page.goto(path.as_uri())
+        for root in filter(None, (ready, ".ar-explore[data-ready]")):
+            page.wait_for_selector(root)
+        found.append(page.evaluate(STYLES))
+    alone, beside = found
+    assert len(alone) > 50 and [pair for pair in zip(alone, beside, strict=True) if pair[0] != pair[1]] == []
 
 
 def said(page) -> str:

@@ -119,7 +119,7 @@ function drawMask(picture, frame, { owner, now, steps }, side) {
       const box = [left + x * side + 2, top + y * side + 2, wide * side - 4, tall * side - 4];
       if (lost) sketch.box("", ...quad(box), { style: `fill:url(#${frame.uid}-mask)` });
       sketch.box(`ar-framed${lost ? " ar-framed-lost" : ""}`, ...quad(box));
-      if (lost && side === 40) masked(sketch, box[0] + box[2] / 2, box[1] + box[3] / 2, r);
+      if (lost && side === 40) masked(sketch, box[0] + box[2] / 2, box[1] + box[3] / 2);
     }
   }
   const low = top + 8 * side;
@@ -134,11 +134,11 @@ function drawMask(picture, frame, { owner, now, steps }, side) {
   sketch.into(picture, left + 8 * side + 2, low + 48);
 }
 
-/** Says why a rank waits. @param {Sketch} sketch @param {number} x @param {number} y @param {number} r */
-function masked(sketch, x, y, r) {
-  sketch.box("ar-under-box", x - 36, y - 19, 72, 38, { rx: 0 });
+/** Says why a rank waits; the row says which. @param {Sketch} sketch @param {number} x @param {number} y */
+function masked(sketch, x, y) {
+  sketch.box("ar-under-box", x - 34, y - 19, 68, 38, { rx: 0 });
   sketch.text("ar-tick ar-bold ar-middle", x, y - 3, "all masked:");
-  sketch.text("ar-tick ar-bold ar-lost-words ar-middle", x, y + 13, `rank ${r} waits`);
+  sketch.text("ar-tick ar-bold ar-lost-words ar-middle", x, y + 13, "it waits");
 }
 
 /** @param {number[]} box @returns {[number, number, number, number]} */

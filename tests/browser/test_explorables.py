@@ -72,8 +72,8 @@ def explored(new_page, tmp_path):
 
 STYLES = """() => [...document.querySelectorAll(".ar-explore *:not(style)")].map((e) => {
   const style = getComputedStyle(e);
-  const names = ["display", "position", "padding", "min-height", "gap", "grid-column", "line-height", "background-color",
-    "overflow", "fill", "stroke", "stroke-width", "stroke-dasharray"];
+  const names = ["display", "position", "padding", "min-height", "gap", "grid-column", "line-height",
+    "background-color", "overflow", "fill", "stroke", "stroke-width", "stroke-dasharray"];
   const values = names.map((name) => style.getPropertyValue(name).replace(/ar-explore-[-\\d]+/, ""));
   return [e.getAttribute("class"), Math.round(e.getBoundingClientRect().height * 10) / 10, ...values].join(" | ");
 })"""

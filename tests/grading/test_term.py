@@ -195,7 +195,7 @@ def test_bad_input_is_one_sentence(course, words, said):
     ],
 )
 def test_the_summary_counts_in_words(names, dry_run, said):
-    done = dict.fromkeys(("collected", "pairs", "lines", "missing", "waiting"), [])
+    done = {part: [] for part in ("collected", "pairs", "lines", "missing", "waiting")}
     done |= {"dry_run": dry_run, "changes": [{"student": name, "down": True} for name in names]}
     assert _summary(done, LAB, "")[:2] == said
 

@@ -38,11 +38,8 @@ export function protocols(model, el) {
     const prices = machines[machine][sizes.indexOf(nbytes)];
     const names = Object.keys(FLAGS).sort((a, b) => prices[a].us - prices[b].us);
     const [first, , last] = names;
-    const times = digits(prices[last].us / prices[first].us);
-    figures([
-      first,
-      `is the fastest for ${sizeOf(nbytes)};\n${last} takes ${times} times as long`,
-    ]);
+    const times = `${last} takes ${digits(prices[last].us / prices[first].us)} times as long`;
+    figures([first, `is the fastest for ${sizeOf(nbytes)};\n${times}`]);
     const rail = logarithmic([sizes[0], sizes[sizes.length - 1]], [frame.width < 500 ? 16 : 150, frame.width - 24]);
     const low = draw(picture, frame, prices, first, rail);
     handles[0].place(rail.at(nbytes), low, (n) => rail.at(n));

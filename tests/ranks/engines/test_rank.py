@@ -88,6 +88,15 @@ def test_what_poisons_a_gpu_or_its_communicator_breaks_the_group():
     assert not raised(ValueError("a mistake"), KeyError("another"))
 
 
+def test_a_number_that_names_no_gpu_is_told_and_breaks_nothing(monkeypatch):
+    """A copied script's `torch.cuda.set_device(LOCAL_RANK)` where two ranks share one GPU."""
+    monkeypatch.setenv("ALLRANKS_GPU_INDEX", "0")
+    error = torch.AcceleratorError("CUDA error: invalid device ordinal\nGPU device may be out of range")
+    told = rank.describe_error(error)
+    assert not told["breaks_group"]
+    assert told["hint"].startswith("this rank's GPU is cuda:0, and it is set already: leave out torch.cuda.set_device")
+
+
 def test_an_error_of_cuda_that_was_swallowed_shows_when_the_stream_is_asked(monkeypatch):
     class Stream:
         def query(self):

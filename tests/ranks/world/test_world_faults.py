@@ -1,9 +1,12 @@
 """Faults on purpose, limits and idleness: what a reader sees of a broken job, on real ranks."""
 
 import contextlib
+import ctypes
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -290,61 +293,99 @@ def test_a_rank_that_synchronizes_its_gpu_waits_for_it(world):
     works(world)
 
 
+def test_a_script_for_torchrun_learns_what_to_leave_out(world):
+    """A rank has its group already: to make another is refused, and to end it leaves the ranks without one."""
+
+    def makes_it_again():
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+
+    def ends_it():
+        import torch.distributed as dist
+
+        dist.destroy_process_group()
+
+    pids = world.pids
+    with pytest.raises(RanksError, match=r"a rank has its group already: leave this line out"):
+        world.run(makes_it_again)
+    assert world.pids == pids
+    works(world)
+    world.run(ends_it)
+    with pytest.raises(RanksError, match=r"has ended the group of all ranks; leave it out(?s:.*)fresh ranks"):
+        world.run(ring_once)
+    works(world)
+
+
 def test_a_process_without_cuda_is_not_asked_for_its_streams():
     assert not watch._gpu_works(sys._getframe())
 
 
+# as CUDA's own library: stream 1 is busy, 2 records a graph, 3 is asked while the driver waits; the device must be 3
+CUDART = """
+#include <unistd.h>
+static int device = -1, relaxed = 0;
+int cudaThreadExchangeStreamCaptureMode(int* mode) { relaxed = *mode == 2; *mode = 0; return 0; }
+int cudaSetDevice(int number) { device = number; return 0; }
+int cudaStreamIsCapturing(void* stream, int* state) { *state = stream == (void*)2; return 0; }
+int cudaStreamQuery(void* stream) {
+    if (!relaxed || device != 3 || stream == (void*)2) _exit(1);
+    if (stream == (void*)3) sleep(600);
+    return stream == (void*)1 ? 600 : 0;
+}
+int cudaGetLastError(void) { return 0; }
+"""
+
+
 @pytest.fixture
-def cuda(monkeypatch):
-    """CUDA's streams as stand-ins; `recording` holds those that record a graph, `current` the thread's."""
-    current, recording = [None], []
+def cuda(monkeypatch, tmp_path):
+    """CUDA's streams as stand-ins, by their handles."""
 
-    @contextlib.contextmanager
-    def on(stream):
-        current.append(stream)
-        yield
-        current.pop()
-
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "stream", on)
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: current[-1] in recording)
-    monkeypatch.setattr(watch, "_may_ask", lambda cuda: True)
-    return recording
-
-
-def test_a_stream_that_records_a_graph_is_not_asked(monkeypatch, cuda):
     class Stream:
+        def __init__(self, handle):
+            self.cuda_stream = handle
+
         def query(self):
-            raise AssertionError("the question would end the recording")
+            raise AssertionError("torch's own question holds Python's lock while the driver lets it wait")
 
-    own = Stream()
-    cuda.append(own)
-    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: own)
-    monkeypatch.setattr(watch, "_gpu", [torch.device("cuda", 0)])
-    assert not watch._gpu_works(sys._getframe())
-
-
-def test_no_stream_is_asked_where_the_thread_could_end_a_recording(monkeypatch):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler (apt install gcc)")
+    library = tmp_path / "libcudart.so.99"
+    command = [compiler, "-shared", "-fPIC", "-xc", "-", "-o", library, "-Wl,-soname,libcudart.so.99"]
+    subprocess.run(command, input=CUDART, text=True, check=True)
+    loaded = ctypes.CDLL(library)  # by torch; the name alone leads there then
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: pytest.fail("asked"))
-    monkeypatch.setattr(watch, "_gpu", [])
-    watch._thread.__dict__.clear()
-    assert not watch._gpu_works(sys._getframe()), "this machine has no libcudart"
-
-
-def test_the_streams_in_the_users_variables_count(monkeypatch, cuda):
-    class Stream:
-        def __init__(self, done):
-            self.query = lambda: done
-
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
-    asked = []
-    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: asked.append(device) or Stream(True))
-    monkeypatch.setattr(watch, "_gpu", [torch.device("cuda", 3)])  # in a thread, the current device is always cuda:0
+    monkeypatch.setattr(torch.version, "cuda", "99.1")
+    monkeypatch.setattr(watch, "_gpu", [torch.device("cuda", 3)])
+    monkeypatch.setattr(watch, "_questions", [])
+    yield Stream
+    del loaded
+
+
+def test_a_stream_that_records_a_graph_is_not_asked(cuda):
+    recording = cuda(2)
+    assert not watch._gpu_works(sys._getframe()), recording
+
+
+def test_no_stream_is_asked_where_the_thread_could_end_a_recording(cuda, monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "98.0")
+    busy = cuda(1)
+    assert not watch._gpu_works(sys._getframe()), f"this machine has no libcudart.so.98: {busy}"
+
+
+def test_the_streams_in_the_users_variables_count(cuda):
     assert not watch._gpu_works(sys._getframe())
-    copying = Stream(False)
+    copying = cuda(1)
     assert watch._gpu_works(sys._getframe()), copying
-    assert asked == [torch.device("cuda", 3)] * 2
+
+
+@pytest.mark.timeout(60)
+def test_a_driver_that_does_not_answer_keeps_no_panel_waiting(cuda):
+    """cudaFree, for example, waits for the GPU and holds a lock that each question needs: then the rank waits for its GPU."""
+    stuck = cuda(3)
+    assert watch._gpu_works(sys._getframe()) and watch._gpu_works(sys._getframe()), stuck
 
 
 def test_what_a_gpu_says_late_is_the_cells_error(world):

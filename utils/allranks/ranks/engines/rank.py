@@ -28,6 +28,8 @@ at_the_end: list[Callable[[], None]] = []
 hints: list[Callable[[BaseException], str | None]] = []
 # each gives the error behind one that torch's C++ code has made of it, or None
 originals: list[Callable[[BaseException], BaseException | None]] = []
+HARMLESS = ("out of memory", "invalid device ordinal")  # errors of CUDA after which a process can go on
+_joined: list[bool] = []  # this process has joined a group
 # read by both of torch's classes for NCCL when the group is made. 3, the default, ends the process of each rank whose peer has
 # died (SIGABRT), before it can report where it was; 2 lets it go on with wrong values. 0: it waits, the notebook says where,
 # and ends it.
@@ -117,6 +119,7 @@ def join(
         # that sends unbatched messages, and torch 2.15 does not
         device_id=device if backend == "nccl" else None,
     )
+    _joined[:] = [True]
     splits.watch(dist.group.WORLD)
     namespace().update(rank=rank, world_size=world_size, device=device, torch=torch, dist=dist)
     # the first collective connects all ranks, which takes time: do it here, not in the student's first cell
@@ -268,7 +271,7 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict[str, A
     behind = next(filter(None, (original(error) for original in originals)), None)
     if behind is not None:
         error = behind.with_traceback(error.__traceback__)
-    hint = hint or next(filter(None, (tell(error) for tell in hints)), None)
+    hint = hint or next(filter(None, (tell(error) for tell in (*hints, _of_a_script))), None)
     frames = [
         (frame.f_code.co_filename, line, frame.f_code.co_name)
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -280,15 +283,39 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict[str, A
         "type": type(error).__name__,
         "message": str(error.msg) if isinstance(error, SyntaxError) else str(error),
         "hint": hint,
-        "breaks_group": getattr(error, "breaks_group", False) or _poisons(error),
+        "breaks_group": getattr(error, "breaks_group", False) or _lost_its_group() or _poisons(error),
         "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
     }
+
+
+def _lost_its_group() -> bool:
+    """Whether the user's code has ended the group that `join` made."""
+    import torch.distributed as dist
+
+    return bool(_joined) and not dist.is_initialized()
+
+
+def _of_a_script(error: BaseException) -> str | None:
+    """What to leave out of a script that was written for torchrun: a rank has its group and its GPU already."""
+    words = str(error)
+    if _lost_its_group():
+        return "dist.destroy_process_group() has ended the group of all ranks; leave it out, the world ends its ranks"
+    if "initialize the default process group twice" in words:
+        return "a rank has its group already: leave this line out, and dist.destroy_process_group() too"
+    if "invalid device ordinal" in words and GPU_INDEX_ENV in os.environ:
+        own = f"cuda:{os.environ[GPU_INDEX_ENV]}"
+        return (
+            f"this rank's GPU is {own}, and it is set already: leave out torch.cuda.set_device, or write "
+            f"torch.cuda.set_device(device). A number of a rank names no GPU where ranks share one"
+        )
+    return None
 
 
 def _poisons(error: BaseException | None) -> bool:
     """Whether CUDA or NCCL can't go on in this process: after a device-side assert, say, every later call fails with its error.
 
-    Running out of memory is no such error. The user's code may have raised another error from it, or because of it.
+    Running out of memory is no such error, and a number that names no GPU. The user's code may have raised another error from
+    it, or because of it.
     """
     import torch
     import torch.distributed as dist
@@ -298,14 +325,14 @@ def _poisons(error: BaseException | None) -> bool:
         seen.add(id(error))
         if isinstance(error, dist.DistBackendError):
             return True
-        if isinstance(error, torch.AcceleratorError) and "out of memory" not in str(error):
+        if isinstance(error, torch.AcceleratorError) and not any(words in str(error) for words in HARMLESS):
             return True
         error = error.__cause__ or error.__context__
     if _uses_gpu():
         try:
             torch.cuda.current_stream().query()  # does not wait; an error of CUDA that stays is raised here too
         except torch.AcceleratorError as left:
-            return "out of memory" not in str(left)
+            return not any(words in str(left) for words in HARMLESS)
         except Exception:  # a stream that can't be asked, for example while it records a graph
             return False
     return False

@@ -11,6 +11,7 @@ import ctypes
 import json
 import linecache
 import os
+import queue
 import socket
 import sys
 import threading
@@ -54,6 +55,8 @@ def _answer(listening: socket.socket) -> None:
 
 
 LOOK_AGAIN_S = 0.2  # 40 times as long as Python lets one thread run before another may; `ask_ranks` waits 0.5
+ASK_S = 0.05  # how long CUDA may take to answer; a look has two such questions
+NOT_READY = 600  # cudaErrorNotReady, in every version from 11 to 13
 
 
 def status() -> dict[str, Any]:
@@ -104,7 +107,7 @@ def stands(works: Callable[[], bool]) -> bool:
     return not _ran and works()
 
 
-_gpu: list[Any] = []  # the rank's device: the current one of a thread is always cuda:0, which may be another rank's
+_gpu: list[Any] = []  # the rank's device
 
 
 def on_gpu(device: Any) -> None:
@@ -113,46 +116,65 @@ def on_gpu(device: Any) -> None:
 
 
 def _gpu_works(frame: FrameType) -> bool:
-    """Whether a stream that the main thread may wait for has unfinished work. Never waits, and starts no CUDA.
+    """Whether a stream that the main thread may wait for has unfinished work. Starts no CUDA, and waits for at most `ASK_S`.
 
     These are the default stream, and those that the user's code has in its variables: only the main thread itself could
     tell which stream it uses now.
     """
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    if torch is None or not torch.cuda.is_initialized() or not _gpu:
         return False
-    streams, at = [torch.cuda.default_stream(device) for device in _gpu], frame
+    streams, at = [0], frame  # 0: the default stream
     while at is not None:
         if not in_library(at.f_code.co_filename):
-            streams += [v for v in (*at.f_locals.values(), *at.f_globals.values()) if isinstance(v, torch.cuda.Stream)]
+            values = (*at.f_locals.values(), *at.f_globals.values())
+            streams += [value.cuda_stream for value in values if isinstance(value, torch.cuda.Stream)]
         at = at.f_back  # type: ignore[assignment]  # the loop ends there
-    if not _may_ask(torch.version.cuda):
-        return False
-    with contextlib.suppress(RuntimeError):  # a stream that can't be asked
-        return not all([_records(torch, stream) or stream.query() for stream in streams])
-    return False
+    if not _questions:
+        _questions.append(queue.SimpleQueue())
+        threading.Thread(target=_ask_cuda, args=(_questions[0],), name="allranks-cuda", daemon=True).start()
+    answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    _questions[0].put((f"libcudart.so.{(torch.version.cuda or '').split('.')[0]}", _gpu[0].index, streams, answer))
+    try:
+        return answer.get(timeout=ASK_S)
+    except queue.Empty:  # the driver answers nobody while it frees memory, say, and waits for the GPU itself
+        return True
 
 
-def _records(torch: Any, stream: Any) -> bool:
-    """Whether the stream records a CUDA graph: then a question would end the recording."""
-    with torch.cuda.stream(stream):
-        return bool(torch.cuda.is_current_stream_capturing())
+_questions: list[queue.SimpleQueue[Any]] = []  # (CUDA's library, device, streams, where the answer goes)
 
 
-_thread = threading.local()
+def _ask_cuda(questions: queue.SimpleQueue[Any]) -> None:
+    """A thread that asks CUDA by its C functions: for those Python's lock is not held, and torch's own `query` holds it."""
+    runtime = None
+    while True:
+        library, device, streams, answer = questions.get()
+        runtime = runtime or _runtime(library, device)
+        answer.put(runtime is not None and any(_unfinished(runtime, stream) for stream in streams))
 
 
-def _may_ask(cuda: str | None) -> bool:
-    """Whether this thread may ask streams while another one records a CUDA graph, which torch records in global mode: there a
-    question from any thread ends the recording, unless that thread's mode is relaxed (cudaThreadExchangeStreamCaptureMode).
+def _runtime(library: str, device: int) -> ctypes.CDLL | None:
+    """CUDA's library, with this thread set to the device; None if no question may be asked.
+
+    torch records CUDA graphs in global mode, where a question from any thread ends the recording, unless that thread's
+    mode is relaxed (cudaThreadExchangeStreamCaptureMode).
     """
-    if not hasattr(_thread, "relaxed"):
-        _thread.relaxed = False
-        with contextlib.suppress(OSError, AttributeError):
-            runtime = ctypes.CDLL(f"libcudart.so.{(cuda or '').split('.')[0]}")
-            relaxed = ctypes.c_int(2)  # cudaStreamCaptureModeRelaxed
-            _thread.relaxed = runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(relaxed)) == 0
-    return bool(_thread.relaxed)
+    with contextlib.suppress(OSError, AttributeError):
+        runtime, relaxed = ctypes.CDLL(library), ctypes.c_int(2)  # cudaStreamCaptureModeRelaxed
+        # a thread begins on cuda:0, which may be another rank's
+        if not runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(relaxed)) and not runtime.cudaSetDevice(device):
+            return runtime
+    return None
+
+
+def _unfinished(runtime: ctypes.CDLL, stream: int) -> bool:
+    """Whether the stream says that it has unfinished work. One that records a graph is not asked: that would end the recording."""
+    handle, records = ctypes.c_void_p(stream), ctypes.c_int()
+    if runtime.cudaStreamIsCapturing(handle, ctypes.byref(records)) or records.value:
+        return False
+    said = int(runtime.cudaStreamQuery(handle))
+    runtime.cudaGetLastError()  # "not ready" counts as an error, which would stay
+    return said == NOT_READY
 
 
 gpu_works: Callable[[FrameType], bool] = _gpu_works

@@ -190,11 +190,11 @@ def test_an_nccl_that_is_nowhere_is_refused(tmp_path, offline):
 # ------------------------------------------------------------------------------------------------------- on the machine
 
 HOPPER = {"torch": "2.11.0+cu130", "numpy": "2.4", "nccl": [2, 28, 9], "gpus": 1}
-KITS = Path("/w/libnccl.so.2")
+KITS = {"LD_PRELOAD": "/w/libnccl.so.2"}
 
 
 @pytest.mark.parametrize(
-    ("facts", "nccl", "arguments", "preloads"),
+    ("facts", "preload", "arguments", "preloads"),
     [
         ({}, KITS, [["--ranks", "1", "--gpus", "1"], ["--ranks", "2", "--gpus", "1"]], [False, True]),
         (
@@ -203,19 +203,66 @@ KITS = Path("/w/libnccl.so.2")
             [["--ranks", "1", "--gpus", "1"], ["--ranks", "2", "--gpus", "1"]],
             [False, False],
         ),
-        ({}, None, [["--ranks", "1", "--gpus", "1"], ["--ranks", "2"]], [False, False]),
+        ({}, {}, [["--ranks", "1", "--gpus", "1"], ["--ranks", "2"]], [False, False]),
         ({"gpus": 8}, KITS, [["--ranks", "8", "--gpus", "8"], ["--ranks", "2", "--gpus", "1"]], [False, True]),
-        ({"gpus": 8}, None, [["--ranks", "8", "--gpus", "8"]], [False]),
-        ({"gpus": 0, "nccl": None}, None, [["--ranks", "4"]], [False]),
+        ({"gpus": 8}, {}, [["--ranks", "8", "--gpus", "8"]], [False]),
+        ({"gpus": 0, "nccl": None}, {}, [["--ranks", "4"]], [False]),
     ],
 )
-def test_one_pass_with_torchs_nccl_and_one_with_several_ranks_on_a_gpu(facts, nccl, arguments, preloads):
-    found = carry.runs({**HOPPER, **facts}, nccl)
+def test_one_pass_with_torchs_nccl_and_one_with_several_ranks_on_a_gpu(facts, preload, arguments, preloads):
+    found = carry.runs({**HOPPER, **facts}, preload)
     assert [run[0] for run in found] == arguments
-    assert [run[1] == {"LD_PRELOAD": str(KITS)} for run in found] == preloads
+    assert [run[1] == KITS for run in found] == preloads
     assert sum(run[3] for run in found) == pytest.approx(1)
     # JSON, Markdown and log of each, and what is said of the machine
     assert 3 * len(found) + 1 <= 8 and len({run[2] for run in found}) == len(found)
+
+
+@pytest.fixture
+def torch_of_libraries(tmp_path, monkeypatch):
+    """A torch that is a build for GPUs as far as its libraries go: libtorch_cuda.so needs a libnccl.so.2 beside it."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler (apt install gcc)")
+
+    def library(path, code, *options):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        command = [compiler, "-shared", "-fPIC", "-xc", "-", "-xnone", "-o", path, *options]
+        subprocess.run([str(part) for part in command], input=code, text=True, check=True)
+        return path
+
+    def nccl(folder, version, name="libnccl.so.2"):
+        code = f"int ncclGetVersion(int* version) {{ *version = {version}; return 0; }}"
+        return library(tmp_path / folder / "libnccl.so.2", code, f"-Wl,-soname,{name}")
+
+    own = nccl("torch/lib", 22809)
+    code = "int ncclGetVersion(int*); int x(int* v) { return ncclGetVersion(v); }"
+    library(tmp_path / "torch/lib/libtorch_cuda.so", code, str(own), "-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags")
+    # as torch 2.11 does: both are mapped then
+    (tmp_path / "torch/__init__.py").write_text(
+        f"import ctypes\n__version__ = '2.11.0+cu130'\nctypes.CDLL({str(own)!r})\n"
+        f"ctypes.CDLL({str(tmp_path / 'torch/lib/libtorch_cuda.so')!r})\n"
+        "class version:\n    cuda = '13.0'\nclass cuda:\n    is_available = staticmethod(lambda: True)\n"
+        "    device_count = staticmethod(lambda: 1)\n"
+    )
+    (tmp_path / "numpy.py").write_text("__version__ = '2'")
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}, own, nccl
+
+
+def test_the_kits_nccl_is_used_only_if_torch_calls_it(torch_of_libraries):
+    env, own, nccl = torch_of_libraries
+    facts = carry.look(env)
+    assert (facts["nccl"], facts["nccl_file"], facts["gpus"]) == ([2, 28, 9], str(own), 1)
+    kits = nccl("kit", 23007)
+    more, said = carry.preloaded(kits, {**env, "LD_PRELOAD": "libm.so.6"})
+    assert more == {"LD_PRELOAD": f"{kits} libm.so.6"} and said.endswith(f"torch uses NCCL 2.30.7, {kits}.")
+    # the linker takes it for another library: torch then keeps its own
+    other = nccl("other", 23007, "libother.so")
+    assert carry.preloaded(other, env) == ({}, f"torch does not take the kit's NCCL: it uses 2.28.9, {own}.")
+    nowhere = other.with_name("a file.so")  # LD_PRELOAD can't name a file with a blank
+    shutil.copy(kits, nowhere)
+    assert carry.preloaded(nowhere, env)[0] == {}
 
 
 @pytest.mark.parametrize("text", ["", "nine", "0", "-1"])

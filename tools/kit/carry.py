@@ -21,10 +21,26 @@ SHARING_NCCL = (2, 30)  # the first that lets several ranks use one GPU
 MINUTES = 9.0  # for all runs together
 RESERVE_S = 15.0  # for the end of a run that is stopped
 LIBRARY = "nvidia/nccl/lib/libnccl.so.2"  # in NCCL's wheel
-# asked in a process of its own, so that this one never starts CUDA
+# asked in a process of its own, so that this one never starts CUDA. Of several NCCLs in a process, the one that counts is the
+# one that the dynamic linker gave to torch's library: torch itself says only for which one it was built.
 LOOK = """
 import ctypes, json
-facts = {"torch": None, "numpy": None, "nccl": None, "gpus": 0}
+facts = {"torch": None, "numpy": None, "nccl": None, "nccl_file": None, "gpus": 0}
+
+class Symbol(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", ctypes.c_void_p)]
+
+def nccl():
+    paths = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps")]
+    own = [path for path in paths if path.endswith("/libtorch_cuda.so")]
+    if not own or not hasattr(ctypes.CDLL(own[0]), "ncclGetVersion"):
+        return
+    ask, code, symbol = ctypes.CDLL(own[0]).ncclGetVersion, ctypes.c_int(), Symbol()
+    ask(ctypes.byref(code))
+    ctypes.CDLL(None).dladdr(ctypes.cast(ask, ctypes.c_void_p), ctypes.byref(symbol))
+    facts["nccl"] = [code.value // 10000, code.value % 10000 // 100, code.value % 100]
+    facts["nccl_file"] = (symbol.file or b"").decode()
+
 try:
     import torch
     facts["torch"] = str(torch.__version__)
@@ -37,12 +53,7 @@ else:
     except ImportError:
         pass
     if torch.version.cuda:
-        paths = [line.split(None, 5)[-1].strip() for line in open("/proc/self/maps")]
-        found = [path for path in paths if path.rpartition("/")[2].startswith("libnccl")]
-        if found:
-            code = ctypes.c_int()
-            ctypes.CDLL(found[0]).ncclGetVersion(ctypes.byref(code))
-            facts["nccl"] = [code.value // 10000, code.value % 10000 // 100, code.value % 100]
+        nccl()
         if torch.cuda.is_available():
             facts["gpus"] = torch.cuda.device_count()
 print(json.dumps(facts))
@@ -127,6 +138,19 @@ def look(env=None):
     return facts
 
 
+def preloaded(library, env):
+    """(the further environment with which torch uses this NCCL, a sentence); ({}, why) if torch then uses another one."""
+    more = {"LD_PRELOAD": " ".join(filter(None, [str(library), env.get("LD_PRELOAD")]))}
+    try:
+        facts = look({**env, **more})
+    except KitError as error:
+        return {}, f"With the kit's NCCL torch does not start, so it is not used: {error}"
+    used, numbers = facts["nccl_file"], ".".join(map(str, facts["nccl"] or ()))
+    if not used or not os.path.samefile(used, library):
+        return {}, f"torch does not take the kit's NCCL: it uses {f'{numbers}, {used}' if used else 'one of its own'}."
+    return more, f"Where ranks share a GPU, torch uses NCCL {numbers}, {used}."
+
+
 def install(places, work):
     """Unpacks the checkout, and the wheels without their requirements; (the checkout, the folder of packages)."""
     site, marker = work / "site", work / "installed"
@@ -172,8 +196,10 @@ def environment(work, site):
     return found
 
 
-def runs(facts, nccl):
-    """(arguments of verify, further environment, name of the log, share of the time) of each run. `nccl`: the kit's NCCL, or None.
+def runs(facts, preload):
+    """(arguments of verify, further environment, name of the log, share of the time) of each run.
+
+    `preload`: the environment with which torch uses the kit's NCCL, {} if it can't.
 
     On one GPU: one rank with torch's own NCCL, then two on it with an NCCL that can do that, else two on the CPU.
     """
@@ -181,7 +207,7 @@ def runs(facts, nccl):
     if not gpus:
         return [(["--ranks", "4"], {}, "verify-cpu.log", 1.0)]
     shares = facts["nccl"] is not None and tuple(facts["nccl"]) >= SHARING_NCCL
-    preload = {} if shares or nccl is None else {"LD_PRELOAD": str(nccl)}
+    preload = {} if shares else preload
     two = (["--ranks", "2", "--gpus", "1"], preload, "verify-2-on-1.log")
     if gpus > 1:
         everything = (["--ranks", str(gpus), "--gpus", str(gpus)], {}, "verify-all.log")
@@ -256,14 +282,17 @@ def main(arguments):
             folder.mkdir(parents=True, exist_ok=True)
         say(f"Python {manifest['python']}, torch {facts['torch']}, {facts['gpus']} GPUs.")
         about_the_machine(out / "machine.txt")
-        nccl = None
-        if facts["gpus"]:
+        preload = {}
+        if facts["gpus"] and tuple(facts["nccl"] or ()) < SHARING_NCCL:
             nccl, words = nccl_file(manifest, Path(os.environ.get("NCCL", HERE / "nccl")), work)
             say(words)
+            if nccl is not None:
+                preload, words = preloaded(nccl, dict(os.environ))
+                say(words)
         checkout, site = install(places, work)
         env = environment(work, site)
         codes, left = [], 1.0
-        for more, added, log, share in runs(facts, nccl):
+        for more, added, log, share in runs(facts, preload):
             now = time.monotonic()
             ends = now + (until - RESERVE_S - now) * share / left
             left -= share

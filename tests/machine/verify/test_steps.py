@@ -253,9 +253,19 @@ def test_nccl_tests_stands_beside(monkeypatch, tmp_path, context):
         sweeps.nccl_tests(context)
 
 
-@pytest.mark.parametrize(("code", "numbers"), [(23007, (2, 30, 7)), (22809, (2, 28, 9)), (2708, (2, 7, 8))])
-def test_the_version_code_of_nccl(code, numbers):
-    assert machine.nccl_numbers(code) == numbers
+def test_the_record_names_the_nccl_that_torch_calls(context, monkeypatch):
+    """Not the one for which torch was built, nor another one that is mapped."""
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    monkeypatch.setattr("torch.cuda.nccl.version", lambda: (2, 28, 9))
+    monkeypatch.setattr(machine.libraries, "nccl_in_use", lambda: ((2, 30, 7), "/kit/libnccl.so.2"))
+    found = machine.nccl(context)
+    assert (found["version"], found["file"], found["built_for"]) == ("2.30.7", "/kit/libnccl.so.2", "2.28.9")
+    monkeypatch.setattr(machine.libraries, "nccl_in_use", lambda: None)
+    monkeypatch.setattr(machine.libraries, "candidates_of", lambda library: ["libnccl.so.2"])
+    with pytest.raises(StepFailed, match="no NCCL of it answers"):
+        machine.nccl(context)
+    monkeypatch.setattr(machine.libraries, "candidates_of", lambda library: None)
+    assert machine.nccl(context)["file"] == "a part of torch's own library"
 
 
 CELLS = {

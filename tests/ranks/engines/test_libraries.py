@@ -45,7 +45,7 @@ def test_torch_is_found_without_importing_it():
         assert libraries.nccl_version() is None  # whatever packages of NCCL are installed beside it
 
 
-@pytest.mark.parametrize("code, version", [(23007, (2, 30, 7)), (22809, (2, 28, 9)), (2708, (2, 7, 8))])
+@pytest.mark.parametrize("code, version", [(23007, (2, 30, 7)), (22809, (2, 28, 9)), (2708, (2, 7, 8)), (2804, (2, 8, 4))])
 def test_nccls_number_is_a_version(code, version):
     assert libraries._decoded(code) == version
 
@@ -95,6 +95,21 @@ def test_the_library_that_torch_loads_is_asked(built, monkeypatch, tmp_path):
     wheel.unlink()
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path / 'nothing'}:{system.parent}")
     assert libraries.nccl_version(folder) == (2, 29, 0)
+
+
+def test_of_two_nccls_in_a_process_the_one_that_torch_calls_is_named(built, tmp_path):
+    """Below LD_PRELOAD, torch 2.11 maps its own NCCL too, and says for which it was built."""
+    torch, nccl = built
+    folder = torch(*RPATH)
+    wheel, preloaded = nccl("nvidia/nccl/lib", 22809), nccl("mine", 23007)
+    code = (
+        f"import ctypes; ctypes.CDLL({str(wheel)!r}); ctypes.CDLL({str(folder / 'lib' / 'libtorch_cuda.so')!r}); "
+        f"from allranks.ranks.engines import libraries; print(*libraries.nccl_in_use())"
+    )
+    for more, said in (({}, f"(2, 28, 9) {wheel}"), ({"LD_PRELOAD": str(preloaded)}, f"(2, 30, 7) {preloaded}")):
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **more}, capture_output=True, text=True)
+        assert done.stdout.strip() == said, done.stderr
+    assert libraries.nccl_in_use(tmp_path / "no maps") is None
 
 
 def test_a_runpath_comes_after_the_users_folders(built, monkeypatch):

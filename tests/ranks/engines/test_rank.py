@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from allranks.ranks.engines import rank, watch
+from allranks.ranks.engines import libraries, rank, watch
 
 
 class Made(Exception):
@@ -107,6 +107,16 @@ def test_an_error_of_cuda_that_was_swallowed_shows_when_the_stream_is_asked(monk
     assert raised(ValueError("no batch"))
     monkeypatch.setattr(Stream, "query", lambda self: False)  # it still works: that is no error
     assert not raised(ValueError("no batch"))
+
+
+def test_a_rank_names_the_nccl_that_it_uses_and_not_the_one_torch_was_built_for(monkeypatch):
+    monkeypatch.setattr(dist, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "H100")
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 28, 9))
+    assert rank.describe()["nccl"] == "2.28.9", "nothing is known of a library here"
+    monkeypatch.setattr(libraries, "nccl_in_use", lambda: ((2, 30, 7), "/kit/libnccl.so.2"))
+    assert rank.describe()["nccl"] == "2.30.7"
 
 
 def test_survivors_of_a_killed_rank_wait_for_the_report_and_are_not_aborted(joined):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import ipaddress
 import os
 import platform
@@ -16,6 +15,7 @@ import psutil
 
 from allranks.machine import doctor
 from allranks.machine.verify.steps import Context, Step, StepFailed, StepSkipped
+from allranks.ranks.engines import libraries
 from allranks.ranks.engines.devices import Inventory
 
 RUN_DIR_ENV = "ALLRANKS_RUN_DIR"
@@ -140,43 +140,24 @@ def links(context: Context) -> dict[str, Any]:
 
 
 def nccl(context: Context) -> dict[str, Any]:
-    """The NCCL that torch has loaded: the version by the library's own answer, and its file."""
+    """The NCCL that torch calls: its version by its own answer, its file, and the version for which torch was built."""
     import torch
 
     version = torch.version.cuda or getattr(torch.version, "hip", None)
     if version is None:
         raise StepSkipped("This torch is a build for CPUs; it has no NCCL.")
-    found = loaded_library("libnccl")
-    if found is None:
-        raise StepFailed("This torch is a build for GPUs, and no libnccl is in its process; install torch again.")
-    number = ctypes.c_int()
-    ctypes.CDLL(found).ncclGetVersion(ctypes.byref(number))
-    told = ".".join(map(str, nccl_numbers(number.value)))
-    context.note(version=told, file=found, cuda=version, preloaded=os.environ.get("LD_PRELOAD", ""))
-    by_torch = ".".join(map(str, torch.cuda.nccl.version()[:3]))
-    # torch answers with what it was built for or with what it loaded; both belong into the record
-    return {"version_by_torch": by_torch}
-
-
-def nccl_numbers(code: int) -> tuple[int, int, int]:
-    """The three numbers of NCCL's version code: 23007 is 2.30.7, and 2804 is 2.8.4.
-
-    >>> nccl_numbers(23007), nccl_numbers(2804)
-    ((2, 30, 7), (2, 8, 4))
-    """
-    if code < 10000:
-        return code // 1000, code % 1000 // 100, code % 100
-    return code // 10000, code % 10000 // 100, code % 100
-
-
-def loaded_library(name: str) -> str | None:
-    """The file of a library that this process has loaded, by the begin of its name."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-            path = line.split(maxsplit=5)[-1]
-            if os.path.basename(path).startswith(name):
-                return path
-    return None
+    by_torch = ".".join(map(str, torch.cuda.nccl.version()[:3]))  # the one that it was built for
+    used = libraries.nccl_in_use()
+    folder = libraries.torch_folder()
+    if used is None and folder is not None and libraries.candidates_of(folder / "lib" / "libtorch_cuda.so") is None:
+        return {"version": by_torch, "file": "a part of torch's own library", "cuda": version}
+    if used is None:
+        raise StepFailed("This torch is a build for GPUs, and no NCCL of it answers in its process; install torch again.")
+    numbers, file = used
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    return {
+        "version": ".".join(map(str, numbers)), "file": file, "built_for": by_torch, "cuda": version, "preloaded": preloaded
+    }  # fmt: skip
 
 
 def interfaces(context: Context) -> dict[str, Any]:

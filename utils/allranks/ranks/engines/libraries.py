@@ -5,6 +5,7 @@ Nothing here imports torch or starts CUDA, so a notebook can ask before it has r
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib.util
 import mmap
@@ -15,6 +16,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 
@@ -101,6 +103,35 @@ def _asked(library: Path, changed_ns: int, loads: tuple[str, ...]) -> tuple[int,
     if parts := re.search(r"^torch: (\d+(?: \d+)*)$", said, re.MULTILINE):
         return tuple(int(n) for n in parts[1].split())
     return None
+
+
+class _Symbol(ctypes.Structure):
+    """What dladdr says of a function: Dl_info of dlfcn.h."""
+
+    _fields_: ClassVar = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("at", ctypes.c_void_p),
+    ]
+
+
+def nccl_in_use(maps: Path = Path("/proc/self/maps")) -> tuple[tuple[int, ...], str] | None:
+    """(version, file) of the NCCL that torch calls in this process, by that library's own answer; None if there is none.
+
+    `torch.cuda.nccl.version()` says only for which version torch was built. A process may hold two NCCLs, one that LD_PRELOAD
+    names and torch's own; torch calls the one that the dynamic linker gave to its library.
+    """
+    try:
+        lines = maps.read_text(encoding="utf-8").splitlines()
+        own = next(file for line in lines if (file := line.split(None, 5)[-1]).endswith("/libtorch_cuda.so"))
+        ask, say = ctypes.CDLL(own).ncclGetVersion, ctypes.CDLL(None).dladdr
+    except (OSError, StopIteration, AttributeError):  # no GPU build, or one whose NCCL is a part of torch's own library
+        return None
+    version, symbol = ctypes.c_int(), _Symbol()
+    if ask(ctypes.byref(version)) or not say(ctypes.cast(ask, ctypes.c_void_p), ctypes.byref(symbol)):
+        return None
+    return _decoded(version.value), os.fsdecode(symbol.file or b"")
 
 
 def _decoded(code: int) -> tuple[int, ...]:

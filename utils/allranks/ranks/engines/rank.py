@@ -156,13 +156,17 @@ def _limit_gpu_memory(share: str | None, device: torch.device) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """This rank as plain data: rank, pid, device in words, backend, and the versions of torch and NCCL."""
+    """This rank as plain data: rank, pid, device in words, backend, and the versions of torch and of the NCCL that it uses."""
     import torch
     import torch.distributed as dist
 
+    from allranks.ranks.engines import libraries
+
     on_gpu = dist.get_backend() == "nccl"
     threads = torch.get_num_threads()
-    nccl = ".".join(map(str, torch.cuda.nccl.version())) if on_gpu else None  # type: ignore[no-untyped-call]  # torch gives it no types
+    used = libraries.nccl_in_use() if on_gpu else None
+    # torch itself knows for which NCCL it was built
+    nccl = ".".join(map(str, used[0] if used else torch.cuda.nccl.version())) if on_gpu else None  # type: ignore[no-untyped-call]  # torch gives it no types
     return {
         "rank": dist.get_rank(),
         "pid": os.getpid(),

@@ -78,10 +78,10 @@ def test_in_place_columns_are_those_of_nccl_tests():
 class Gpu:
     """torch.cuda's events on a pretended stream: work takes its time there, and a launch takes the host's."""
 
-    LAUNCH_S, KERNEL_S, SYNC_S = 20e-6, 5e-6, 50e-6
+    LAUNCH_S, SYNC_S = 20e-6, 50e-6
 
     def __init__(self, monkeypatch):
-        self.host_s = self.stream_s = 0.0
+        self.host_s = self.stream_s = self.waited_s = 0.0
         self.launched, gpu = 0, self
 
         class Event:
@@ -99,13 +99,32 @@ class Gpu:
 
         monkeypatch.setattr(torch.cuda, "Event", Event)
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-        monkeypatch.setattr(dist, "get_backend", lambda *_: "nccl")
+        monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: self.spins(cycles / timers.CYCLES_A_S))
+        monkeypatch.setattr(dist, "get_backend", lambda group=None: "gloo" if group == "of gloo" else "nccl")
+        monkeypatch.setattr(dist, "get_world_size", lambda: 1)
+        monkeypatch.setattr(dist, "get_rank", lambda: 0)
+        monkeypatch.setattr(dist, "barrier", lambda **_: None)
+        monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: None)
         monkeypatch.setattr(timers.on_rank, "wait_for_gpu", lambda: None)
+        monkeypatch.setattr(timers.time, "perf_counter", lambda: self.host_s)
+        monkeypatch.setattr(timers.time, "thread_time", lambda: self.host_s - self.waited_s)
+        # the figures of ranks are compared in a tensor, which here is the CPU's
+        for name in ("tensor", "zeros"):
+            make = getattr(torch, name)
+            monkeypatch.setattr(torch, name, lambda *a, make=make, **options: make(*a, **{**options, "device": "cpu"}))
+
+    def spins(self, seconds):
+        self.stream_s = max(self.stream_s, self.host_s) + seconds
 
     def all_reduce(self, seconds):
         self.host_s += self.LAUNCH_S
         self.stream_s = max(self.stream_s, self.host_s) + seconds
         self.launched += 1
+
+    def by_gloo(self, seconds):
+        """The host waits, and the GPU does nothing."""
+        self.host_s += seconds
+        self.waited_s += seconds
 
 
 def test_on_a_gpu_many_calls_are_timed_between_two_events(monkeypatch):
@@ -119,17 +138,35 @@ def test_on_a_gpu_many_calls_are_timed_between_two_events(monkeypatch):
     assert timers.ClockTimer(torch.device("cpu")).calls(1e-6) == 1
 
 
+def test_a_call_shorter_than_its_launch_is_timed_without_it(monkeypatch):
+    """Launches of 20 us one after the other would be the time of kernels of 5: all wait in the queue before the first begins."""
+    gpu = Gpu(monkeypatch)
+    assert bench.seconds_of(lambda: gpu.all_reduce(5e-6), iterations=3) == [pytest.approx(5e-6, rel=0.01)]
+    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: gpu.all_reduce(5e-6))
+    (mean_s,), _ = sweeps._measured(Call("all_reduce"), None, 1, 50, 2, 1.0, timers.timer(), False)
+    assert mean_s == pytest.approx(5e-6, rel=0.01)
+
+
+def test_a_call_that_waits_on_the_host_is_timed_with_that(monkeypatch):
+    """A sleep, or gloo: beside a busy GPU it would seem to take no time."""
+    gpu = Gpu(monkeypatch)
+    assert bench.seconds_of(lambda: gpu.by_gloo(80e-6), iterations=3) == [pytest.approx(80e-6, rel=0.01)]
+
+
+def test_a_gloo_group_of_ranks_on_gpus_is_timed_by_clocks(monkeypatch):
+    gpu = Gpu(monkeypatch)
+    clock = timers.timer("of gloo")
+    assert (clock.events, clock.device) == (False, torch.device("cpu"))
+    times = bench.times_of(lambda: gpu.by_gloo(80e-6), iterations=3, group="of gloo")
+    assert times == [pytest.approx([80e-6] * 3)]
+
+
 def test_seconds_of_times_short_calls_in_blocks_on_a_gpu(monkeypatch):
     gpu = Gpu(monkeypatch)
-    monkeypatch.setattr(dist, "barrier", lambda **_: None)
-    monkeypatch.setattr(dist, "all_reduce", lambda *_, **__: None)
-    # the figures of ranks are compared in a tensor, which here is the CPU's
-    tensor = torch.tensor
-    monkeypatch.setattr(torch, "tensor", lambda *a, **options: tensor(*a, **{**options, "device": "cpu"}))
     quick, long = bench.seconds_of(lambda: gpu.all_reduce(40e-6), lambda: gpu.all_reduce(0.1), iterations=3, warmups=1)
     assert quick == pytest.approx(40e-6, rel=0.05) and long == pytest.approx(0.1, rel=0.01)
     calls = math.ceil(timers.BLOCK_S / 60e-6)  # a launch and the kernel, as the warm-up saw them
-    assert gpu.launched == 2 + 3 * (calls + 1)
+    assert gpu.launched == 2 * 2 + 3 * (calls + 1)
 
 
 @pytest.mark.live

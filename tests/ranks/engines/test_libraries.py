@@ -45,7 +45,9 @@ def test_torch_is_found_without_importing_it():
         assert libraries.nccl_version() is None  # whatever packages of NCCL are installed beside it
 
 
-@pytest.mark.parametrize("code, version", [(23007, (2, 30, 7)), (22809, (2, 28, 9)), (2708, (2, 7, 8)), (2804, (2, 8, 4))])
+@pytest.mark.parametrize(
+    "code, version", [(23007, (2, 30, 7)), (22809, (2, 28, 9)), (2708, (2, 7, 8)), (2804, (2, 8, 4))]
+)
 def test_nccls_number_is_a_version(code, version):
     assert libraries._decoded(code) == version
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from allranks.base.errors import CourseError, capital
 from allranks.base.progress import counted
-from allranks.machine.bench.timers import timer
+from allranks.machine.bench.timers import HOST_WAITS, timer
 from allranks.theory import cost
 from allranks.theory.schedules import Schedule, ScheduleError, describe
 
@@ -459,16 +459,17 @@ def _measured(
     # zeros, so that repeated sums don't grow
     vector = torch.zeros(_numel(call, count), dtype=getattr(torch, call.dtype), device=clock.device)
     once = _runner(call, schedule, vector, dist.get_world_size(), dist.get_rank(), in_place)
-    last_s = 0.0
+    last_s, launch_s = 0.0, HOST_WAITS
     for _ in range(max(1, warmups)):
         (last_s,) = clock.times_s(once, 1)
-    slowest_s = torch.tensor([last_s], dtype=torch.float64, device=clock.device)
-    dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX)
-    affordable = int(budget_s / max(slowest_s.item(), 1e-9))
-    calls = min(iterations, max(1, affordable))
+        launch_s = min(launch_s, clock.launch_s)
+    slowest = torch.tensor([last_s, launch_s], dtype=torch.float64, device=clock.device)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    last_s, launch_s = slowest.tolist()
+    calls = min(iterations, max(1, int(budget_s / max(last_s, 1e-9))))
     dist.barrier()
     clock.finish()
-    return clock.times_s(once, calls), calls
+    return clock.times_s(once, calls, launch_s), calls
 
 
 def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int = 1) -> list[float]:
@@ -476,9 +477,9 @@ def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int 
 
     Every rank of the default group must call this, with the same number of calls; each call takes no arguments. All ranks
     get the same figures. An iteration times the calls one after the other, so that other programs disturb all of them alike.
-    A barrier lets all ranks begin together. On GPUs an iteration makes a short call many times, between two events of the GPU: a
-    clock around one call would measure its launch too. The first `warmups` iterations don't count. Raises BenchError if there
-    is nothing to time.
+    A barrier lets all ranks begin together. On GPUs an iteration makes a short call many times, between two events of the GPU, and
+    all of them wait in its queue before the first begins: a clock around one call would measure its launch too. A call that waits
+    on the host is timed with that. The first `warmups` iterations don't count. Raises BenchError if there is nothing to time.
 
     Example (needs ranks):
         >>> def time_it():
@@ -514,22 +515,37 @@ def times_of(
         raise BenchError(
             f"There are {len(calls)} calls, {iterations} iterations and {warmups} warm-ups; at least 1, 1 and 0 are needed."
         )
-    clock = timer()
-    many = [1] * len(calls)
+    clock = timer(group)
+    plan = [(1, HOST_WAITS)] * len(calls)
     times_s: list[list[float]] = []
     for number in range(warmups + iterations):
-        if number == warmups and warmups and clock.events:  # every rank must make the same number of calls
-            once_s = torch.tensor(times_s[-1], dtype=torch.float64, device=clock.device)
-            dist.all_reduce(once_s, op=dist.ReduceOp.MAX, group=group)
-            many = [clock.calls(seconds) for seconds in once_s.tolist()]
+        if number == warmups and warmups and clock.events:
+            plan = _in_blocks(calls, clock, group)
         times_s.append([])
-        for call, together in zip(calls, many, strict=True):
+        for call, (together, launch_s) in zip(calls, plan, strict=True):
             dist.barrier(group=group)
             clock.finish()
-            times_s[-1] += clock.times_s(call, together)
+            times_s[-1] += clock.times_s(call, together, launch_s)
     slowest_s = torch.tensor(times_s[warmups:], dtype=torch.float64, device=clock.device)
     dist.all_reduce(slowest_s, op=dist.ReduceOp.MAX, group=group)
     return [sorted(column) for column in slowest_s.T.tolist()]
+
+
+def _in_blocks(calls: Sequence[Callable[[], object]], clock: ClockTimer, group: Any) -> list[tuple[int, float]]:
+    """(how many of each call to time together, what its launch takes): the same on all ranks, by one more call of each."""
+    import torch
+    import torch.distributed as dist
+
+    found: list[list[float]] = [[], []]
+    for call in calls:
+        dist.barrier(group=group)
+        clock.finish()
+        found[0] += clock.times_s(call, 1)
+        found[1].append(clock.launch_s)
+    slowest = torch.tensor(found, dtype=torch.float64, device=clock.device)
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=group)
+    once_s, launch_s = slowest.tolist()
+    return [(clock.calls(seconds), launch) for seconds, launch in zip(once_s, launch_s, strict=True)]
 
 
 def _data(call: Call, rank: int, numel: int, device: torch.device | str, start: int = 0) -> torch.Tensor:

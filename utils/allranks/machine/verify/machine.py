@@ -152,7 +152,9 @@ def nccl(context: Context) -> dict[str, Any]:
     if used is None and folder is not None and libraries.candidates_of(folder / "lib" / "libtorch_cuda.so") is None:
         return {"version": by_torch, "file": "a part of torch's own library", "cuda": version}
     if used is None:
-        raise StepFailed("This torch is a build for GPUs, and no NCCL of it answers in its process; install torch again.")
+        raise StepFailed(
+            "This torch is a build for GPUs, and no NCCL of it answers in its process; install torch again."
+        )
     numbers, file = used
     preloaded = os.environ.get("LD_PRELOAD", "")
     return {

@@ -164,33 +164,30 @@ def setting() -> str | None:
 
 
 def floors() -> dict[str, float]:
-    """Microseconds that a clock around one call measures, and those between two events around many calls."""
+    """Microseconds that a clock around one call measures, what the host takes to launch it, and what it takes itself."""
     import torch
     import torch.distributed as dist
 
+    from allranks.machine.bench import seconds_of
     from allranks.machine.bench.timers import ClockTimer, timer
 
     clock, host = timer(), ClockTimer(device())
     x, large = torch.zeros(1, device=device()), torch.zeros(1 << 22, device=device())
-
-    def median_us(call: Callable[[], object], calls: int) -> float:
-        dist.barrier()
-        return 1e6 * statistics.median(host.times_s(call, calls))
-
-    def mean_us(call: Callable[[], object], calls: int) -> float:
-        clock.times_s(call, 5)
-        dist.barrier()
-        return 1e6 * statistics.fmean(clock.times_s(call, calls))
-
-    return {
-        "wait_alone_us": median_us(lambda: None, 50),
-        "one_kernel_by_clock_us": median_us(lambda: x.add_(1), 50),
-        "one_kernel_us": mean_us(lambda: x.add_(1), 200),
-        "all_reduce_4_bytes_by_clock_us": median_us(lambda: dist.all_reduce(x), 50),
-        "all_reduce_4_bytes_us": mean_us(lambda: dist.all_reduce(x), 200),
-        "all_reduce_16_mib_by_clock_us": median_us(lambda: dist.all_reduce(large), 5),
-        "all_reduce_16_mib_us": mean_us(lambda: dist.all_reduce(large), 10),
+    calls: dict[str, Callable[[], object]] = {
+        "wait_alone": lambda: None,
+        "one_kernel": lambda: x.add_(1),
+        "all_reduce_4_bytes": lambda: dist.all_reduce(x),
+        "all_reduce_16_mib": lambda: dist.all_reduce(large),
     }
+    found = {}
+    for name, call in calls.items():
+        dist.barrier()
+        found[f"{name}_by_clock_us"] = 1e6 * statistics.median(host.times_s(call, 5 if "mib" in name else 50))
+        dist.barrier()
+        clock.times_s(call, 20)
+        found[f"{name}_launch_us"] = 1e6 * clock.launch_s
+        found[f"{name}_us"] = 1e6 * seconds_of(call, iterations=5)[0]
+    return found
 
 
 # -------------------------------------------------------------------------------------------------------- in the step
@@ -319,7 +316,9 @@ def ask_settings(context: Context) -> dict[str, Any]:
 def ask_floors(context: Context) -> dict[str, Any]:
     """What a clock around one call measures, beside two events around many."""
     found = context.world().run(floors, deadline=context.left_s)
-    return {name: float(f"{max(each[name] for each in found):.4g}") for name in found[0]}
+    slowest = {name: max(each[name] for each in found) for name in found[0]}
+    # no launch is as long as its wait where a call is timed to its end, or waits on the host
+    return {name: float(f"{value:.4g}") for name, value in slowest.items() if 0 < value < float("inf")}
 
 
 CALLS = (

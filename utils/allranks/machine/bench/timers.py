@@ -83,7 +83,7 @@ class EventTimer(ClockTimer):
 
         if launch_s < HOST_WAITS:
             busy_s = min(MOST_BUSY_S, 2 * calls * launch_s + 1e-4)
-            torch.cuda._sleep(int(CYCLES_A_S * busy_s))  # type: ignore[no-untyped-call]  # torch gives it no types
+            torch.cuda._sleep(int(CYCLES_A_S * busy_s))
             dist.all_reduce(
                 self._one, group=self.group
             )  # the ranks' GPUs begin together; nobody waits for it on the host

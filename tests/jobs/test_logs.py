@@ -4,6 +4,8 @@ import os
 
 import pytest
 from allranks.jobs import Call, Job, ProfileError, RankRecord, explain, reading
+from allranks.jobs.analysis import rank_times
+from allranks.jobs.formats import WORK as HAS_TIMES
 from allranks.jobs.formats import Format
 
 HUNG = (
@@ -230,6 +232,14 @@ def test_a_reader_that_fails_loses_no_other_file(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "FORMATS", (broken, *reading.FORMATS))
     found = explain(tmp_path)
     assert found.causes[0].rank == 1 and "its reader failed: IndexError" in found.skipped[0]["why"]
+
+
+def test_one_row_says_of_a_new_reader_that_its_records_have_times(monkeypatch):
+    record = RankRecord(0, "a", "mine", compute=((0.0, 4.0),), communication=((3.0, 6.0),), span=(0.0, 10.0))
+    assert rank_times(record) is None
+    mine = Format("mine", lambda path, head: False, lambda path: [], {"mine": HAS_TIMES})
+    monkeypatch.setattr(reading, "FORMATS", (*reading.FORMATS, mine))
+    assert rank_times(record).exposed_us == 2.0
 
 
 def recorded(rank, done, started, last):

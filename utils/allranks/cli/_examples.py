@@ -64,6 +64,7 @@ EXAMPLES = {
     "price tensor": ("allranks price tensor --layers 32 --hidden 4096 --sequence 4096 --ranks 8",),
     "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
     "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
+    "price serve": ("allranks price serve --model 'Llama 3 70B' --tp 8 --batch max",),
     "puzzle": (
         "allranks puzzle",
         "allranks puzzle 5 > ring.py",

@@ -10,16 +10,17 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from allranks.jobs.formats import WORK
 from allranks.jobs.job import Call, Interval, Job, RankRecord, merged
 from allranks.jobs.matching import Match, Matching
 from allranks.jobs.names import UNKNOWN
+from allranks.jobs.reading import sources
 from allranks.theory.cost import bus_factor, lower_bound
 from allranks.theory.cost.nccl_tables import NVLINK_GB_PER_S
 from allranks.theory.cost.terms import CostError
 
 __all__ = ["Collective", "RankTimes", "collectives", "device_link_gb_per_s", "length", "rank_times", "shared"]
 
-TIMED = ("kineto", "trace", "nsight", "jax")
 MANY_SIZES = 24  # a group whose calls have more sizes than this gets one row for each operation
 # 7 links, each 48 of its 64 GB/s usable: "Understanding RCCL Bandwidth and xGMI Performance on AMD
 # Instinct MI300X", rocm.blogs.amd.com
@@ -88,7 +89,7 @@ def rank_times(record: RankRecord) -> RankTimes | None:
     >>> found.exposed_us, found.idle_us, round(found.overlap, 3)
     (2.0, 4.0, 0.333)
     """
-    if record.span is None or record.source not in TIMED or record.facts.get("unread"):
+    if record.span is None or record.source not in sources(WORK) or record.facts.get("unread"):
         return None
     both = shared(record.compute, record.communication)
     talk = length(record.communication)

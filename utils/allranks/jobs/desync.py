@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from allranks.base.errors import capital, name_ranks
 from allranks.jobs.complaints import complaints, settings_words, slow_settings
+from allranks.jobs.formats import STANDS
 from allranks.jobs.job import Call, Cause, Job, RankRecord
 from allranks.jobs.logs import NO_GROUP, SIGNALS
+from allranks.jobs.reading import sources
 
-RECORDERS = ("flight recorder", "watchdog")
 # collectives whose inputs (outputs) must have one size on all ranks
 SAME_IN = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 SAME_OUT = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
@@ -80,7 +81,7 @@ def desync(job: Job) -> tuple[Cause, ...]:
     >>> desync(job)[0].cause
     'Rank 1 made another call than ranks 0 and 2: broadcast, where they made all_reduce.'
     """
-    records = {r.rank: r for r in job.records if r.source in RECORDERS and r.rank_from != "unknown"}
+    records = {r.rank: r for r in job.records if r.source in sources(STANDS) and r.rank_from != "unknown"}
     if not records:
         return _from_ras(job)
     stands = {r.rank: str(r.facts["stands"]) for r in job.records if r.facts.get("stands")}

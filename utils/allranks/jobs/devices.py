@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from allranks.jobs.formats import Format
+from allranks.jobs.formats import CALLS, WORK, Format
 from allranks.jobs.job import MAX_RANKS, Call, Interval, ProfileError, RankRecord, is_time, merged
 from allranks.jobs.kernels import is_peer_copy, sends
 from allranks.jobs.names import operation, short_name
@@ -319,7 +319,7 @@ def _read_profiler(path: Path) -> list[RankRecord]:
 
 
 FORMATS = (
-    Format("Nsight Systems' SQLite", lambda path, head: head.startswith(_SQLITE[:15]), _read_sqlite),
+    Format("Nsight Systems' SQLite", lambda path, head: head.startswith(_SQLITE[:15]), _read_sqlite, {NSIGHT: WORK}),
     Format(
         "Nsight Systems' JSON",
         lambda path, head: (
@@ -327,7 +327,8 @@ FORMATS = (
             and any(w in head for w in (b'"CudaEvent"', b'"TraceProcessEvent"', b'"NvtxEvent"'))
         ),
         _read_jsonlines,
+        {NSIGHT: WORK},
     ),
-    Format("NCCL's example profiler", _is_profiler, _read_profiler),
-    Format("JAX and XLA", _is_jax, _read_jax),
+    Format("NCCL's example profiler", _is_profiler, _read_profiler, {PROFILER: CALLS}),
+    Format("JAX and XLA", _is_jax, _read_jax, {JAX: WORK}),
 )

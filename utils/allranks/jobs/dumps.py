@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from allranks.jobs.formats import Format
+from allranks.jobs.formats import STANDS, Format
 from allranks.jobs.job import MOST_US, Call, ProfileError, RankRecord, is_time
 from allranks.jobs.names import operation, rank_list
 from allranks.jobs.plain import bounded, content, unpickle
@@ -88,7 +88,12 @@ def read_dump(name: str, data: bytes) -> list[RankRecord]:
     return pages(name, text)
 
 
-FORMAT = Format("flight recorder", lambda path, head: is_dump(head), lambda path: read_dump(str(path), content(path)))
+FORMAT = Format(
+    "flight recorder",
+    lambda path, head: is_dump(head),
+    lambda path: read_dump(str(path), content(path)),
+    {SOURCE: STANDS},
+)
 
 
 def pages(name: str, text: str) -> list[RankRecord]:

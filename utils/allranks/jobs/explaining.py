@@ -10,19 +10,18 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-from allranks.jobs.analysis import TIMED as WITH_TIMES
 from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.jobs.causes import Seen, causes
-from allranks.jobs.desync import RECORDERS, by_logs, desync
+from allranks.jobs.desync import by_logs, desync
+from allranks.jobs.formats import CALLS, STANDS, WORK
 from allranks.jobs.job import Cause, Job, RankRecord
 from allranks.jobs.leading import leading
 from allranks.jobs.matching import Matching, match
 from allranks.jobs.phrases import ms, percent, size, wrapped
-from allranks.jobs.reading import read
+from allranks.jobs.reading import read, sources
 
 __all__ = ["Explanation", "explain"]
 
-TIMED = (*WITH_TIMES, "nccl inspector", "nccl profiler")
 _FOLDERS = re.compile(r"(?<![\w.<])~?(?:/[^\s/:;,\"'()]+)+/([^\s/:;,\"'()]+)")
 _ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b(?:<\d+>)?")
 _PAGE = """<!doctype html>
@@ -211,7 +210,7 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     """
     job = job if isinstance(job, Job) else read(job)
     # a flight recorder's times are those at which a watchdog looked
-    timed = replace(job, records=tuple(r for r in job.records if r.source in TIMED))
+    timed = replace(job, records=tuple(r for r in job.records if r.source in sources(WORK, CALLS)))
     matching = match(timed)
     times = tuple(t for t in map(rank_times, timed.records) if t is not None)
     rows = tuple(collectives(timed if timed.records else job, matching))
@@ -219,7 +218,7 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     logged = by_logs(job)
     found = causes(Seen(timed, matching, times, rows)) if timed.records or not (stopped or logged) else []
     found = found if stopped else leading(timed, matching, found)
-    dumps = [r for r in job.records if r.source in RECORDERS]
+    dumps = [r for r in job.records if r.source in sources(STANDS)]
     if dumps and not stopped and all(c.state == "completed" for r in dumps for c in r.calls):
         words = f"{sum(len(r.calls) for r in dumps):,} calls of {len(dumps)} ranks are recorded, and all of them ended"
         found = [Cause("Every recorded call ended: these dumps show no hang.", words, None, 0.9, "no_hang"), *found[1:]]

@@ -18,7 +18,6 @@ from allranks.jobs.phrases import wrapped
 __all__ = ["Call", "Cause", "Interval", "Intervals", "Job", "ProfileError", "RankRecord", "Skipped", "merged"]
 
 Interval = tuple[float, float]  # start and end, in microseconds
-STATES = ("completed", "started", "scheduled")
 MAX_RANKS = 1 << 20  # larger numbers come from damaged files; ranks are counted, so that they would take all memory
 MOST_US = 1e18  # 30,000 years; clocks in files are at most nanoseconds since 1970
 

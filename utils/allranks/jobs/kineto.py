@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from allranks.jobs.formats import Format
+from allranks.jobs.formats import WORK, Format
 from allranks.jobs.job import Call, Interval, ProfileError, RankRecord, is_time, merged
 from allranks.jobs.kernels import is_peer_copy, sends
 from allranks.jobs.kineto_calls import Calls
@@ -70,7 +70,7 @@ def read(path: Path) -> list[RankRecord]:
     return [record.with_notes(*notes)]
 
 
-FORMAT = Format("kineto", _looks, read)
+FORMAT = Format("kineto", _looks, read, {"kineto": WORK})
 
 
 class _Kernels:

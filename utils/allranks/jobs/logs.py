@@ -18,7 +18,7 @@ from typing import Any
 
 from allranks.jobs.complaints import shortened
 from allranks.jobs.dumps import DTYPES
-from allranks.jobs.formats import Format
+from allranks.jobs.formats import STANDS, Format
 from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.scan import lines_of
@@ -672,4 +672,4 @@ def _read(path: Path) -> list[RankRecord]:
     return read_lines(str(path), lines_of(path))
 
 
-FORMAT = Format("logs of torch and NCCL", _looks, _read)
+FORMAT = Format("logs of torch and NCCL", _looks, _read, {WATCHDOG: STANDS})

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from allranks.jobs.formats import Format
+from allranks.jobs.formats import CALLS, Format
 from allranks.jobs.job import Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.plain import bounded, content
@@ -61,7 +61,10 @@ def read_nccl(name: str, data: bytes) -> list[RankRecord]:
 
 
 FORMAT = Format(
-    "NCCL Inspector and RAS", lambda path, head: is_nccl_file(head), lambda path: read_nccl(str(path), content(path))
+    "NCCL Inspector and RAS",
+    lambda path, head: is_nccl_file(head),
+    lambda path: read_nccl(str(path), content(path)),
+    {INSPECTOR: CALLS},
 )
 
 

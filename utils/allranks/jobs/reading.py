@@ -21,7 +21,7 @@ from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
 
-__all__ = ["FORMATS", "read", "read_file"]
+__all__ = ["FORMATS", "read", "read_file", "sources"]
 
 # the first that recognises a file reads it
 FORMATS: tuple[Format, ...] = (
@@ -35,6 +35,15 @@ FORMATS: tuple[Format, ...] = (
 )
 PARALLEL_FROM = 20 << 20  # bytes in all; below, starting processes costs more than they save
 Found = tuple[list[RankRecord], str]
+
+
+def sources(*what: str) -> frozenset[str]:
+    """The sources whose records say one of these: WORK, CALLS or STANDS of `formats`.
+
+    >>> sorted(sources("stands"))
+    ['flight recorder', 'watchdog']
+    """
+    return frozenset(source for form in FORMATS for source, says in form.says.items() if says in what)
 
 
 def read(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Job:

@@ -68,7 +68,6 @@ class EventFile:
         self.header: dict[str, Any] = {}
         self.fault = ""
         self.damaged = 0
-        self.saw_events = False
         self._text, self._at, self._ended = "", 0, False
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -148,7 +147,6 @@ class EventFile:
                 return
 
     def _events(self) -> Iterator[dict[str, Any]]:
-        self.saw_events = True
         self._at += 1
         decode, gap = _DECODER.raw_decode, _GAP.match
         while True:

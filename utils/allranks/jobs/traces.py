@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from allranks.jobs.formats import Format
+from allranks.jobs.formats import WORK, Format
 from allranks.jobs.job import Call, ProfileError, RankRecord, merged
 from allranks.theory.trace import Event, Trace, TraceError
 
@@ -34,7 +34,7 @@ def read(path: Path) -> list[RankRecord]:
     return records_of(trace, str(path))
 
 
-FORMAT = Format("trace", _looks, read)
+FORMAT = Format("trace", _looks, read, {"trace": WORK})
 
 
 def records_of(trace: Trace, file: str = "") -> list[RankRecord]:

@@ -31,7 +31,6 @@ _MAGIC_CALL = re.compile(r"^(\s*)get_ipython\(\)\.run_line_magic\('time', (.*)\)
 _BUILTINS = frozenset(dir(builtins)) | {"__name__", "__file__", "__doc__"}
 _CHANGING = frozenset({"next", "setattr", "delattr"})  # builtins that change their first argument
 _CHANGING_MODULES = frozenset({"random", "heapq", "bisect", "operator", "numpy", "torch"})  # functions of these may
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _Compound = ast.With | ast.AsyncWith | ast.For | ast.AsyncFor | ast.While | ast.If | ast.Try | ast.TryStar | ast.Match
 
 

@@ -14,7 +14,6 @@ from allranks.show.pictures.pictogram import n, pictogram
 Point = tuple[float, float]
 STATION = 17  # the radius of a station
 BEND = 34  # of the line
-GLYPH = (44, 34)
 _NARROW = set("iljtfrI.,:;'!|()[] ")
 _WIDE = set("mwMW@%")
 

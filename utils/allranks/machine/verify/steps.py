@@ -16,7 +16,6 @@ from allranks.ranks.world import World, WorldError, current
 PHASES = {"machine": 1, "calls": 3, "faults": 4, "sweeps": 6, "chapters": 10}
 # the phases of the second pass, with torch's older NCCL backend
 LEGACY_PHASES = ("calls", "faults", "sweeps")
-RESULTS = ("pass", "fail", "skip")
 
 
 class StepFailed(CourseError):

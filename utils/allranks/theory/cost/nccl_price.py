@@ -21,7 +21,6 @@ from allranks.theory.cost.nccl_tests import Measured
 from allranks.theory.cost.terms import CostError, check_size
 
 SMALL_NBYTES, LARGE_NBYTES = 2**16, 2**28
-LAUNCHES = {"": "a process for each GPU", "one": "one process for all GPUs of a node"}
 _PEER_US = 5.0  # to send one of all_to_all's messages to another node, as a tree's hop with LL
 _CALL_US = 15.0
 _EXCHANGE_SHARE = 0.92  # of the links' bandwidth that all_to_all reaches

@@ -26,7 +26,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import World, bench, cost, plan, plots, predict, predictions, training_step, workload
+from allranks import World, bench, check, cost, plan, plots, predict, predictions, training_step, workload
 
 world = World()
 world
@@ -314,7 +314,68 @@ figure
 # On a GPU prefetch happens on another *stream*, and there is one more danger: memory that one stream frees may still be read by another one. FSDP2 waits with
 # events. In backward it asks for one block ahead. Forward it asks for none: the CPU is ahead of the GPU, so the next gather is queued in time.
 # (With two blocks whole anyway, the last *two* need no second gather. Lab 15 lets you try.)
+
+# %% [markdown] name="step_mine_task"
+# ### Your turn
 #
+# This step is right, but a GPU waits for each gather. **Change the loop** so that a gather runs while the block before it computes, with at most two whole blocks at a time. `check` runs it on a clock:
+# a pass and a gather have lengths, and a pause between two passes is seen.
+
+
+# %% name="step_mine"
+def fsdp_step(shards, compute):
+    p, last = dist.get_world_size(), len(shards) - 1
+    turns = [*range(last + 1), *range(last, -1, -1)]  # forward, then backward
+
+    def gather(block):
+        whole = shards[block].new_empty(p * shards[block].numel())
+        return whole, dist.all_gather_single(whole, shards[block], async_op=True)
+
+    gradients, scatters = [torch.empty_like(shard) for shard in shards], []
+    for block in turns:
+        whole, coming = gather(block)  # your turn: this gather must begin while the block before it computes
+        coming.wait()
+        gradient = compute(block, whole)
+        if gradient is not None:  # on the way back
+            gradient /= p
+            scatters.append((dist.reduce_scatter_single(gradients[block], gradient, async_op=True), gradient))
+    for work, _ in scatters:
+        work.wait()
+    return gradients
+
+
+check(fsdp_step)
+
+# %% [markdown] name="step_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def fsdp_step(shards, compute):
+#     p, last = dist.get_world_size(), len(shards) - 1
+#     turns = [*range(last + 1), *range(last, -1, -1)]  # forward, then backward
+#
+#     def gather(block):
+#         whole = shards[block].new_empty(p * shards[block].numel())
+#         return whole, dist.all_gather_single(whole, shards[block], async_op=True)
+#
+#     gradients, scatters = [torch.empty_like(shard) for shard in shards], []
+#     following = gather(turns[0])
+#     for turn, block in enumerate(turns):
+#         whole, coming = following
+#         coming.wait()
+#         if turn < 2 * last + 1:
+#             following = gather(turns[turn + 1])
+#         gradient = compute(block, whole)
+#         if gradient is not None:  # on the way back
+#             gradient /= p
+#             scatters.append((dist.reduce_scatter_single(gradients[block], gradient, async_op=True), gradient))
+#     for work, _ in scatters:
+#         work.wait()
+#     return gradients
+# ```
+# </details>
+
+# %% [markdown] name="llama_intro"
 # ## 4. A real model
 #
 # The answer to the first question: for each block its size, the root that stays, and the worst moment.

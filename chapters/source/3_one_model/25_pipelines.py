@@ -31,7 +31,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
-from allranks import World, pipelines, plots, predict, predictions, wire, workload
+from allranks import World, check, pipelines, plots, predict, predictions, wire, workload
 
 world = World()
 world
@@ -367,7 +367,46 @@ zero.reveal(
 # %% [markdown] name="zero_explained"
 # "Zero bubble" is zero only if the next step may begin before this one has ended on all ranks. A gradient norm, or a check for NaN, forbids it. The
 # authors update first and check afterwards, and undo a wrong update ([arXiv:2401.10241](https://arxiv.org/abs/2401.10241)).
+
+# %% [markdown] name="order_mine_task"
+# ### Your turn
 #
+# Return one rank's actions for ZB-H1, as `"F0"`, `"I0"`, `"W0"`. The order below is 1F1B with backward in two parts, `I` for the input's gradient and `W` for the weights'. It is as slow as 1F1B: a rank runs a `W` while the
+# rank before it waits for an `I`. **Move the `W`.** The last rank must put off the most.
+
+
+# %% name="order_mine"
+def zero_bubble_order(rank, stages, micro_batches):
+    order, begun = [], 0
+    for turned in range(micro_batches):
+        while begun < micro_batches and begun - turned < stages - rank:
+            order.append(f"F{begun}")
+            begun += 1
+        order.append(f"I{turned}")
+        order.append(f"W{turned}")  # your turn: which ranks must put this off, and until when?
+    return order
+
+
+check(zero_bubble_order)
+
+# %% [markdown] name="order_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def zero_bubble_order(rank, stages, micro_batches):
+#     order, begun = [], 0
+#     for turned in range(micro_batches):
+#         while begun < micro_batches and begun - turned < stages - rank:
+#             order.append(f"F{begun}")
+#             begun += 1
+#         order.append(f"I{turned}")
+#         if turned >= rank:
+#             order.append(f"W{turned - rank}")
+#     return order + [f"W{i}" for i in range(max(micro_batches - rank, 0), micro_batches)]
+# ```
+# </details>
+
+# %% [markdown] name="torch_intro"
 # ## 5. What torch has
 #
 # `torch.distributed.pipelining` comes with schedules ready made. It lists their actions without running them, so we can put them on the same clock.

@@ -25,7 +25,7 @@ explore.attention(owner="in order", step=2)
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, plots, predict, predictions, schedules
+from allranks import Player, World, check, plots, predict, predictions, schedules
 
 world = World()
 world
@@ -248,6 +248,63 @@ guess.reveal(
     "larger",
     why="The one real token of the last rank gets the weight of a whole shard.",
 )
+
+# %% [markdown] name="ring_mine_task"
+# ### Your turn
+#
+# Ring attention with a causal mask. Keys, values and their places in the sequence go round; `positions` are the places of this rank's own queries, in order or in a zigzag. The code below masks nothing, and
+# its sums run over if scores are large. **Mend both**, as section 2 merges blocks.
+
+
+# %% name="ring_mine"
+def ring_attention(q, k, v, positions):
+    rank, p, block = dist.get_rank(), dist.get_world_size(), [k.contiguous(), v.contiguous(), positions.contiguous()]
+    top = torch.full((len(q), 1), -torch.inf, dtype=torch.float64)
+    total, out = torch.zeros_like(top), torch.zeros(q.shape, dtype=torch.float64)
+    for step in range(p):
+        works, coming = [], [torch.empty_like(t) for t in block]
+        if step < p - 1:
+            sends = [dist.P2POp(dist.isend, t, (rank + 1) % p) for t in block]
+            works = dist.batch_isend_irecv(sends + [dist.P2POp(dist.irecv, t, (rank - 1) % p) for t in coming])
+        keys, values = block[:2]  # block[2] has the places of these keys
+        scores = q.double() @ keys.double().T / q.shape[1] ** 0.5
+        weights = scores.exp()  # your turn: the mask, and one maximum for this block and those before
+        total += weights.sum(dim=1, keepdim=True)
+        out += weights @ values.double()
+        for work in works:
+            work.wait()
+        block = coming
+    return (out / total).to(q.dtype)
+
+
+check(ring_attention)
+
+# %% [markdown] name="ring_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def ring_attention(q, k, v, positions):
+#     rank, p, block = dist.get_rank(), dist.get_world_size(), [k.contiguous(), v.contiguous(), positions.contiguous()]
+#     top = torch.full((len(q), 1), -torch.inf, dtype=torch.float64)
+#     total, out = torch.zeros_like(top), torch.zeros(q.shape, dtype=torch.float64)
+#     for step in range(p):
+#         works, coming = [], [torch.empty_like(t) for t in block]
+#         if step < p - 1:
+#             sends = [dist.P2POp(dist.isend, t, (rank + 1) % p) for t in block]
+#             works = dist.batch_isend_irecv(sends + [dist.P2POp(dist.irecv, t, (rank - 1) % p) for t in coming])
+#         keys, values, places = block
+#         scores = q.double() @ keys.double().T / q.shape[1] ** 0.5
+#         scores = scores.masked_fill(places[None, :] > positions[:, None], -torch.inf)
+#         new = torch.maximum(top, scores.amax(dim=1, keepdim=True))
+#         weights, old, top = (scores - new).exp(), (top - new).exp(), new
+#         total = total * old + weights.sum(dim=1, keepdim=True)
+#         out = out * old + weights @ values.double()
+#         for work in works:
+#             work.wait()
+#         block = coming
+#     return (out / total).to(q.dtype)
+# ```
+# </details>
 
 # %% [markdown] name="ulysses"
 # ## 4. Or move the heads

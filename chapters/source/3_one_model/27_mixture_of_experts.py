@@ -28,7 +28,7 @@ import math
 import torch
 import torch.distributed as dist
 
-from allranks import World, plots, predict, predictions, wire
+from allranks import World, check, plots, predict, predictions, wire
 
 world = World()
 world
@@ -290,6 +290,60 @@ def auxiliary(shares, scores, alpha=0.01):
 E = 64
 print(f"all experts alike {auxiliary([1 / E] * E, [1 / E] * E):.3f}")
 print(f"one expert only   {auxiliary([1.0] + [0.0] * (E - 1), [1.0] + [0.0] * (E - 1)):.3f}")
+
+# %% [markdown] name="capacity_mine_task"
+# ### Your turn
+#
+# A layer with a fixed room: `capacity` rows with each expert for this rank's tokens, `experts` says which expert a token wants. The code below puts every token into row 0. **Give each token the next free row** of its
+# expert, in the order of tokens; a token without room passes unchanged.
+
+
+# %% name="capacity_mine"
+def moe_capacity(tokens, experts, capacity, expert_fns):
+    p, local = dist.get_world_size(), len(expert_fns)
+    room = tokens.new_zeros(p * local, capacity, tokens.shape[1])
+    places = {}  # of the tokens that are sent: the expert, and the row in its room
+    for i, expert in enumerate(experts.tolist()):
+        places[i] = expert, 0  # your turn: the next free row, and only if there is one
+        room[places[i]] = tokens[i]
+    arrived, back = torch.empty_like(room), torch.empty_like(room)
+    dist.all_to_all_single(arrived, room)
+    rooms = arrived.view(p, local, *room.shape[1:]).unbind(1)  # one for each expert of this rank
+    made = [fn(rows.flatten(0, 1)).view_as(rows) for fn, rows in zip(expert_fns, rooms, strict=True)]
+    dist.all_to_all_single(back, torch.stack(made, 1).reshape(room.shape))
+    result = tokens.clone()
+    for i, place in places.items():
+        result[i] = back[place]
+    return result
+
+
+check(moe_capacity)
+
+# %% [markdown] name="capacity_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def moe_capacity(tokens, experts, capacity, expert_fns):
+#     p, local = dist.get_world_size(), len(expert_fns)
+#     room = tokens.new_zeros(p * local, capacity, tokens.shape[1])
+#     places = {}  # of the tokens that are sent: the expert, and the row in its room
+#     used = [0] * len(room)
+#     for i, expert in enumerate(experts.tolist()):
+#         if used[expert] < capacity:
+#             places[i] = expert, used[expert]
+#             room[places[i]] = tokens[i]
+#             used[expert] += 1
+#     arrived, back = torch.empty_like(room), torch.empty_like(room)
+#     dist.all_to_all_single(arrived, room)
+#     rooms = arrived.view(p, local, *room.shape[1:]).unbind(1)  # one for each expert of this rank
+#     made = [fn(rows.flatten(0, 1)).view_as(rows) for fn, rows in zip(expert_fns, rooms, strict=True)]
+#     dist.all_to_all_single(back, torch.stack(made, 1).reshape(room.shape))
+#     result = tokens.clone()
+#     for i, place in places.items():
+#         result[i] = back[place]
+#     return result
+# ```
+# </details>
 
 # %% [markdown] name="overlap"
 # ## 5. Hide the exchange

@@ -21,7 +21,7 @@ explore.recompute(count=6, what="full")
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, plots, predict, predictions, rooflines, schedules
+from allranks import Player, World, check, plots, predict, predictions, rooflines, schedules
 
 world = World()
 world
@@ -293,7 +293,72 @@ again.reveal(
 # %% [markdown] name="selective"
 # **Selective** recomputation is the better trade: only the core of attention, whose scores are most of the bytes for long sequences and few of the operations.
 # FlashAttention does it inside the kernel, so the term $5as/h$ is gone in most jobs today. A gated MLP (SwiGLU) or grouped keys change the 34, not the idea.
+
+# %% [markdown] name="linear_mine_task"
+# ### Your turn
 #
+# The tokens are split over the ranks, and the product needs all of them. The code below keeps the gathered rows until the backward pass: $p$ times as many bytes as its own. **Keep less**: gather a second time. It is recomputation of a
+# message instead of a product.
+
+
+# %% name="linear_mine"
+def gathered(x):
+    rows = x.new_empty(dist.get_world_size() * len(x), x.shape[1])
+    dist.all_gather_single(rows, x.contiguous())
+    return rows
+
+
+class Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        rows = gathered(x)
+        ctx.save_for_backward(rows, w)  # your turn: keep less, and gather again on the way back
+        return rows @ w
+
+    @staticmethod
+    def backward(ctx, gradient):
+        rows, w = ctx.saved_tensors
+        mine = gradient.new_empty(len(rows) // dist.get_world_size(), rows.shape[1])
+        dist.reduce_scatter_single(mine, gradient @ w.T)
+        return mine, rows.T @ gradient
+
+
+def sequence_parallel_linear(x, w):
+    return Linear.apply(x, w)
+
+
+check(sequence_parallel_linear)
+
+# %% [markdown] name="linear_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def gathered(x):
+#     rows = x.new_empty(dist.get_world_size() * len(x), x.shape[1])
+#     dist.all_gather_single(rows, x.contiguous())
+#     return rows
+#
+#
+# class Linear(torch.autograd.Function):
+#     @staticmethod
+#     def forward(ctx, x, w):
+#         ctx.save_for_backward(x, w)
+#         return gathered(x) @ w
+#
+#     @staticmethod
+#     def backward(ctx, gradient):
+#         x, w = ctx.saved_tensors
+#         mine = x.new_empty(x.shape)
+#         dist.reduce_scatter_single(mine, gradient @ w.T)
+#         return mine, gathered(x).T @ gradient
+#
+#
+# def sequence_parallel_linear(x, w):
+#     return Linear.apply(x, w)
+# ```
+# </details>
+
+# %% [markdown] name="roofline_intro"
 # ## 4. The roofline
 #
 # Is a kernel limited by arithmetic or by bytes? Divide: operations a byte, its **arithmetic intensity**. A machine with peak $C$ operations a second and

@@ -89,6 +89,39 @@ guess.reveal(
 # Or you can split the model itself. **Tensor parallel** (TP) ranks share each layer's matrices; they all-reduce activations four times a layer. **Pipeline
 # parallel** (PP) ranks have whole layers, and send activations to the next stage. Both divide the 16 bytes.
 
+# %% [markdown] name="state_mine_task"
+# ### Your turn
+#
+# Write what a rank keeps. TP and PP divide everything; each stage of ZeRO divides more among the `dp` ranks that have the same part. The next cell compares with `plan`.
+
+
+# %% name="state_mine"
+def state_gb(parameters, dp, tp, pp, zero_stage):
+    """GB that a rank keeps: 2 bytes a weight, 2 a gradient, 12 for Adam."""
+    mine = parameters / (tp * pp)
+    return (2 + 2 + 12) * mine / 1e9  # your turn: which of the three are divided by dp, in which stage?
+
+
+# %% name="judge_state"
+for dp, tp, pp, stage in ((64, 1, 1, 0), (64, 1, 1, 1), (16, 4, 1, 2), (8, 8, 1, 3), (4, 2, 8, 1)):
+    right = plan("LLaMA 65B", "dgx-h100", dp=dp, tp=tp, pp=pp, zero_stage=stage, batch=2048).state_nbytes / 1e9
+    yours = state_gb(65.2e9, dp, tp, pp, stage)
+    says = "right" if abs(yours / right - 1) < 1e-3 else f"a rank keeps {right:.1f} GB"
+    print(f"ZeRO {stage}, DP {dp:2}, TP {tp}, PP {pp}: yours {yours:7.1f} GB, {says}")
+
+# %% [markdown] name="state_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def state_gb(parameters, dp, tp, pp, zero_stage):
+#     mine = parameters / (tp * pp)
+#     adam = 12 * mine / (dp if zero_stage >= 1 else 1)
+#     gradients = 2 * mine / (dp if zero_stage >= 2 else 1)
+#     weights = 2 * mine / (dp if zero_stage >= 3 else 1)
+#     return (weights + gradients + adam) / 1e9
+# ```
+# </details>
+
 # %% [markdown] name="play"
 # ## 3. Your turn
 #

@@ -16,7 +16,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import World, plots, predict, predictions
+from allranks import World, check, plots, predict, predictions
 
 world = World(rules="nccl")
 world
@@ -259,6 +259,42 @@ def by_tag():
 
 # %% tags=["raises-exception", "not-on-nccl"] name="tag_order"
 world.run(by_tag)
+
+# %% [markdown] name="mirror_mine_task"
+# ### Your turn
+#
+# Rank $r$ and rank $p-1-r$ exchange their tensors. On gloo the code below passes all its cases. **Make it right on NCCL**; `check(..., rules="nccl")` judges it under the rules of this chapter.
+
+
+# %% name="mirror_mine"
+def mirror(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    mine = tensor.contiguous()
+    arrived = mine.clone()
+    if rank != p - 1 - rank:
+        work = dist.isend(mine, p - 1 - rank)  # your turn: these three lines
+        dist.recv(arrived, p - 1 - rank)
+        work.wait()
+    return arrived
+
+
+check(mirror, rules="nccl")
+
+# %% [markdown] name="mirror_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def mirror(tensor):
+#     rank, p = dist.get_rank(), dist.get_world_size()
+#     mine = tensor.contiguous()
+#     arrived = mine.clone()
+#     if rank != p - 1 - rank:
+#         pair = [dist.P2POp(dist.isend, mine, p - 1 - rank), dist.P2POp(dist.irecv, arrived, p - 1 - rank)]
+#         for work in dist.batch_isend_irecv(pair):
+#             work.wait()
+#     return arrived
+# ```
+# </details>
 
 # %% [markdown] name="order"
 # ## 5. All ranks make the same calls, in the same order

@@ -21,7 +21,7 @@ explore.protocols(nbytes=1 << 14, machine="8 H100")
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, cost, plots, predict, predictions, schedules
+from allranks import Player, World, check, cost, plots, predict, predictions, schedules
 
 world = World(backend="gloo")  # memory of the CPU, on every machine
 world
@@ -221,6 +221,58 @@ for nbytes in (2**20, 2**26, 2**30):
 
 # %% name="watch"
 Player(schedules.ring_all_reduce(ranks=4))
+
+# %% [markdown] name="slots_mine_task"
+# ### Your turn
+#
+# A tensor goes to the right neighbour, piece by piece, through `slots` slots of its memory. The code below fills a slot again while its reader may still read it: `tail` is there (channel 0), `head` is missing (channel 1). **Add it.**
+# And leave no signal behind: the next call begins with all slots free.
+
+
+# %% name="slots_mine"
+def shift_through_slots(tensor, memory, slots):
+    rank, p, filled = memory.rank, memory.ranks, 0  # a channel of signals: this slot is full
+    if p == 1 or tensor.numel() == 0:
+        return tensor.clone()
+    right, left, size = (rank + 1) % p, (rank - 1) % p, memory.numel // slots
+    pieces, received = tensor.reshape(-1).split(size), []
+    for i, piece in enumerate(pieces):
+        place = i % slots * size
+        memory.put(right, place, piece)  # your turn: may this slot be filled again?
+        memory.fence()
+        memory.signal(right, filled)
+        memory.wait(left, filled)
+        received.append(memory.get(rank, place, piece.numel()))
+    return torch.cat(received).view(tensor.shape)
+
+
+check(shift_through_slots)
+
+# %% [markdown] name="slots_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def shift_through_slots(tensor, memory, slots):
+#     rank, p, filled, free = memory.rank, memory.ranks, 0, 1  # two channels of signals
+#     if p == 1 or tensor.numel() == 0:
+#         return tensor.clone()
+#     right, left, size = (rank + 1) % p, (rank - 1) % p, memory.numel // slots
+#     pieces, received = tensor.reshape(-1).split(size), []
+#     for i, piece in enumerate(pieces):
+#         place = i % slots * size
+#         if i >= slots:
+#             memory.wait(right, free)
+#         memory.put(right, place, piece)
+#         memory.fence()
+#         memory.signal(right, filled)
+#         memory.wait(left, filled)
+#         received.append(memory.get(rank, place, piece.numel()))
+#         memory.signal(left, free)
+#     for _ in pieces[-slots:]:  # the next call must find all slots free
+#         memory.wait(right, free)
+#     return torch.cat(received).view(tensor.shape)
+# ```
+# </details>
 
 # %% [markdown] name="tuner"
 # ## 4. What the tuner chooses

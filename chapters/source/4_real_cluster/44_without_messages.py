@@ -25,7 +25,7 @@ import threading
 import torch
 import torch.distributed as dist
 
-from allranks import SharedMemory, World, plots, predict, predictions, wire
+from allranks import SharedMemory, World, check, plots, predict, predictions, wire
 
 world = World(backend="gloo")  # memory of the CPU, on every machine
 world
@@ -258,7 +258,64 @@ print(x.tolist())
 # | ring of messages | $2(p-1)$ steps | $2\,\frac{p-1}{p}\,n$ | $\frac{p-1}{p}\,n$ |
 #
 # A second region of memory saves the third barrier: the lab asks you why.
+
+# %% [markdown] name="shots_mine_task"
+# ### Your turn
 #
+# Two shots again, with `put` and `get` and without a ready barrier. **Write the barrier** from `fence`, `signal` and `wait`. The check's memory is as weak as a real one: a put is seen late, and out of order. A ring of signals is too
+# slow: [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb) has a barrier of $\lceil \lg p \rceil$ rounds.
+
+
+# %% name="shots_mine"
+def two_shot_all_reduce(tensor, memory):
+    rank, p, n = memory.rank, memory.ranks, tensor.numel()
+
+    def barrier():
+        """Nobody goes on until all are here, and what they wrote can be seen."""
+        # your turn: fence, signal(peer), wait(peer)
+
+    sizes = [chunk.numel() for chunk in tensor.reshape(-1).tensor_split(p)]
+    starts = [sum(sizes[:r]) for r in range(p)]
+    memory.put(rank, 0, tensor.reshape(-1))
+    barrier()
+    total = sum(memory.get(peer, starts[rank], sizes[rank]) for peer in range(p))
+    memory.put(rank, n + starts[rank], total)  # a second region: the first may still be read
+    barrier()
+    chunks = [memory.get(peer, n + starts[peer], sizes[peer]) for peer in range(p)]
+    tensor.copy_(torch.cat(chunks).view(tensor.shape))
+
+
+check(two_shot_all_reduce)
+
+# %% [markdown] name="shots_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def two_shot_all_reduce(tensor, memory):
+#     rank, p, n = memory.rank, memory.ranks, tensor.numel()
+#
+#     def barrier():
+#         """Nobody goes on until all are here, and what they wrote can be seen."""
+#         memory.fence()
+#         distance = 1
+#         while distance < p:
+#             memory.signal((rank + distance) % p)
+#             memory.wait((rank - distance) % p)
+#             distance *= 2
+#
+#     sizes = [chunk.numel() for chunk in tensor.reshape(-1).tensor_split(p)]
+#     starts = [sum(sizes[:r]) for r in range(p)]
+#     memory.put(rank, 0, tensor.reshape(-1))
+#     barrier()
+#     total = sum(memory.get(peer, starts[rank], sizes[rank]) for peer in range(p))
+#     memory.put(rank, n + starts[rank], total)  # a second region: the first may still be read
+#     barrier()
+#     chunks = [memory.get(peer, n + starts[peer], sizes[peer]) for peer in range(p)]
+#     tensor.copy_(torch.cat(chunks).view(tensor.shape))
+# ```
+# </details>
+
+# %% [markdown] name="cross_intro"
 # ## 5. Where they cross, measured
 
 # %% name="guess_cross"

@@ -28,7 +28,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from allranks import World, plots, predict, predictions
+from allranks import World, check, plots, predict, predictions
 
 folder = Path(tempfile.mkdtemp())
 world = World()
@@ -172,7 +172,7 @@ zero.reveal(
 
 # %% [markdown] name="vote_explained"
 # Here the vote is a call of its own. It may also travel behind the gradient, one number more: then it costs no second round of messages, and the sum of the votes says by how many the sum of the gradients must be divided. You write
-# that in the lab. A vote knows only what went wrong *before* the
+# that below. A vote knows only what went wrong *before* the
 # all-reduce: if that fails on one rank, only a vote after it tells, so torchft has a round of its own for it. All ranks get the same sum, so all decide alike,
 # *also the rank that failed*: it must make the same step, or its weights differ from now on.
 #
@@ -200,6 +200,43 @@ if rank == 0:
     print(
         f"the vote alone {1e6 * vote_s:.0f} µs; 16 KiB with the vote inside {1e6 * one_s:.0f} µs, beside it {1e6 * two_s:.0f} µs"
     )
+
+# %% [markdown] name="commit_mine_task"
+# ### Your turn
+#
+# One call for the update and the vote. The code below lets every rank count, and always commits. **A rank counts** if it says `healthy` and its update has finite numbers only; if fewer than `at_least` count, no weight changes,
+# on any rank.
+
+
+# %% name="commit_mine"
+def commit_step(weights, update, healthy, at_least):
+    message = torch.zeros(update.numel() + 1, dtype=update.dtype)  # the update, and this rank's vote behind it
+    message[:-1] = update.reshape(-1)  # your turn: who counts, and what does a rank send that does not?
+    message[-1] = 1
+    dist.all_reduce(message)
+    count = int(message[-1])
+    weights += (message[:-1] / count).reshape(weights.shape)  # and when does nobody commit?
+    return count
+
+
+check(commit_step)
+
+# %% [markdown] name="commit_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def commit_step(weights, update, healthy, at_least):
+#     message = torch.zeros(update.numel() + 1, dtype=update.dtype)  # the update, and this rank's vote behind it
+#     if healthy and update.isfinite().all():
+#         message[:-1] = update.reshape(-1)
+#         message[-1] = 1
+#     dist.all_reduce(message)
+#     count = int(message[-1])
+#     if count >= at_least:
+#         weights += (message[:-1] / count).reshape(weights.shape)
+#     return count
+# ```
+# </details>
 
 # %% [markdown] name="torchft"
 # ## 3. A quorum in each step: torchft

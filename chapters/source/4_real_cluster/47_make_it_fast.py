@@ -294,6 +294,55 @@ for size, (whole, parts) in zip(sizes, measured, strict=True):
 verdict = check(ring_all_reduce, topology="dgx-h100")
 print(*verdict.speed, sep="\n")
 
+# %% [markdown] name="two_way_mine_task"
+# **Your turn.** The verdict says what would help: both directions. The ring below already takes a list of ways. **Give it two**, with half of the vector each. `check` asks for 1.75 times the bound on nodes of two GPUs.
+
+
+# %% name="two_way_mine"
+def two_way_ring(tensor):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    flat = tensor.reshape(-1).clone()
+    ways = [(1, flat.tensor_split(p))]  # your turn: all goes to the right (1). Which half goes to the left (-1)?
+    for step in range(2 * (p - 1)):
+        ops, arriving = [], []
+        for way, chunks in ways:
+            into = chunks[(rank - way * (step + 1)) % p]
+            arriving.append((into, torch.empty_like(into)))
+            ops.append(dist.P2POp(dist.isend, chunks[(rank - way * step) % p], (rank + way) % p))
+            ops.append(dist.P2POp(dist.irecv, arriving[-1][1], (rank - way) % p))
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        for into, arrived in arriving:
+            into.copy_(into + arrived if step < p - 1 else arrived)
+    tensor.copy_(flat.view(tensor.shape))
+
+
+check(two_way_ring)
+
+# %% [markdown] name="two_way_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def two_way_ring(tensor):
+#     rank, p = dist.get_rank(), dist.get_world_size()
+#     flat = tensor.reshape(-1).clone()
+#     right, left = flat.tensor_split(2)
+#     ways = [(1, right.tensor_split(p)), (-1, left.tensor_split(p))]
+#     for step in range(2 * (p - 1)):
+#         ops, arriving = [], []
+#         for way, chunks in ways:
+#             into = chunks[(rank - way * (step + 1)) % p]
+#             arriving.append((into, torch.empty_like(into)))
+#             ops.append(dist.P2POp(dist.isend, chunks[(rank - way * step) % p], (rank + way) % p))
+#             ops.append(dist.P2POp(dist.irecv, arriving[-1][1], (rank - way) % p))
+#         for work in dist.batch_isend_irecv(ops):
+#             work.wait()
+#         for into, arrived in arriving:
+#             into.copy_(into + arrived if step < p - 1 else arrived)
+#     tensor.copy_(flat.view(tensor.shape))
+# ```
+# </details>
+
 # %% [markdown] name="quiz"
 # ## 8. Check yourself
 #

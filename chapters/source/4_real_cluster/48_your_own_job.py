@@ -153,6 +153,38 @@ guess_network.reveal(
 # What did we assume? That all files have one clock (they do: one machine), that there is one group, and that no call is missing from a file. A real
 # job has many machines and groups. This is what the tool is for.
 
+# %% [markdown] name="apart_mine_task"
+# ### Your turn
+#
+# Take one all-reduce apart. `calls` has the start and the end of it on each rank, in ms, on one clock. Return who came last, how long rank 0 waited for it, and how long the network took after that.
+
+
+# %% name="apart_mine"
+def taken_apart(calls):
+    """(the last rank, ms that rank 0 waited for it, ms of moving)"""
+    start, end = calls[0]
+    return 0, 0.0, end - start  # your turn: this is what rank 0's file alone says
+
+
+# %% name="judge_apart"
+for last, waited, moving in ((2, 40.0, 3.0), (0, 0.0, 25.0), (3, 4.0, 4.0)):
+    begin = [10.0, 9.0, 8.0, 7.0]  # nobody else comes after rank 0
+    begin[last] = 10.0 + waited
+    yours = taken_apart([(start, 10.0 + waited + moving) for start in begin])
+    right = yours == (last, waited, moving)
+    print(f"rank {last} last, {waited:g} ms waited, {moving:g} ms moved:", "right" if right else f"yours says {yours}")
+
+# %% [markdown] name="apart_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def taken_apart(calls):
+#     starts = [start for start, _ in calls]
+#     last = starts.index(max(starts))
+#     return last, starts[last] - starts[0], max(end for _, end in calls) - starts[last]
+# ```
+# </details>
+
 # %% [markdown] name="tool_intro"
 # ## 3. The same with the tool
 #

@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from allranks import World, bench, plots, predict, predictions
+from allranks import World, bench, check, plots, predict, predictions
 
 folder = Path(tempfile.mkdtemp())
 world = World()
@@ -323,7 +323,63 @@ else:
 # - **A rank that hangs is another matter.** Its connection stays open, so A notices only after the time-out of the all-reduce: here 5 s, by default 60 s. And a thread of its own goes on sending B's heartbeat, so the lighthouse also waits for
 #   B to join again: by default 60 s.
 # - **B read no file.** It was healed: A sent it the weight of that moment, and both end with the same weight.
+
+# %% [markdown] name="heal_mine_task"
+# ### Your turn
 #
+# Heal by hand. Each rank knows its `step`; those with the largest are up to date. **Choose the pairs**: one giver for each rank that is behind, and no giver with more than its share. Every rank must come to the same pairs, without
+# another message.
+
+
+# %% name="heal_mine"
+def heal(weights, step):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    steps = torch.zeros(p, dtype=torch.int64)
+    dist.all_gather_single(steps, torch.tensor([step]))
+    latest = int(steps.max())
+    pairs = []  # your turn: (giver, taker) for each rank that is behind; share the work out among those that are not
+    ops, arrived = [], torch.empty(weights.shape, dtype=weights.dtype)
+    for giver, taker in pairs:
+        if rank == giver:
+            ops.append(dist.P2POp(dist.isend, weights.contiguous(), taker))
+        if rank == taker:
+            ops.append(dist.P2POp(dist.irecv, arrived, giver))
+    for work in dist.batch_isend_irecv(ops) if ops else []:
+        work.wait()
+    if rank in [taker for _, taker in pairs]:
+        weights.copy_(arrived)
+    return latest
+
+
+check(heal)
+
+# %% [markdown] name="heal_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def heal(weights, step):
+#     rank, p = dist.get_rank(), dist.get_world_size()
+#     steps = torch.zeros(p, dtype=torch.int64)
+#     dist.all_gather_single(steps, torch.tensor([step]))
+#     latest = int(steps.max())
+#     fresh = [r for r in range(p) if steps[r] == latest]
+#     behind = [r for r in range(p) if steps[r] < latest]
+#     pairs = [(fresh[i % len(fresh)], taker) for i, taker in enumerate(behind)]
+#     ops, arrived = [], torch.empty(weights.shape, dtype=weights.dtype)
+#     for giver, taker in pairs:
+#         if rank == giver:
+#             ops.append(dist.P2POp(dist.isend, weights.contiguous(), taker))
+#         if rank == taker:
+#             ops.append(dist.P2POp(dist.irecv, arrived, giver))
+#     for work in dist.batch_isend_irecv(ops) if ops else []:
+#         work.wait()
+#     if rank in [taker for _, taker in pairs]:
+#         weights.copy_(arrived)
+#     return latest
+# ```
+# </details>
+
+# %% [markdown] name="quiz"
 # ## 6. Check yourself
 #
 # <details><summary>1. A job's first step takes four minutes. Which limit would end it, and how often?</summary>

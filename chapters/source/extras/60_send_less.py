@@ -21,7 +21,7 @@ explore.compress(k=32, rest="forgotten")
 import torch
 import torch.distributed as dist
 
-from allranks import World, plots, predict, predictions
+from allranks import World, check, plots, predict, predictions
 
 world = World()
 world
@@ -167,6 +167,49 @@ for name, (losses, _) in runs.items():
     axes.semilogy([kilobytes[name] * step for step in range(1, len(losses) + 1)], losses, label=name)
 axes.legend()
 figure
+
+# %% [markdown] name="top_k_mine_task"
+# ### Your turn
+#
+# Top-k over the ranks, with two lines missing: what was not sent before must be used now, and what is not sent now must be kept, in place.
+
+
+# %% name="top_k_mine"
+def top_k_all_reduce(tensor, k, error):
+    p = dist.get_world_size()
+    wanted = tensor.flatten()  # your turn: and what was not sent before?
+    places = wanted.abs().topk(min(k, wanted.numel())).indices
+    values = wanted[places]
+    all_values = [torch.empty_like(values) for _ in range(p)]
+    all_places = [torch.empty_like(places) for _ in range(p)]
+    dist.all_gather(all_values, values)
+    dist.all_gather(all_places, places)
+    total = torch.zeros_like(wanted).index_add_(0, torch.cat(all_places), torch.cat(all_values))
+    # your turn: what stays in error, in place, until the next step?
+    return total.view(tensor.shape)
+
+
+check(top_k_all_reduce)
+
+# %% [markdown] name="top_k_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def top_k_all_reduce(tensor, k, error):
+#     p = dist.get_world_size()
+#     wanted = (tensor + error).flatten()
+#     places = wanted.abs().topk(min(k, wanted.numel())).indices
+#     values = wanted[places]
+#     all_values = [torch.empty_like(values) for _ in range(p)]
+#     all_places = [torch.empty_like(places) for _ in range(p)]
+#     dist.all_gather(all_values, values)
+#     dist.all_gather(all_places, places)
+#     total = torch.zeros_like(wanted).index_add_(0, torch.cat(all_places), torch.cat(all_values))
+#     wanted[places] = 0
+#     error.copy_(wanted.view(error.shape))
+#     return total.view(tensor.shape)
+# ```
+# </details>
 
 # %% [markdown] name="when_wins"
 # ## 2. When few numbers are fewer bytes

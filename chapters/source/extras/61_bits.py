@@ -22,7 +22,7 @@ explore.bits(p=128, order="ring")
 import torch
 import torch.distributed as dist
 
-from allranks import World, plots, predict, predictions
+from allranks import World, check, plots, predict, predictions
 
 world = World()
 world
@@ -365,6 +365,67 @@ hops.reveal(
     4.0,
     why="The errors have both signs, so 64 of them grow like a root, each step is as large as the sum so far, and the two-step way has an error for each part too: what remains is about half the root of p.",
 )
+
+# %% [markdown] name="quantised_mine_task"
+# ### Your turn
+#
+# The two roundings as one function. A step of 1 is far too coarse for some blocks, and runs over in others. **Give each block its scale**; what if a block has zeros only?
+
+
+# %% name="quantised_mine"
+def quantised_all_reduce(tensor, block):
+    p, n = dist.get_world_size(), tensor.numel()
+    size = -(-n // (p * block)) * block  # of a rank's chunk: whole blocks
+    whole = torch.nn.functional.pad(tensor.flatten().float(), (0, p * size - n)).view(-1, block)
+
+    def packed(rows):
+        """A row of bytes for each block: its numbers as int8, then its scale as four bytes."""
+        scales = torch.ones(len(rows))  # your turn: so that the largest number of a block becomes 127
+        numbers = (rows / scales[:, None]).round().to(torch.int8)
+        return torch.cat([numbers, scales.view(torch.int8).view(-1, 4)], 1)
+
+    def unpacked(rows):
+        return rows[:, :block].float() * rows[:, block:].contiguous().view(torch.float32)
+
+    sent = packed(whole)
+    parts = torch.empty_like(sent)
+    dist.all_to_all_single(parts, sent)
+    mine = packed(unpacked(parts).view(p, -1, block).sum(0))
+    sums = mine.new_empty(p * len(mine), mine.shape[1])
+    dist.all_gather_single(sums, mine)
+    return unpacked(sums).flatten()[:n].view(tensor.shape).to(tensor.dtype)
+
+
+check(quantised_all_reduce)
+
+# %% [markdown] name="quantised_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def quantised_all_reduce(tensor, block):
+#     p, n = dist.get_world_size(), tensor.numel()
+#     size = -(-n // (p * block)) * block  # of a rank's chunk: whole blocks
+#     whole = torch.nn.functional.pad(tensor.flatten().float(), (0, p * size - n)).view(-1, block)
+#
+#     def packed(rows):
+#         """A row of bytes for each block: its numbers as int8, then its scale as four bytes."""
+#         scales = rows.abs().amax(1) / 127
+#         scales[scales == 0] = 1  # a block of zeros
+#         numbers = (rows / scales[:, None]).round().to(torch.int8)
+#         return torch.cat([numbers, scales.view(torch.int8).view(-1, 4)], 1)
+#
+#     def unpacked(rows):
+#         return rows[:, :block].float() * rows[:, block:].contiguous().view(torch.float32)
+#
+#     sent = packed(whole)
+#     parts = torch.empty_like(sent)
+#     dist.all_to_all_single(parts, sent)
+#     mine = packed(unpacked(parts).view(p, -1, block).sum(0))
+#     sums = mine.new_empty(p * len(mine), mine.shape[1])
+#     dist.all_gather_single(sums, mine)
+#     return unpacked(sums).flatten()[:n].view(tensor.shape).to(tensor.dtype)
+# ```
+# </details>
 
 # %% [markdown] name="zero_pp"
 # **ZeRO++** has three parts, each with its own trick. $M$ is the model in 16 bits, and what crosses the nodes in one step is:

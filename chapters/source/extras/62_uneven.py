@@ -21,7 +21,7 @@ explore.uneven(p=16, share=0.25)
 import torch
 import torch.distributed as dist
 
-from allranks import World, bench, plots, predict, predictions
+from allranks import World, bench, check, plots, predict, predictions
 
 world = World()
 world
@@ -95,8 +95,59 @@ messages.reveal(
 )
 
 # %% [markdown] name="exclusive"
-# How does an inclusive scan become an exclusive one? Subtract what is yours, if it is a whole number. With floats that loses digits, and with a maximum instead of a sum it is impossible; the lab asks for better.
+# How does an inclusive scan become an exclusive one? Subtract what is yours, if it is a whole number. With floats that loses digits, and with a maximum instead of a sum it is impossible.
+
+# %% [markdown] name="scan_mine_task"
+# ### Your turn
 #
+# An exclusive scan that loses no digit, in as many rounds.
+
+
+# %% name="scan_mine"
+def exclusive_scan(tensor):
+    rank, p, distance = dist.get_rank(), dist.get_world_size(), 1
+    total = tensor.contiguous().clone()
+    while distance < p:
+        ops, arrived = [], torch.empty_like(total)
+        if rank + distance < p:
+            ops.append(dist.P2POp(dist.isend, total, rank + distance))
+        if rank >= distance:
+            ops.append(dist.P2POp(dist.irecv, arrived, rank - distance))
+        for work in dist.batch_isend_irecv(ops) if ops else []:
+            work.wait()
+        if rank >= distance:
+            total = arrived + total
+        distance *= 2
+    return total - tensor  # your turn: lose no digit. Add what comes to two sums, one of them without your own
+
+
+check(exclusive_scan)
+
+# %% [markdown] name="scan_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def exclusive_scan(tensor):
+#     rank, p, distance = dist.get_rank(), dist.get_world_size(), 1
+#     total = tensor.contiguous().clone()
+#     below = torch.zeros_like(total)
+#     while distance < p:
+#         ops, arrived = [], torch.empty_like(total)
+#         if rank + distance < p:
+#             ops.append(dist.P2POp(dist.isend, total, rank + distance))
+#         if rank >= distance:
+#             ops.append(dist.P2POp(dist.irecv, arrived, rank - distance))
+#         for work in dist.batch_isend_irecv(ops) if ops else []:
+#             work.wait()
+#         if rank >= distance:
+#             below = arrived + below
+#             total = arrived + total
+#         distance *= 2
+#     return below
+# ```
+# </details>
+
+# %% [markdown] name="lists_intro"
 # ## 2. Who takes unequal parts
 #
 # Now move the rows. torch's collectives take *lists*, and nothing in a list says that its tensors are equally long. Four calls with parts of different length: which ones does Gloo take?

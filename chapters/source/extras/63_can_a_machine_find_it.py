@@ -217,6 +217,44 @@ for schedule in (backwards(found), both(found)):
     schedule.verify()
     print(schedule)
 
+# %% [markdown] name="part_mine_task"
+# ### Your turn
+#
+# An all-gather is eight broadcasts at once. Take out the one of `root`: the moves that carry its chunks, which are numbered from 0 in a broadcast. `verify` proves it, or says what is missing where.
+
+
+# %% name="part_mine"
+def broadcast_in(schedule, root):
+    """The broadcast from `root` that is a part of an all-gather."""
+    each = schedule.chunks // schedule.ranks  # chunks of a part; rank 1 has chunks each, ..., 2 * each - 1
+    moves = [schedules.Move(m.step, m.src, m.dst, m.chunks) for m in schedule.moves]  # your turn: so far all of them
+    return schedules.Schedule("broadcast", "a part of it", schedule.ranks, each, tuple(moves), root)
+
+
+# %% name="judge_part"
+for root in (0, 5):
+    part = broadcast_in(found, root)
+    try:
+        part.verify()
+        print(f"from GPU {root}: right, {part}")
+    except schedules.ScheduleError as error:
+        print(f"from GPU {root}: {error}")
+
+# %% [markdown] name="part_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def broadcast_in(schedule, root):
+#     each = schedule.chunks // schedule.ranks
+#     moves = []
+#     for m in schedule.moves:
+#         mine = tuple(c - root * each for c in m.chunks if c // each == root)
+#         if mine:
+#             moves.append(schedules.Move(m.step, m.src, m.dst, mine))
+#     return schedules.Schedule("broadcast", "a part of it", schedule.ranks, each, tuple(moves), root)
+# ```
+# </details>
+
 # %% [markdown] name="live_intro"
 # ## 6. On your ranks
 #

@@ -19,7 +19,8 @@ Write only those of nbgrader's metadata that are not defaults:
 A line `{{NAME.md}}` of a prose cell stands for the text of that file beside the labs (solutions/NAME.md), so that what
 all labs say has one home. `{{picture}}` stands for the chapter's picture and `{{moves}}` for the table of the nine
 moves, both drawn by `allranks.show.pictures` and put into the text, so that a notebook shows them before a cell has
-run. `{{side_trips}}` stands for what hangs on a chapter of the core, from the course's map.
+run. `{{here}}` stands for where a chapter stands on the course's map and how long it takes, `{{side_trips}}` for what
+hangs on a chapter of the core.
 
 A cell may have tags (`# %% tags=["raises-exception"] name="short"`):
 
@@ -52,6 +53,7 @@ ANSWER = re.compile(r"<details><summary><b>An answer</b></summary>.*?</details>\
 BOOKKEEPING = ("cell_marker", "lines_to_next_cell", "lines_to_end_of_cell_marker")
 TAGS = ("raises-exception", "not-on-nccl")
 CELL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+HERE = "{{here}}"
 SHARED = re.compile(r"^\{\{([\w.]+)\}\}$", re.MULTILINE)  # a text that several notebooks have in common, or a picture
 
 
@@ -85,6 +87,7 @@ def read_script(text: str, where: str) -> NotebookNode:
     notebook = nbformat.v4.new_notebook(cells=cells, metadata=METADATA)
     notebook.nbformat_minor = 5
     _refuse_other_points(notebook, where)
+    _say_where(notebook.cells, where)
     return notebook
 
 
@@ -113,11 +116,27 @@ def _drawn(what: str, place: str) -> str:
     chapter = Path(place.partition(",")[0]).stem
     if what == "moves":
         return moves.markdown_table()
+    if what == "here":
+        return HERE
     if what == "side_trips":
         return _side_trips(chapter, place)
     if what == "picture" and chapter in hero.CHAPTERS:
         return hero.cell(chapter)
     raise NotebookError(f"{place}: there is no {{{{{what}}}}}; draw it in utils/allranks/show/pictures/hero.py.")
+
+
+def _say_where(cells: list[NotebookNode], where: str) -> None:
+    """Puts into a chapter's first cell where it stands on the map, and how long all its cells take."""
+    from allranks.base import chapters as course_map
+    from allranks.course.map.top import top
+
+    if not cells or HERE not in cells[0].source:
+        return
+    try:
+        chapter = course_map.find(Path(where).stem)
+    except KeyError as error:
+        raise NotebookError(f"{where}: utils/allranks/base/chapters.toml has no row for it; write one.") from error
+    cells[0].source = cells[0].source.replace(HERE, top(chapter, cells))
 
 
 def _side_trips(stem: str, place: str) -> str:

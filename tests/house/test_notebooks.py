@@ -155,6 +155,10 @@ TABLE = "# %% [markdown]\n# | you write | points |\n# |---|---|\n# | `ring_shift
             TABLE + MARKED + "\nround(1 * check(ring_shift).score, 2)\n",
             "the table says 3 points for ring_shift, its cell 1.",
         ),
+        (
+            "# %% [markdown]\n# # Spoilt\n#\n# {{here}}\n",
+            "utils/allranks/base/chapters.toml has no row for it; write one.",
+        ),
     ],
 )
 def test_a_script_that_cannot_be_built_is_refused(course, capsys, script, said):

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from allranks.base.chapters import after, chapters, core, find, link, side_trips
+from allranks.base.chapters import after, chapters, core, find, link, parts, side_trips
+from allranks.course.length import minutes
+from allranks.course.map.top import top, where
 
 ROOT = Path(__file__).resolve().parents[2]
 NEXT = re.compile(r"^\*\*Next question:\*\* ((?:.+\n?)+)", flags=re.M)
@@ -79,11 +81,51 @@ def test_something_leads_to_every_chapter():
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda chapter: chapter.stem)
 def test_what_is_needed_comes_before(chapter):
     """And a chapter of the core needs nothing that is not of the core."""
-    head = nbformat.read(ROOT / chapter.path, as_version=4).cells[0].source
-    needed = linked(before[1]) if (before := re.search(r"(?:before it:|· after) ([^·\n]+)", head)) else []
+    needed = [find(number) for number in chapter.needs]
     assert needed or chapter.number in ("00", "64", "65")
     assert all(need.number < chapter.number for need in needed)
     assert not chapter.core or all(need.core for need in needed)
+    assert not set(chapter.needs) & set(chapter.helps) and all(find(number) != chapter for number in chapter.helps)
+
+
+def test_a_side_trip_hangs_on_what_the_reader_has_met():
+    """On a chapter before it; only the collectives on the way to reduce-scatter, and a ring that is slow, do not."""
+    trips = [chapter for chapter in chapters() if not chapter.core]
+    assert [trip.number for trip in trips if trip.number < trip.hangs_on] == ["10", "11", "12", "13", "47"]
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda chapter: chapter.stem)
+def test_a_chapter_begins_with_where_it_stands(chapter):
+    """Its part, its place on the core or what it hangs on, what is before and after it, how long it takes."""
+    cells = nbformat.read(ROOT / chapter.path, as_version=4).cells
+    source = (ROOT / "chapters/source" / chapter.part / f"{chapter.stem}.py").read_text(encoding="utf-8")
+    assert source.count("# {{here}}") == 1 and not re.search(r"\d+ minutes ·", source)
+    heading, *place, rest = cells[0].source.split("\n\n", 3)
+    cells[0].source = f"{heading}\n\n{{{{here}}}}\n\n{rest}"
+    assert heading.startswith("# ") and "\n\n".join(place) == top(chapter, cells)
+    said = where(chapter)
+    path = core()
+    if chapter.core:
+        at = path.index(chapter)
+        beside = [*path[max(0, at - 1) : at], *path[at + 1 : at + 2]]
+        assert f"{at + 1} of {len(path)} on the core" in said and not chapter.why
+    else:
+        beside = list(dict.fromkeys([find(chapter.hangs_on), after(chapter)]))
+        assert "a side trip" in said and f"*{chapter.why}*" in said
+    assert linked(said) == beside
+    folders = {part.folder: part for part in parts()}
+    assert folders[chapter.part].title in said
+
+
+def test_minutes_follow_the_text():
+    """A longer text, a question, a picture and an exercise each take longer."""
+    text = {"cell_type": "markdown", "source": "word " * 2000}
+    code = {"cell_type": "code", "source": "%%ranks\nprint(1)\n"}
+    asked = {"cell_type": "code", "source": 'predict("How many?")\nPlayer(x)\nexplore.ring()\n'}
+    written = {"cell_type": "markdown", "source": "<details><summary><b>An answer</b></summary></details>"}
+    assert minutes([text]) == 10 and minutes([text] * 2) == 20
+    assert minutes([code]) == 5 < minutes([asked] * 4) and minutes([written]) == 10
+    assert minutes([{"cell_type": "markdown", "source": f"**Sources.** {'word ' * 2000}"}]) == 5
 
 
 def texts() -> dict[str, str]:

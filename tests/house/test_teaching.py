@@ -3,7 +3,11 @@
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
+from allranks.base.chapters import find
+from allranks.course.contents import contents
+from allranks.course.length import taken
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
@@ -18,35 +22,29 @@ def test_every_chapter_has_its_row_with_the_minutes_it_states(path):
     heading = re.search(r"^# # (.+)$", head, flags=re.M).group(1)
     title, minutes = ROWS[path.stem]
     assert heading.startswith(title)
-    assert minutes == int(re.search(r"(\d+) minutes", head).group(1))
+    assert minutes == contents(ROOT)[path.stem[:2]].minutes
 
 
 def test_no_row_is_for_a_chapter_that_is_not_there():
     assert set(ROWS) == {path.stem for path in CHAPTERS}
 
 
-def minutes_of(text: str) -> float:
-    """At 130 words a minute, 20 s a cell, 45 s a prediction and ten minutes for what is written, as the guide says."""
-    cells = re.split(r"^# %%(?= |$)", text, flags=re.M)[1:]
-    words = sum(len(re.sub(r"^# ?", "", cell, flags=re.M).split()) for cell in cells if " [markdown]" in cell[:12])
-    code = [cell for cell in cells if " [markdown]" not in cell[:12]]
-    asked = sum(len(re.findall(r"= predict\(", cell)) for cell in code)
-    return words / 130 + len(code) / 3 + 0.75 * asked + 10 * sum("\ncheck(" in cell for cell in code)
+def cells_of(number: str, last: str) -> list:
+    """The cells of a chapter up to the end of a section; all of them if there is no last one."""
+    cells = nbformat.read(ROOT / find(number).path, as_version=4).cells
+    ends = (at for at, cell in enumerate(cells) if last and f"## {int(last) + 1}. " in cell.source)
+    return cells[: next(ends, None)]
 
 
 def test_the_short_way_takes_as_long_as_it_says():
     section = GUIDE.split("## The short way")[1].split("## Two hours")[0]
     rows = re.findall(r"^\| (\d+) \| \[(\d\d)\]\S+?(?:: sections (\d).+?(\d),.*)? \|$", section, flags=re.M)
-    assert [number for _, number, _, _ in rows] == ["00", "02", "03", "04"]
-    assert sum(int(minutes) for minutes, _, _, _ in rows) == 75
-    whole = {path.stem[:2]: path.read_text(encoding="utf-8") for path in CHAPTERS}
-    stated = sum(int(re.search(r"(\d+) minutes", whole[number][:2000]).group(1)) for _, number, _, _ in rows)
-    assert f"whole are {stated} minutes" in section and f"{stated} for all four" in (ROOT / "README.md").read_text()
-    taken = 0.0
-    for _, number, _, last in rows:
-        text = whole[number]
-        taken += minutes_of(text.split(f"# ## {int(last) + 1}. ")[0] if last else text)
-    assert 60 <= taken <= 75
+    assert [number for _, number, _, _ in rows] == ["00", "03", "04"]
+    assert sum(int(minutes) for minutes, _, _, _ in rows) == 85
+    stated = sum(contents(ROOT)[number].minutes for _, number, _, _ in rows)
+    assert f"whole are {stated} minutes" in section and f"{stated} for all three" in (ROOT / "README.md").read_text()
+    for minutes, number, _, last in rows:
+        assert abs(int(minutes) - taken(cells_of(number, last))) <= 3
 
 
 def test_the_short_courses_fit_their_time():

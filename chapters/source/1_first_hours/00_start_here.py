@@ -1,9 +1,11 @@
 # %% [markdown] name="title"
 # # Start here
 #
+# {{here}}
+#
 # **Some processes hold one number each. What must happen before each of them holds the sum? And what if one of them never makes the call?**
 #
-# 15 minutes · CPU ok, 2 or more GPUs better · run the cells in order with Shift+Enter · little time? The end of this chapter names a short way
+# Run the cells in order with Shift+Enter. Little time? The end of this chapter names a short way.
 #
 # {{picture}}
 #
@@ -245,8 +247,8 @@ guess.reveal(
 #
 # {{side_trips}}
 #
-# **The short way**, if you have little time: sections 1 and 2 of [02](02_why_communication.ipynb), sections 1 to 4 of [03](03_point_to_point.ipynb), then
-# sections 1 to 3 of [04 All-reduce](04_all_reduce.ipynb), where you write the ring that you saw. After 55 minutes more `check` says that it is right.
+# **The short way**, if you have little time: sections 1 to 5 of [03](03_point_to_point.ipynb), then
+# sections 1 to 3 of [04 All-reduce](04_all_reduce.ipynb), where you write the ring that you saw. After about 65 minutes more `check` says that it is right.
 # [Lab 3](../../labs/lab03_all_reduce/all_reduce.ipynb) has the exercises for that chapter; they are judged by the messages that your code sends.
 #
 # Last, stop the ranks. They also stop when you close the notebook's kernel.

@@ -1,9 +1,11 @@
 # %% [markdown] name="title"
 # # Nine pictures
 #
+# {{here}}
+#
 # **Which moves between ranks are there? And in twenty situations from training, which one solves each with the fewest bytes?**
 #
-# 20 minutes · CPU ok, no ranks are started · after [Start here](00_start_here.ipynb) · the pictures now; come back to the questions whenever you have read more
+# Look at the pictures now; come back to the questions whenever you have read more.
 #
 # Three questions decide nearly every case. Which ranks have the data? Which ranks need them afterwards: one rank, all ranks, or each rank a part?
 # Must the data be *added*, or only put together? The nine answers, each with its chapter (place is the rank, colour is whose numbers, stripes are a sum):

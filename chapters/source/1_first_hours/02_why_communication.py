@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Why communication decides
 #
-# **A training run takes 10,000 hours on one GPU. How many hours does it take on 1000 GPUs, and how many on 100,000?**
+# {{here}}
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](00_start_here.ipynb) · the short way: sections 1 and 2
+# **A training run takes 10,000 hours on one GPU. How many hours does it take on 1000 GPUs, and how many on 100,000?**
 #
 # {{picture}}
 #

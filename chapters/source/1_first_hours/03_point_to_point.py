@@ -1,10 +1,12 @@
 # %% [markdown] name="title"
 # # Point to point
 #
+# {{here}}
+#
 # **The ranks form a circle, and each sends one number to its right-hand neighbour. The program has two lines, and both look right. Why does it never
 # end? And how long does one message take in a program that works?**
 #
-# 40 minutes · CPU ok, 2 or more GPUs better (*On NCCL* at the end says what they show instead) · before it: [Start here](00_start_here.ipynb) · the short way: sections 1 to 4
+# If your ranks are on GPUs, *On NCCL* at the end says what is different there.
 #
 # {{picture}}
 #
@@ -302,8 +304,52 @@ guess.reveal(
 # %% name="wire_too_early"
 print(run(overwrite_too_early, ranks=2).failure)
 
+# %% [markdown] name="yours"
+# ## 5. Your turn: shift by k
+#
+# `ring_shift(tensor, k)` returns the tensor of the rank $k$ places to the left. This version hangs. **Run it, look at the picture, and fix it.**
+
+
+# %% name="ring_shift"
+def ring_shift(tensor, k):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if k % p == 0:
+        return tensor.clone()
+    mine = tensor.contiguous()
+    arriving = torch.empty_like(mine)
+    dist.send(mine, (rank + k) % p)
+    dist.recv(arriving, (rank - k) % p)
+    return arriving
+
+
+check(ring_shift)
+
+# %% [markdown] name="shift_answer"
+# <details><summary><b>A hint</b></summary>
+#
+# Give both to `dist.batch_isend_irecv`, then wait for both.
+# </details>
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def ring_shift(tensor, k):
+#     rank, p = dist.get_rank(), dist.get_world_size()
+#     if k % p == 0:
+#         return tensor.clone()
+#     mine = tensor.contiguous()
+#     arriving = torch.empty_like(mine)
+#     both = [dist.P2POp(dist.isend, mine, (rank + k) % p), dist.P2POp(dist.irecv, arriving, (rank - k) % p)]
+#     for work in dist.batch_isend_irecv(both):
+#         work.wait()
+#     return arriving
+# ```
+# </details>
+#
+# **The short way to a ring of your own** goes on in [All-reduce](04_all_reduce.ipynb). Sections 6 to 8 here say what a message
+# carries and costs; you need that from section 4 there on.
+
 # %% [markdown] name="mismatch"
-# ## 5. Only bytes
+# ## 6. Only bytes
 #
 # Rank 0 sends the float 1.0, and rank 1 receives into an int32. What does it read?
 
@@ -343,7 +389,7 @@ else:
 # With three or more ranks, run it a few times and the order may change. Code that adds floats in the order of arrival can get different bits on every run.
 
 # %% [markdown] name="ping_pong"
-# ## 6. What a message costs: ping-pong
+# ## 7. What a message costs: ping-pong
 #
 # A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds. To measure this, rank 0 sends and waits for the answer. One message takes half of the
 # time for both directions. In this way only one clock is read; the clocks of two ranks would not agree.
@@ -402,7 +448,7 @@ plots.fit(points, alpha, beta)
 # $\alpha$ and $\beta$.
 
 # %% [markdown] name="substrate"
-# ## 7. Real links
+# ## 8. Real links
 #
 # | link | joins | GB/s in one direction | often advertised as |
 # |---|---|---|---|
@@ -453,47 +499,6 @@ for name, a, rate in (
 # - **Inference**: a prefill machine sends the KV cache to a decode machine.
 # - **Inside every collective**: the ring of later chapters is this circle; messages travel around it many times.
 
-# %% [markdown] name="yours"
-# ## 8. Your turn: shift by k
-#
-# `ring_shift(tensor, k)` returns the tensor of the rank $k$ places to the left. This version hangs. **Run it, look at the picture, and fix it.**
-
-
-# %% name="ring_shift"
-def ring_shift(tensor, k):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    if k % p == 0:
-        return tensor.clone()
-    mine = tensor.contiguous()
-    arriving = torch.empty_like(mine)
-    dist.send(mine, (rank + k) % p)
-    dist.recv(arriving, (rank - k) % p)
-    return arriving
-
-
-check(ring_shift)
-
-# %% [markdown] name="shift_answer"
-# <details><summary><b>A hint</b></summary>
-#
-# Give both to `dist.batch_isend_irecv`, then wait for both.
-# </details>
-# <details><summary><b>An answer</b></summary>
-#
-# ```python
-# def ring_shift(tensor, k):
-#     rank, p = dist.get_rank(), dist.get_world_size()
-#     if k % p == 0:
-#         return tensor.clone()
-#     mine = tensor.contiguous()
-#     arriving = torch.empty_like(mine)
-#     both = [dist.P2POp(dist.isend, mine, (rank + k) % p), dist.P2POp(dist.irecv, arriving, (rank - k) % p)]
-#     for work in dist.batch_isend_irecv(both):
-#         work.wait()
-#     return arriving
-# ```
-# </details>
-
 # %% [markdown] name="quiz"
 # ## 9. Check yourself
 #
@@ -538,8 +543,6 @@ check(ring_shift)
 # **Now you:** [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb) judges your shift by the messages that your code sends.
 #
 # **Next question:** every rank has a gradient, and every rank needs the sum of all. How few bytes must each of them send? [All-reduce](04_all_reduce.ipynb)
-#
-# {{side_trips}}
 #
 # **Sources.** [PyTorch, point-to-point communication](https://docs.pytorch.org/docs/stable/distributed.html#point-to-point-communication) ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) (environment variables; point-to-point) ·

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # All-reduce
 #
+# {{here}}
+#
 # **A model of 7 billion parameters trains on 32 GPUs. After each step every GPU must hold the mean of all 32 gradients.
 # What is the smallest number of bytes that each GPU must send, and how long does that take?**
-#
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](03_point_to_point.ipynb) · the short way: sections 1 to 3
 #
 # {{picture}}
 #

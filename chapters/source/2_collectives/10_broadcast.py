@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Broadcast
 #
-# **One of 1024 ranks has loaded a model of 7 billion parameters, 14 GB. All other ranks need it. Must it be sent 1023 times, and how long does that take?**
+# {{here}}
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb)
+# **One of 1024 ranks has loaded a model of 7 billion parameters, 14 GB. All other ranks need it. Must it be sent 1023 times, and how long does that take?**
 #
 # {{picture}}
 #

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Scatter and gather
 #
+# {{here}}
+#
 # **One learner, many actors. In each round the learner hands out work, and every actor sends back 10 MB of experience. The learner's GPU needs 50 ms for
 # a round, however many actors there are. From how many actors on does the learner's link need more time than its GPU?**
-#
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [Broadcast](10_broadcast.ipynb)
 #
 # {{picture}}
 #

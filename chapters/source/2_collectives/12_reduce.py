@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Reduce
 #
+# {{here}}
+#
 # **1024 ranks train; one of them writes the log. Every step it needs the mean loss over all tokens and the slowest rank's step time. How does it get
 # them, what does that cost, and what do the tensors of the other 1023 ranks hold afterwards?**
-#
-# 35 minutes · CPU ok, 2 or more GPUs better · before it: [Start here](../1_first_hours/00_start_here.ipynb)
 #
 # {{picture}}
 #
@@ -398,7 +398,8 @@ for i, n in enumerate(sizes):
 #
 # **Now you:** [Lab 2](../../labs/lab02_rooted/rooted.ipynb) asks for this tree and for that of the broadcast.
 #
-# **Next question:** one rank has the sum. What if each rank needs a part of it? [Reduce-scatter](14_reduce_scatter.ipynb)
+# **Next question:** one rank has the sum. What if nothing is added, and every rank needs what all have? [All-gather](13_all_gather.ipynb). The core goes on with
+# [Reduce-scatter](14_reduce_scatter.ipynb).
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # All-gather
 #
+# {{here}}
+#
 # **A model of 7 billion parameters is split over 8 GPUs, an eighth each. Every layer needs its whole weight matrix to compute. What must each GPU get
 # from the others, and how much memory and time does that cost?**
-#
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -447,7 +447,7 @@ dist.all_gather(out, mine)
 #
 # **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) begins with Bruck or PAT, without a given loop.
 #
-# **Next question:** and the other half? [Reduce-scatter](14_reduce_scatter.ipynb).
+# **Next question:** an all-gather is half of an all-reduce. What does the other half do? [Reduce-scatter](14_reduce_scatter.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) ·
 # R. Thakur, R. Rabenseifner, W. Gropp, *Optimization of collective communication operations in MPICH*, Int. J. High Perform. Comput. Appl. 19(1), 2005 ·

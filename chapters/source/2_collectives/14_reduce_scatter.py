@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Reduce-scatter
 #
+# {{here}}
+#
 # **A model of 7 billion parameters trains on 32 GPUs. After an all-reduce every GPU holds the whole summed gradient, 14 GB. Suppose that GPU $r$
 # updates only its own $\tfrac1{32}$ of the parameters. What must it receive, and what can every GPU free?**
-#
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #

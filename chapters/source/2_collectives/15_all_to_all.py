@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # All-to-all
 #
+# {{here}}
+#
 # **A mixture-of-experts layer keeps its experts on different GPUs. Each token must be sent to the rank of its expert and back to its old place. Which
 # rank sends what to which rank, and is that really "the most expensive collective"?**
-#
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #

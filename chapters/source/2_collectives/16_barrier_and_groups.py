@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Barrier and groups
 #
-# **64 GPUs train one model: 8 ranks share each layer, and 8 such groups share the data. Which ranks must communicate with each other, and what does it cost to wait for all ranks?**
+# {{here}}
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
+# **64 GPUs train one model: 8 ranks share each layer, and 8 such groups share the data. Which ranks must communicate with each other, and what does it cost to wait for all ranks?**
 #
 # {{picture}}
 #

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # All-reduce algorithms
 #
-# **A training step on 1024 GPUs ends with two all-reduces: a loss of 4 bytes, and 14 GB of gradients. Should one algorithm do both? And how does a library choose?**
+# {{here}}
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), where the ring and $\alpha$, $\beta$ are explained
+# **A training step on 1024 GPUs ends with two all-reduces: a loss of 4 bytes, and 14 GB of gradients. Should one algorithm do both? And how does a library choose?**
 #
 # {{picture}}
 #

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Composing collectives
 #
-# **A vocabulary of 131,072 words is split over 8 GPUs, so that each sees an eighth of every row of logits. How do they compute the loss of 8192 tokens if no GPU may hold a whole row?**
+# {{here}}
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
+# **A vocabulary of 131,072 words is split over 8 GPUs, so that each sees an eighth of every row of logits. How do they compute the loss of 8192 tokens if no GPU may hold a whole row?**
 #
 # {{picture}}
 #

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Data parallel, by hand
 #
+# {{here}}
+#
 # **Several processes train one model, each on its own share of every batch. After 50 steps all must hold the same weights, and these must be the
 # weights of a single process that has all the data. What must they agree on, and when?**
-#
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #

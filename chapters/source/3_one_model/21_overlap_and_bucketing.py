@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Overlap and bucketing
 #
+# {{here}}
+#
 # **On 32 GPUs a model of 7 billion parameters all-reduces 14 GB of gradients in every step: 136 ms at 200 GB/s. Its backward pass takes 300 ms.
 # How many of the 136 ms must the step really wait?**
-#
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](20_data_parallel.ipynb)
 #
 # {{picture}}
 #

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Sharded training
 #
+# {{here}}
+#
 # **Eight GPUs with 80 GB each train a model with data parallelism and Adam. With 5 billion parameters each GPU is full, and all eight hold the same
 # data. How large can the model be if no GPU keeps a copy of another's data, and how many more bytes does a step send?**
-#
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb), [Overlap and bucketing](21_overlap_and_bucketing.ipynb)
 #
 # {{picture}}
 #

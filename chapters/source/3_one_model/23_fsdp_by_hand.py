@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # FSDP by hand
 #
+# {{here}}
+#
 # **Eight GPUs keep an eighth of every weight each, but a layer can only compute with whole weights. When do they come, when do they go, and how much
 # memory do they take at the worst moment?**
-#
-# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Overlap and bucketing](21_overlap_and_bucketing.ipynb), [Sharded training](22_sharded_training.ipynb)
 #
 # {{picture}}
 #

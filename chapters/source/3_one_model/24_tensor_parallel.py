@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Tensor parallel
 #
+# {{here}}
+#
 # **A transformer of 96 layers and width 12,288 does not fit on one GPU. You give each of eight GPUs an eighth of *every* layer. How often must they
 # talk in one layer, how many bytes do they send, and which links can carry that?**
-#
-# 100 minutes · CPU ok, 2 or more GPUs better · before it: [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb), [Data parallel, by hand](20_data_parallel.ipynb)
 #
 # {{picture}}
 #

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Pipelines
 #
+# {{here}}
+#
 # **Four GPUs have 24 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
 # how much of the time does a GPU wait, and what must it keep, pay or give up to wait less?**
-#
-# 105 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
 #
 # {{picture}}
 #

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Context parallel
 #
-# **A book has 131,072 tokens, and 16 GPUs have 8,192 of them each. Every token must look at all tokens before it. What has to travel: tokens, keys and values, or whole heads? And who waits for whom?**
+# {{here}}
 #
-# 95 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Composing collectives](../2_collectives/18_composing.ipynb)
+# **A book has 131,072 tokens, and 16 GPUs have 8,192 of them each. Every token must look at all tokens before it. What has to travel: tokens, keys and values, or whole heads? And who waits for whom?**
 #
 # {{picture}}
 #

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Mixture of experts
 #
-# **A layer has 256 experts on 8 nodes, and each token wants 8 of them. How often must a token travel, and what becomes of a token for which there is no room?**
+# {{here}}
 #
-# 95 minutes · CPU ok, 2 or more GPUs better · before it: [All-to-all](../2_collectives/15_all_to_all.ipynb) · helps: [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
+# **A layer has 256 experts on 8 nodes, and each token wants 8 of them. How often must a token travel, and what becomes of a token for which there is no room?**
 #
 # {{picture}}
 #
@@ -683,7 +683,8 @@ figure
 #
 # **Now you:** [Lab 18](../../labs/lab18_mixture_of_experts/mixture_of_experts.ipynb): top-k with one copy a rank, a capacity, and the gradients. The plain dispatch is in [Lab 7](../../labs/lab07_all_to_all/all_to_all.ipynb).
 #
-# **Next question:** every way to split a model is there. What does your own job really wait for? [Your own job](../4_real_cluster/48_your_own_job.ipynb)
+# **Next question:** every way to split a model is there, on paper. On a real cluster, which GPUs should share a layer, and which may stand on other nodes?
+# [Topology](../4_real_cluster/40_topology.ipynb)
 #
 # {{side_trips}}
 #

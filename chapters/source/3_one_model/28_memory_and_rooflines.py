@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Memory and rooflines
 #
-# **A paper of 2021 trains a model on 3072 GPUs at 52 % of their peak. How much of this is the model's own arithmetic, and how much is work done twice to save memory? And from how many tokens a GPU on does computing hide the network?**
+# {{here}}
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Sharded training](22_sharded_training.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
+# **A paper of 2021 trains a model on 3072 GPUs at 52 % of their peak. How much of this is the model's own arithmetic, and how much is work done twice to save memory? And from how many tokens a GPU on does computing hide the network?**
 #
 # {{picture}}
 #

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Price a training run
 #
+# {{here}}
+#
 # **65 billion parameters, 64 H100s with 80 GB each, 4 million tokens a step. Which ways to split the model fit into the memory, and
 # which of those spends the least time on communication?**
-#
-# 25 minutes · CPU ok, no ranks needed · before it: [Sharded training](22_sharded_training.ipynb), [Tensor parallel](24_tensor_parallel.ipynb), [Pipelines](25_pipelines.ipynb)
 #
 # {{picture}}
 #
@@ -294,7 +294,7 @@ guess.reveal(
 # only long computing hides. **Price the split before you
 # rent the machine, and add the error that the price is known to have.**
 #
-# **Next question:** a price is a prediction. What does your own job really wait for? [Your own job](../4_real_cluster/48_your_own_job.ipynb)
+# **Next question:** a price needs to know which links are fast. Which are they on a real cluster, and which rank stands where? [Topology](../4_real_cluster/40_topology.ipynb)
 #
 # **Sources.** S. Rajbhandari et al., *ZeRO*, [arXiv:1910.02054](https://arxiv.org/abs/1910.02054) · V. Korthikanti et al., *Reducing activation recomputation*,
 # [arXiv:2205.05198](https://arxiv.org/abs/2205.05198) · H. Liu et al., *Ring attention*, [arXiv:2310.01889](https://arxiv.org/abs/2310.01889) · M. Shoeybi et al., *Megatron-LM*,

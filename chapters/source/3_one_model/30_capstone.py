@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Capstone: one transformer, three ways
 #
+# {{here}}
+#
 # **The same small transformer trains on the same ranks in three ways: copied (DDP), with a sharded optimizer (ZeRO), with split layers
 # (tensor parallel). Is the loss the same? And can you predict how many bytes each rank sends in a step, in how many calls, and how long that takes?**
-#
-# 120 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Data parallel, by hand](20_data_parallel.ipynb), [Sharded training](22_sharded_training.ipynb), [Tensor parallel](24_tensor_parallel.ipynb)
 #
 # {{picture}}
 #
@@ -654,7 +654,7 @@ check(zero_sgd_step)
 # **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb) grades `zero_sgd_step`. Then take one of your own training scripts, write down plan,
 # trace and time for it, and explain the differences.
 #
-# **Next question:** how do you read the profile of a job that is yours? [Your own job](../4_real_cluster/48_your_own_job.ipynb)
+# **Next question:** three ways work on one machine. On a real cluster, which ranks should stand on one node? [Topology](../4_real_cluster/40_topology.ipynb)
 #
 # **Besides:** [Price a training run](29_price_a_training_run.ipynb) plans larger runs than you can trace; [Nine pictures](../1_first_hours/01_nine_pictures.ipynb) has a quiz about the whole course.
 #

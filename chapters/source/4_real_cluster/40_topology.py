@@ -1,14 +1,18 @@
 # %% [markdown] name="title"
 # # Topology
 #
+# {{here}}
+#
 # **32 GPUs on four nodes sum 1 GB in 9 ms, or in 39 ms, and each GPU sends equally many bytes in both cases. What is different? And how can you
 # predict it for a machine that is new to you?**
-#
-# 65 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb)
 #
 # {{picture}}
 #
 # Four nodes with eight GPUs each, as in a DGX H100: the lines are as wide as the links, inside a node and out of it.
+
+# %% [markdown] name="my_model_needs"
+# **My model** on 1,024 GPUs has groups of 4 that share every layer. In each step a GPU sends 6.4 GB to the others of its group, and 3.5 GB of
+# gradients to the other replicas. Which of the 1,024 should be a group?
 
 # %% name="start_world"
 from dataclasses import replace
@@ -409,7 +413,9 @@ for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4
 #
 # **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) grades the two-level all-reduce, by the bytes that leave a node.
 #
-# **Next question:** what if a job is not slow, but stops completely? [When it hangs](45_when_it_hangs.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+# **Next question:** the ranks are placed, and the job starts. What if it stops, without an error? [When it hangs](45_when_it_hangs.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** [NVIDIA, nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) (`topo`) ·
 # [NVIDIA, NCCL user guide: environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·

@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # Libraries
 #
+# {{here}}
+#
 # **A training step calls `torch.distributed` five times. It must run on eight H100s, on your laptop, on a partner's AMD GPUs and on the physics group's MPI cluster.
 # Which library carries out each call there, how do you find out, and which of the five calls gives a different result?**
-#
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb), [All-reduce](../1_first_hours/04_all_reduce.ipynb)
 #
 # {{picture}}
 #
@@ -363,7 +363,7 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # **Now you:** the halo exchange of [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right with *every*
 # kind of `send` that the interface allows.
 #
-# **Next question:** the library knows the machine. Do you? [Topology](40_topology.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+# **Next question:** what if not all ranks make the same call, whichever library carries it out? [When it hangs](45_when_it_hangs.ipynb)
 #
 # **Sources.** [PyTorch, torch.distributed](https://docs.pytorch.org/docs/stable/distributed.html) (backends; which to use) ·
 # [PyTorch, ProcessGroupNCCL.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) ·

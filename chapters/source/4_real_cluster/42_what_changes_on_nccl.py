@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # What changes on NCCL
 #
-# **Your program runs on this laptop with gloo. Tomorrow it runs on the cluster's GPUs with NCCL. Will it still be right?**
+# {{here}}
 #
-# 30 minutes · no GPU needed · before it: [Point to point](../1_first_hours/03_point_to_point.ipynb)
+# **Your program runs on this laptop with gloo. Tomorrow it runs on the cluster's GPUs with NCCL. Will it still be right?**
 #
 # {{picture}}
 #
@@ -340,7 +340,7 @@ world.run(last_batch_is_smaller)
 # **Would your own notebook run on the cluster?** Start Jupyter with `ALLRANKS_RULES=nccl`, and every `World()` has these rules. For an exercise:
 # `check(my_function, rules="nccl")`.
 #
-# **Next question:** it runs. What does it wait for? [Your own job](48_your_own_job.ipynb)
+# **Next question:** it is right there, too. What if it stops all the same, without an error? [When it hangs](45_when_it_hangs.ipynb)
 #
 # Sources: PyTorch 2.15, `ProcessGroupNCCL` and `distributed_c10d` (types, operations, tags, streams); NCCL 2.30 documentation, *Point-to-point
 # communication*, *Group calls*, and *Using multiple NCCL communicators concurrently*.

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Inside NCCL
 #
-# **For a small message NCCL sends a flag of 4 bytes with every 4 bytes of data. Half of the wire carries no data. How can that be the fastest way?**
+# {{here}}
 #
-# 80 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb) · helps: [Without messages](44_without_messages.ipynb)
+# **For a small message NCCL sends a flag of 4 bytes with every 4 bytes of data. Half of the wire carries no data. How can that be the fastest way?**
 #
 # {{picture}}
 #
@@ -493,7 +493,7 @@ rack.reveal(
 #
 # **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb) has a FIFO of a few slots to write.
 #
-# **Next question:** what else changes on NCCL? [What changes on NCCL](42_what_changes_on_nccl.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+# **Next question:** what else changes on NCCL? [What changes on NCCL](42_what_changes_on_nccl.ipynb). The core goes on with [When it hangs](45_when_it_hangs.ipynb).
 #
 # **Sources.** [NVIDIA/nccl](https://github.com/NVIDIA/nccl) 2.30.7: `src/graph/tuning.cc`, `src/include/device.h`, `src/device/prims_simple.h`, `prims_ll.h`, `prims_ll128.h`, `collectives.h` ·
 # Z. Hu et al., *Demystifying NCCL*, [arXiv:2507.04786](https://arxiv.org/abs/2507.04786) ·

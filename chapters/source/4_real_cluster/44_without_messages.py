@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Without messages
 #
-# **GPUs of one machine can write into each other's memory. So why does anybody send a message? What does a message do for you that a write does not?**
+# {{here}}
 #
-# 80 minutes · CPU ok · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [All-gather](../2_collectives/13_all_gather.ipynb)
+# **GPUs of one machine can write into each other's memory. So why does anybody send a message? What does a message do for you that a write does not?**
 #
 # {{picture}}
 #
@@ -491,7 +491,7 @@ link.reveal(
 #
 # **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb): a two-shot all-reduce with signals of your own, and a tensor that goes through a few slots.
 #
-# **Next question:** what does NCCL do with a buffer that nobody registered? [Inside NCCL](43_inside_nccl.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+# **Next question:** what does NCCL do with a buffer that nobody registered? [Inside NCCL](43_inside_nccl.ipynb). The core goes on with [When it hangs](45_when_it_hangs.ipynb).
 #
 # **Sources.** L. Lamport, *Time, clocks, and the ordering of events*, CACM 1978 · C. Flanagan and S. N. Freund, *FastTrack*, PLDI 2009 ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) ·

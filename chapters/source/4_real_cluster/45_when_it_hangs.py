@@ -1,13 +1,17 @@
 # %% [markdown] name="title"
 # # When it hangs
 #
-# **A run on 512 GPUs prints "step 1041", and then nothing. There is no error and no crash: 512 processes wait. Which of them is the cause, and how do you find it quickly?**
+# {{here}}
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
+# **A run on 512 GPUs prints "step 1041", and then nothing. There is no error and no crash: 512 processes wait. Which of them is the cause, and how do you find it quickly?**
 #
 # {{picture}}
 #
 # 512 ranks. The hatched ones wait. Do you see the one that does not?
+
+# %% [markdown] name="my_model_needs"
+# A step of **my model** on 64 GPUs has 160 collective calls, and every GPU must make each of them. One GPU leaves out one call. Which of the
+# others notices, and what do I see?
 
 # %% name="start_world"
 import os
@@ -586,7 +590,9 @@ check(distributed_mean)
 #
 # **Now you:** [Lab 10](../../labs/lab10_debugging/debugging.ipynb) has six broken programs. Find the rank, the line and the kind of mistake, then fix it.
 #
-# **Next question:** what if a job does not stop, but is slow? [Your own job](48_your_own_job.ipynb)
+# **Next question:** the job runs again, but slowly. What does it wait for? [Your own job](48_your_own_job.ipynb)
+#
+# {{side_trips}}
 #
 # **Sources.** [PyTorch, torch.distributed: debugging](https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications) ·
 # [PyTorch, monitored_barrier](https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.monitored_barrier) ·

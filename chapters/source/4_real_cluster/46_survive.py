@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Survive
 #
-# **16,384 GPUs train for 54 days, and every three hours something fails. How does such a job lose minutes and not days, and how often must it save?**
+# {{here}}
 #
-# 80 minutes · CPU ok, 2 or more GPUs better · before it: [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb), [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb), [When it hangs](45_when_it_hangs.ipynb)
+# **16,384 GPUs train for 54 days, and every three hours something fails. How does such a job lose minutes and not days, and how often must it save?**
 #
 # {{picture}}
 #
@@ -579,7 +579,7 @@ share.reveal(
 # **Now you:** [Lab 17](../../labs/lab17_survive/survive.ipynb): a step that only healthy ranks decide, weights for ranks that come back, and rows that move to
 # fewer or more ranks.
 #
-# **Next question:** the job goes on. What does it wait for? [Your own job](48_your_own_job.ipynb)
+# **Next question:** the job goes on. How long was it away, and is it still the same training? [Recover](55_recover.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
 #
 # **Sources.** Llama Team, *The Llama 3 herd of models*, [arXiv:2407.21783](https://arxiv.org/abs/2407.21783), section 3.3.4 and Table 5 ·
 # J. W. Young, *A first order approximation to the optimum checkpoint interval*, [doi:10.1145/361147.361115](https://doi.org/10.1145/361147.361115) ·

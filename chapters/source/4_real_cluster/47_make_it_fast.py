@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Make it fast
 #
-# **Your ring all-reduce is correct. On two nodes of four GPUs it takes far longer than an all-reduce must. What does it wait for, and which change helps?**
+# {{here}}
 #
-# 70 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [Overlap and bucketing](../3_one_model/21_overlap_and_bucketing.ipynb), [Topology](40_topology.ipynb)
+# **Your ring all-reduce is correct. On two nodes of four GPUs it takes far longer than an all-reduce must. What does it wait for, and which change helps?**
 #
 # {{picture}}
 #

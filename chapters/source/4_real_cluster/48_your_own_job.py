@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Your own job
 #
-# **A training job is slower than it should be. You open rank 0's profile, and all-reduce fills most of it. Does the job need a faster network?**
+# {{here}}
 #
-# 40 minutes · CPU ok, 2 or more GPUs better · before it: [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb) · helps: [When it hangs](45_when_it_hangs.ipynb)
+# **A training job is slower than it should be. You open rank 0's profile, and all-reduce fills most of it. Does the job need a faster network?**
 #
 # {{picture}}
 #
@@ -389,7 +389,7 @@ profiles.explain(profiles.read(mine))
 #
 # **Now you:** [Lab 11](../../labs/lab11_your_own_job/your_own_job.ipynb) asks for your own `diagnose_job`: eight kinds of jobs, one function.
 #
-# **Next question:** what would this job cost on other machines? [Price a training run](../3_one_model/29_price_a_training_run.ipynb)
+# **Next question:** the core ends here. What would this job cost on other machines? [Price a training run](../3_one_model/29_price_a_training_run.ipynb)
 #
 # {{side_trips}}
 #

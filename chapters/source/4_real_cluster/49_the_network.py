@@ -1,10 +1,10 @@
 # %% [markdown] name="title"
 # # The network
 #
+# {{here}}
+#
 # **Every card does its 400 Gb/s when you test it alone. With all cards sending at once, some messages take three times as long, each day other ones. Nothing is
 # broken. And then one cable is. How do you tell the two apart, from nothing but the ranks' times?**
-#
-# 40 minutes · CPU ok · before it: [Topology](40_topology.ipynb) · helps: [Inside NCCL](43_inside_nccl.ipynb)
 #
 # {{picture}}
 #
@@ -411,7 +411,7 @@ for k, seconds in enumerate(world.run(all_rounds)[0], 1):
 #
 # **Now you:** [Lab 23](../../labs/lab23_bad_cable/bad_cable.ipynb) grades your search for the cable.
 #
-# **Next question:** what does the library do with such a network? [Inside NCCL](43_inside_nccl.ipynb). The core goes on with [Your own job](48_your_own_job.ipynb).
+# **Next question:** what does the library do with such a network? [Inside NCCL](43_inside_nccl.ipynb). Then go back to [Your own job](48_your_own_job.ipynb).
 #
 # **Sources.** [NVIDIA, NCCL user guide: environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) and its networking troubleshooting, NCCL 2.30.7 (2026-06) ·
 # [NVIDIA, NCCL, src/transport/net_ib](https://github.com/NVIDIA/nccl/tree/master/src/transport/net_ib) ·

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Recover
 #
-# **A rank hangs at three in the morning. When does anybody notice, how long until the job trains again, and is it still the same training?**
+# {{here}}
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [When it hangs](45_when_it_hangs.ipynb), [Survive](46_survive.ipynb)
+# **A rank hangs at three in the morning. When does anybody notice, how long until the job trains again, and is it still the same training?**
 #
 # {{picture}}
 #

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Eight GPUs
 #
-# **You have a node with eight GPUs for one hour. Which ten measurements tell you what it can do, and whether it does it?**
+# {{here}}
 #
-# 60 minutes · 8 GPUs, else computed · before it: [Inside NCCL](43_inside_nccl.ipynb), [Without messages](44_without_messages.ipynb), [Your own job](48_your_own_job.ipynb)
+# **You have a node with eight GPUs for one hour. Which ten measurements tell you what it can do, and whether it does it?**
 #
 # {{picture}}
 #

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Send less
 #
-# **An all-reduce sends every number of every gradient, in every step. What if each rank sends only its largest numbers, or one bit a number, or nothing at all for 500 steps? What arrives, and what is lost?**
+# {{here}}
 #
-# 90 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce](../1_first_hours/04_all_reduce.ipynb), [Data parallel](../3_one_model/20_data_parallel.ipynb)
+# **An all-reduce sends every number of every gradient, in every step. What if each rank sends only its largest numbers, or one bit a number, or nothing at all for 500 steps? What arrives, and what is lost?**
 #
 # {{picture}}
 #

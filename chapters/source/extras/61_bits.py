@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Bits
 #
-# **1,024 ranks have one number each, between 0 and 1, in bfloat16. A ring adds them. The sum should be about 512. What comes out, and with how few bits can ranks still add?**
+# {{here}}
 #
-# 75 minutes · CPU ok, 2 or more GPUs better · before it: [All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb), [Send less](60_send_less.ipynb)
+# **1,024 ranks have one number each, between 0 and 1, in bfloat16. A ring adds them. The sum should be about 512. What comes out, and with how few bits can ranks still add?**
 #
 # {{picture}}
 #

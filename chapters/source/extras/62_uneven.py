@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Uneven
 #
-# **64 ranks have parts of different length, and one of them has as much as all others together. Where does each part begin in the whole, and how many times too many bytes does an all-gather move if it pads?**
+# {{here}}
 #
-# 60 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](../2_collectives/13_all_gather.ipynb), [All-to-all](../2_collectives/15_all_to_all.ipynb)
+# **64 ranks have parts of different length, and one of them has as much as all others together. Where does each part begin in the whole, and how many times too many bytes does an all-gather move if it pads?**
 #
 # {{picture}}
 #

@@ -1,9 +1,9 @@
 # %% [markdown] name="title"
 # # Can a machine find it?
 #
-# **A server has eight GPUs, but not every two of them are joined by a link. Can a program find an all-gather for it that is faster than the best rings, in less time than you need to read this page?**
+# {{here}}
 #
-# 45 minutes · CPU ok, 2 or more GPUs better · before it: [All-gather](../2_collectives/13_all_gather.ipynb), [Topology](../4_real_cluster/40_topology.ipynb)
+# **A server has eight GPUs, but not every two of them are joined by a link. Can a program find an all-gather for it that is faster than the best rings, in less time than you need to read this page?**
 #
 # {{picture}}
 #

@@ -1,10 +1,11 @@
 # %% [markdown] name="title"
 # # The player, all of it
 #
+# {{here}}
+#
 # **What can the player show, and which picture answers which question?**
 #
-# A gallery to look through, not a chapter to study · 10 minutes · CPU ok · run the cells in order · the course begins with
-# [Start here](../1_first_hours/00_start_here.ipynb)
+# A gallery to look through, not a chapter to study: run the cells in order.
 #
 # Space plays and stops, the arrow keys step, Home and End jump. Every picture comes from a *schedule*, which says what should be sent, or from a *trace*, which says what was sent.
 

@@ -1,9 +1,11 @@
 # %% [markdown] name="title"
 # # Cheat sheet
 #
+# {{here}}
+#
 # **What does each collective do to each rank's tensor, how much does each rank send, and which collective do I need?**
 #
-# 5 minutes · CPU ok · run all cells; the page is at the end · the explanations are in the chapters, from [Start here](../1_first_hours/00_start_here.ipynb) on
+# Run all cells; the page is at the end. The explanations are in the chapters, from [Start here](../1_first_hours/00_start_here.ipynb) on.
 #
 # Print this notebook (*File, Print*, or export it as HTML and print that): only the sheet is printed, on one page, or with more than four ranks
 # perhaps on two.

@@ -119,7 +119,7 @@ def test_to_skip_chapters_walks_and_finishes_nothing(number):
 
 def test_the_line_is_inked_where_something_was_proved_and_only_there():
     found = did(ended=["00", "03", "04", "14"], proved=["03", "14"], predicted=["00", "14"])
-    assert found.walked == (True, True, False, True, *[False] * 8)
+    assert found.walked == (True, True, False, True, *[False] * 10)
     for svg in (drawing(found), tall(found)):
         first, gap, second, rest = dashes(svg)
         stops = [float(one) for one in re.findall(r'data-stops="([^"]+)"', svg)[0].split()]

@@ -33,7 +33,9 @@ def first_cell(chapter: str) -> str:
 def embedded(text: str) -> list[str]:
     """The SVGs in a text."""
     found = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', text)
-    return [base64.b64decode(code).decode() for code in found]
+    svgs = [base64.b64decode(code).decode() for code in found]
+    assert "You are here" in svgs[0] and "You are here" not in "".join(svgs[1:]), "the first one is the reader's place"
+    return svgs[1:]
 
 
 def test_every_chapter_has_its_picture_or_is_named_here():
@@ -48,7 +50,7 @@ def test_the_first_cell_has_the_picture_with_its_words(chapter):
     text = first_cell(chapter)
     assert embedded(text) == [hero.hero(chapter)]
     words = hero.CHAPTERS[chapter]()[2]
-    assert re.search(r'<img alt="([^"]+)"', text)[1].replace("&#x27;", "'") == words
+    assert re.findall(r'<img alt="([^"]+)"', text)[1].replace("&#x27;", "'") == words
     root = ElementTree.fromstring(hero.hero(chapter))
     assert root.find(f"{SVG}title").text and root.find(f"{SVG}desc").text == words
     assert len(hero.hero(chapter)) < 12_000
@@ -82,7 +84,8 @@ def test_a_picture_that_is_not_drawn_is_refused():
     spec = importlib.util.spec_from_file_location("allranks_notebooks", ROOT / "tools" / "notebooks.py")
     notebooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(notebooks)
-    script = '# %% [markdown] name="title"\n# {{picture}}\n'
-    assert "<img alt=" in notebooks.read_script(script, "chapters/source/2_collectives/10_broadcast.py").cells[0].source
+    script = '# %% [markdown] name="title"\n# {{here}}\n#\n# {{picture}}\n'
+    built = notebooks.read_script(script, "chapters/source/2_collectives/10_broadcast.py")
+    assert embedded(built.cells[0].source) == [hero.hero("10_broadcast")]
     with pytest.raises(notebooks.NotebookError, match=r"99_new.py, cell 1: there is no {{picture}}; draw it in "):
         notebooks.read_script(script, "chapters/source/extras/99_new.py")

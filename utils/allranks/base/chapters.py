@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 _TABLE = Path(__file__).resolve().parent / "chapters.toml"
+RUNS = "CPU ok, 2 or more GPUs better"
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,8 @@ class Chapter:
 
     `was` is its stem when all chapters lay in one folder, "" if it is newer. `hangs_on` is the number of the chapter of
     the core from which a side trip starts, and `why` a question that it answers; both are "" for a chapter of the core.
+    `needs` and `helps` are the numbers of the chapters that one must have read, and of those that help; `runs` says
+    on what it runs, `short` which of its sections the short way takes ("" for all of it, or none).
     `unlocks` is the argument of `allranks.cost.plan` that the reader's own model gets here, or "". `can` says what the
     reader can do afterwards.
     """
@@ -32,6 +35,10 @@ class Chapter:
     why: str = ""
     unlocks: str = ""
     can: str = ""
+    needs: tuple[str, ...] = ()
+    helps: tuple[str, ...] = ()
+    runs: str = RUNS
+    short: str = ""
 
     @property
     def number(self) -> str:
@@ -91,6 +98,10 @@ def parts() -> tuple[Part, ...]:
                     why=line.get("why", ""),
                     unlocks=line.get("unlocks", ""),
                     can=line["can"],
+                    needs=tuple(line.get("needs", ())),
+                    helps=tuple(line.get("helps", ())),
+                    runs=line.get("runs", RUNS),
+                    short=line.get("short", ""),
                 )
                 for line in row["chapters"]
             ),
@@ -112,7 +123,7 @@ def core() -> tuple[Chapter, ...]:
     """The chapters of the core, in the order in which they are read.
 
     >>> [chapter.number for chapter in core()]
-    ['00', '03', '04', '14', '15', '20', '21', '22', '24', '25', '26', '27', '48']
+    ['00', '03', '04', '14', '15', '20', '21', '22', '24', '25', '26', '27', '40', '45', '48']
     """
     return tuple(chapter for chapter in chapters() if chapter.core)
 

@@ -34,11 +34,15 @@ from allranks.course.state import Progress, State
 from allranks.show.pictures.pictogram import n
 
 IN_A_ROW = 7  # stations
-NARROW, HIGHER = 100, 34  # side trips along a line that have less room have every second name so much higher
 TABLE_TEXT = 48  # of a column of such a table, what the pictogram and the space after the words take
 INSET = 16  # what a table of side trips leaves free on both sides
 LINE_AT = 146  # below the upper edge of a row
-EDGE, GAP, SIDE = 22, 10, 58  # where the line goes down; between fields; what a row leaves free for it
+EDGE, GAP, SIDE, END = (
+    22,
+    10,
+    58,
+    124,
+)  # where the line goes down; between fields; what a row leaves free for it, and the last row for its end
 # what each argument of `plan` is called on the line
 WON = {
     "dp": "+ replicas",
@@ -134,8 +138,8 @@ def drawing(state: State, width: int = 1180, manner: Manner | None = None) -> st
     body, top = "", 0.0
     for row in rows:
         row.top = top
-        _place(row, rows, width)
-        inside = "".join(_stop(state, stop, manner) + _hanging(state, row, stop, manner) for stop in row.stops)
+        _place(row)
+        inside = "".join(_stop(state, stop, manner) + _hanging(state, stop, manner) for stop in row.stops)
         fields = "".join(rect(a, row.top, b - a, row.height, "m-field", 14) for a, b in row.fields)
         heads = "".join(
             _head(part, at, row, rows, state, manner) for part, at in zip(row.parts, row.fields, strict=True)
@@ -183,7 +187,8 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
     stops = [progress for progress in state.core if progress.chapter.part in {part.folder for part in row.parts}]
     weights = [_weight(progress.chapter, row) for progress in stops]
     left = 16 if number == 0 else SIDE
-    right = width - (SIDE if number < rows - 1 or number % 2 else 16)
+    last = number == rows - 1
+    right = width - (END if last else SIDE)
     each = (right - left) / sum(weights)
     order = list(zip(stops, weights, strict=True))
     at, found = float(left), []
@@ -192,12 +197,11 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
         x = (slot[0] + slot[1]) / 2 if _pictured(progress.chapter) else slot[0] + min(60.0, each / 2)
         found.append(Stop(progress, x, 0.0, 0.0, slot))
         at = slot[1]
+    ends = float(right if last else right + SIDE - EDGE - 8)
     for place, stop in enumerate(found):
         # side trips may lie below stations that have none
         after = next((other for other in found[place + 1 :] if _trips(other.chapter)), None)
-        stop.right = (
-            right + SIDE - EDGE - 8 if after is None else after.slot[0] if _pictured(after.chapter) else after.x - 14
-        )
+        stop.right = after.slot[0] if after and _pictured(after.chapter) else after.x - 14 if after else ends
     row.stops = found if number % 2 == 0 else found[::-1]
     _fields(row, width)
 
@@ -227,26 +231,16 @@ def _fields(row: Row, width: int) -> None:
                 stop.right = min(stop.right, ends - 16)
 
 
-def _place(row: Row, rows: list[Row], width: int) -> None:
+def _place(row: Row) -> None:
     """Sets the heights of a row: of its stations, and its own from what hangs on them."""
     for stop in row.stops:
         stop.y = row.y
-    if _along(row):
-        [stop] = row.stops
-        stop.x = width - 170.0
-    row.height = max(_depth(row, stop) for stop in row.stops) + LINE_AT + 14
+    row.height = max(_depth(stop) for stop in row.stops) + LINE_AT + 14
 
 
-def _along(row: Row) -> bool:
-    """Whether the row has one station, whose side trips lie along the line that leads to it."""
-    return len(row.stops) == 1
-
-
-def _depth(row: Row, stop: Stop) -> float:
+def _depth(stop: Stop) -> float:
     """How far below the line the side trips of a station reach."""
     trips = _trips(stop.chapter)
-    if _along(row):
-        return max((28 + 15 * len(wrapped(trip.why, _step(row), 12)) for trip in trips), default=40)
     if _pictured(stop.chapter):
         return 44 + sum(_table_heights(stop))
     return max(36.0, 24 + sum(_trip_height(stop, trip) for trip in trips))
@@ -269,12 +263,6 @@ def _table_heights(stop: Stop) -> list[float]:
 def _column(stop: Stop) -> float:
     """How wide one of the two columns of a table of side trips is."""
     return (stop.slot[1] - stop.slot[0] - 2 * INSET) / 2
-
-
-def _step(row: Row) -> float:
-    """The room of a side trip along the line."""
-    [stop] = row.stops
-    return (stop.x - 64 - SIDE) / max(1, len(_trips(stop.chapter))) - 8
 
 
 def _line(rows: list[Row], width: int) -> Line:
@@ -406,11 +394,9 @@ def _proved(progress: Progress) -> tuple[list[bool], list[bool]]:
     return checks, [item.name in progress.answered for item in progress.contents.questions]
 
 
-def _hanging(state: State, row: Row, stop: Stop, manner: Manner) -> str:
+def _hanging(state: State, stop: Stop, manner: Manner) -> str:
     """The side trips of a station."""
     trips = _trips(stop.chapter)
-    if _along(row):
-        return _on_the_line(state, row, stop, trips, manner)
     if _pictured(stop.chapter):
         return _table(state, stop, trips, manner)
     out, y = "", stop.y + 44.0
@@ -456,29 +442,6 @@ def _table(state: State, stop: Stop, trips: list[Chapter], manner: Manner) -> st
                 state, trip, manner, area + picture + _words(state, trip, x + 37, y, each - TABLE_TEXT, manner)
             )
         y += high
-    return out
-
-
-def _on_the_line(state: State, row: Row, stop: Stop, trips: list[Chapter], manner: Manner) -> str:
-    """Side trips as small stops on the way to the row's one station."""
-    room, out = _step(row), ""
-    for number, trip in enumerate(trips):
-        x = SIDE + 8 + number * (room + 8)
-        names = wrapped(words.kept_together(trip), room * (2 if room < NARROW else 1), 13, 600)
-        lowest = stop.y - 17 - (HIGHER if room < NARROW and (len(trips) - number) % 2 == 0 else 0)
-        inside = rect(x - 6, stop.y - 50, room, 66, "m-area") + circle(x, stop.y, 6, "m-dot")
-        for place, line in enumerate(reversed(names)):
-            inside += text(x - 6, lowest - 16 * place, line, 13, kind="m-ink m-name", weight=600)
-        if trip == state.here and manner.counts is None:
-            inside += tag(x - 6 + width_of(manner.tag, 12, 700) / 2 + 7, stop.y + 24, manner.tag)
-        else:
-            why = (
-                [manner.counts[trip.number]]
-                if manner.counts and manner.counts.get(trip.number)
-                else wrapped(trip.why, room, 12)
-            )
-            inside += "".join(text(x - 6, stop.y + 26 + 15 * i, line, 12, kind="m-soft") for i, line in enumerate(why))
-        out += linked(state, trip, manner, inside)
     return out
 
 

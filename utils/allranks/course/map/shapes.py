@@ -213,6 +213,22 @@ def _experts() -> str:
     return ways + circle(22, 7, 4, "m-ink")
 
 
+def _nodes() -> str:
+    """Three nodes with four GPUs each, and what joins them."""
+    joined = "".join(path(f"M{n(8 + 14 * i)},11V28", "m-workline") for i in range(3)) + path("M8,28H36", "m-workline")
+    return joined + "".join(
+        rect(2.5 + 14 * i + 6 * j, 4 + 6 * k, 5, 5, "m-work", 1) for i in range(3) for j in range(2) for k in range(2)
+    )
+
+
+def _all_but_one() -> str:
+    """Ranks that wait, and the one that does not."""
+    cells = [(i, j) for i in range(4) for j in range(5)]
+    return "".join(
+        rect(4 + 7.4 * j, 3 + 7.4 * i, 6, 6, "m-ink" if (i, j) == (2, 3) else "m-empty", 1) for i, j in cells
+    )
+
+
 def gpus() -> str:
     """64 GPUs."""
     return "".join(rect(8 + 3.7 * j, 2 + 3.7 * i, 2.9, 2.9, "m-ink", 0.5) for i in range(8) for j in range(8))
@@ -228,5 +244,7 @@ _GLYPHS = {
     "pp": _stages,
     "cp": _triangle,
     "ep": _experts,
+    "topology": _nodes,
+    "when_it_hangs": _all_but_one,
     "your_own_job": gpus,
 }

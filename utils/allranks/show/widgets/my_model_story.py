@@ -268,6 +268,28 @@ def _experts() -> str:
     )
 
 
+def _topology() -> str:
+    found = step_of(values_at("tensor_parallel"))
+    inside, between = (found.plan.prices[name].parts[0] for name in ("tensor", "data"))
+    return (
+        f"My model on 1,024 GPUs has groups of {found.plan.tp} that share every layer. In each step a GPU sends {_gigabytes(inside.bytes_sent)} to "
+        f"the others of its group, and {_gigabytes(between.bytes_sent)} of gradients to the other replicas. Which of the 1,024 should be a group?"
+    )
+
+
+def _when_it_hangs() -> str:
+    found = step_of(values_at(LAST))
+    return (
+        f"A step of my model on {found.plan.ranks} GPUs has {_calls(found)} collective calls, and every GPU must make each of them. One GPU leaves "
+        "out one call. Which of the others notices, and what do I see?"
+    )
+
+
+def _calls(found: TrainingStep) -> int:
+    """The collective calls of a step."""
+    return sum(part.calls for price in found.plan.prices.values() for part in price.parts)
+
+
 def _your_own_job() -> str:
     few, many = step_of(values_at(LAST)), step_of(values_at("tensor_parallel"))
     return (
@@ -315,6 +337,20 @@ def _keeps_a_part() -> str:
     )
 
 
+def _stays_inside() -> str:
+    found = step_of(values_at("tensor_parallel"))
+    slow = step_of(values_wanted("pipelines"))
+    return (
+        f"My model on {found.plan.ranks:,} GPUs: with its groups of {found.plan.tp} inside the nodes and a network card for each GPU a step takes "
+        f"{_seconds(found.seconds)}; where eight GPUs share one card it takes {_seconds(slow.seconds)}."
+    )
+
+
+def _all_must_call() -> str:
+    found = step_of(values_at(LAST))
+    return f"My model on {found.plan.ranks} GPUs: one GPU that leaves out one of {_calls(found)} calls stops the other {found.plan.ranks - 1}."
+
+
 def _exchanges() -> str:
     sent = step_of(values_at("mixture_of_experts")).plan.prices["expert"].parts[0]
     return (
@@ -329,6 +365,8 @@ _WON: dict[str, Callable[[], str]] = {
     "all_reduce": _adds,
     "reduce_scatter": _keeps_a_part,
     "all_to_all": _exchanges,
+    "topology": _stays_inside,
+    "when_it_hangs": _all_must_call,
 }
 _NEEDS: dict[str, Callable[[], str]] = {
     "start_here": _start_here,
@@ -343,6 +381,8 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "pipelines": _pipelines,
     "context_parallel": _context,
     "mixture_of_experts": _experts,
+    "topology": _topology,
+    "when_it_hangs": _when_it_hangs,
     LAST: _your_own_job,
 }
 

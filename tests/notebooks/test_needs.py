@@ -23,6 +23,11 @@ def test_every_chapter_of_the_core_has_its_part_of_the_story():
     assert [axis.opened_by for axis in story.AXES] == [chapter for chapter in course_map.core() if chapter.unlocks]
 
 
+def test_each_chapter_of_the_core_wins_something_else():
+    said = [story.won(chapter) for chapter in CHAPTERS]
+    assert len(set(said)) == len(said)
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_chapter_of_the_core_says_what_my_model_needs(chapter):
     said = cells(chapter)["my_model_needs"].source

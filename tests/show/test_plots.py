@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks.show.plots import PlotError, bandwidth, chart, fit, scaling, timeline
+from allranks.show.plots import Chart, PlotError, bandwidth, chart, fit, scaling, timeline
 from allranks.theory.schedules import ring_all_reduce, tree_all_reduce
 from allranks.theory.trace import Event, Trace
+from IPython.core.formatters import DisplayFormatter
 
 
 def lines(figure) -> dict[str, tuple[list, list]]:
@@ -69,6 +70,16 @@ def test_what_a_rank_computes_lies_above_what_travels_meanwhile():
 
 def test_it_shows_itself_in_a_notebook():
     assert "<svg" in fit([(1000, 2e-6)], 1e-6, 1e-9)._repr_svg_()
+
+
+def test_a_cell_draws_its_figure_once(monkeypatch):
+    """Matplotlib takes most of the time of a short cell, and a notebook asks for two pictures."""
+    drawn = []
+    draw = Chart._repr_svg_
+    monkeypatch.setattr(Chart, "_repr_svg_", lambda figure: drawn.append(figure) or draw(figure))
+    shown, _ = DisplayFormatter().format(fit([(1000, 2e-6)], 1e-6, 1e-9))
+    assert {"text/html", "image/svg+xml", "text/plain"} <= set(shown) and len(drawn) == 1
+    assert shown["text/plain"].startswith("seconds over bytes n")
 
 
 @pytest.mark.parametrize(

@@ -212,12 +212,12 @@ print(f"{'start_sending (wire)':20}", run(start_sending, ranks=world.ranks).resu
 
 # %% name="guess_rounds"
 first_way = predict(
-    "One rank receives first, 8 ranks: how many rounds?", low=0, high=16, title="Rounds if one rank receives first"
+    "One rank receives first, 8 ranks: how many rounds?", low=0, high=24, title="Rounds if one rank receives first"
 )
 second_way = predict(
     "The odd ranks receive first, 8 ranks: how many rounds?",
     low=0,
-    high=16,
+    high=24,
     title="Rounds if the odd ranks receive first",
 )
 display(first_way, second_way)

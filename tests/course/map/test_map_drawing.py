@@ -68,6 +68,18 @@ def test_the_end_of_a_chapter_leads_on_and_a_side_trip_leads_back():
         assert ("My model" in end.text()) == chapter.core
 
 
+@pytest.mark.parametrize("chapter", [c for c in chapters() if not c.core], ids=lambda chapter: chapter.stem)
+def test_the_name_of_a_side_trip_covers_no_station_of_the_card(chapter):
+    card = ChapterEnd(chapter, state(None)).html()
+    line = re.search(r'<svg width="912".*?</svg>', card)[0]
+    ((x, y),) = re.findall(r'class="m-tag" transform="translate\(([\d.]+),([\d.]+)\)"', line)
+    [wide] = re.findall(r'data-width="([\d.]+)"', line)
+    for across, down, radius in re.findall(r'<circle class="m-stop" cx="([\d.]+)" cy="([\d.]+)" r="([\d.]+)"', line):
+        beside = abs(float(across) - float(x)) > float(wide) / 2 + float(radius)
+        assert beside or float(y) - 10.5 > float(down) + float(radius)
+    assert float(x) + float(wide) / 2 < 912 and float(y) + 10.5 < float(re.search(r'height="([\d.]+)"', line)[1])
+
+
 def find_folder(chapter):
     return (ROOT / chapter.path).parent
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -22,15 +23,27 @@ class Progress:
         self.total, self.what, self.done = total, what, 0
         self._began = self._shown_at = time.monotonic()
         self._handle: Any = None
-        self._line = False
+        self._line = self._closed = False
+        self._lock, self._timer = threading.Lock(), None
+        if in_notebook():  # the first step may take long, too
+            self._timer = threading.Timer(max(0.0, AFTER_S), self._show)
+            self._timer.daemon = True
+            self._timer.start()
 
     def step(self) -> None:
         """One more is done."""
         self.done += 1
-        now = time.monotonic()
-        if now - self._began < AFTER_S or (now - self._shown_at < EVERY_S and self._shown):
-            return
-        self._shown_at = now
+        if time.monotonic() - self._began >= AFTER_S:
+            self._show()
+
+    def _show(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if not self._closed and not (now - self._shown_at < EVERY_S and self._shown):
+                self._shown_at = now
+                self._draw()
+
+    def _draw(self) -> None:
         if in_notebook():
             from IPython.display import display
 
@@ -49,6 +62,10 @@ class Progress:
 
     def close(self) -> None:
         """Takes away what was shown."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._closed = True
         if self._handle is not None:
             self._handle.update({"text/plain": ""}, raw=True)
         if self._line:

@@ -74,6 +74,11 @@ class Chart(Figure):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(self.points_text())
 
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """The page's picture and the plain one from one drawing: matplotlib's takes most of the time."""
+        svg = self._repr_svg_()
+        return {"text/html": self._html(svg), "image/svg+xml": svg}
+
     def _repr_svg_(self) -> str:
         text = io.StringIO()
         with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "allranks"}):
@@ -81,10 +86,13 @@ class Chart(Figure):
         return text.getvalue()
 
     def _repr_html_(self) -> str:
+        return self._html(self._repr_svg_())
+
+    def _html(self, svg: str) -> str:
         """The picture in the page itself, so that its colours are those of the page's theme."""
         named = [line.split(": ")[0] for line in self.points_text().split("\n")]
         label = escape("Chart: " + "; ".join(named), quote=True)
-        picture = _themed(self._repr_svg_())
+        picture = _themed(svg)
         return f'<div class="ar-figure" role="img" aria-label="{label}"><style>{_style()}</style>{picture}</div>'
 
 

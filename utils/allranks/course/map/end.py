@@ -164,9 +164,13 @@ class ChapterEnd:
             )
             out += f'<g class="m-chapter {kind}">{station(x[chapter], LINE_AT, chapter.number, first=chapter == path_[0])}{name}</g>'
         said = "you are here" if self.chapter.core else f"side trip: {words.named(self.chapter)}"
-        out += tag(here + STATION + 8 + width_of(said, 12, 700) / 2 + 5, LINE_AT + 18, said)
+        # the name of a side trip may reach below the next station
+        low = 18 if self.chapter.core else STATION + 16
+        half = width_of(said, 12, 700) / 2 + 5
+        out += tag(min(here + STATION + 8 + half, WIDTH - half - 8), LINE_AT + low, said)
+        high = LINE_AT + low + 16
         label = f"{words.standing(self.progress)}; chapter {at + 1} of the {len(path_)} of the core."
-        return f'<div class=m-piece><svg width="{WIDTH}" height="78" viewBox="0 0 {WIDTH} 78" role="img" aria-label="{escape(label)}">{out}</svg></div>'
+        return f'<div class=m-piece><svg width="{WIDTH}" height="{high}" viewBox="0 0 {WIDTH} {high}" role="img" aria-label="{escape(label)}">{out}</svg></div>'
 
 
 _STYLE = (

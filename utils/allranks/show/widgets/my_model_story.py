@@ -306,7 +306,13 @@ def won(chapter: str) -> str:
     """
     if chapter in OPENED_BY:
         values = values_at(chapter)
-        return f"My model on {values['ranks']:,} GPUs: {sentence(step_of(values))}"
+        found = step_of(values)
+        if found.fits:
+            return f"My model on {values['ranks']:,} GPUs: {sentence(found)}"
+        return (
+            f"My model on {values['ranks']:,} GPUs: a step would take {_seconds(found.seconds)}, but it needs {_gb(found.nbytes)}, and a GPU has "
+            f"{_gb(found.gpu.nbytes)}."
+        )
     return _WON[chapter]()
 
 

@@ -397,6 +397,7 @@ def beside(numbers=2**28, width=8192):
             a @ a
 
     def both():
+        side.wait_stream(torch.cuda.current_stream())  # else it begins before the products, and before the clock
         with torch.cuda.stream(side):
             work = dist.all_reduce(tensor, async_op=True)
         products()

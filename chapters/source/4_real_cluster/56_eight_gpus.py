@@ -31,8 +31,8 @@ from allranks import SharedMemory, World, bench, cost, plots, predict, predictio
 
 # %% name="world"
 folder = Path(tempfile.mkdtemp())
-gpus = torch.cuda.device_count()
 world = World()
+gpus = torch.cuda.device_count() if world.backend == "nccl" else 0
 world
 
 # %% [markdown] name="topology"
@@ -512,7 +512,7 @@ if gpus:
     )
     program = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
     record["gpus"] = subprocess.run(program, capture_output=True, text=True).stdout.splitlines()
-    record["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    record["nccl"] = trace.meta["nccl"]  # what the ranks used; torch.cuda.nccl.version() is what torch was built for
 
 # %% name="record"
 record["all_reduce"] = [[row.size, row.time_us] for row in found.rows]

@@ -182,8 +182,8 @@ def test_a_slow_start_is_no_phases_time(tmp_path, monkeypatch):
 
 
 def test_phases_share_the_minutes():
-    assert _ends(set(PHASES), 600) == {"machine": 60, "calls": 180, "faults": 360, "sweeps": 480, "chapters": 600}
-    assert _ends({"sweeps", "faults"}, 500) == {"faults": 300, "sweeps": 500}
+    assert _ends(set(PHASES), 600) == {"machine": 90, "calls": 210, "faults": 390, "sweeps": 480, "chapters": 600}
+    assert _ends({"sweeps", "faults"}, 450) == {"faults": 300, "sweeps": 450}
 
 
 def test_one_rank_leaves_the_time_of_the_chapters_to_the_others():

@@ -161,7 +161,7 @@ def _phases(steps: Sequence[Step], plan: Plan) -> set[str]:
 
 def _ends(phases: set[str], seconds: float) -> dict[str, float]:
     """The second at which each phase ends; with some phases only, they share all seconds in the same proportion."""
-    lengths = {name: end - before for (name, end), before in zip(PHASES.items(), (0, *PHASES.values()), strict=False)}
+    lengths = {name: end - before for (name, end), before in zip(PHASES.items(), (0.0, *PHASES.values()), strict=False)}
     whole = sum(length for phase, length in lengths.items() if phase in phases) or 1
     found, at_s = {}, 0.0
     for phase, length in lengths.items():

@@ -4,7 +4,8 @@
     NCCL_CTA_POLICY=ZERO torchrun --standalone --nproc-per-node 8 sweep_collective.py --all-gather --window 1048576
 
 With --window the tensors lie in memory that NCCL allocated and that all ranks registered as a window (GPUs only).
-Rank 0 prints a line for each size: bytes of the full vector and microseconds, the median of ten calls.
+Rank 0 prints a line for each size: bytes of the full vector and microseconds, the median of ten. Each of the ten is one
+call by the clock on the CPU, and on GPUs the mean of twenty calls between two events.
 """
 
 import functools
@@ -17,18 +18,30 @@ import torch
 import torch.distributed as dist
 
 
-def microseconds(call, on_gpu, calls=10):
-    took = []
-    for _ in range(3 + calls):
-        dist.barrier()
-        if on_gpu:
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        call()
-        if on_gpu:
-            torch.cuda.synchronize()
-        took.append(time.perf_counter() - began)
+def microseconds(call, on_gpu, times=10):
+    took = [by_events(call) if on_gpu else by_clock(call) for _ in range(3 + times)]
     return 1e6 * statistics.median(took[3:])
+
+
+def by_clock(call):
+    dist.barrier()
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def by_events(call, calls=20):
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    dist.barrier()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(10**7)  # milliseconds, until all calls are in the queue: a launch takes longer than a small call
+    call()  # the ranks' GPUs begin together
+    first.record()
+    for _ in range(calls):
+        call()
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last) * 1e-3 / calls
 
 
 def tensors(sizes, device, window):

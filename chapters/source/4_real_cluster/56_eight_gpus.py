@@ -31,8 +31,8 @@ from allranks import SharedMemory, World, bench, cost, plots, predict, predictio
 
 # %% name="world"
 folder = Path(tempfile.mkdtemp())
-gpus = torch.cuda.device_count()
 world = World()
+gpus = torch.cuda.device_count() if world.backend == "nccl" else 0
 world
 
 # %% [markdown] name="topology"
@@ -397,6 +397,7 @@ def beside(numbers=2**28, width=8192):
             a @ a
 
     def both():
+        side.wait_stream(torch.cuda.current_stream())  # else it begins before the products, and before the clock
         with torch.cuda.stream(side):
             work = dist.all_reduce(tensor, async_op=True)
         products()
@@ -511,7 +512,7 @@ if gpus:
     )
     program = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
     record["gpus"] = subprocess.run(program, capture_output=True, text=True).stdout.splitlines()
-    record["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    record["nccl"] = trace.meta["nccl"]  # what the ranks used; torch.cuda.nccl.version() is what torch was built for
 
 # %% name="record"
 record["all_reduce"] = [[row.size, row.time_us] for row in found.rows]

@@ -23,7 +23,7 @@ from allranks.machine.verify import (
     choose,
     verify,
 )
-from allranks.machine.verify.run import _no_legacy, _share, record_folder
+from allranks.machine.verify.run import _ends, _no_legacy, _phases, record_folder
 from allranks.machine.verify.worker import Worker
 from allranks.ranks.engines.devices import Gpu, Inventory
 from waiting import until
@@ -157,7 +157,7 @@ def test_an_interrupt_keeps_what_was_found(tmp_path):
 
 
 def test_a_phase_ends_at_its_minute(tmp_path, monkeypatch):
-    monkeypatch.setattr("allranks.machine.verify.run._share", lambda phase, _: 1e-3 if phase == "machine" else 1.0)
+    monkeypatch.setattr("allranks.machine.verify.run._ends", lambda phases, seconds: {"machine": 1.0, "calls": 100.0})
     steps = [step(right, phase="machine"), step(right)]
     found = verify(PLAN, tmp_path, steps=steps).outcomes
     assert [o.result for o in found] == ["skip", "pass"]
@@ -165,7 +165,7 @@ def test_a_phase_ends_at_its_minute(tmp_path, monkeypatch):
 
 
 def test_a_step_that_its_phase_cuts_off_is_no_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr("allranks.machine.verify.run._share", lambda phase, _: 0.01 if phase == "machine" else 1.0)
+    monkeypatch.setattr("allranks.machine.verify.run._ends", lambda phases, seconds: {"machine": 6.0, "calls": 100.0})
     steps = [step(sleeps, 60.0, phase="machine"), step(wrong)]
     found = verify(PLAN, tmp_path, steps=steps).outcomes
     assert [o.result for o in found] == ["skip", "fail"]
@@ -176,15 +176,19 @@ def test_a_slow_start_is_no_phases_time(tmp_path, monkeypatch):
     """The first import from a network disk takes longer than the first phase of a short run."""
     wait = Worker.wait
     monkeypatch.setattr(Worker, "wait", lambda self, most_s: (time.sleep(7), wait(self, most_s)))
-    monkeypatch.setattr("allranks.machine.verify.run._share", lambda phase, _: 0.05)
+    monkeypatch.setattr("allranks.machine.verify.run._ends", lambda phases, seconds: {"machine": 6.0})
     found = verify(replace(PLAN, minutes=2), tmp_path, steps=[step(right, phase="machine")]).outcomes
     assert [o.result for o in found] == ["pass"]
 
 
-def test_phases_share_the_minutes_that_are_left():
-    everything = set(PHASES)
-    assert [_share(phase, everything) for phase in PHASES] == [1 / 10, 2 / 9, 1 / 7, 2 / 6, 1]
-    assert [_share(phase, {"faults", "sweeps"}) for phase in ("faults", "sweeps")] == [1 / 3, 1]
+def test_phases_share_the_minutes():
+    assert _ends(set(PHASES), 600) == {"machine": 90, "calls": 210, "faults": 390, "sweeps": 480, "chapters": 600}
+    assert _ends({"sweeps", "faults"}, 450) == {"faults": 300, "sweeps": 450}
+
+
+def test_one_rank_leaves_the_time_of_the_chapters_to_the_others():
+    steps = [step(right, phase=phase) for phase in PHASES]
+    assert _phases(steps, Plan(1, "nccl")) == set(PHASES) - {"chapters"} and _phases(steps, PLAN) == set(PHASES)
 
 
 CARD = Gpu(0, "GPU-0", "NVIDIA H100 80GB HBM3", 80 * GIB)

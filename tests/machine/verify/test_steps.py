@@ -303,6 +303,17 @@ def test_a_chapter_runs_to_its_end_and_tells_meant_errors_from_others(course, tm
     assert figures["meant_without_error"] == ["quiet"]
 
 
+def test_a_cell_that_the_steps_time_cuts_off_is_no_failure(course, monkeypatch):
+    path = course / find("04_all_reduce").path
+    cells = [nbformat.v4.new_code_cell("import time; time.sleep(60)", id="long")]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    with pytest.raises(StepSkipped, match="The time was over after 0 of 1 cells"):
+        chapters.run_notebook(path, Context(Plan(2, "gloo"), 4))
+    monkeypatch.setattr(chapters, "CELL_S", 2)
+    with pytest.raises(StepFailed, match="long: The cell did not end within 2 s"):
+        chapters.run_notebook(path, Context(Plan(2, "gloo"), 100))
+
+
 def test_a_chapter_has_the_ranks_of_the_run():
     source = "World(ranks=4); World(); World(ranks=4, backend='gloo')"
     shared = Context(Plan(2, "nccl", gpus=1), 1)

@@ -23,13 +23,15 @@ def joined(monkeypatch):
 
     def init_process_group(backend, **options):
         told.update(options, backend=backend, asked=os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        told.update(rethrows=os.environ.get("TORCH_NCCL_RETHROW_CUDA_ERRORS"))
         raise Made
 
     monkeypatch.setattr(dist, "init_process_group", init_process_group)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch, "set_default_device", lambda device: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
-    monkeypatch.delenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", raising=False)
+    for name in rank.NCCL_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
 
     def join(backend, **env):
         # join writes the environment itself, so take its changes back
@@ -122,6 +124,12 @@ def test_a_rank_names_the_nccl_that_it_uses_and_not_the_one_torch_was_built_for(
 def test_survivors_of_a_killed_rank_wait_for_the_report_and_are_not_aborted(joined):
     assert joined("nccl")["asked"] == "0"
     assert joined("gloo")["asked"] is None
+
+
+def test_a_device_side_assert_below_a_collective_does_not_abort_the_rank(joined):
+    """torch's watching thread queries the collective's event, gets the assert's error, and would end the process with it."""
+    assert joined("nccl")["rethrows"] == "0"
+    assert joined("gloo")["rethrows"] is None
 
 
 def test_a_setting_that_is_there_already_stays(joined, monkeypatch):

@@ -22,6 +22,7 @@ MOST_CALLS = 100  # between two events
 # of a GPU's clock in a second, rather too many; the kernel counts them
 CYCLES_A_S = 2.5e9
 MOST_BUSY_S = 20e-3  # the longest that a GPU is kept busy before calls are timed
+SHORTEST_WAIT_S = 1e-5  # on the host; a thread that has lost its core for less has not waited
 HOST_WAITS = math.inf  # "the launch takes for ever": the call waits on the host, and is timed as it comes
 
 
@@ -97,7 +98,8 @@ class EventTimer(ClockTimer):
         mean_s = self._first.elapsed_time(self._last) * 1e-3 / calls
         self.finish()
         # who launches works all the time; who waits for gloo or sleeps does not
-        self.launch_s = host_s / calls if 2 * worked_s > host_s else HOST_WAITS
+        waited_s = host_s - worked_s
+        self.launch_s = host_s / calls if waited_s < max(host_s / 2, SHORTEST_WAIT_S * calls) else HOST_WAITS
         return [mean_s]
 
 

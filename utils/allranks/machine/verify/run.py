@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 
 from allranks.base.errors import CourseError
@@ -114,40 +113,40 @@ def _pass(
     write: Callable[[], None],
     say: Callable[[Outcome], None],
 ) -> None:
-    """One pass through the steps. Each phase may use its share of the time that is left when it begins."""
+    """One pass through the steps; a phase may use its share of the minutes, and what the phases before it left."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **(LEGACY_ENV if legacy else {})}
     worker: Worker | None = None
     until = time.monotonic() + 60 * record.plan.minutes
     server, started = _fork_server(env), 1
+    ends: dict[str, float] = {}
     try:
-        for phase, turn in groupby(steps, lambda step: step.phase):
-            ends, begun = 0.0, False
-            for step in turn:
-                if (server is None or not server.alive) and started < MOST_SERVERS:
-                    server, started = _fork_server(env), started + 1
-                if (worker is None or worker.process.poll() is not None) and until - time.monotonic() > SHORTEST_S:
-                    record.now = f"{phase}, {step.name}"
-                    write()
-                    worker = Worker(record.plan, directory / "steps.log", env)
-                    worker.wait(until - time.monotonic())  # its start is no step's time
-                if not begun:
-                    now, begun = time.monotonic(), True
-                    ends = now + (until - now) * _share(phase, {each.phase for each in steps})
-                left_s = ends - time.monotonic()
-                if worker is None or left_s < SHORTEST_S:
-                    why = f"The time of the phase {phase} was over; --minutes takes more than {record.plan.minutes:g}."
-                    say(record.add(Outcome(phase, step.name, "skip", reason=why, legacy=legacy)))
-                    write()
-                    continue
-                record.now = f"{phase}, {step.name}"
+        for step in steps:
+            if (server is None or not server.alive) and started < MOST_SERVERS:
+                server, started = _fork_server(env), started + 1
+            record.now = f"{step.phase}, {step.name}"
+            write()
+            left_s = ends.get(step.phase, until) - time.monotonic()
+            if (worker is None or worker.process.poll() is not None) and left_s > SHORTEST_S:
+                worker = Worker(record.plan, directory / "steps.log", env)
+                worker.wait(left_s)
+            if not ends:  # only now: the first start, from a network disk, say, is no phase's time
+                now = time.monotonic()
+                ends = {phase: now + end_s for phase, end_s in _ends(_phases(steps, record.plan), until - now).items()}
+            left_s = ends.get(step.phase, until) - time.monotonic()
+            if worker is None or left_s < SHORTEST_S:
+                why = f"The time of the phase {step.phase} was over; --minutes takes more than {record.plan.minutes:g}."
+                say(record.add(Outcome(step.phase, step.name, "skip", reason=why, legacy=legacy)))
                 write()
-                outcome = worker.run(step, min(step.limit_s, left_s), legacy)
-                if outcome.result == "fail" and left_s < step.limit_s and outcome.seconds >= left_s - 1:
-                    why = f"Cut off by the end of the phase {phase}; --minutes takes more than {record.plan.minutes:g}."
-                    outcome = replace(outcome, result="skip", reason=why)
-                record.add(outcome)
-                write()  # before it is said: whoever reads the line may end the run
-                say(outcome)
+                continue
+            outcome = worker.run(step, min(step.limit_s, left_s), legacy)
+            if outcome.result == "fail" and left_s < step.limit_s and outcome.seconds >= left_s - 1:
+                why = (
+                    f"Cut off by the end of the phase {step.phase}; --minutes takes more than {record.plan.minutes:g}."
+                )
+                outcome = replace(outcome, result="skip", reason=why)
+            record.add(outcome)
+            write()  # before it is said: whoever reads the line may end the run
+            say(outcome)
     finally:
         if worker is not None:
             worker.end()
@@ -155,11 +154,21 @@ def _pass(
             server.close()
 
 
-def _share(phase: str, chosen: set[str]) -> float:
-    """Which part of the time that is left a phase may use: its minutes of those of all phases from it on that are `chosen`."""
-    lengths = {name: end - before for (name, end), before in zip(PHASES.items(), (0, *PHASES.values()), strict=False)}
-    left = [name for name in list(PHASES)[list(PHASES).index(phase) :] if name in chosen]
-    return lengths[phase] / sum(lengths[name] for name in left)
+def _phases(steps: Sequence[Step], plan: Plan) -> set[str]:
+    """The phases that need time: no chapter runs on one rank."""
+    return {step.phase for step in steps} - ({"chapters"} if plan.ranks < 2 else set())
+
+
+def _ends(phases: set[str], seconds: float) -> dict[str, float]:
+    """The second at which each phase ends; with some phases only, they share all seconds in the same proportion."""
+    lengths = {name: end - before for (name, end), before in zip(PHASES.items(), (0.0, *PHASES.values()), strict=False)}
+    whole = sum(length for phase, length in lengths.items() if phase in phases) or 1
+    found, at_s = {}, 0.0
+    for phase, length in lengths.items():
+        if phase in phases:
+            at_s += seconds * length / whole
+            found[phase] = at_s
+    return found
 
 
 def _fork_server(env: dict[str, str]) -> ForkServer | None:

@@ -13,7 +13,7 @@ from allranks.base.errors import CourseError
 from allranks.ranks.world import World, WorldError, current
 
 # phase: the minute of a run of ten minutes at which it ends
-PHASES = {"machine": 1, "calls": 3, "faults": 4, "sweeps": 6, "chapters": 10}
+PHASES = {"machine": 1.5, "calls": 3.5, "faults": 6.5, "sweeps": 8.0, "chapters": 10.0}
 # the phases of the second pass, with torch's older NCCL backend
 LEGACY_PHASES = ("calls", "faults", "sweeps")
 

@@ -30,10 +30,15 @@ hints: list[Callable[[BaseException], str | None]] = []
 originals: list[Callable[[BaseException], BaseException | None]] = []
 HARMLESS = ("out of memory", "invalid device ordinal")  # errors of CUDA after which a process can go on
 _joined: list[bool] = []  # this process has joined a group
-# read by both of torch's classes for NCCL when the group is made. 3, the default, ends the process of each rank whose peer has
-# died (SIGABRT), before it can report where it was; 2 lets it go on with wrong values. 0: it waits, the notebook says where,
-# and ends it.
-NCCL_SETTINGS = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
+# read by torch's class for NCCL when the group is made, the first one by both of its classes
+NCCL_SETTINGS = {
+    # 3, the default, ends the process of each rank whose peer has died (SIGABRT), before it can report where it was; 2 lets it go
+    # on with wrong values. 0: it waits, the notebook says where, and ends it.
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    # 1, the default, ends the process (SIGABRT) when torch's watching thread meets the error of a device-side assert in the event
+    # of a collective that is under way, before the rank can report the error
+    "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
+}
 
 
 def engine(args: dict[str, Any], fds: list[int]) -> None:

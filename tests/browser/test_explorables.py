@@ -30,6 +30,8 @@ FIRST = {
     "uneven": lambda p=16, share=0.25: explore.uneven(int(p), max(share, 1 / int(p))),
     "late": lambda delay=60, network=20, shown="all ranks": explore.late(delay, network, shown),
     "protocols": explore.protocols,
+    "path": explore.path,
+    "search": lambda steps=5, rounds=11, nbytes=3 << 20: explore.search(int(steps), int(rounds), int(nbytes)),
     "bits": explore.bits,
     "compress": explore.compress,
     "interval": lambda minutes=5, cost=60: explore.interval(minutes, int(cost)),

@@ -9,6 +9,14 @@
 #
 # A ring on two nodes of two GPUs, time to the right: each box is a message, in the row of the rank that receives it. The long ones decide how long it takes.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.path(nvlink=150, card=50, way="one ring")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Which of the two links would you buy faster? Drag it and see. Then choose *two levels*, and ask again.
+
 # %% name="start_world"
 import time
 from dataclasses import replace

@@ -9,6 +9,14 @@
 #
 # The NVLinks of a DGX-1 with eight V100. A double line is two links.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.search(steps=5, rounds=11, nbytes=3 << 20)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Two steps fewer than the rings, and how many more bytes on a link may that cost, for 48 KiB and for 48 MiB?
+
 # %% name="start_world"
 from dataclasses import replace
 

@@ -13,12 +13,13 @@ import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from allranks import cost, my_model, pipelines, topology
+from allranks import cost, my_model, pipelines, race, run_schedule, schedules, topology
 from allranks.show.widgets import explorables, explorables_first, first_figures, step_figures
 from allranks.show.widgets import my_model_story as story
 from allranks.theory.cost import workload
@@ -82,6 +83,14 @@ def first_pictures() -> list[dict[str, Any]]:
         found.append({"formula": "uneven", "p": p, "share": share, "data": data})
     for looks, after in itertools.product((0, 6, 9.5, 26), ("nothing", "flag", "fence")):
         found.append({"formula": "writes", "looks": looks, "after": after})
+    data = explorables_first.path().data
+    for way, nvlink, card in itertools.product(
+        ("one ring", "8 segments", "two levels"), (25, 150, 900), (12.5, 50, 400)
+    ):
+        found.append({"formula": "path", "way": way, "nvlink": nvlink, "card": card, "data": data})
+    data = explorables_first.search().data
+    for steps, rounds, nbytes in itertools.product((1, 2, 3, 8), (6, 7, 12), (3 << 11, 3 << 20, 3 << 25)):
+        found.append({"formula": "search", "steps": steps, "rounds": rounds, "nbytes": nbytes, "data": data})
     for k, feedback in itertools.product((1, 4, 24, 64), (False, True)):
         found.append({"formula": "compress", "k": k, "feedback": feedback})
     return found
@@ -198,6 +207,11 @@ def an_uneven_gather(q: dict[str, Any]) -> dict[str, Any]:
     return {"padded": padded, "broadcasts": broadcasts}
 
 
+def a_wish(q: dict[str, Any]) -> dict[str, Any]:
+    wish, rings, why = first_figures.wished(q["steps"], q["rounds"], q["nbytes"], q["data"])
+    return {"wish": wish, "rings": rings, "never": int(why != "")}
+
+
 def a_sum(q: dict[str, Any]) -> dict[str, Any]:
     exact, result = first_figures.summed(q["p"], q["type"], q["order"])
     return {"exact": exact, "result": result}
@@ -217,6 +231,8 @@ FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "interval": an_interval,
     "writes": lambda q: first_figures.written(q["looks"], q["after"]),
     "uneven": an_uneven_gather,
+    "path": lambda q: first_figures.critical_path(q["way"], q["nvlink"], q["card"], **q["data"]),
+    "search": a_wish,
     "bits": a_sum,
     "compress": a_descent,
 }
@@ -281,6 +297,41 @@ def test_the_chapters_own_sums_are_those_of_the_pictures():
     data = explorables_first.recompute_data()
     assert first_figures.kept_in_time(data, "full", 12)[1] == pytest.approx(36 * 4 / 3), "a third longer"
     assert first_figures.kept_in_time(data, "full", 0)[0] == 12 * data["whole"]
+
+
+@pytest.mark.parametrize(("nvlink", "card"), [(371, 50), (50, 100), (900, 400), (100, 25)])
+def test_a_path_is_that_of_the_clock(nvlink, card):
+    """On nodes of two GPUs, each with a card: the seconds, the bound, and what the path is made of."""
+    dgx = topology.preset("dgx-h100")
+    links = {"inside": replace(dgx.inside, bytes_per_s=nvlink * 1e9), "nic": replace(dgx.nic, bytes_per_s=card * 1e9)}
+    nodes = replace(dgx, name="nodes of 2 H100s", ranks_per_node=2, nics_per_node=2, **links)
+    ring, levels = schedules.ring_all_reduce(4), schedules.hierarchical_all_reduce(4, 2)
+    cut = (
+        schedules.Move(8 * m.step + j, m.src, m.dst, tuple(8 * c + j for c in m.chunks), m.reduce)
+        for m in ring.moves
+        for j in range(8)
+    )
+    ways = {"one ring": ring, "8 segments": replace(ring, chunks=32, moves=tuple(cut)), "two levels": levels}
+    for way, schedule in ways.items():
+        schedule.verify()
+        clock = run_schedule(schedule, 2**30, nodes)
+        found = first_figures.critical_path(way, nvlink, card, **explorables_first.path().data)
+        assert found["total"] == pytest.approx(clock.seconds, rel=1e-6), way
+        assert found["bound"] == pytest.approx(clock.lower_bound_seconds, rel=1e-6)
+
+
+def test_a_wish_is_priced_as_the_judge_of_the_race_prices_it():
+    """Two steps that the search finds, and six rings, which send the least bytes."""
+    task = race.task("cube-mesh")
+    _, rings, _ = first_figures.wished(2, 7, task.nbytes, explorables_first.search().data)
+    lanes = [[0] * 8 for _ in range(8)]
+    for (_, src, dst), link in task.fabric.links.items():
+        lanes[src][dst] = link.bytes_per_s // 25_000_000_000
+    two = schedules.search_all_gather(lanes, chunks=1, rounds=(1, 1))
+    wish, _, why = first_figures.wished(2, 12, task.nbytes, explorables_first.search().data)
+    assert why == "" and 1e12 * wish == pytest.approx(race.judge(two, task).picoseconds, rel=1e-6)
+    # the bound of the race has the least bytes too, and the latency of one step
+    assert 1e12 * (rings - 6 * 2e-6) == pytest.approx(task.bound.picoseconds, rel=1e-6)
 
 
 def test_the_lost_shares_are_those_of_lives_that_end_at_random():

@@ -9,6 +9,7 @@ from allranks.base.errors import CourseError
 from allranks.show.widgets.explorable import Explorable
 from allranks.show.widgets.first_figures import (
     OWNERS,
+    critical_path,
     fsdp_step,
     kept_in_time,
     losses,
@@ -18,14 +19,17 @@ from allranks.show.widgets.first_figures import (
     room,
     step_bytes,
     summed,
+    wished,
     written,
 )
-from allranks.theory import cost, pipelines
+from allranks.theory import cost, pipelines, topology
 from allranks.theory.cost import rooflines
 
 _LAYERS = 12
 _AFTER = {"nothing": "8 words", "flag": "8 words, a flag", "fence": "8 words, a fence, a flag"}
 _SIZES = [1 << power for power in range(8, 31)]
+_WAYS = {"one ring": "One ring", "8 segments": "One ring in 8 segments", "two levels": "Two levels"}
+_GATHERS = [3 << power for power in range(11, 26)]  # bytes that 48 chunks divide
 _NODES = {"8 H100": 1, "2 x 8 H100": 2}
 _GPUS = (2, 3, 4, 6, 8)
 _ORDER_NAMES = {
@@ -383,3 +387,75 @@ def _writes_text(data: dict[str, Any], values: dict[str, Any]) -> str:
         f"Rank 0 writes: {_AFTER[after]}. Rank 1 looks at {looks:g} µs and reads at {found['reads']:.1f} µs: "
         f"{found['fresh']} of 8 words are new."
     )
+
+
+def path(nvlink: float = 150, card: float = 50, way: str = "one ring") -> Explorable:
+    """The critical path of an all-reduce of 1 GiB on two nodes of two GPUs: which link each of its messages waits for.
+
+    `nvlink` is 25 to 900 GB/s, `card` 25 to 400, `way` "one ring", "8 segments" or "two levels". The times are those
+    of the clock of `run_schedule`. Raises ExploreError.
+
+    Example:
+        >>> explore.path(nvlink=900, card=50).text()[:89]
+        'One ring, NVLink 900 GB/s, cards 50 GB/s: 32.2 ms, 3.0 times the lower bound; 100 % of th'
+    """
+    if way not in _WAYS or not 25 <= nvlink <= 900 or not 25 <= card <= 400:
+        raise ExploreError(
+            f"nvlink must be 25 to 900 and card 25 to 400 GB/s, way one of {', '.join(_WAYS)}, "
+            f"not {nvlink!r}, {card!r} and {way!r}."
+        )
+    machine = topology.preset("dgx-h100")
+    data = {"nbytes": 1 << 30, "alpha": {"nvlink": machine.inside.alpha_s, "card": machine.nic.alpha_s}}
+    return Explorable("path", data, {"nvlink": nvlink, "card": card, "way": way}, _path_text)
+
+
+def _path_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    found = critical_path(values["way"], values["nvlink"], values["card"], **data)
+    return (
+        f"{_WAYS[values['way']]}, NVLink {values['nvlink']:g} GB/s, cards {values['card']:g} GB/s: "
+        f"{_time(found['total'])}, {_digits(found['total'] / found['bound'])} times the lower bound; "
+        f"{_percent(found['onCard'])} of the path is the network card."
+    )
+
+
+def search(steps: int = 5, rounds: int = 11, nbytes: int = 3 << 20) -> Explorable:
+    """What an all-gather on a DGX-1 would cost that nobody has found yet, against six rings.
+
+    `steps` 1 to 8; `rounds`, how many sixths of a part a link carries, 6 to 15; `nbytes` of all parts is 3 times a
+    power of two, from 6 KiB to 96 MiB. Raises ExploreError.
+
+    Example:
+        >>> explore.search(steps=1, rounds=9).text()
+        '3 MiB, 1 step with 9 sixths of a part on a link: 26 µs, no algorithm can: some GPUs have no link.'
+    """
+    if steps not in range(1, 9) or rounds not in range(6, 16) or nbytes not in _GATHERS:
+        raise ExploreError(
+            f"steps must be 1 to 8, rounds 6 to 15, nbytes 3 times a power of two from 6 KiB to 96 MiB, "
+            f"not {steps!r}, {rounds!r} and {nbytes!r}."
+        )
+    data = {
+        "alpha": 2e-6,
+        "beta": 1 / 25e9,
+        "ranks": 8,
+        "rings": {"steps": 7, "rounds": 7},
+        "least": {"steps": 2, "rounds": 7},
+    }
+    return Explorable("search", data, {"steps": steps, "rounds": rounds, "nbytes": nbytes}, _search_text)
+
+
+def _search_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    steps, rounds, nbytes = values["steps"], values["rounds"], int(values["nbytes"])
+    wish, rings, why = wished(steps, rounds, nbytes, data)
+    size = f"{nbytes / 1024:g} KiB" if nbytes < 1 << 20 else f"{nbytes / 2**20:g} MiB"
+    says = f"no algorithm can: {why}" if why else f"{rings / wish:.2f} times as fast as six rings"
+    return (
+        f"{size}, {steps} step{'s' if steps > 1 else ''} with {rounds} sixths of a part on a link: "
+        f"{_digits(1e6 * wish)} µs, {says}."
+    )
+
+
+def _digits(value: float) -> str:
+    """As the browser writes it: with two or three digits that count."""
+    if value >= 1000:
+        return f"{math.floor(value + 0.5):,}"
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"

@@ -232,3 +232,47 @@ def written(looks: float, after: str) -> dict[str, float]:
     flag = (max(arrive) if after == "fence" else 8) + 2
     reads = looks if after == "nothing" else max(looks, flag)
     return {"last": max(arrive), "flag": flag, "reads": reads, "fresh": sum(at <= reads for at in arrive)}
+
+
+def critical_path(way: str, nvlink: float, card: float, nbytes: float, alpha: dict[str, float]) -> dict[str, float]:
+    """Seconds of an all-reduce on two nodes of two GPUs, its lower bound, and the share of its path over the cards.
+
+    `way` is "one ring", "8 segments" of one, or "two levels"; `nvlink` and `card` are in GB/s, `alpha` in seconds a
+    message of both. The clock of `run_schedule` gives the same.
+
+    >>> critical_path("one ring", 371, 50, 2**30, {"nvlink": 2e-6, "card": 5e-6})["onCard"]
+    1.0
+    """
+    beta = {"nvlink": 1 / (nvlink * 1e9), "card": 1 / (card * 1e9)}
+    ranks, each, pieces = 4, 2, 8 if way == "8 segments" else 1
+
+    def message(link: str, size: float) -> float:
+        return alpha[link] + size * beta[link]
+
+    if way == "two levels":
+        inside, over = 2 * (each - 1) * message("nvlink", nbytes / each), 2 * message("card", nbytes / ranks)
+    else:
+        steps, size = 2 * (ranks - 1) * pieces, nbytes / ranks / pieces
+        a, b = message("nvlink", size), message("card", size)
+        inside, over = (steps * a, 0.0) if a > b else (0.0, steps * b)
+    out_of_a_node = message("card", nbytes / each)
+    from_a_gpu = 2 * alpha["nvlink"] + 1.5 * nbytes / (1 / beta["nvlink"] + 1 / beta["card"])
+    total = inside + over
+    return {"total": total, "bound": max(out_of_a_node, from_a_gpu), "onCard": over / total}
+
+
+def wished(steps: int, rounds: int, nbytes: float, data: dict[str, Any]) -> tuple[float, float, str]:
+    """Seconds of an all-gather with so many steps and sixths of a part on a link, of six rings, and why never.
+
+    `data` is that of `explorables_first.search`. The last is "" where no bound forbids it.
+    """
+
+    def took(steps: int, rounds: int) -> float:
+        return steps * data["alpha"] + rounds / 6 * nbytes / data["ranks"] * data["beta"]
+
+    why = ""
+    if steps < data["least"]["steps"]:
+        why = "some GPUs have no link"
+    elif rounds < data["least"]["rounds"]:
+        why = "7 parts come over 6 links"
+    return took(steps, rounds), took(**data["rings"]), why

@@ -13,11 +13,13 @@ import { interval } from "./interval.js";
 import { late } from "./late.js";
 import { my_model } from "./my_model.js";
 import { overlap } from "./overlap.js";
+import { path } from "./path.js";
 import { pipeline } from "./pipeline.js";
 import { placement } from "./placement.js";
 import { protocols } from "./protocols.js";
 import { recompute } from "./recompute.js";
 import { router } from "./router.js";
+import { search } from "./search.js";
 import { skew } from "./skew.js";
 import { uneven } from "./uneven.js";
 import { writes } from "./writes.js";
@@ -34,11 +36,13 @@ const KINDS = {
   late,
   my_model,
   overlap,
+  path,
   pipeline,
   placement,
   protocols,
   recompute,
   router,
+  search,
   skew,
   uneven,
   writes,

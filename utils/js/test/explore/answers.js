@@ -6,10 +6,12 @@ import { ringWork } from "../../src/explore/attention.js";
 import { exposure } from "../../src/explore/buckets.js";
 import { fsdpRun } from "../../src/explore/fsdp_run.js";
 import { lostShares } from "../../src/explore/interval.js";
+import { criticalPath } from "../../src/explore/path.js";
 import { allowed, runPipeline } from "../../src/explore/pipeline_run.js";
 import { memoryOf, problem, spentOf } from "../../src/explore/plan.js";
 import { run as recomputed } from "../../src/explore/recompute.js";
 import { room } from "../../src/explore/routing.js";
+import { wished } from "../../src/explore/search.js";
 import { dropped, skewedSeconds } from "../../src/explore/skew_cost.js";
 import { spineLoads } from "../../src/explore/spines.js";
 import { compute, wrongWith } from "../../src/explore/split.js";
@@ -63,6 +65,14 @@ const FORMULAS = {
   writes({ looks, after }) {
     const { arrive, flag, reads, fresh } = written(looks, after);
     return { last: Math.max(...arrive), flag, reads, fresh };
+  },
+  path({ way, nvlink, card, data }) {
+    const { total, bound, onCard } = criticalPath(way, nvlink, card, data);
+    return { total, bound, onCard };
+  },
+  search({ steps, rounds, nbytes, data }) {
+    const { wish, rings, why } = wished(steps, rounds, nbytes, data);
+    return { wish, rings, never: Number(why !== "") };
   },
   interval: ({ seconds, cost, mtbf }) => lostShares(seconds, cost, mtbf),
   bits({ p, type, order }) {

@@ -26,6 +26,14 @@ FLOORS = {
 }
 PLACE_OF = {room: (floor, place) for floor, rooms in FLOORS.items() for place, room in enumerate(rooms)}
 FRONT_DOOR = (7, 0)  # allranks/__init__.py opens onto every room; no room may go through it to one above
+# names that two files have: what they hold is alike, in two rooms
+ALIKE = set(
+    (
+        "bounds chapters clock devices drawing failures faults folder formulas idle job judging kernels live "
+        "machine moves nccl orders page rank reading record rehearsal run server shared state steps sweeps "
+        "variants verdict "
+    ).split()
+)
 WITHOUT_TORCH = ("base", "theory", "jobs", "show.pictures")
 
 
@@ -102,6 +110,13 @@ def upward(package: Path) -> list[str]:
                         f"{name} (floor {PLACE_OF[room][0]}) imports {other or 'allranks'} (floor {place[0]})."
                     )
     return faults
+
+
+def alike(*folders: Path) -> set[str]:
+    """Names that two files have. A command's file has the command's name, and an entry of the race its algorithm's."""
+    files = [path for folder in folders for path in folder.rglob("[a-z]*.py")]
+    names = [path.stem for path in files if path.parent.name not in ("cli", "commands", "entries", "jupyter")]
+    return {name for name in names if names.count(name) > 1}
 
 
 def modules(package: Path) -> dict[str, Path]:
@@ -238,6 +253,11 @@ def test_imports_without_torch(room):
     code = f"import sys; sys.modules['torch'] = None\nfor name in {inside}: __import__(name)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_few_files_share_a_name():
+    """Who searches for a name should find one file. The list only shrinks: a new file gets a name of its own."""
+    assert alike(PACKAGE, PACKAGE.parents[1] / "autograder") == ALIKE
 
 
 def test_test_files_have_names_of_their_own():

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent
 # where the files go, under allranks/course/, and which they are
 FILES = {
     "given": ("TUTOR.md", "chapters/*/*.ipynb", "labs/*/*.ipynb"),
-    "teacher": ("autograder/*.py", "autograder/templates/**/*"),
+    "teacher": ("autograder/*.py", "autograder/commands/*.py", "autograder/templates/**/*"),
 }
 
 

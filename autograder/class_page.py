@@ -7,11 +7,11 @@ import hashlib
 import io
 from collections.abc import Iterable
 
-from allranks.cli.grade import KINDS, printable
 from markupsafe import Markup
 
 from autograder.classroom import SHOWN_CASES, Mark, Overview, Row, counts, variants_of, waits
 from autograder.pages import TEMPLATES, page
+from autograder.rows import KINDS, printable
 
 SHOWN_IN_TEXT = 10  # causes
 WIDTH = 200

@@ -27,7 +27,6 @@ from pathlib import Path
 
 import nbformat
 import nbgrader.api
-from allranks.cli.grade import not_graded
 from allranks.course.handin import Refused, read_notebook
 from allranks.ranks.engines.forkserver import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
@@ -39,6 +38,7 @@ from traitlets.config import PyFileConfigLoader
 from autograder.classroom import first_lines, overview_of
 from autograder.intake import check_files, name_refusal, printable_name
 from autograder.judge import JudgeError
+from autograder.rows import not_graded
 from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, prose_of, released_cells, restore
 
 HERE = Path.cwd()

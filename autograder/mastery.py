@@ -13,13 +13,13 @@ from typing import Any
 
 from allranks.base import course_files as files
 from allranks.base.chapters import parts
-from allranks.cli.grade import printable
 from allranks.course.contents import contents
 from nbgrader.api import Gradebook
 
 from autograder.classroom import NoClass, Overview, overview_of
 from autograder.folder import directory_of, has_gradebook
 from autograder.pages import page
+from autograder.rows import printable
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base.theme import style
-from allranks.cli.grade import printable
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+
+from autograder.rows import printable
 
 TEMPLATES = Path(__file__).with_name("templates")
 

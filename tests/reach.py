@@ -121,7 +121,7 @@ class Graph:
         self._commands = {
             Path(name).stem.rstrip("_").replace("_", "-"): name
             for name in self.files
-            if re.fullmatch(rf"{PACKAGE}/cli/[a-z]\w*\.py", name)
+            if re.fullmatch(rf"({PACKAGE}/cli|autograder/commands)/[a-z]\w*\.py", name)
         }
         self._mentions: dict[tuple[str, str], set[str]] = defaultdict(set)
         self.uses: dict[str, set[str]] = {name: set(self._arrows(name)) - {name} for name in self.files}

@@ -4,12 +4,16 @@ import os
 import shlex
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import click
 import pytest
 from allranks.cli import main
 from allranks.cli._examples import EXAMPLES
 from click.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def commands() -> list[tuple[str, ...]]:
@@ -43,6 +47,29 @@ def test_every_example_is_one_that_the_command_takes(line):
 
 def test_no_example_is_of_a_command_that_is_gone():
     assert set(EXAMPLES) <= {" ".join(words) for words in commands()}
+
+
+def test_each_command_of_the_grader_has_its_entry_point():
+    """In pyproject.toml, and in what is installed: after a change of pyproject.toml, `make setup`."""
+    from allranks.cli._grader import GROUP, commands
+
+    wanted = {}
+    for path in (ROOT / "autograder" / "commands").glob("[a-z]*.py"):
+        wanted[path.stem.rstrip("_").replace("_", "-")] = f"autograder.commands.{path.stem}:command"
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"][GROUP]
+    assert declared == wanted == {name: point.value for name, point in commands().items()}
+
+
+def test_without_the_grader_its_commands_are_not_there_and_one_sentence_says_so(tmp_path):
+    code = (
+        "from allranks.base import course_files; course_files.teacher = lambda: None\n"
+        "import sys, click; from allranks.cli import main\n"
+        "print(*main.list_commands(click.Context(main)), flush=True)\n"
+        "main(['grade', 'lab03_all_reduce'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert {"check", "lab"} <= set(done.stdout.split()) and not {"grade", "course"} & set(done.stdout.split())
+    assert done.returncode == 2 and "this installation has no grader" in done.stderr and done.stderr.count("\n") == 1
 
 
 def python(code: str, **env: str) -> str:
@@ -93,6 +120,23 @@ def test_the_package_imports_little():
     talks.
     """
     code = "import sys; before = set(sys.modules)\nimport allranks\nprint(*(set(sys.modules) - before))"
-    loaded = {name.partition(".")[0] for name in python(code).split()}
+    names = python(code).split()
+    assert {name for name in names if name.startswith("allranks.")} <= {"allranks.base", "allranks.base.notebook"}
+    loaded = {name.partition(".")[0] for name in names}
     assert loaded - {"allranks"} <= set(sys.stdlib_module_names)
     assert not loaded & {"asyncio", "json", "socket", "subprocess", "logging", "multiprocessing", "inspect"}
+
+
+def test_no_service_of_roots_is_loaded_by_a_learner():
+    """All public names and every command of the package: none of them loads what only root or a teacher runs."""
+    code = (
+        "import importlib, sys, allranks\nfrom allranks import cli\n"
+        "for name in dir(allranks): getattr(allranks, name)\n"
+        "for name in cli._in_this_package(): importlib.import_module(f'allranks.cli.{name}')\n"
+        "print(*sys.modules)"
+    )
+    loaded = set(python(code).split())
+    services = {"forkserver.machine", "forkserver.server", "gpu_service", "gpu_metrics"}
+    assert "allranks.ranks.world.world" in loaded
+    assert {f"allranks.ranks.engines.{name}" for name in services} & loaded == set()
+    assert not {name for name in loaded if name.startswith(("allranks.machine.gpu_page", "autograder", "jupyterhub"))}

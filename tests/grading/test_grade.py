@@ -17,9 +17,12 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from allranks.cli.grade import GradeError, _Writer, command, default_jobs, in_words, report
 from click.testing import CliRunner
 from grading_course import LAB, NOTEBOOK, Course, cell_of, make_course
+
+from autograder.commands._course import GradeError
+from autograder.commands.grade import _Writer, command, default_jobs
+from autograder.rows import in_words, report
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(600)]
 
@@ -204,7 +207,7 @@ def test_a_notebook_that_the_writer_can_not_finish_is_one_row(tmp_path, monkeypa
         says = "print('{\"sandbox\": 1}', flush=True); import time; time.sleep(600)"
         writer.command = [sys.executable, "-c", says]
         writer.prepare()
-        monkeypatch.setattr("allranks.cli.grade.ASK_S", 1)
+        monkeypatch.setattr("autograder.commands.grade.ASK_S", 1)
         assert writer.ask({"read": "eve"}) == {"ended": "reading or recording it took longer than 1 s."}
         writer.prepare()  # the next one has a writer again
 

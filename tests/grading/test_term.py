@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from allranks.cli._term import _summary
 from classes import ROSTER, digest, enter, lay, typed, wrong
 from grading_course import LAB, NOTEBOOK, ROOT, Course
 from nbgrader.api import Gradebook
+
+from autograder.commands._term import _summary
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
 

@@ -27,6 +27,11 @@ def test_every_file_that_the_table_names_is_there():
         places = [name for name in re.findall(r"`([^` ]+)`", edit) if "/" in name]
         assert places, what
         assert [name for name in (*places, *re.findall(r"`([^`]+)`", its_test)) if not (ROOT / name).exists()] == []
+        texts = [(ROOT / name).read_text(encoding="utf-8") for name in places if (ROOT / name).is_file()]
+        for table in re.findall(r"`([A-Z][A-Z_]+)`", edit):  # such as `PRESETS`: it begins a line of one of the files
+            assert any(re.search(rf"^{table}\b", text, flags=re.M) for text in texts), (
+                f"{table} is in no file of: {what}"
+            )
 
 
 @pytest.fixture

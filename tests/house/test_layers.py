@@ -26,6 +26,14 @@ FLOORS = {
 }
 PLACE_OF = {room: (floor, place) for floor, rooms in FLOORS.items() for place, room in enumerate(rooms)}
 FRONT_DOOR = (7, 0)  # allranks/__init__.py opens onto every room; no room may go through it to one above
+# names that two files have: what they hold is alike, in two rooms
+ALIKE = set(
+    (
+        "bounds chapters clock devices drawing failures faults folder formulas idle job judging kernels live "
+        "machine moves nccl orders page rank reading record rehearsal run server shared state steps sweeps "
+        "variants verdict "
+    ).split()
+)
 WITHOUT_TORCH = ("base", "theory", "jobs", "show.pictures")
 
 
@@ -104,6 +112,13 @@ def upward(package: Path) -> list[str]:
     return faults
 
 
+def alike(*folders: Path) -> set[str]:
+    """Names that two files have. A command's file has the command's name, and an entry of the race its algorithm's."""
+    files = [path for folder in folders for path in folder.rglob("[a-z]*.py")]
+    names = [path.stem for path in files if path.parent.name not in ("cli", "commands", "entries", "jupyter")]
+    return {name for name in names if names.count(name) > 1}
+
+
 def modules(package: Path) -> dict[str, Path]:
     """The files of the package by the name under which they are imported."""
     found = {}
@@ -177,11 +192,28 @@ def test_a_circle_of_files_is_found(tmp_path, text):
     assert set(circle(tmp_path)) == {"allranks.ranks.wire.router", "allranks.ranks.wire.source"}
 
 
+def test_every_import_of_ours_is_there():
+    """Also inside functions. The type checker says nothing of a module that is gone: many are of optional packages."""
+    root, lost = PACKAGE.parents[1], []
+    for folder in (PACKAGE, root / "autograder", root / "bench", root / "deploy", root / "tools"):
+        for path in folder.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+                for name in map(real_name, names):
+                    place = (root if name.startswith("autograder") else PACKAGE.parent).joinpath(*name.split("."))
+                    if name.split(".")[0] in ("allranks", "autograder"):
+                        lost += [] if place.is_dir() or place.with_suffix(".py").exists() else [f"{path}: {name}"]
+    assert lost == []
+
+
 def test_the_package_never_imports_the_autograder():
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            if isinstance(node, ast.Call) and "import" in ast.unparse(node.func):
+                names += [ast.unparse(word).strip("fbr'\"") for word in node.args[:1]]
             assert not any(name.split(".")[0] == "autograder" for name in names), path
 
 
@@ -221,6 +253,11 @@ def test_imports_without_torch(room):
     code = f"import sys; sys.modules['torch'] = None\nfor name in {inside}: __import__(name)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_few_files_share_a_name():
+    """Who searches for a name should find one file. The list only shrinks: a new file gets a name of its own."""
+    assert alike(PACKAGE, PACKAGE.parents[1] / "autograder") == ALIKE
 
 
 def test_test_files_have_names_of_their_own():

@@ -17,7 +17,7 @@ from allranks.judge.causes import Code, cause
 from allranks.judge.in_rank import arguments
 from allranks.judge.judging import judge_text
 from allranks.judge.verdict import Case, Verdict
-from allranks.ranks.wire.explain import clean
+from allranks.ranks.wire.ending import clean
 from allranks.ranks.wire.failures import Misuse
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.requests import read_place

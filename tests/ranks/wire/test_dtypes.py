@@ -14,5 +14,5 @@ def test_the_table_has_every_dtype_of_torch_and_its_bytes():
 
 def test_the_router_and_its_words_import_where_there_is_no_torch():
     absent = "import sys; sys.modules.update(dict.fromkeys(('torch', 'numpy', 'fcntl')))\n"
-    code = absent + "import allranks.ranks.wire.router, allranks.ranks.wire.explain, allranks.ranks.wire.record"
+    code = absent + "import allranks.ranks.wire.router, allranks.ranks.wire.ending, allranks.ranks.wire.record"
     subprocess.run([sys.executable, "-c", code], check=True)

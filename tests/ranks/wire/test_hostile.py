@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from allranks.ranks.wire import FailureKind, Rules, explain, record, session
+from allranks.ranks.wire import FailureKind, Rules, ending, record, session
 from allranks.ranks.wire.body import Body, CodecError
 from allranks.ranks.wire.codec import HEAD, Channel
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.session import Member, Session
-from allranks.ranks.wire.source import Lines
+from allranks.ranks.wire.student_code import Lines
 from allranks.ranks.wire.values import decode, pack, unpack
 from allranks.theory.simulator.clock import UniformNetwork
 
@@ -364,7 +364,7 @@ def test_the_router_survives_random_operations(seed):
             router.outbox.clear()
             if router.running == 0:
                 router.settle()
-        failure = explain.verdict(router, Lines(lambda file, line: None), LIMITS)
+        failure = ending.verdict(router, Lines(lambda file, line: None), LIMITS)
         assert failure is None or failure.text()
         rounds = record.timeline(router, UniformNetwork(1, 0))
         record.log(router, rounds, lambda file, line: None)

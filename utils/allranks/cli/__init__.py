@@ -1,17 +1,16 @@
 """The command line. Each command is a module of this package that holds a click command named `command`.
 
-A module whose name would be a word of Python ends with an underscore: `class_`."""
+Those for a class are the grader's, and come by entry points (`_grader`)."""
 
 from __future__ import annotations
 
 import importlib
-import keyword
 import pkgutil
 
 import click
 
 from allranks.base.errors import CourseError
-from allranks.cli._examples import epilog
+from allranks.cli._examples import EXAMPLES, epilog
 from allranks.cli._shared import CommandError, as_sentence
 
 
@@ -22,9 +21,9 @@ class _Commands(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(
-            m.name.rstrip("_").replace("_", "-") for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")
-        )
+        from allranks.cli._grader import commands
+
+        return sorted({*_in_this_package(), *commands()})
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -33,14 +32,29 @@ class _Commands(click.Group):
             raise CommandError(as_sentence(error)) from None
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in self.list_commands(ctx):
-            return None
-        module = name.replace("-", "_") + "_" * keyword.iskeyword(name)
-        command: click.Command = importlib.import_module(f"{__name__}.{module}").command
+        command: click.Command
+        if name in _in_this_package():
+            command = importlib.import_module(f"{__name__}.{name}").command
+        else:
+            from allranks.cli._grader import commands
+
+            if (point := commands().get(name)) is None:
+                if name not in EXAMPLES:
+                    return None
+                raise CommandError(
+                    f"`allranks {name}` is a teacher's command, and this installation has no grader: "
+                    "type `make setup` in a checkout, or install allranks from its wheel."
+                )
+            command = point.load()
         command.epilog = command.epilog or epilog(name)
         for below, one in command.commands.items() if isinstance(command, click.Group) else ():
             one.epilog = one.epilog or epilog(f"{name} {below}")
         return command
+
+
+def _in_this_package() -> set[str]:
+    """The names of the commands in this package."""
+    return {module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")}
 
 
 def _print_about(context: click.Context, option: click.Parameter, asked: bool) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from fractions import Fraction
 from pathlib import Path
 from typing import IO, Any
 
 import click
+
+from allranks.base.errors import CourseError
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
@@ -20,6 +23,24 @@ class CommandError(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Prints the sentence, without the word "Error" that click puts before it."""
         click.echo(self.message, err=True)
+
+
+class GradeError(CourseError):
+    """Nothing can be graded; the message is one sentence that says what to do."""
+
+
+def course_above(start: Path) -> Path:
+    """The folder of a class's course: `start` or a folder above it. Raises GradeError if none of them is a course.
+
+    What the command writes from now on, such as marks, pages and exports, only this account can read.
+    """
+    if context := click.get_current_context(silent=True):
+        before = os.umask(0o077)
+        context.call_on_close(lambda: os.umask(before))
+    for folder in (start.resolve(), *start.resolve().parents):
+        if (folder / "autograder" / "nbgrader_config.py").is_file():
+            return folder
+    raise GradeError(f"{start} is in no course: go to the folder that holds autograder/, or give it as --course.")
 
 
 def as_sentence(error: Exception) -> str:

@@ -11,6 +11,7 @@ import click
 
 from allranks.base import course_files as files
 from allranks.base.course_files import FIRST_CHAPTER
+from allranks.cli._shared import GradeError, course_above
 from allranks.course import folder
 
 MAX_SOCKET = 103  # bytes of a Unix socket's path: 107 on Linux, 103 on a Mac
@@ -48,10 +49,8 @@ def elsewhere(root: Path, named: Path | None) -> list[str]:
 
 def taught_course(start: Path, asked: bool) -> Path | None:
     """The course whose formgrader opens: that of `start` if it has no chapters or if `asked`; None for the chapters."""
-    from allranks.cli.grade import GradeError, find_course
-
     try:
-        found = find_course(start)
+        found = course_above(start)
     except GradeError as error:
         if asked:
             raise click.ClickException(str(error)) from None

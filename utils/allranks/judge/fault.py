@@ -13,7 +13,7 @@ from allranks.judge.source import Source
 from allranks.judge.verdict import Blame
 from allranks.ranks.wire import Failure, LogEntry
 from allranks.ranks.wire.messages import OpKind
-from allranks.ranks.wire.source import filename_of
+from allranks.ranks.wire.student_code import filename_of
 from allranks.ranks.wire.wait import outermost
 from allranks.show.player.animation import Animation, Transfer, animate, contributors
 from allranks.theory.trace import Trace

@@ -18,13 +18,13 @@ from allranks.exercises.puzzles import vector
 from allranks.exercises.puzzles.program import FILE, Missing, draw_the_same, names
 from allranks.exercises.puzzles.vector import PENDING, Store, Vector
 from allranks.ranks.wire.body import Body
-from allranks.ranks.wire.explain import verdict
+from allranks.ranks.wire.ending import verdict
 from allranks.ranks.wire.failures import Failure, FailureKind, Misuse, MisuseError
 from allranks.ranks.wire.frames import FrameKind
 from allranks.ranks.wire.messages import OpKind, Rules
 from allranks.ranks.wire.router import Router
-from allranks.ranks.wire.source import Lines
 from allranks.ranks.wire.state import Op
+from allranks.ranks.wire.student_code import Lines
 
 MOST_LINES = 50_000  # that a rank may begin before it waits or returns
 MOST_OPERATIONS = 500  # of one rank

@@ -7,8 +7,8 @@ from allranks.ranks.wire.failures import DeadlockCause, Failure, FailureKind
 from allranks.ranks.wire.memory_model import MemoryModel, MemoryOp
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.router import Router
-from allranks.ranks.wire.source import Lines
 from allranks.ranks.wire.state import BLOCKED, Op, Phase, RankState
+from allranks.ranks.wire.student_code import Lines
 from allranks.ranks.wire.wait import Doing, Unmet, Wait
 
 _DOING = {Phase.DONE: Doing.RETURNED, Phase.FAULT: Doing.STOPPED}

@@ -12,7 +12,7 @@ from typing import Any
 
 from allranks.base.errors import CourseError
 from allranks.ranks.engines.usercode import by_value
-from allranks.ranks.wire import explain, launch
+from allranks.ranks.wire import ending, launch
 from allranks.ranks.wire.body import CodecError
 from allranks.ranks.wire.codec import Channel
 from allranks.ranks.wire.messages import Program
@@ -20,7 +20,7 @@ from allranks.ranks.wire.options import RunOptions
 from allranks.ranks.wire.outcome import Outcome
 from allranks.ranks.wire.router import DELIVERIES, Router
 from allranks.ranks.wire.session import Member, Session
-from allranks.ranks.wire.source import Lines, filename_of, texts
+from allranks.ranks.wire.student_code import Lines, filename_of, texts
 from allranks.theory.simulator import TopologyNetwork
 from allranks.theory.simulator.clock import Network, UniformNetwork
 from allranks.theory.topology import Topology
@@ -128,7 +128,7 @@ class Ranks:
         text_of = texts(fn, filename)
         session.kill_children()
         results, finals = session.results(asked.calls is not None, jobs, asked.final_args)
-        failure = explain.verdict(router, Lines(text_of, asked.name_line), asked.limits)
+        failure = ending.verdict(router, Lines(text_of, asked.name_line), asked.limits)
         self._discard(session.stop_ranks())
         router.forget()
         return Outcome(

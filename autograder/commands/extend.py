@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import course_option, find_course, known_lab, of_course
+from autograder.commands._course import course_option, known_lab, opened
 
 
 @click.command(name="extend")
@@ -20,9 +20,8 @@ def command(lab: str, student: str, hours: float, course: Path | None) -> None:
 
     Work that is graded already keeps its penalty until `allranks course run LAB` settles it; nothing is graded again.
     """
-    from allranks.base.extras import require
+    root = opened(course, "allranks extend")
+    from autograder import extensions
 
-    require("nbgrader", "allranks extend")
-    root = find_course(course or Path.cwd())
-    due = of_course(str(root), "extensions").extend(root, known_lab(root, lab), student, timedelta(hours=hours))
+    due = extensions.extend(root, known_lab(root, lab), student, timedelta(hours=hours))
     click.echo(f"{student} has until {due}.")

@@ -5,25 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
-
+from allranks.base.extras import require
 from allranks.cli._shared import CommandError
-from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
+
+from autograder.commands._course import course_option, known_lab, opened
+from autograder.rows import printable
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 HUBS_FILE = Path("/var/lib/allranks/lti/launches.json")
 
 
-def _autograder(course: Path | None, name: str, *modules: str) -> tuple[Path, list[ModuleType]]:
-    from allranks.base.extras import require
-
-    for needed in ("nbgrader", "jwt", "cryptography"):
+def _opened(course: Path | None, name: str) -> Path:
+    """The course's folder. Raises MissingExtraError or GradeError."""
+    for needed in ("jwt", "cryptography"):
         require(needed, f"allranks course {name}")
-    root = find_course(course or Path.cwd())
-    return root, [of_course(str(root), module) for module in modules]
+    return opened(course, f"allranks course {name}")
 
 
 # ------------------------------------------------------------------------------------------------------------- connect
@@ -57,7 +56,9 @@ def connect(
     First register the tool there with the key that --show prints. ADDRESS is the platform's, as in
     https://moodle.example.org. `hub` takes all from the launches that a hub saw. Without SYSTEM it tries what it has.
     """
-    root, (lti, passback) = _autograder(course, "connect", "lti", "passback")
+    root = _opened(course, "connect")
+    from autograder import lti, passback
+
     if show:
         jwk = lti.public_jwk(root)
         click.echo(
@@ -65,7 +66,7 @@ def connect(
         )
         return
     if system is not None:
-        lti.connect(root, _platform(lti, system, address, client_id, course_id, tool_id, launches))
+        lti.connect(root, _platform(system, address, client_id, course_id, tool_id, launches))
     services = passback.services_of(root)
     columns = services.columns()
     people: list[Any] | None = None
@@ -89,7 +90,6 @@ def connect(
 
 
 def _platform(
-    lti: ModuleType,
     system: str,
     address: str | None,
     client_id: str,
@@ -98,6 +98,8 @@ def _platform(
     launches: Path,
 ) -> Any:
     """The platform that the options name. Raises CommandError if one lacks."""
+    from autograder import lti
+
     if system == "hub":
         return lti.from_hub(launches)
     needed = {"ADDRESS": address, "--client-id": client_id, "--course-id": course_id}
@@ -127,7 +129,9 @@ def roster(by: str | None, dry_run: bool, course: Path | None, as_json: bool) ->
 
     Students who are there already are found by name or address. Nobody is removed.
     """
-    root, (passback,) = _autograder(course, "roster", "passback")
+    root = _opened(course, "roster")
+    from autograder import passback
+
     found = passback.roster(root, passback.services_of(root), by, dry_run)
     if as_json:
         told = {"dry_run": dry_run, "new": sorted(found.new), "changed": sorted(found.changed), "same": found.same}
@@ -169,7 +173,10 @@ def passback(
     It sends what differs from what the platform shows, so it may be typed again at any time. Work with an answer that
     nobody has read is not sent. The exit status is 1 if somebody's mark could not be sent, and 2 if none could be.
     """
-    root, (about, classroom) = _autograder(course, "passback", "passback", "classroom")
+    root = _opened(course, "passback")
+    from autograder import classroom
+    from autograder import passback as about
+
     lab = known_lab(root, lab)
     services = about.services_of(root)
     found = classroom.overview(root, lab)

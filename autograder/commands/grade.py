@@ -4,59 +4,35 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import importlib
+import functools
 import json
 import os
+import platform
 import selectors
 import subprocess
 import sys
 import tempfile
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import click
-
-from allranks.base.errors import CourseError
+from allranks.cli._grader import on_engine
 from allranks.course.teaching import grader_of
+
+from autograder.commands._course import GradeError, complete, course_option, find_course, known_lab
+from autograder.rows import in_words, not_graded, printable, report
 
 MAX_JOBS = 64
 AHEAD = 2  # submissions read in advance, so that no judge is idle while the gradebook is written
 ASK_S = 120.0  # for one request to the writer: a malicious notebook can take days to read
 TRIES = 2  # how often a submission is marked when its engine is lost
-KINDS = {
-    "timed out": "ran out of time",
-    "crashed": "crashed",
-    "changed": "handed in cells that are not as released",
-    "suspicious": "used what no exercise asks for",
-    "unreadable": "could not be graded",
-}
-
-
-class GradeError(CourseError):
-    """Nothing can be graded; the message is one sentence that says what to do."""
-
-
-def _complete(context: click.Context, argument: click.Parameter, typed: str) -> list[str]:
-    try:
-        course = find_course(context.params.get("course") or Path.cwd())
-    except GradeError:
-        return []
-    return sorted(path.name for path in course.glob("solutions/*") if path.is_dir() and path.name.startswith(typed))
-
-
-# of every command on a course; `find_course` makes the folder of it
-course_option = click.option(
-    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
-)
 
 
 @click.command(name="grade")
-@click.argument("lab", shell_complete=_complete)
+@click.argument("lab", shell_complete=complete)
 @course_option
 @click.option("--student", "only", multiple=True, metavar="NAME", help="Grade this student only; may be repeated.")
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for each core.")
@@ -94,7 +70,7 @@ def command(
         told = settle_pairs(root, lab)
         students = find_students(root, lab, only)
         if cluster is None:
-            judges = in_threads(root, min(len(students), jobs or default_jobs()))
+            judges = in_threads(min(len(students), jobs or default_jobs()))
         else:
             judges = on_cluster(root, cluster)
         with progress(len(students), as_json) as tell, judges as where:
@@ -123,7 +99,8 @@ def settle_pairs(course: Path, lab: str) -> list[str]:
     declared = "Pairs" in (folder / "nbgrader_config.py").read_text(encoding="utf-8", errors="replace")
     if not declared and not (folder / "pairs.csv").exists() and not (folder / "pairs").exists():
         return []
-    pairs = of_course(str(course), "pairs")
+    from autograder import pairs
+
     try:
         return list(pairs.settle(course, lab).told) if pairs.uses_pairs(course, lab) else []
     except pairs.PairsError as error:
@@ -135,29 +112,6 @@ def default_jobs() -> int:
     from allranks.ranks.engines.devices import usable_cores
 
     return max(1, min(MAX_JOBS, usable_cores()))
-
-
-def find_course(start: Path) -> Path:
-    """The course's folder: `start` or a folder above it. Raises GradeError if none of them is a course.
-
-    What the command writes from now on, such as marks, pages and exports, only this account can read.
-    """
-    if context := click.get_current_context(silent=True):
-        before = os.umask(0o077)
-        context.call_on_close(lambda: os.umask(before))
-    for folder in (start.resolve(), *start.resolve().parents):
-        if (folder / "autograder" / "nbgrader_config.py").is_file():
-            return folder
-    raise GradeError(f"{start} is in no course: go to the folder that holds autograder/, or give it as --course.")
-
-
-def known_lab(course: Path, lab: str) -> str:
-    """The lab's name without the slash that a shell's completion adds. Raises GradeError if the course has no such lab."""
-    lab = lab.rstrip("/")
-    labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
-    if lab not in labs:  # only its plain name: nbgrader would record another path as a lab without a name
-        raise GradeError(f"There is no lab {lab!r}. There are: {', '.join(labs) or 'none'}.")
-    return lab
 
 
 def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
@@ -186,9 +140,11 @@ class Judges:
 
 
 @contextlib.contextmanager
-def in_threads(course: Path, count: int) -> Iterator[Judges]:
+def in_threads(count: int) -> Iterator[Judges]:
     """Judges on this machine: each is a child process of one of our threads."""
-    marker = of_course(str(course), "marking").Marker(pinned=count > 1)
+    from autograder import marking
+
+    marker = marking.Marker(pinned=count > 1)
     executor = concurrent.futures.ThreadPoolExecutor(count, thread_name_prefix="judge")
     try:
         for _ in range(count):  # starts the judges while the first submissions are read
@@ -207,7 +163,6 @@ def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
     Raises GradeError if the cluster can't be reached or has no engine, or if an engine does not see the course's folder.
     """
     import ipyparallel as ipp
-
     from allranks.ranks.world.attached import connect
     from allranks.ranks.world.cluster import WorldError
 
@@ -218,62 +173,27 @@ def on_cluster(course: Path, file: Path) -> Iterator[Judges]:
     try:
         if not client.ids:
             raise GradeError(f"The cluster of {file} has no engines yet; wait until they are registered.")
-        seen = client[:].apply_sync(sees_course, str(course))
-        blind = sorted({host for host, sees in seen if not sees})
+        sees = client[:].apply_sync(os.path.isfile, str(course / "autograder" / "nbgrader_config.py"))
+        blind = sorted({host for host, seen in zip(client[:].apply_sync(platform.node), sees, strict=True) if not seen})
         if blind:
             raise GradeError(
                 f"Engines on {', '.join(blind)} don't see {course}: put the course in a folder that all machines share."
             )
         view = client.load_balanced_view()
-        yield Judges(view.executor, _MarkOnEngine(str(course)), len(client.ids))
+        yield Judges(
+            view.executor, functools.partial(on_engine, str(course), "autograder.marking:HERE.mark"), len(client.ids)
+        )
         with contextlib.suppress(ipp.error.CompositeError, ipp.error.TimeoutError):
-            client[:].apply_async(rest_on_engine).get(30)
+            client[:].apply_async(on_engine, str(course), "autograder.marking:HERE.rest").get(30)
     finally:
         client.close()
 
 
-@dataclass(frozen=True)
-class _MarkOnEngine:
-    course: str
-
-    def __call__(self, requests: list[dict[str, Any]], sandbox: str) -> tuple[list[dict[str, Any]], float]:
-        return mark_on_engine(self.course, requests, sandbox)
-
-
-def sees_course(course: str) -> tuple[str, bool]:
-    """Runs on an engine: the name of its host, and whether it sees the course's folder."""
-    import platform
-    from pathlib import Path
-
-    return platform.node(), (Path(course) / "autograder" / "nbgrader_config.py").is_file()
-
-
-def mark_on_engine(course: str, requests: list[dict[str, Any]], sandbox: str) -> tuple[list[dict[str, Any]], float]:
-    """Runs on an engine: what `Marker.mark` of `autograder.marking` does."""
-    from allranks.cli.grade import of_course
-
-    return of_course(course, "marking").HERE.mark(requests, sandbox)
-
-
-def of_course(course: str, name: str) -> ModuleType:
-    """A module of the autograder: of the one in the course's folder, or of the one that was installed."""
-    home = str(grader_of(Path(course)))
-    if home not in sys.path:
-        sys.path.insert(0, home)
-    return importlib.import_module(f"autograder.{name}")
-
-
 def rehearsed(course: Path, lab: str, dry_run: bool) -> contextlib.AbstractContextManager[Path]:
     """The course's folder; for a dry run a copy, in which everything can be done."""
-    return of_course(str(course), "rehearsal").rehearsal(course, lab) if dry_run else contextlib.nullcontext(course)
+    from autograder import rehearsal
 
-
-def rest_on_engine() -> None:
-    """Runs on an engine: ends its judge. The engine belongs to the cluster and keeps running."""
-    import sys
-
-    if "autograder.marking" in sys.modules:
-        sys.modules["autograder.marking"].HERE.rest()
+    return rehearsal.rehearsal(course, lab) if dry_run else contextlib.nullcontext(course)
 
 
 # ------------------------------------------------------------------------------------------------------------- the run
@@ -333,13 +253,6 @@ def grade(
 def _no_judge_can_start(error: Exception) -> bool:
     """Whether no judge can start, so that grading must stop. An error from an engine has only the name of its type."""
     return "NoJudge" in (type(error).__name__, getattr(error, "ename", ""))
-
-
-def not_graded(student: str, reason: str, marking_s: float = 0.0) -> dict[str, Any]:
-    """The row of a submission that was not graded. `autograder.grading` uses it too."""
-    incident = {"kind": "unreadable", "where": "", "what": reason}
-    row = {"student": student, "score": None, "max_score": None, "late_penalty": 0.0, "seconds": marking_s}
-    return row | {"reason": reason, "incidents": [incident]}
 
 
 class _Writer:
@@ -436,29 +349,3 @@ def progress(total: int, quiet: bool) -> Iterator[Callable[[str], None]]:
             bar.advance(task)
 
         yield tell
-
-
-def in_words(row: dict[str, Any]) -> str:
-    """A student's row for a terminal."""
-    if row["score"] is None:
-        return printable(f"{row['student']}: not graded. {row['reason']}")
-    late = f", less {row['late_penalty']:g} for being late" if row["late_penalty"] else ""
-    return printable(f"{row['student']}: {row['score']:g} of {row['max_score']:g}{late}, {row['seconds']:.1f} s")
-
-
-def report(rows: list[dict[str, Any]]) -> str:
-    """The students who ran out of time, crashed, or did what a teacher may want to look at; "" if there are none."""
-    lines = []
-    for kind, words in KINDS.items():
-        theirs = [(row["student"], i) for row in rows for i in row["incidents"] if i["kind"] == kind]
-        if theirs:
-            lines.append(f"\n{len({student for student, _ in theirs})} {words}:")
-            for student, incident in theirs:
-                where = f"{incident['where']}: " if incident["where"] else ""
-                lines.append(printable(f"  {student}: {where}{incident['what']}"))
-    return "\n".join(lines).lstrip("\n")
-
-
-def printable(text: str) -> str:
-    """The text without control characters: a student chose the name, and a program the reason."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(c).startswith("C") else c for c in text)

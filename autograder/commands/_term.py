@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from datetime import UTC
 from pathlib import Path
@@ -12,26 +10,22 @@ from types import ModuleType
 from typing import Any
 
 import click
-
+from allranks.cli._nbgrader import nbgrader
 from allranks.cli._shared import CommandError
-from allranks.cli.export import write_points
-from allranks.cli.grade import (
+
+from autograder.commands._course import course_option, known_lab, opened
+from autograder.commands.export import write_points
+from autograder.commands.grade import (
     MAX_JOBS,
-    course_option,
     default_jobs,
-    find_course,
     find_students,
     grade,
     in_threads,
-    in_words,
-    known_lab,
-    of_course,
-    printable,
     progress,
     rehearsed,
-    report,
     settle_pairs,
 )
+from autograder.rows import in_words, printable, report
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show whose points would change, and why.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -77,10 +71,7 @@ def run(
     Students see nothing unless you give --release. The exit status is 1 if some work could not be graded, and 2 if
     nothing could be done.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks course run")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks course run")
     lab = known_lab(root, lab)
     if system is None and (output or roster or as_sum or column or zero_missing):
         raise CommandError(
@@ -92,7 +83,7 @@ def run(
         if not dry_run and not no_feedback:
             done["feedback"] = _feedback(folder, lab, release)
         if not dry_run and system is not None:
-            path, count, told = write_points(root, after, system, output, roster, as_sum, column, zero_missing)
+            path, count, told = write_points(after, system, output, roster, as_sum, column, zero_missing)
             done["export"] = {"file": str(path), "students": count, "told": told}
     done = {"lab": lab, "dry_run": dry_run, **done}
     if as_json:
@@ -104,7 +95,8 @@ def run(
 
 def _overview(root: Path, lab: str) -> Any:
     """The class as it is; None if the lab is not in the gradebook yet."""
-    classroom = of_course(str(root), "classroom")
+    from autograder import classroom
+
     try:
         return classroom.overview(root, lab)
     except classroom.NoClass:
@@ -120,13 +112,17 @@ def _steps(
     students = find_students(folder, lab, ())
     rows: list[dict[str, Any]] = []
     watched = sys.stderr.isatty() and not quiet
-    with progress(len(students), not watched) as tell, in_threads(folder, min(len(students), jobs)) as judges:
+    with progress(len(students), not watched) as tell, in_threads(min(len(students), jobs)) as judges:
         for row in grade(folder, lab, students, judges, force):
             rows.append(row)
             tell(in_words(row))
-    of_course(str(folder), "lateness").settle(folder, lab)
+    from autograder import lateness
+
+    lateness.settle(folder, lab)
     after = _overview(folder, lab)
-    changes = of_course(str(folder), "differences").differences(before, after)
+    from autograder import differences
+
+    changes = differences.differences(before, after)
     return after, {
         "collected": collected,
         "pairs": pairs,
@@ -139,26 +135,9 @@ def _steps(
     }
 
 
-def _nbgrader(folder: Path, *arguments: str) -> tuple[int, list[str]]:
-    """Runs a command of nbgrader in the course; its exit status, and what a person should read of what it said."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *arguments],
-        cwd=folder / "autograder",
-        env=os.environ | {"PATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    said = [line for line in done.stdout.splitlines() if line.strip()]
-    told = [line.partition("] ")[2] for line in said if "| WARNING]" in line or "| ERROR]" in line]
-    return done.returncode, [line for line in told if not line.startswith("Config option")]  # nbgrader's own, of a step
-
-
 def _collect(folder: Path, lab: str) -> list[str]:
     """Takes what was handed in from the exchange, if there is one; sentences on what was not taken."""
-    code, said = _nbgrader(folder, "collect", lab, "--update")
+    code, said = nbgrader(folder, "collect", lab, "--update")
     if any("Course not found" in line or "directory that is not writable" in line for line in said):
         return ["No exchange has this course: what lies in autograder/submitted is taken."]
     if code != 0 and not said:
@@ -168,9 +147,9 @@ def _collect(folder: Path, lab: str) -> list[str]:
 
 def _feedback(folder: Path, lab: str, release: bool) -> list[str]:
     """Makes every page anew, since marks by hand may have changed; `release` gives them out. What was said."""
-    _, said = _nbgrader(folder, "generate_feedback", lab, "--force")
+    _, said = nbgrader(folder, "generate_feedback", lab, "--force")
     if release:
-        said += _nbgrader(folder, "release_feedback", lab)[1]
+        said += nbgrader(folder, "release_feedback", lab)[1]
     return said
 
 
@@ -267,11 +246,10 @@ def late(
 
 
 def _lateness(course: Path | None, lab: str, name: str) -> tuple[Path, str, ModuleType]:
-    from allranks.base.extras import require
+    root = opened(course, f"allranks course {name}")
+    from autograder import lateness
 
-    require("nbgrader", f"allranks course {name}")
-    root = find_course(course or Path.cwd())
-    return root, known_lab(root, lab), of_course(str(root), "lateness")
+    return root, known_lab(root, lab), lateness
 
 
 def _tell(lab: str, said: str, about: dict[str, Any], changed: list[Any], dry_run: bool, as_json: bool) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
+from autograder.commands._course import course_option, known_lab, opened
+from autograder.rows import printable
 
 
 @click.command(name="pairs")
@@ -20,12 +21,11 @@ def command(lab: str, course: Path | None, as_json: bool) -> None:
     Pairs are in autograder/pairs.csv (lab, student, partner), or in both notebooks, partner = "NAME", where the configuration allows it.
     `allranks grade` does the same before it grades.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks pairs")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks pairs")
     lab = known_lab(root, lab)
-    found = of_course(str(root), "pairs").settle(root, lab)
+    from autograder import pairs
+
+    found = pairs.settle(root, lab)
     if as_json:
         click.echo(json.dumps({"lab": lab, "shared": found.shared, "told": found.told}))
         return

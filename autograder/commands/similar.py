@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
-
 from allranks.base.variants import FILE
-from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
+
+from autograder.commands._course import course_option, known_lab, opened
+from autograder.rows import printable
 
 
 @click.command(name="similar")
@@ -34,19 +36,22 @@ def command(lab: str, least: float, earlier: tuple[Path, ...], course: Path | No
 
     Names, numbers and comments don't count. A pair is a reason to look, not a proof.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks similar")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks similar")
     lab = known_lab(root, lab)
-    found, told = of_course(str(root), "similarity").compare(root, lab, least, earlier)
+    from autograder import similarity
+
+    found, told = similarity.compare(root, lab, least, earlier)
     submitted = root / "autograder" / "submitted"
     named = sorted({one for pair in found for one in pair.students if (submitted / one / lab).is_dir()})
     drawn: dict[str, str] = {}
     if (root / "solutions" / lab / FILE).exists():
-        drawn = of_course(str(root), "variants").beside(root, lab, named)
+        from autograder import variants
+
+        drawn = variants.beside(root, lab, named)
     if as_json:
-        alike = [{"students": pair.students, "shared": pair.shared, "of": pair.of} for pair in found]
+        alike: list[dict[str, Any]] = [
+            {"students": pair.students, "shared": pair.shared, "of": pair.of} for pair in found
+        ]
         alike = [one | ({"variants": [drawn.get(s, "") for s in one["students"]]} if drawn else {}) for one in alike]
         click.echo(json.dumps({"lab": lab, "pairs": alike, "unread": told}))
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import course_option, find_course, known_lab, of_course
+from autograder.commands._course import course_option, known_lab, opened
 
 
 @click.command(name="answers")
@@ -23,11 +23,10 @@ def command(lab: str, names: bool, port: int, no_browser: bool, course: Path | N
 
     Each mark is written to nbgrader's gradebook at once. Ends with Ctrl-C.
     """
-    from allranks.base.extras import require
+    root = opened(course, "allranks answers")
+    from autograder import reading, reading_server
 
-    require("nbgrader", "allranks answers")
-    root = find_course(course or Path.cwd())
-    reading = of_course(str(root), "reading").Reading(root, known_lab(root, lab))
+    answers = reading.Reading(root, known_lab(root, lab))
 
     def tell(address: str) -> None:
         click.echo(f"{address}\nEnd with Ctrl-C.")
@@ -35,4 +34,4 @@ def command(lab: str, names: bool, port: int, no_browser: bool, course: Path | N
             webbrowser.open(address)
 
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(of_course(str(root), "reading_server").serve(reading, port, names, tell))
+        asyncio.run(reading_server.serve(answers, port, names, tell))

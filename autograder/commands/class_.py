@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import click
-
 from allranks.cli._shared import CommandError
-from allranks.cli.grade import course_option, find_course, known_lab, of_course
+
+from autograder.commands._course import course_option, known_lab, opened
 
 
 @click.command(name="class")
@@ -23,16 +25,17 @@ def command(lab: str | None, course: Path | None, page: Path | None, as_json: bo
     since when. It reads what `allranks grade` recorded, and changes nothing. The exit status is 2 if there is nothing
     to show.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks class")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks class")
+    shown: ModuleType
+    found: Any
     if lab is None:
-        shown = of_course(str(root), "mastery")
-        found = shown.mastery(root)
+        from autograder import mastery
+
+        shown, found = mastery, mastery.mastery(root)
     else:
-        shown = of_course(str(root), "class_page")
-        found = of_course(str(root), "classroom").overview(root, known_lab(root, lab))
+        from autograder import class_page, classroom
+
+        shown, found = class_page, classroom.overview(root, known_lab(root, lab))
     if page is not None:
         try:
             page.write_text(shown.as_html(found), encoding="utf-8")

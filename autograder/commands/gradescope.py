@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import course_option, find_course, known_lab, of_course
+from autograder.commands._course import course_option, known_lab, opened
 
 
 @click.command(name="gradescope")
@@ -33,11 +33,10 @@ def command(lab: str, output: Path | None, trust_submissions: bool, visibility: 
     It marks with the judge and the sandbox of `allranks grade`, and gives the same points. Where the container allows no user
     namespaces it marks nothing and says so, unless it was packed with --trust-submissions.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks gradescope")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks gradescope")
     lab = known_lab(root, lab)
     path = output or Path(f"{lab}-gradescope.zip")
-    of_course(str(root), "gradescope").pack(root, lab, path, "none" if trust_submissions else "bubblewrap", visibility)
+    from autograder import gradescope
+
+    gradescope.pack(root, lab, path, "none" if trust_submissions else "bubblewrap", visibility)
     click.echo(f"Written to {path}: {path.stat().st_size >> 10} KiB.")

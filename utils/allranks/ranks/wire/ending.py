@@ -13,8 +13,8 @@ from allranks.ranks.wire.deadlock import awaited, find_deadlock, unmet, waits, w
 from allranks.ranks.wire.failures import Failure, FailureKind
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.router import Router
-from allranks.ranks.wire.source import Lines
 from allranks.ranks.wire.state import Op, WireFault
+from allranks.ranks.wire.student_code import Lines
 
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e\u00a0-\ud7ff\ue000-\U0010ffff]+")  # nor half a character (surrogates)
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import click
-
 from allranks.cli._shared import CommandError
-from allranks.cli.grade import course_option, find_course, of_course, printable
+
+from autograder.commands._course import course_option, opened
+from autograder.rows import printable
 
 
 def _named(student: str) -> str:
@@ -31,12 +32,10 @@ def forget(student: str, dry_run: bool, yes: bool, course: Path | None, as_json:
     STUDENT is the name in the course; - reads it from standard input, so that `ps` shows it to nobody. A partner's
     copy of a work of both stays. docs/privacy.md says what else there is, such as files that you exported.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks course forget")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks course forget")
     name = _named(student)
-    about = of_course(str(root), "privacy")
+    from autograder import privacy as about
+
     found = about.held(root, name)
     if as_json and not (yes or dry_run):
         raise CommandError("--json asks nothing: give --yes or --dry-run too.")
@@ -62,13 +61,12 @@ def export(student: str, output: Path | None, course: Path | None, as_json: bool
 
     STUDENT is the name in the course; - reads it from standard input, so that `ps` shows it to nobody.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks course export")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks course export")
     name = _named(student)
     path = output or Path(f"{name}.zip")
-    found = of_course(str(root), "privacy").export(root, name, path)
+    from autograder import privacy
+
+    found = privacy.export(root, name, path)
     if as_json:
         click.echo(json.dumps({"student": name, "file": str(path), "held": found.told()}))
     else:

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import click
-
-from allranks.cli import _passback, _privacy, _term
-from allranks.cli.grade import course_option, find_course, known_lab, of_course
 from allranks.course import teaching
+
+from autograder.commands import _passback, _privacy, _term
+from autograder.commands._course import course_option, known_lab, opened
 
 
 @click.group(name="course")
@@ -59,10 +59,8 @@ def variants(lab: str, off: bool, students: tuple[str, ...], course: Path | None
     shows each student the variant, and `allranks grade` marks it.
     """
     from allranks.base import variants as files
-    from allranks.base.extras import require
 
-    require("nbgrader", "allranks course variants")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks course variants")
     lab = known_lab(root, lab)
     if off:
         there = files.remove(root, lab)
@@ -71,7 +69,8 @@ def variants(lab: str, off: bool, students: tuple[str, ...], course: Path | None
             "with --force."
         )
         return
-    about = of_course(str(root), "variants")
+    from autograder import variants as about
+
     if students:
         for student, drawn in about.of_students(root, lab, [files.name_of(name) for name in students]).items():
             click.echo("\n".join(f"{student}: {name}: {brief}" for name, brief in drawn.items()))

@@ -9,17 +9,9 @@ from typing import Any
 
 import click
 
-from allranks.cli.grade import (
-    GradeError,
-    course_option,
-    find_course,
-    grade,
-    in_threads,
-    known_lab,
-    of_course,
-    printable,
-    rehearsed,
-)
+from autograder.commands._course import GradeError, course_option, known_lab, opened
+from autograder.commands.grade import grade, in_threads, rehearsed
+from autograder.rows import printable
 
 SHOWN_CHARACTERS = 300
 
@@ -42,12 +34,10 @@ def command(
     again, and when, is recorded. --dry-run alone is about all who wait. The exit status is 1 if some work could not be marked again; it
     then keeps the marks that it has.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks regrade")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks regrade")
     lab = known_lab(root, lab)
-    about = of_course(str(root), "regrades")
+    from autograder import regrades as about
+
     if students:
         sys.exit(_mark_again(root, lab, students, answer, dry_run, as_json))
     found = about.requests(root, lab)
@@ -56,8 +46,8 @@ def command(
     if as_json:
         click.echo(json.dumps({"lab": lab, "requests": [vars(one) for one in found]}))
         return
-    waiting = sum(one.state == about.WAITS for one in found)
-    click.echo(f"{waiting} request{'s' * (waiting != 1)} wait{'s' * (waiting == 1)}." if found else "Nobody asks.")
+    wait = sum(one.state == about.WAITS for one in found)
+    click.echo(f"{wait} request{'s' * (wait != 1)} wait{'s' * (wait == 1)}." if found else "Nobody asks.")
     for one in found:
         score = "" if one.score is None else f", {one.score:g} points"
         asked = f", {one.asked}" if one.asked else ""
@@ -68,7 +58,8 @@ def command(
 
 
 def _mark_again(root: Path, lab: str, students: tuple[str, ...], answer: str, dry_run: bool, as_json: bool) -> int:
-    about = of_course(str(root), "regrades")
+    from autograder import regrades as about
+
     done: list[dict[str, Any]] = []
     failed = []
     with rehearsed(root, lab, dry_run) as folder:
@@ -99,7 +90,7 @@ def _mark_again(root: Path, lab: str, students: tuple[str, ...], answer: str, dr
 
 def _one(about: Any, root: Path, lab: str, student: str, answer: str) -> dict[str, Any]:
     before = about.marks_of(root, lab, student)
-    with about.keeping(root, lab, student), in_threads(root, 1) as judges:
+    with about.keeping(root, lab, student), in_threads(1) as judges:
         (row,) = grade(root, lab, [student], judges, force=True)
         if row["score"] is None:
             raise about.RegradeError(f"{student} keeps the marks: {row['reason']}")

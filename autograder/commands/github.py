@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli.grade import course_option, find_course, known_lab, of_course
+from autograder.commands._course import course_option, known_lab, opened
 
 
 @click.command(name="github")
@@ -18,9 +18,8 @@ def command(lab: str, folder: Path, course: Path | None) -> None:
 
     Make FOLDER a template repository. Each push runs `allranks check` on each exercise, and GitHub's reporter adds the points up.
     """
-    from allranks.base.extras import require
+    root = opened(course, "allranks github")
+    from autograder import github
 
-    require("nbgrader", "allranks github")
-    root = find_course(course or Path.cwd())
-    written = of_course(str(root), "github").write(root, known_lab(root, lab), folder)
+    written = github.write(root, known_lab(root, lab), folder)
     click.echo("\n".join(f"{folder / name}" for name in written))

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
+from autograder.commands._course import course_option, known_lab, opened
+from autograder.rows import printable
 
 
 @click.command(name="export")
@@ -40,20 +41,18 @@ def command(
 
     `nbgrader export` writes all labs with nbgrader's own columns, and the exercises behind them.
     """
-    from allranks.base.extras import require
-
-    require("nbgrader", "allranks export")
-    root = find_course(course or Path.cwd())
+    root = opened(course, "allranks export")
     lab = known_lab(root, lab)
-    found = of_course(str(root), "classroom").overview(root, lab)
-    path, count, told = write_points(root, found, system, output, roster, as_sum, column, zero_missing)
+    from autograder import classroom
+
+    found = classroom.overview(root, lab)
+    path, count, told = write_points(found, system, output, roster, as_sum, column, zero_missing)
     for remark in told:
         click.echo(printable(remark), err=True)
     click.echo(f"Written to {path}: {count} student{'s' * (count != 1)}.")
 
 
 def write_points(
-    root: Path,
     found: Any,
     system: str,
     output: Path | None,
@@ -63,7 +62,8 @@ def write_points(
     zero_missing: bool,
 ) -> tuple[Path, int, list[str]]:
     """Writes the points of a class for a system; the file, how many students it has, and what it does not say."""
-    exports = of_course(str(root), "exports")
+    from autograder import exports
+
     path = output or Path(f"{found.lab}-{system}.csv")
     count, told = exports.write(found, system, path, roster, exports.Wanted(as_sum, column, zero_missing))
     return path, count, told

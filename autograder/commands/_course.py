@@ -1,0 +1,48 @@
+"""What the commands of a class share: the course's folder, its labs, and what nothing can be done without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from allranks.base.extras import require
+from allranks.cli._shared import GradeError, course_above
+
+import autograder
+
+
+def complete(context: click.Context, argument: click.Parameter, typed: str) -> list[str]:
+    try:
+        course = find_course(context.params.get("course") or Path.cwd())
+    except GradeError:
+        return []
+    return sorted(path.name for path in course.glob("solutions/*") if path.is_dir() and path.name.startswith(typed))
+
+
+# of every command on a course; `find_course` makes the folder of it
+course_option = click.option(
+    "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
+)
+
+
+def find_course(start: Path) -> Path:
+    """As `course_above`; a plug-in beside the course's configuration is then autograder.NAME."""
+    folder = course_above(start)
+    if (own := str(folder / "autograder")) not in autograder.__path__:
+        autograder.__path__.append(own)
+    return folder
+
+
+def opened(course: Path | None, command: str) -> Path:
+    """The course's folder, for a command that needs nbgrader. Raises MissingExtraError or GradeError."""
+    require("nbgrader", command)
+    return find_course(course or Path.cwd())
+
+
+def known_lab(course: Path, lab: str) -> str:
+    """The lab's name without the slash that a shell's completion adds. Raises GradeError if the course has no such lab."""
+    lab = lab.rstrip("/")
+    labs = sorted(path.name for path in course.glob("solutions/*") if path.is_dir())
+    if lab not in labs:  # only its plain name: nbgrader would record another path as a lab without a name
+        raise GradeError(f"There is no lab {lab!r}. There are: {', '.join(labs) or 'none'}.")
+    return lab

@@ -1,0 +1,25 @@
+"""A command of nbgrader in a course's folder, and what a person should read of its output."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def nbgrader(folder: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Runs a command of nbgrader in the course; its exit status, and what a person should read of what it said."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *arguments],
+        cwd=folder / "autograder",
+        env=os.environ | {"PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    said = [line for line in done.stdout.splitlines() if line.strip()]
+    told = [line.partition("] ")[2] for line in said if "| WARNING]" in line or "| ERROR]" in line]
+    return done.returncode, [line for line in told if not line.startswith("Config option")]  # nbgrader's own, of a step

@@ -149,6 +149,23 @@ def test_children_end_when_the_fork_server_is_killed(forkserver):
     ours.close()
 
 
+def test_another_preloaded_library_gets_a_fork_server_that_has_it(monkeypatch):
+    """NCCL is one, and ranks that are forked have that of their fork server."""
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    monkeypatch.delenv("ALLRANKS_FORKSERVER", raising=False)
+    monkeypatch.setattr(ForkServer, "_current", None)
+    monkeypatch.setattr(ForkServer, "_loads", ForkServer._loads)
+    first = ForkServer.ensure()
+    assert ForkServer.ensure() is first
+    monkeypatch.setenv("LD_PRELOAD", "libm.so.6")
+    second = ForkServer.ensure()
+    try:
+        assert second is not first and ForkServer.ensure() is second
+    finally:
+        first.close()
+        second.close()
+
+
 def test_exit_codes_in_words():
     assert describe_exit(None) == "is running"
     assert describe_exit(3) == "exited with code 3"

@@ -85,9 +85,8 @@ class EventTimer(ClockTimer):
         if launch_s < HOST_WAITS:
             busy_s = min(MOST_BUSY_S, 2 * calls * launch_s + 1e-4)
             torch.cuda._sleep(int(CYCLES_A_S * busy_s))
-            dist.all_reduce(
-                self._one, group=self.group
-            )  # the ranks' GPUs begin together; nobody waits for it on the host
+            # the ranks' GPUs begin together, and nobody waits for that on the host
+            dist.all_reduce(self._one, group=self.group)
         self._first.record()
         began_s, worked_s = time.perf_counter(), time.thread_time()
         for _ in range(calls):

@@ -150,12 +150,18 @@ def _shared(path: Path, fds: list[int]) -> Fork | None:
     return machine.spawn(f"{machine.__name__}:fork_server", {"path": str(path)}, fds)
 
 
+def _preloads() -> tuple[str, ...]:
+    """What the dynamic linker was told, by which a fork server has the one NCCL or another."""
+    return tuple(os.environ.get(name, "") for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"))
+
+
 class ForkServer(Connection):
     """This process's connection to a fork server. Thread-safe."""
 
     name = "The fork server"
     error = ForkServerError
     _current: ForkServer | None = None
+    _loads = _preloads()  # with which the current one was started; those of JupyterLab's are this process's own
     _guard = threading.Lock()
 
     def __init__(
@@ -172,13 +178,15 @@ class ForkServer(Connection):
     def ensure(cls) -> ForkServer:
         """The fork server of this process: the one in use, else that of `ALLRANKS_FORKSERVER`, else a new one.
 
-        Raises ForkServerError if none can be started.
+        After LD_PRELOAD or LD_LIBRARY_PATH has changed it is a new one: libraries are loaded once. Raises ForkServerError if none
+        can be started.
         """
         with cls._guard:
-            if cls._current is not None and cls._current.alive:
+            same, cls._loads = cls._loads == _preloads(), _preloads()
+            if same and cls._current is not None and cls._current.alive:
                 return cls._current
             shared = os.environ.get("ALLRANKS_FORKSERVER")
-            if shared:
+            if shared and same:
                 try:
                     cls._current = cls(Path(shared))
                     return cls._current

@@ -254,8 +254,9 @@ def _few_blocks(run: Run) -> str | None:
         if more > ROOM * block:
             mine = [e for e in run.sends if e.rank == rank]
             return About(
-                f"rank {rank} holds {more} bytes beside its arguments at one of its sends{run.at(mine[-1].line)}, and a block of keys, "
-                f"values and positions has {block}: merge each block into one summary (maximum, sum, output) when it comes, and let go of it",
+                f"rank {rank} holds as many bytes as {more // block} blocks of keys, values and positions beside its arguments at one "
+                f"of its sends{run.at(mine[-1].line)}, and room for {ROOM} is enough: merge each block into one summary (maximum, sum, "
+                "output) when it comes, and let go of it",
                 mine[-1],
                 kind="holds all blocks",
             )

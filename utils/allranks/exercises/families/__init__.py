@@ -17,7 +17,7 @@ from allranks.judge.exercise import Mistake, Run
 Told = Oracle | tuple[Oracle, Holds] | tuple[Oracle, Holds, bool]
 
 
-def known(*given: Mistake | Mapping[str, Told | list[Told] | list[Oracle]]) -> tuple[Mistake, ...]:
+def known(*given: Mistake | Mapping[str, Told | list[Told]]) -> tuple[Mistake, ...]:
     """The mistakes of tables {cause: what it leaves}, in their order. A list has several results of one cause.
 
     Example:
@@ -27,7 +27,7 @@ def known(*given: Mistake | Mapping[str, Told | list[Told] | list[Oracle]]) -> t
     return tuple(mistake for one in given for mistake in _each(one))
 
 
-def _each(one: Mistake | Mapping[str, Told | list[Told] | list[Oracle]]) -> Iterator[Mistake]:
+def _each(one: Mistake | Mapping[str, Told | list[Told]]) -> Iterator[Mistake]:
     if isinstance(one, Mistake):
         yield one
         return

@@ -38,7 +38,39 @@ def keeps_arrays(q, k, v, positions):
     return q
 
 
-@pytest.mark.parametrize(("answer", "blocks"), [(lets_go, 0), (keeps_tensors, 11), (keeps_arrays, 11)])
+def keeps_rows(q, k, v, positions):
+    kept = []
+    round_the_ring(k, lambda block: kept.append([row.numpy().copy() for row in block]))
+    return q
+
+
+def keeps_lists(q, k, v, positions):
+    kept = {}
+    round_the_ring(k, lambda block: kept.setdefault(len(kept), block.tolist()))
+    return q
+
+
+def keeps_bytes(q, k, v, positions):
+    kept = []
+    round_the_ring(k, lambda block: kept.append((block.numpy().tobytes(), block.shape)))
+    return q
+
+
+def keeps_a_tuple(q, k, v, positions):
+    kept = ()
+
+    def keep(block):
+        nonlocal kept
+        kept += tuple(block.flatten().tolist())
+
+    round_the_ring(k, keep)
+    return q
+
+
+KEEPING = (keeps_tensors, keeps_arrays, keeps_rows, keeps_lists, keeps_bytes, keeps_a_tuple)
+
+
+@pytest.mark.parametrize(("answer", "blocks"), [(lets_go, 0), *((answer, 11) for answer in KEEPING)])
 def test_what_a_rank_keeps_from_send_to_send_is_counted(answer, blocks):
     setup = LONG.with_options(order="zigzag", watched=True)
     with Ranks(setup.ranks) as pool:

@@ -127,6 +127,12 @@ def _ranks_norms_added(squares: Squares, rank: int, args: Sequence[Args]) -> flo
     return sum(math.sqrt(s + squares[1]) for s in squares[0])
 
 
+def _each_norm_added(squares: Squares, rank: int, args: Sequence[Args]) -> float:
+    """The norms of the single gradients, added."""
+    gradients = [g for given in args for g in _gradients(given, 0).values()] + [*_gradients(args[0], 1).values()]
+    return sum(float(g.double().norm()) for g in gradients)
+
+
 def _of_each_rank(squares: Squares) -> list[float]:
     """Each rank's squares where one rank counts the replicated ones."""
     return [s + (0.0 if rank else squares[1]) for rank, s in enumerate(squares[0])]
@@ -235,7 +241,14 @@ EXERCISE = Exercise(
             "the replicated gradients are missing from the norm": _oracle_from(_without_replicated),
             "each rank's own norm: the squares must be added over the ranks before the root": _oracle_from(_own),
             "norms were added: add the squares, and take the root of the sum": [
-                _oracle_from(norm) for norm in (_norms_added, _ranks_norms_added, _one_counts_norms_added)
+                _oracle_from(norm)
+                for norm in (
+                    _norms_added,
+                    _ranks_norms_added,
+                    _one_counts_norms_added,
+                    _each_norm_added,
+                    lambda *given: math.sqrt(_each_norm_added(*given)),
+                )
             ],
             "the largest of the ranks' squares was taken: add those of all ranks": _oracle_from(_largest),
             "the squares were divided by the number of ranks: the norm is the root of their sum": _oracle_from(_mean),
@@ -245,9 +258,6 @@ EXERCISE = Exercise(
             ),
             "the replicated gradients were not scaled: all gradients are clipped by the same factor": _oracle_from(
                 _right, lists=(0,)
-            ),
-            "the sharded gradients were not scaled: all gradients are clipped by the same factor": _oracle_from(
-                _right, lists=(1,)
             ),
             "nothing was scaled: the norm is right, and the gradients are as they were": _oracle_from(_right, lists=()),
             "the norm came back as it is after clipping: return the norm before": _oracle_from(

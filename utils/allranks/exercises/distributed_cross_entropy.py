@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import everywhere, known, log_sum_error
+from allranks.exercises.families import Told, everywhere, known, log_sum_error, seen
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
@@ -17,6 +17,8 @@ from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
+Column = Callable[[torch.Tensor, int], torch.Tensor]
+Adds = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -49,130 +51,92 @@ def _losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tens
     return torch.nn.functional.cross_entropy(rows, targets, reduction="none")
 
 
-def _without_mask(column: Callable[[torch.Tensor, int, int], torch.Tensor], *, less_maximum: bool) -> Rows:
-    """Every rank adds a logit for the target, that of its own `column(targets, rank, width)`."""
+def _looked_up(column: Column, adds: Adds, told: Callable[[Oracle], Told] = lambda oracle: oracle) -> list[Told]:
+    """Each rank adds its logit in `column(place, width)` where `adds(place, target, width)`, place = target - r*w; with a maximum or
+    without."""
 
-    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
-        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
-        own = [
-            part.gather(1, column(targets, rank, width)[:, None])[:, 0]
-            for rank, part in enumerate(shifted.split(width, -1))
-        ]
-        return torch.logsumexp(shifted, -1) - sum(own)
+    def losses(less_maximum: bool) -> Oracle:
+        def made(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+            shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
+            loss = torch.logsumexp(shifted, -1)
+            for rank, part in enumerate(shifted.split(width, -1)):
+                place = targets - rank * width
+                own = part.gather(1, column(place, width)[:, None])[:, 0]
+                loss = loss - torch.where(adds(place, targets, width), own, 0)
+            return loss
 
-    return losses
+        return _oracle_from(made)
 
-
-def _clamped(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
-    return (targets - rank * width).clamp(0, width - 1)
-
-
-def _where_less(*, less_maximum: bool) -> Rows:
-    """Every rank looks for the target among its own columns, numbered from 0: only targets below the width are found."""
-
-    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
-        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
-        column = targets.clamp(0, width - 1)[:, None]
-        found = sum(torch.where(targets < width, part.gather(1, column)[:, 0], 0) for part in shifted.split(width, -1))
-        return torch.logsumexp(shifted, -1) - found
-
-    return losses
+    return [told(losses(True)), told(losses(False))]
 
 
-def _more_found(first: int, last: int, *, less_maximum: bool) -> Rows:
-    """Every rank whose place of the target, target - r*w, is from `first` w to w + `last` adds a logit: behind its columns its last
-    one, and a negative place counts from the end."""
-
-    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
-        shifted = rows - rows.amax(-1, keepdim=True) if less_maximum else rows
-        found = torch.zeros(len(rows), dtype=rows.dtype)
-        for rank, part in enumerate(shifted.split(width, -1)):
-            place = targets - rank * width
-            index = torch.where(place < 0, place % width, place.clamp(max=width - 1))
-            mine = part.gather(1, index[:, None])[:, 0]
-            found = found + torch.where((place >= first * width) & (place <= width + last), mine, 0)
-        return torch.logsumexp(shifted, -1) - found
-
-    return losses
+def _own(place: torch.Tensor, width: int) -> torch.Tensor:
+    return place.clamp(0, width - 1)
 
 
-def _two_scales(*, missing_in_sum: bool) -> Rows:
-    """The maximum was subtracted in the sum only, or from the target's logit only."""
-
-    def losses(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
-        shift = rows.amax(-1) if missing_in_sum else -rows.amax(-1)
-        return _losses(rows, targets, width) + shift
-
-    return losses
+def _from_the_end(place: torch.Tensor, width: int) -> torch.Tensor:
+    return torch.where(place < 0, place % width, _own(place, width))
 
 
-def _modulo(targets: torch.Tensor, rank: int, width: int) -> torch.Tensor:
-    return targets % width
+def _shifted_by(sign: int) -> Oracle:
+    """The maximum was subtracted from the target's logit only (-1), or in the sum only (1)."""
+    return _oracle_from(lambda rows, targets, width: _losses(rows, targets, width) + sign * rows.amax(-1))
 
 
-def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
-    made = torch.exp(whole).sum(-1).log() - whole.gather(1, targets[:, None])[:, 0]
-    return [Expected(made, {}, _atol(whole, setup)) for _ in args]
-
-
-def _of_probability(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
-    made = -torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0].log()
-    return [Expected(made, {}, _atol(whole, setup)) for _ in args]
-
-
-def _kept_off_zero(eps: float, *, added: bool) -> Oracle:
-    """The logarithm of the target's probability plus `eps`, or of `eps` where it is less."""
+def _narrow(make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Oracle:
+    """What `make(rows, column of the target)` gives in the rows' own dtype."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        whole, targets = torch.cat([plain(a[0]) for a in args], -1), plain(args[0][1])
-        of_target = torch.softmax(whole, -1).gather(1, targets[:, None])[:, 0]
-        kept = of_target + eps if added else of_target.clamp(min=eps)
-        return [Expected(-kept.log(), {}, _atol(whole, setup)) for _ in args]
+        whole = torch.cat([plain(a[0]) for a in args], -1)
+        return [Expected(make(whole, plain(args[0][1])[:, None])[:, 0], {}, _atol(whole, setup)) for _ in args]
 
     return oracle
 
 
-def _own_parts(*, maximum: str) -> Oracle:
-    """Neither the sum nor the target's logit is added over the ranks; the `maximum` is of "all" ranks, the "own" one, or "no" one."""
+def _by_rank(make: Callable[[list[torch.Tensor], torch.Tensor, torch.Tensor, int], torch.Tensor]) -> Oracle:
+    """What `make(parts, whole rows, column of the target, rank)` gives on each rank, in float64."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        parts, targets = [plain(a[0]).double() for a in args], plain(args[0][1])
-        whole, width, kind = torch.cat(parts, -1), parts[0].shape[1], args[0][0].base.dtype
-        made = []
-        for rank, part in enumerate(parts):
-            less = {"all": whole, "own": part}.get(maximum, torch.zeros_like(part)).amax(-1, keepdim=True)
-            column = targets - rank * width
-            mine = (part - less).gather(1, column.clamp(0, width - 1)[:, None])[:, 0]
-            loss = torch.logsumexp(part - less, -1) - torch.where((column >= 0) & (column < width), mine, 0)
-            made.append(Expected(loss.to(kind), {}, _atol(whole.to(kind), setup)))
-        return made
+        parts, kind = [plain(a[0]).double() for a in args], args[0][0].base.dtype
+        whole, column = torch.cat(parts, -1), plain(args[0][1])[:, None]
+        limit = _atol(whole.to(kind), setup)
+        return [Expected(make(parts, whole, column, rank)[:, 0].to(kind), {}, limit) for rank in range(setup.ranks)]
 
     return oracle
 
 
-def _own_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The maximum and the target's logit are right; each rank's sum is of its own columns."""
-    parts = [plain(a[0]) for a in args]
-    whole = torch.cat(parts, -1)
-    chosen = whole.double().gather(1, plain(args[0][1])[:, None])[:, 0]
-    return [Expected((torch.logsumexp(p.double(), -1) - chosen).to(p.dtype), {}, _atol(whole, setup)) for p in parts]
+def _own_parts(maximum: str) -> Oracle:
+    """Neither the sum nor the target's logit is added over the ranks; the `maximum` is of "all" ranks, or the "own" one."""
+
+    def made(parts: list[torch.Tensor], whole: torch.Tensor, column: torch.Tensor, rank: int) -> torch.Tensor:
+        part = parts[rank]
+        place, width = column - rank * part.shape[1], part.shape[1]
+        less = (whole if maximum == "all" else part).amax(-1, keepdim=True)
+        mine = torch.where((place >= 0) & (place < width), (part - less).gather(1, _own(place, width)), 0)
+        return torch.logsumexp(part - less, -1, keepdim=True) - mine
+
+    return _by_rank(made)
 
 
-def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _own_maximum(parts: list[torch.Tensor], whole: torch.Tensor, column: torch.Tensor, rank: int) -> torch.Tensor:
     """Each rank subtracts its own maximum; the sums are added as if they were of one scale."""
-    parts, targets = [plain(a[0]).double() for a in args], plain(args[0][1])
-    kind = args[0][0].base.dtype
     shifted = torch.cat([t - t.amax(-1, keepdim=True) for t in parts], -1)
-    made = torch.exp(shifted).sum(-1).log() - shifted.gather(1, targets[:, None])[:, 0]
-    return [Expected(made.to(kind), {}, _atol(torch.cat(parts, -1).to(kind), setup)) for _ in args]
+    return torch.exp(shifted).sum(-1, keepdim=True).log() - shifted.gather(1, column)
+
+
+def _kept_off_zero(found: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether it is the logarithm of the target's probability plus a small number, or of that number where it is less."""
+    probability, small = (-right.double()).exp(), (-found.double().max()).exp()
+    kept = (probability + small, probability.clamp(min=small))
+    return bool(0 < small < 1e-4) and any(torch.allclose(-k.log(), found.double(), rtol=1e-3, atol=1e-3) for k in kept)
 
 
 def _three_small(run: Run) -> str | None:
     enough = "three are enough, a maximum and two sums"
     return three_numbers_a_row(run, enough, "enough in all")
 
+
+_OF_THE_SUM = _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1))
 
 EXERCISE = Exercise(
     name="distributed_cross_entropy",
@@ -204,52 +168,48 @@ EXERCISE = Exercise(
     ),
     mistakes=known(
         {
-            "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability": _of_probability,
-            "not stable: exp of large logits overflows or vanishes; subtract "
-            "each row's maximum over all ranks first": _unstable,
-            "every rank added a logit for the target: only the rank that holds its column must add it, the others "
-            "add 0": [
-                everywhere(_oracle_from(_without_mask(column, less_maximum=less_maximum)))
-                for column in (_clamped, _modulo)
-                for less_maximum in (True, False)
+            "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability": _narrow(
+                lambda whole, column: -torch.softmax(whole, -1).gather(1, column).log()
+            ),
+            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks "
+            "first": _narrow(lambda whole, column: whole.exp().sum(-1, keepdim=True).log() - whole.gather(1, column)),
+            "every rank added a logit for the target: only the rank that holds its column must add it, the others add "
+            "0": [
+                told
+                for column in (_own, lambda place, width: place % width)
+                for told in _looked_up(column, lambda place, target, width: target >= 0, everywhere)
             ],
             "the targets were looked up as if each rank's columns began at 0: rank r's begin at r*w, so look for "
-            "target - r*w": [_oracle_from(_where_less(less_maximum=less_maximum)) for less_maximum in (True, False)],
+            "target - r*w": _looked_up(lambda place, width: place % width, lambda place, target, width: target < width),
             "ranks to the right of the target's added a logit too: there target - r*w is negative, which as an index "
-            "counts from the end, so take only what is from 0 to w-1": [
-                _oracle_from(_more_found(-1, -1, less_maximum=less_maximum)) for less_maximum in (True, False)
-            ],
+            "counts from the end, so take only what is from 0 to w-1": _looked_up(
+                _from_the_end, lambda place, target, width: (place >= -width) & (place < width)
+            ),
             "off by one where a rank looks for the target among its columns: target - r*w = w is the next rank's "
-            "first column": [
-                _oracle_from(_more_found(0, 0, less_maximum=less_maximum)) for less_maximum in (True, False)
-            ],
+            "first column": _looked_up(_own, lambda place, target, width: (place >= 0) & (place <= width)),
             "a small number was added to the probability, or put in its place, before the logarithm: log(sum) - x "
-            "needs no probability, and no such number": [
-                _kept_off_zero(10.0**-digits, added=added)
-                for digits in (5, 6, 7, 8, 9, 10, 12, 15, 20, 30)
-                for added in (True, False)
-            ],
+            "needs no probability, and no such number": seen(_oracle_from(_losses), _kept_off_zero),
             "neither the sum of exponentials nor the target's logit was added over the ranks": [
-                _own_parts(maximum=maximum) for maximum in ("all", "own", "no")
+                _own_parts(maximum) for maximum in ("all", "own")
             ],
             "the maximum was subtracted in the sum or from the target's logit, but not in both: the logarithm of the "
-            "sum needs it back, or the logit must lack it too": [
-                _oracle_from(_two_scales(missing_in_sum=missing)) for missing in (True, False)
-            ],
+            "sum needs it back, or the logit must lack it too": [_shifted_by(1), _shifted_by(-1)],
             "the target's logit is missing: this is the logarithm of the sum alone": [
                 _oracle_from(lambda rows, targets, width: torch.logsumexp(rows, -1)),
-                (
-                    _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
-                    lambda run: not evidence.maxima_at_least(2)(run),
-                ),
+                (_OF_THE_SUM, lambda run: not evidence.maxima_at_least(2)(run)),
             ],
             "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it": (
-                _oracle_from(lambda rows, targets, width: torch.logsumexp(rows - rows.amax(-1, keepdim=True), -1)),
+                _OF_THE_SUM,
                 evidence.maxima_at_least(2),
             ),
-            "each rank subtracted its own maximum: the sums only fit "
-            "together with the maximum over all ranks": _own_maximum,
-            "the sum is over each rank's own columns: add it over all ranks": _own_sum,
+            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": (
+                _by_rank(_own_maximum)
+            ),
+            "the sum is over each rank's own columns: add it over all ranks": _by_rank(
+                lambda parts, whole, column, rank: (
+                    torch.logsumexp(parts[rank], -1, keepdim=True) - whole.gather(1, column)
+                )
+            ),
             "the sign is wrong: the loss is positive": _oracle_from(lambda *a: -_losses(*a)),
             "the mean over the rows came back: return one loss a row": _oracle_from(lambda *a: _losses(*a).mean()),
             "the target's probability came back, not its negative logarithm": _oracle_from(

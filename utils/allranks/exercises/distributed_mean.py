@@ -34,7 +34,7 @@ def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(wide.mean(0).to(kind), {}, atol) for _ in args]
 
 
-def _over_elements(own: bool, shape: str) -> Oracle:
+def _over_elements(own: bool, every_place: bool) -> Oracle:
     """The mean over all elements, of all ranks or of each rank's own tensor, as one number or in every place."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -45,8 +45,7 @@ def _over_elements(own: bool, shape: str) -> Oracle:
         atol = 1e-6 + 4 * torch.finfo(kind).eps * float(torch.stack(tensors).abs().max())
         for tensor in tensors:
             mean = (tensor if own else torch.stack(tensors)).mean()
-            found = {"one number": mean, "one element": mean.reshape(1), "every place": mean.expand(tensor.shape)}
-            made.append(Expected(found[shape].to(kind), {}, atol))
+            made.append(Expected((mean.expand(tensor.shape) if every_place else mean).to(kind), {}, atol))
         return made
 
     return oracle
@@ -126,8 +125,8 @@ EXERCISE = Exercise(
             "divided by 4, whatever the number of ranks: use dist.get_world_size()", lambda t, r, s: summed(t)[0] / 4
         ),
         *(
-            Mistake(cause, _over_elements(own, shape))
-            for shape in ("one number", "one element", "every place")
+            Mistake(cause, _over_elements(own, every_place))
+            for every_place in (False, True)
             for own, cause in (
                 (False, "the mean over the elements too: it must be elementwise, over the ranks only"),
                 (

@@ -106,6 +106,19 @@ def _one_from_each(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _made(places, args[0][0].base.dtype, setup)
 
 
+def _by_absolute_value(own_only: bool) -> Oracle:
+    """Each rank's candidates are those of the largest absolute value, and so are the best of them if not `own_only`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        k = args[0][1]
+        each = [sorted(_ranked([a]), key=lambda x: -abs(x[0]))[:k] for a in args]
+        best = [(v, r, i) for r, found in enumerate(each) for v, _, i in found]
+        best.sort(key=lambda x: -x[0] if own_only else -abs(x[0]))
+        return _made(best[:k], args[0][0].base.dtype, setup)
+
+    return oracle
+
+
 def _smallest(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _made(sorted(_ranked(args))[: args[0][1]], args[0][0].base.dtype, setup)
 
@@ -268,6 +281,9 @@ EXERCISE = Exercise(
                 among_all=False
             ),
             "only the best of each rank took part: several of the top k may be on one rank": _one_from_each,
+            "the largest absolute values took part: a negative number is small, however large its absolute value": [
+                _by_absolute_value(own_only) for own_only in (True, False)
+            ],
             "the k smallest instead of the largest": _smallest,
             "smallest first: the largest must come first": _ascending,
             "ties go to the lowest rank, then the lowest index": _late_ties,

@@ -5,26 +5,23 @@ Every rank holds as many rows: rank r has the rows r*s to (r+1)*s - 1, s = len(s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from allranks.exercises.families import known
 from allranks.judge import provenance, rules
-from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, plain
 from allranks.judge.common import SIZES, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
 from allranks.ranks.wire.values import dtype_name
 
 WIDTH = 3
 _WHOLE = ("int32", "int64")
 _FLOATING = ("float32", "float64", "float16", "bfloat16")
-_OWNER_BY_MODULO = (
-    "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)"
-)
 _MOST = 1 << 16  # larger than every id, count or index, smaller than the bits of a row's numbers read as whole numbers
 
 
@@ -87,15 +84,10 @@ def _unsorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
-def _owner_by_modulo(place: Callable[[torch.Tensor, int, int], torch.Tensor]) -> Oracle:
-    """Asks rank id % p, which looks at `place(ids, rows, ranks)` of its shard."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        table, rows, p = _rows(args), setup.option("rows", 4), setup.ranks
-        asked = [plain(a[0]) for a in args]
-        return [Expected(table[ids % p * rows + place(ids, rows, p)]) for ids in asked]
-
-    return oracle
+def _owner_by_modulo(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """Asks rank id % p, which looks at row id % rows of its shard."""
+    table, rows, asked = _rows(args), setup.option("rows", 4), [plain(a[0]) for a in args]
+    return [Expected(table[ids % setup.ranks * rows + ids % rows]) for ids in asked]
 
 
 def _unique(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -256,12 +248,11 @@ EXERCISE = Exercise(
             "the rows of the different ids came back, in ascending order: bring them into the order of ids with "
             "unique's inverse (return_inverse)": _unique,
             "looked up in the rank's own shard: each row is on rank id // len(shard)": _own_shard,
-        },
-        Mistake(_OWNER_BY_MODULO, _owner_by_modulo(lambda ids, rows, p: ids % rows)),
-        Mistake(_OWNER_BY_MODULO, _owner_by_modulo(lambda ids, rows, p: ids // p)),
-        {
+            "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)": (
+                _owner_by_modulo
+            ),
             "ids cut by the sizes without being sorted: sort them by owner, id "
-            "// len(shard), before they are sent": _unsorted
+            "// len(shard), before they are sent": _unsorted,
         },
     ),
     unit="id a rank",

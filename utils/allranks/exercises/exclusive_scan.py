@@ -179,8 +179,6 @@ EXERCISE = Exercise(
             "nor receives there",
             _round_a_ring,
         ),
-        _adds("rank 0's tensor is missing from the sums", lambda rank, p: range(1, rank)),
-        _adds("the left neighbour's tensor is missing from the sums", lambda rank, p: range(max(rank - 1, 0))),
         {
             "rank 0 has no lower rank: its result is zeros": _first_keeps,
             "the own tensor was added and then subtracted: beside a huge number the small ones are lost, so never "

@@ -146,12 +146,10 @@ EXERCISE = Exercise(
             ),
             "microseconds instead of seconds": _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF),
             "alpha is 10^6 times the best one, as in microseconds: it must be in seconds": _times(1e6, 1),
-            "alpha is 1000 times the best one, as in milliseconds: it must be in seconds": _times(1e3, 1),
-            "both are 1000 times the best ones, as in milliseconds: they must be in seconds": _times(1e3, 1e3),
             "beta is 1/8 of the best one, as in seconds a bit: it must be in seconds a byte": _times(1, 1 / 8),
-            "beta is 8 times the best one: n counts bytes already, so it must be in seconds a byte": _times(1, 8),
-            "beta is 10^6 times the best one, as in microseconds a byte: it must be in seconds a byte": _times(1, 1e6),
-            "beta is 10^9 times the best one, as in nanoseconds a byte: it must be in seconds a byte": _times(1, 1e9),
+            "another unit: alpha must be in seconds, and beta in seconds a byte": [
+                _times(*by) for by in ((1e3, 1), (1e3, 1e3), (1, 8), (1, 1e6), (1, 1e9))
+            ],
             "a line through zero: even an empty message takes alpha": _oracle_from(_through_zero, OFF),
         },
         Mistake(_FEW, _oracle_from(_two_points)),

@@ -301,7 +301,6 @@ EXERCISE = Exercise(
             "the sum instead of the mean of the gradients": _gradients(divide=0),
             "divided by the number of ranks twice": _gradients(divide=2),
             "divided by the number of blocks instead of the number of ranks": _gradients(divide=0, by_blocks=True),
-            "each rank's own gradients: nothing was added over the ranks": _gradients(own=True, divide=0),
             "each rank's own gradients, divided by p: nothing was added over the ranks": _gradients(own=True),
         }
     ),

@@ -8,7 +8,7 @@ from allranks.exercises.families import known
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
 def _from(left: int, right: int) -> Oracle:
@@ -33,11 +33,6 @@ def _from_both(run: Run) -> bool:
 
 def _from_one(run: Run) -> bool:
     return not _from_both(run)
-
-
-_ONE_BUFFER = (
-    "both items hold what arrived last: the second receive wrote over the first, so each needs a tensor of its own"
-)
 
 
 def _two_each(run: Run) -> str | None:
@@ -69,11 +64,9 @@ EXERCISE = Exercise(
         {
             "left and right are swapped: the left neighbour's edge comes first": _from(1, -1),
             "the left neighbour's edge came twice": (_from(-1, -1), _from_one),
-            "the right neighbour's edge came twice": (_from(1, 1), _from_one),
-        },
-        Mistake(_ONE_BUFFER, _from(-1, -1), _from_both),
-        Mistake(_ONE_BUFFER, _from(1, 1), _from_both),
-        {"each rank's own edge came back": _from(0, 0)},
+            "both items hold what arrived last: the second receive wrote over the first, so each needs a tensor of its "
+            "own": (_from(1, 1), _from_both),
+        }
     ),
     collective="send/recv",
     chunking="rank",

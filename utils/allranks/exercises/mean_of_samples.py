@@ -92,6 +92,9 @@ EXERCISE = Exercise(
     ),
     mistakes=known(
         {
+            "the sum of all ranks was divided by the rank's own number of samples: add the numbers too": _oracle_from(
+                lambda shards, rank: torch.cat(shards).sum() / len(shards[rank])
+            ),
             "an empty rank counted as one sample: its count is 0": _oracle_from(_empty_as_one),
             "the mean of the ranks' means, an empty rank counting as zero": _oracle_from(_by_ranks),
             "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(

@@ -350,9 +350,6 @@ EXERCISE = Exercise(
             ),
             "the room was counted over all ranks: each rank has room of its own for capacity of its tokens with each "
             "expert": _in_the_world,
-            "every token was computed by its own rank's experts: it must travel to its expert's rank": lambda s, a: (
-                _through(s, a, of=lambda rank, e: rank * len(a[0][3]) + e % len(a[0][3]))
-            ),
             "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)": lambda s, a: (
                 _through(s, a, of=lambda rank, e: e % s.ranks * len(a[0][3]) + e // s.ranks)
             ),

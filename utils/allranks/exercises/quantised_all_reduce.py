@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, no_other, where_it_shows
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
-from allranks.judge.compare import difference
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
@@ -22,6 +19,7 @@ OCTAVES = 10  # blocks differ by up to 2**10
 
 Blocks = torch.Tensor  # (blocks, block), in float64, zeros behind the end
 Rounding = Callable[[torch.Tensor], torch.Tensor]
+Add = Callable[[torch.Tensor, torch.Tensor], Blocks]
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -63,13 +61,13 @@ def _blocks(values: torch.Tensor, block: int) -> Blocks:
     return torch.nn.functional.pad(flat, (0, -flat.numel() % block)).reshape(-1, block)
 
 
-def _quantised(
-    rows: Blocks, scales: torch.Tensor, rounded: Rounding = torch.round, back: Blocks | None = None
-) -> Blocks:
+def _rounded(rows: Blocks) -> Blocks:
+    return torch.round(rows).clamp(-MOST - 1, MOST)
+
+
+def _quantised(rows: Blocks, scales: torch.Tensor, rounded: Rounding = _rounded, back: Blocks | None = None) -> Blocks:
     """What is left of the rows after int8 with these scales; `back` are those that they are multiplied with again."""
-    return rounded(rows / torch.where(scales > 0, scales, 1)).clamp(-MOST - 1, MOST) * (
-        scales if back is None else back
-    )
+    return rounded(rows / torch.where(scales > 0, scales, 1)) * (scales if back is None else back)
 
 
 def _scales(rows: Blocks) -> torch.Tensor:
@@ -97,7 +95,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(total.to(kind), {}, bound(args, args[0][1])) for _ in args]
 
 
-def _near(make: Callable[[Setup, torch.Tensor, int], torch.Tensor]) -> Oracle:
+def _by_rank(make: Callable[[Setup, torch.Tensor, int], torch.Tensor]) -> Oracle:
     """What a mistake leaves whose exact result is `make(setup, tensors, rank)`; quantising may have moved it within the bound."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -108,19 +106,11 @@ def _near(make: Callable[[Setup, torch.Tensor, int], torch.Tensor]) -> Oracle:
     return oracle
 
 
-def _sum_of_parts(ints: torch.Tensor, scales: torch.Tensor) -> Blocks:
-    return (ints * scales).sum(0)
-
-
-def _quantised_again(total: Blocks, scales: torch.Tensor) -> Blocks:
-    return _quantised(total, _scales(total))
-
-
 def _by_steps(
-    rounded: Rounding = torch.round,
+    rounded: Rounding = _rounded,
     first: Callable[[Blocks], torch.Tensor] = _scales,
-    add: Callable[[torch.Tensor, torch.Tensor], Blocks] = _sum_of_parts,
-    again: Callable[[Blocks, torch.Tensor], Blocks] = _quantised_again,
+    add: Add = lambda ints, scales: (ints * scales).sum(0),
+    again: Add = lambda total, scales: _quantised(total, _scales(total)),
 ) -> Oracle:
     """What the usual two steps give with one thing wrong.
 
@@ -134,11 +124,16 @@ def _by_steps(
         if not rows.numel():  # nothing to get wrong
             return [Expected(torch.empty(shape, dtype=kind), {}, bound(args, block)) for _ in args]
         scales = torch.stack([first(r) for r in rows])
-        ints = rounded(rows / torch.where(scales > 0, scales, 1)).clamp(-MOST, MOST)
+        ints = rounded(rows / torch.where(scales > 0, scales, 1))
         flat = again(add(ints, scales), scales).reshape(-1)[: plain(args[0][0]).numel()].reshape(shape)
         return [Expected(flat.to(kind), {}, bound(args, block)) for _ in args]
 
     return oracle
+
+
+def _alike(first: Callable[[Blocks], torch.Tensor], rounded: Rounding = _rounded) -> Oracle:
+    """Both steps with these scales and this rounding."""
+    return _by_steps(rounded, first, again=lambda total, _: _quantised(total, first(total), rounded))
 
 
 def _every_kth(padded: bool) -> Oracle:
@@ -162,8 +157,11 @@ def _every_kth(padded: bool) -> Oracle:
     return oracle
 
 
+def _of_largest(rows: Blocks) -> torch.Tensor:
+    return (rows.amax(1, keepdim=True) / MOST).clamp(min=0)
+
+
 def _one_scale(rows: Blocks) -> torch.Tensor:
-    """One scale for all blocks."""
     return _scales(rows).amax(0, keepdim=True).expand(len(rows), 1)
 
 
@@ -179,27 +177,14 @@ def _owners_scales(ints: torch.Tensor, scales: torch.Tensor) -> Blocks:
     return ints.sum(0) * torch.stack([scales[i // each, i] for i in range(ints.shape[1])])
 
 
-def _wrapped(ints: torch.Tensor, scales: torch.Tensor) -> Blocks:
-    """Added in int8."""
-    return ((ints.sum(0) + MOST + 1) % (2 * MOST + 2) - MOST - 1) * scales[0]
+def _wrapped(ints: torch.Tensor) -> torch.Tensor:
+    """What int8 makes of whole numbers that it does not hold."""
+    return (ints + MOST + 1) % (2 * MOST + 2) - MOST - 1
 
 
 def _unsigned(rows: Blocks) -> Blocks:
     """Rounded, and sent as uint8."""
-    return torch.round(rows).clamp(-MOST, MOST) % (2 * MOST + 2)
-
-
-def _unsigned_again(total: Blocks, scales: torch.Tensor) -> Blocks:
-    step = _scales(total)
-    return _unsigned(total / torch.where(step > 0, step, 1)) * step
-
-
-def _nan_of_zeros(total: Blocks, scales: torch.Tensor) -> Blocks:
-    return _quantised_again(total, scales).masked_fill((scales == 0).any(0).expand_as(total), float("nan"))
-
-
-def _undone_with(choose: Callable[[torch.Tensor], torch.Tensor]) -> Oracle:
-    return _by_steps(again=lambda total, scales: _quantised(total, _scales(total), back=choose(scales)))
+    return _rounded(rows) % (2 * MOST + 2)
 
 
 def _about_right(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -219,32 +204,12 @@ def _first_only(held: Callable[[int, int, int], int]) -> Oracle:
         kept = torch.arange(setup.size) < held(setup.size, setup.option("block"), setup.ranks)
         return total * kept.reshape(total.shape)
 
-    return _near(make)
+    return _by_rank(make)
 
 
 def _in_chunks(each: Callable[[float], int]) -> Oracle:
     """Zeros behind p chunks of `each(blocks / p)` blocks, or of one."""
     return _first_only(lambda n, block, p: p * max(1, each(-(-n // block) / p)) * block)
-
-
-def _fits_no_other(run: Run) -> bool:
-    """Whether no mistake that is known by its numbers explains the run's first call."""
-    if any(result is None for result in run.results[0]):
-        return False
-    for mistake in KNOWN:
-        if not mistake.holds(run):
-            continue
-        wanted = mistake.oracle(run.setup, run.args[0])
-        pairs = zip(run.results[0], wanted, strict=True)
-        if not any(difference(got.returned, w.returns, w.atol) for got, w in pairs if got is not None):
-            return False
-    return True
-
-
-def _shows(oracle: Oracle, run: Run) -> bool:
-    """Whether a mistake with these results is one in this run: else what it gives is within the bound, and no cause."""
-    pairs = zip(oracle(run.setup, run.args[0]), run.expected[0], strict=True)
-    return any(difference(wrong.returns, right.returns, right.atol) is not None for wrong, right in pairs)
 
 
 def _chunk(run: Run) -> tuple[int, int]:
@@ -320,38 +285,43 @@ def _case(ranks: int, size: int, block: int = 8, case: str | None = None, **fiel
 
 _BY_THEIR_NUMBERS = known(
     {
-        "the mean instead of the sum": _near(lambda s, t, rank: t.mean(0)),
-        "this rank's own numbers only: the others' are missing": _near(lambda s, t, rank: t[rank]),
+        "the mean instead of the sum": _by_rank(lambda setup, tensors, rank: tensors.mean(0)),
+        "this rank's own numbers only: the others' are missing": _by_rank(lambda setup, tensors, rank: tensors[rank]),
         "the last, shorter block is missing: count blocks with ceil(n / block)": _first_only(
             lambda n, block, p: n // block * block
         ),
-        "the scale was taken from the largest number: take the largest absolute value, or large negative ones are cut "
-        "off": _by_steps(
-            first=lambda rows: (rows.amax(1, keepdim=True) / MOST).clamp(min=0),
-            again=lambda total, _: _quantised(total, (total.amax(1, keepdim=True) / MOST).clamp(min=0)),
-        ),
-        "one scale for the whole tensor: blocks of small numbers are lost, so give each block a scale of its own": (
-            _by_steps(first=_one_scale, again=_one_a_chunk)
-        ),
-        "rounded towards zero: a conversion to int8 cuts the fraction off, so round() first": _by_steps(
-            torch.trunc, again=lambda total, _: _quantised(total, _scales(total), torch.trunc)
-        ),
-        "the 8-bit numbers were added in 8 bits, where a sum beyond 127 wraps around: multiply with the scales first, and "
-        "add floats": _by_steps(add=_wrapped),
-        "negative numbers were sent as uint8, which has none: send int8, or add 127 first and subtract it afterwards": (
-            _by_steps(add=lambda ints, scales: _sum_of_parts(_unsigned(ints), scales), again=_unsigned_again)
-        ),
-        "the sum was quantised with the sum of the ranks' scales: take the largest absolute value of the sum's own "
-        "block": _by_steps(again=lambda total, scales: _quantised(total, scales.sum(0))),
         "the last blocks are missing: p chunks must hold them all, so a chunk has ceil(blocks / p) of them": [
             _in_chunks(int),
             _in_chunks(round),
         ],
         "a block's elements are not neighbours: block i has the elements from i * block on, as view(-1, block) gives them, "
         "and not every k-th one": [_every_kth(padded) for padded in (True, False)],
-        "NaN where a block is all zeros: its scale is 0, and 0/0 is NaN": _by_steps(again=_nan_of_zeros),
-        "the sum was quantised with a scale of the first step: it is larger than any of its parts, so it needs a new "
-        "scale": _by_steps(again=lambda total, scales: _quantised(total, scales[0])),
+        "the scale was taken from the largest number: take the largest absolute value, or large negative ones are cut "
+        "off": _by_steps(
+            lambda rows: torch.round(rows).clamp(-MOST, MOST),
+            _of_largest,
+            again=lambda total, _: _quantised(total, _of_largest(total)),
+        ),
+        "one scale for the whole tensor: blocks of small numbers are lost, so give each block a scale of its own": [
+            _by_steps(first=_one_scale, again=_one_a_chunk),
+            _by_steps(first=_one_scale),
+            _by_steps(again=_one_a_chunk),
+        ],
+        "the scale is the largest absolute value divided by 128 or more: the int8 that it stands for is 127 at most": [
+            _alike(lambda rows, most=most: rows.abs().amax(1, keepdim=True) / most, rounded)  # type: ignore[misc]
+            for most in (128, 255, 256)
+            for rounded in (lambda rows: _wrapped(torch.round(rows)), _rounded)
+        ],
+        "scales in float16: it holds no number above 65,504, and makes those near 0 a zero, so compute and send the "
+        "scales in float32": _alike(lambda rows: _scales(rows).half().double()),
+        "rounded towards zero: a conversion to int8 cuts the fraction off, so round() first": _alike(
+            _scales, lambda rows: torch.trunc(rows).clamp(-MOST, MOST)
+        ),
+        "the 8-bit numbers were added in 8 bits, where a sum beyond 127 wraps around: multiply with the scales first, and "
+        "add floats": _by_steps(add=lambda ints, scales: _wrapped(ints.sum(0)) * scales[0]),
+        "negative numbers were sent as uint8, which has none: send int8, or add 127 first and subtract it afterwards": (
+            _alike(_scales, _unsigned)
+        ),
         "the 8-bit numbers were added with one rank's scale: each rank has scales of its own, which must travel too": [
             _by_steps(add=_owners_scales),
             _by_steps(add=_owners_scales, again=lambda total, _: total),
@@ -359,19 +329,23 @@ _BY_THEIR_NUMBERS = known(
         "the 8-bit numbers were added before they were multiplied with their scales: each rank has scales of its own": (
             _by_steps(add=lambda ints, scales: ints.sum(0) * scales.mean(0))
         ),
+        "NaN where a block is all zeros: its scale is 0, and 0/0 is NaN": _by_steps(
+            again=lambda total, scales: _quantised(total, _scales(total)).masked_fill(
+                (scales == 0).any(0), float("nan")
+            )
+        ),
+        "the sum was quantised with the sum of the ranks' scales: take the largest absolute value of the sum's own "
+        "block": _by_steps(again=lambda total, scales: _quantised(total, scales.sum(0))),
+        "the sum was quantised with a scale of the first step: it is larger than any of its parts, so it needs a new "
+        "scale": _by_steps(again=lambda total, scales: _quantised(total, scales[0])),
         "the quantised sums were multiplied with scales of the first step: they were quantised with new ones, which must "
         "travel too": [
-            _undone_with(choose)
-            for choose in (lambda s: s.sum(0), lambda s: s.mean(0), lambda s: s.amax(0), lambda s: s[0])
+            _by_steps(again=lambda total, s, which=which: _quantised(total, _scales(total), back=which(s)))  # type: ignore[misc]
+            for which in (lambda s: s.sum(0), lambda s: s.mean(0), lambda s: s.amax(0), lambda s: s[0])
         ],
-        "scales in float16: it holds no number above 65,504, and makes those near 0 a zero, so compute and send the "
-        "scales in float32": _by_steps(
-            first=lambda rows: _scales(rows).half().double(),
-            again=lambda total, _: _quantised(total, _scales(total).half().double()),
-        ),
     }
 )
-KNOWN = tuple(replace(m, holds=functools.partial(_shows, m.oracle)) for m in _BY_THEIR_NUMBERS)
+KNOWN = tuple(map(where_it_shows, _BY_THEIR_NUMBERS))
 
 EXERCISE = Exercise(
     name="quantised_all_reduce",
@@ -422,7 +396,7 @@ EXERCISE = Exercise(
         {
             "about right, but off by more than the bound, half a step of each rank's block and half a step of the "
             "sum's: int8 has 127 steps on each side of zero, and a number "
-            "may be quantised twice, no more": (_about_right, _fits_no_other)
+            "may be quantised twice, no more": (_about_right, no_other(KNOWN))
         },
     ),
     collective="all_reduce",

@@ -82,20 +82,36 @@ def _by_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return attention(setup, swapped)
 
 
-def _keys_by_rank(own_too: bool) -> Oracle:
-    """The keys of rank r taken for the r-th part of the sequence, the own ones `own_too`; the queries have their positions."""
+def _placed(at: Callable[[Setup, Sequence[Args], int, int], torch.Tensor]) -> Oracle:
+    """Each rank masks the keys of rank `other` with the positions `at(setup, args, rank, other)`; its queries have their own."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        n, made = setup.size, []
+        made = []
         for rank, own in enumerate(args):
-            placed: list[Args] = [
-                (*a[:3], View.of(torch.arange(n * other, n * other + n)) if own_too or other != rank else a[3])
-                for other, a in enumerate(args)
-            ]
-            made += attention(setup, [own, *placed], keep=lambda _, other: other > 0)[:1]
+            blocks = [(*a[:3], View.of(at(setup, args, rank, other))) for other, a in enumerate(args)]
+            made += attention(setup, [own, *blocks], keep=lambda _, other: other > 0)[:1]
         return made
 
     return oracle
+
+
+def _keys_by_rank(own_too: bool) -> Oracle:
+    """The keys of rank r taken for the r-th part of the sequence, the own ones `own_too`."""
+    return _placed(
+        lambda s, args, rank, other: (
+            s.size * other + torch.arange(s.size) if own_too or other != rank else plain(args[rank][3])
+        )
+    )
+
+
+def _as_they_came(step: int) -> Oracle:
+    """The mask made from the places of the blocks in the order in which they came, the own block first."""
+    return _placed(lambda s, args, rank, other: s.size * ((other - rank) * step % s.ranks) + torch.arange(s.size))
+
+
+def _positions_of(behind: Callable[[int, int, int], int]) -> Oracle:
+    """On rank r, the block of each other rank is masked with the positions of rank `behind(r, other, p)`."""
+    return _placed(lambda s, args, rank, other: plain(args[behind(rank, other, s.ranks)][3]))
 
 
 def _block_softmaxes(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -154,36 +170,6 @@ def _first_sees_nothing(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 def _first_sees_itself(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """No query sees its own key, except the one that would see nothing at all."""
     return attention(setup, args, lambda mine, theirs: (theirs < mine) | ((theirs == 0) & (mine == 0)))
-
-
-def _as_they_came(step: int) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    """The mask made from the places of the blocks in the order in which they came, the own block first."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        p, n, made = setup.ranks, setup.size, []
-        for rank, own in enumerate(args):
-            placed = []
-            for other, a in enumerate(args):
-                first = n * ((other - rank) * step % p)
-                placed.append((*a[:3], View.of(torch.arange(first, first + n))))
-            keys = attention(setup, [own, *placed], keep=lambda _, other: other > 0)[0]
-            made.append(keys)
-        return made
-
-    return oracle
-
-
-def _positions_of(behind: Callable[[int, int, int], int]) -> Oracle:
-    """On rank r, the block of each other rank is masked with the positions of rank `behind(r, other, p)`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for rank, own in enumerate(args):
-            placed = [(*a[:3], args[behind(rank, other, setup.ranks)][3]) for other, a in enumerate(args)]
-            made += attention(setup, [own, *placed], keep=lambda _, other: other > 0)[:1]
-        return made
-
-    return oracle
 
 
 def _one_late(step: int) -> Oracle:
@@ -254,8 +240,9 @@ def _few_blocks(run: Run) -> str | None:
         if more > ROOM * block:
             mine = [e for e in run.sends if e.rank == rank]
             return About(
-                f"rank {rank} holds {more} bytes beside its arguments at one of its sends{run.at(mine[-1].line)}, and a block of keys, "
-                f"values and positions has {block}: merge each block into one summary (maximum, sum, output) when it comes, and let go of it",
+                f"rank {rank} holds as many bytes as {more // block} blocks of keys, values and positions beside its arguments at one "
+                f"of its sends{run.at(mine[-1].line)}, and room for {ROOM} is enough: merge each block into one summary (maximum, sum, "
+                "output) when it comes, and let go of it",
                 mine[-1],
                 kind="holds all blocks",
             )

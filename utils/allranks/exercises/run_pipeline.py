@@ -325,6 +325,9 @@ EXERCISE = Exercise(
             ),
             "what is sent back was multiplied by the weight twice: the gradient of the input is that of the output "
             "times the weight": _passing_on(back=lambda g, weight: g * weight * weight),
+            "`upstream` was not used: the last stage's backward pass of micro-batch i begins with row i of it": _passing_on(
+                upstream=torch.ones_like
+            ),
             "every backward pass begins with row 0 of `upstream`: micro-batch i has row i": _passing_on(
                 upstream=lambda rows: rows[:1].expand_as(rows)
             ),

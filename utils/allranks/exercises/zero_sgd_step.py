@@ -62,81 +62,52 @@ def _flat_step(values: torch.Tensor, like: Sequence[torch.Tensor], atol: Any) ->
     return Expected(None, {(0, i, "data"): part.reshape(t.shape) for i, (part, t) in enumerate(pairs)}, atol)
 
 
-def _shards(setup: Setup, count: int) -> list[slice]:
-    length = -(-count // setup.ranks)
-    return [slice(rank * length, (rank + 1) * length) for rank in range(setup.ranks)]
+def _of_vectors(make: Callable[[torch.Tensor, torch.Tensor, int, int], torch.Tensor], each: bool = False) -> Oracle:
+    """What `make(before, after, rank, ranks)` gives for all parameters as one vector, or for `each` by itself; with padding."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        if setup.ranks == 1:
+            raise ValueError("there is one shard")
+        made = []
+        for rank, wanted in enumerate(_step()(setup, args)):
+            before = [data for data, _ in plain(args[rank][0])]
+            after = [wanted.changed[0, i, "data"] for i in range(len(before))]
+            pairs = zip(before, after, strict=True) if each else [(_flat(before), _flat(after))]
+            cut = [
+                make(_padded(old, setup), _padded(new, setup), rank, setup.ranks)[: old.numel()] for old, new in pairs
+            ]
+            made.append(_flat_step(torch.cat(cut), before, wanted.atol))
+        return made
+
+    return oracle
 
 
-def _first_shard_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _padded(values: torch.Tensor, setup: Setup) -> torch.Tensor:
+    return torch.nn.functional.pad(values.reshape(-1), (0, -values.numel() % setup.ranks))
+
+
+def _own_shard(before: torch.Tensor, after: torch.Tensor, rank: int, ranks: int) -> torch.Tensor:
     """Each rank updated its shard of the flat vector, and none was gathered."""
-    made = []
-    for rank, wanted in enumerate(_step()(setup, args)):
-        before = [data for data, _ in plain(args[rank][0])]
-        values, after = _flat(before), _flat([wanted.changed[0, i, "data"] for i in range(len(before))])
-        mine = _shards(setup, values.numel())[rank]
-        values[mine] = after[mine]
-        made.append(_flat_step(values, before, wanted.atol))
-    return made
+    return torch.cat([*before.chunk(ranks)[:rank], after.chunk(ranks)[rank], *before.chunk(ranks)[rank + 1 :]])
 
 
 def _owners_gradient(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Each rank updated its shard with its own gradient, and all gathered the shards."""
     alone = _step(own=True)(setup, args)
     before = [data for data, _ in plain(args[0][0])]
-    by_rank = [_flat([wanted.changed[0, i, "data"] for i in range(len(before))]) for wanted in alone]
-    gathered = torch.cat(
-        [values[shard] for values, shard in zip(by_rank, _shards(setup, len(by_rank[0])), strict=True)]
-    )
-    return [_flat_step(gathered, before, wanted.atol) for wanted in alone]
+    by_rank = [_padded(_flat([w.changed[0, i, "data"] for i in range(len(before))]), setup) for w in alone]
+    gathered = torch.cat([values.chunk(setup.ranks)[r] for r, values in enumerate(by_rank)])
+    return [_flat_step(gathered[: len(_flat(before))], before, wanted.atol) for wanted in alone]
 
 
 def _misplaced(shard_of: Callable[[int, int], int], each: bool) -> Oracle:
     """On rank r, every place holds the new shard of rank `shard_of(r, p)`; `each` parameter is cut by itself, or all as one vector."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        if setup.ranks == 1:
-            raise ValueError("there is one shard")
-        made = []
-        for rank, wanted in enumerate(_step()(setup, args)):
-            like = [data for data, _ in plain(args[rank][0])]
-            new = [wanted.changed[0, i, "data"].reshape(-1) for i in range(len(like))]
-            shard = shard_of(rank, setup.ranks)
-            filled = [_filled(values, shard, setup) for values in (new if each else [_flat(new)])]
-            made.append(_flat_step(torch.cat(filled), like, wanted.atol))
-        return made
-
-    return oracle
-
-
-def _first_shards_data(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each shard's step was taken from the numbers of shard 0."""
-    if setup.ranks == 1:
-        raise ValueError("there is one shard")
-    made = []
-    for rank, wanted in enumerate(_step()(setup, args)):
-        like = [data for data, _ in plain(args[rank][0])]
-        before, after = _flat(like), _flat([wanted.changed[0, i, "data"] for i in range(len(like))])
-        made.append(_flat_step(_filled(before, 0, setup) + after - before, like, wanted.atol))
-    return made
+    return _of_vectors(lambda before, after, rank, p: after.chunk(p)[shard_of(rank, p)].repeat(p), each)
 
 
 def _next_shards_data(step: int) -> Oracle:
     """Each shard's step was taken from the numbers of the shard `step` places on."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        if setup.ranks == 1:
-            raise ValueError("there is one shard")
-        made = []
-        for rank, wanted in enumerate(_step()(setup, args)):
-            like = [data for data, _ in plain(args[rank][0])]
-            before, after = _flat(like), _flat([wanted.changed[0, i, "data"] for i in range(len(like))])
-            length = -(-before.numel() // setup.ranks)
-            padded = torch.nn.functional.pad(before, (0, length * setup.ranks - before.numel()))
-            other = padded.roll(-step * length)[: before.numel()]
-            made.append(_flat_step(other + after - before, like, wanted.atol))
-        return made
-
-    return oracle
+    return _of_vectors(lambda before, after, rank, p: before.roll(-step * (len(before) // p)) + after - before)
 
 
 def _decayed(by: float) -> Oracle:
@@ -153,13 +124,6 @@ def _decayed(by: float) -> Oracle:
         return made
 
     return oracle
-
-
-def _filled(values: torch.Tensor, shard: int, setup: Setup) -> torch.Tensor:
-    """As many numbers, of one shard again and again; the last shards may be filled up with zeros."""
-    length = -(-values.numel() // setup.ranks)
-    padded = torch.cat([values, values.new_zeros(length * setup.ranks - values.numel())])
-    return padded[shard * length : (shard + 1) * length].repeat(setup.ranks)[: values.numel()]
 
 
 def _volume(run: Run) -> str | None:
@@ -272,7 +236,7 @@ EXERCISE = Exercise(
             "each shard was updated with its owner's gradient only: "
             "reduce_scatter the gradients first": _owners_gradient,
             "each rank kept its own shard: the all_gather of the new parameters is missing, or what it brought is "
-            "not used": _first_shard_only,
+            "not used": _of_vectors(_own_shard),
             **{
                 f"{what} is in every place: place i must hold the new shard of rank i": [
                     _misplaced(shard_of, each) for each in (False, True)
@@ -284,7 +248,9 @@ EXERCISE = Exercise(
                 )
             },
             "every rank took its step from the first shard's numbers: cut "
-            "parameters and gradients at the same place": everywhere(_first_shards_data),
+            "parameters and gradients at the same place": everywhere(
+                _of_vectors(lambda before, after, rank, p: before.chunk(p)[0].repeat(p) + after - before)
+            ),
             **{
                 f"each rank took its step from the numbers of the {neighbour} rank's shard: cut parameters and gradients at the same place": _next_shards_data(
                     step

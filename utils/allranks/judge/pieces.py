@@ -27,6 +27,8 @@ class _Cut:
     def too_short(self, setup: Setup) -> int | None:
         """The first length of a case that gives too few pieces."""
         wanted = self.count(setup)
+        if wanted < 2:
+            return None  # the case has no such count
         return next((n for n in self.lengths(setup) if (pieces_of(n, wanted) if self.equal else n) < wanted), None)
 
 
@@ -40,8 +42,9 @@ _CUTS = tuple(
     )
     for name, count in (
         ("p", lambda s: s.ranks),
-        ("segments", lambda s: s.option("segments") or 1),
-        ("ranks_per_node", lambda s: s.option("ranks_per_node") or 1),
+        ("segments", lambda s: s.option("segments") or 0),
+        ("ranks_per_node", lambda s: s.option("ranks_per_node") or 0),
+        ("the number of halves", lambda s: 2),
     )
 )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
 from allranks.judge.cases import Oracle
+from allranks.judge.compare import difference
 from allranks.judge.evidence import Holds
-from allranks.judge.exercise import Mistake
+from allranks.judge.exercise import Mistake, Run
 
 # what a mistake leaves on every rank, when the run's log allows it, and whether no rank is right then
 Told = Oracle | tuple[Oracle, Holds] | tuple[Oracle, Holds, bool]
@@ -36,6 +39,50 @@ def _each(one: Mistake | Mapping[str, Told | list[Told]]) -> Iterator[Mistake]:
 def everywhere(oracle: Oracle) -> Told:
     """A result that its mistake leaves on every rank: where one rank is right, it was not made."""
     return oracle, lambda run: True, True
+
+
+def seen(right: Oracle, is_so: Callable[[torch.Tensor, torch.Tensor], bool]) -> Told:
+    """A mistake that is seen in what came back: `is_so(found, right)` of each rank's tensor that is wrong."""
+
+    def holds(run: Run) -> bool:
+        pairs = zip(run.results[0], run.expected[0], strict=True)
+        wrong = [
+            (got.returned, want.returns)
+            for got, want in pairs
+            if got is not None and difference(got.returned, want.returns, want.atol) is not None
+        ]
+        return bool(wrong) and all(
+            isinstance(found, torch.Tensor) and found.shape == wanted.shape and is_so(found, wanted)
+            for found, wanted in wrong
+        )
+
+    return (lambda setup, args: [replace(e, atol=math.inf) for e in right(setup, args)]), holds
+
+
+def no_other(exact: Sequence[Mistake]) -> Holds:
+    """Whether none of these mistakes, whose results are known, explains the ranks that are wrong in the run's first call."""
+
+    def holds(run: Run) -> bool:
+        got = [result.returned if result is not None else None for result in run.results[0]]
+        right = run.expected[0]
+        wrong = [r for r, want in enumerate(right) if difference(got[r], want.returns, want.atol) is not None]
+        for mistake in (m for m in exact if m.holds(run)):
+            told = mistake.oracle(run.setup, run.args[0])
+            if all(difference(got[r], told[r].returns, told[r].atol) is None for r in wrong):
+                return False
+        return True
+
+    return holds
+
+
+def where_it_shows(mistake: Mistake) -> Mistake:
+    """The mistake, only in a run in which its results are beyond what is right: else they are no cause."""
+
+    def holds(run: Run) -> bool:
+        pairs = zip(mistake.oracle(run.setup, run.args[0]), run.expected[0], strict=True)
+        return any(difference(wrong.returns, right.returns, right.atol) is not None for wrong, right in pairs)
+
+    return replace(mistake, holds=holds)
 
 
 def attention_error(

@@ -6,6 +6,7 @@ functions that work in virtual time: the router hands their results out as `piec
 
 from __future__ import annotations
 
+import array
 import ctypes
 import gc
 from collections.abc import Callable
@@ -312,7 +313,7 @@ class Upstream(Argument):
     def build(handles: list[Handle], before: list, *described: Any) -> Callable:
         late, *window = described
         gradient, _ = _window(*window)
-        there = memory_now() if late else set()
+        there = memory_now() if late else (set(), 0)
 
         def differentiate(returned: Any) -> None:
             """Backward from what was returned; what can't be differentiated leaves no gradients, and the comparison says so."""
@@ -530,11 +531,13 @@ def _window(base: torch.Tensor, size: list[int], stride: list[int], offset: int)
 def _count(used: list[StorageWeakRef], known: dict[bytes, int], shards: list[torch.Tensor], sizes: list[int]) -> int:
     """How many whole blocks are in memory, two copies of one block as two.
 
-    Each is a piece of memory that a block computed with, that has a block's weights, or that an all_gather is still to fill.
+    Each is a piece of memory that a block computed with, that has a block's weights, or that an all_gather is still to fill; or an
+    array, bytes or a list with a block's weights.
     """
     used[:] = [memory for memory in used if _is_there(memory)]
     dtype, whole = shards[0].dtype, set(sizes) - {shard.numel() for shard in shards}
     lengths, found = {len(weights) for weights in known}, {memory.cdata for memory in used}
+    ours = set(map(id, known))
     for thing in objects_made_here(held=True):
         if type(thing) is torch.Tensor and thing.dtype == dtype and _has_memory(thing):
             # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
@@ -542,10 +545,20 @@ def _count(used: list[StorageWeakRef], known: dict[bytes, int], shards: list[tor
             data = ctypes.string_at(thing.data_ptr(), nbytes) if nbytes in lengths or thing.numel() in whole else b""
             if data in known or (thing.numel() in whole and data and _unfilled(data, dtype)):
                 found.add(thing.untyped_storage()._cdata)
-        elif type(thing) is np.ndarray and thing.flags.owndata:  # else it is a window on a tensor
-            if thing.nbytes in lengths and thing.tobytes() in known:
-                found.add(id(thing))
+        elif id(thing) not in ours and _copied(thing, dtype, lengths) in known:
+            found.add(id(thing))
     return len(found)
+
+
+def _copied(thing: Any, dtype: torch.dtype, lengths: set[int]) -> bytes:
+    """The bytes of numbers of this dtype that are in an array, in bytes or in a list; b"" if they are of another length than these."""
+    if type(thing) is np.ndarray and thing.flags.owndata:  # else it is a window on a tensor
+        return thing.tobytes() if thing.nbytes in lengths else b""
+    if isinstance(thing, bytes | bytearray | array.array):
+        return bytes(thing) if memoryview(thing).nbytes in lengths else b""
+    if type(thing) in (list, tuple) and len(thing) * dtype.itemsize in lengths:
+        return _bytes(torch.tensor(thing, dtype=dtype)) if all(type(one) is float for one in thing) else b""
+    return b""
 
 
 def _unfilled(data: bytes, dtype: torch.dtype) -> bool:

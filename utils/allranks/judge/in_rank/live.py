@@ -1,7 +1,8 @@
-"""How many bytes a call leaves in memory: tensors that it made and that are still there, and arrays."""
+"""How many bytes a call keeps in memory: in tensors, and in whatever else holds numbers: arrays, bytes, lists."""
 
 from __future__ import annotations
 
+import array
 import gc
 
 import numpy as np
@@ -10,27 +11,48 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from allranks.ranks.engines.alone import objects_made_here
 
-_LEAST_NBYTES = 64  # of an array: smaller ones are no data of a case
+_NUMBER_NBYTES = 8  # of a number that is an object, as in a list
+_BYTES_LEAST = 16  # shorter ones are no data of a case
+
+# The memory of tensors, and the bytes of all else. It is no class of ours: a rank's objects are of no type of the judge's.
+Memory = tuple[set[StorageWeakRef], int]
 
 
-def memory_now() -> set[StorageWeakRef]:
-    """The memory of all tensors of this process but states of generators, which checkpointing keeps.
+def memory_now() -> Memory:
+    """The memory of all tensors of this process but states of generators, which checkpointing keeps; and the bytes of other things.
 
     Autograd keeps a tensor that it saved as the object that it was.
     """
-    generator = torch.get_rng_state()
-    tensors = (
-        thing for thing in objects_made_here() if isinstance(thing, torch.Tensor) and thing.layout == torch.strided
-    )
-    kept = (t for t in tensors if (t.dtype, t.shape) != (generator.dtype, generator.shape))
-    return {StorageWeakRef(tensor.untyped_storage()) for tensor in kept}
-
-
-def kept_nbytes(before: set[StorageWeakRef], returned: object) -> int:
-    """The bytes of tensors that are there beside those of `before` and what came back, and of all arrays with memory of their own."""
     gc.collect()  # a circle of references lives for as long as the collector pleases
-    known = before | ({StorageWeakRef(returned.untyped_storage())} if isinstance(returned, torch.Tensor) else set())
-    storages = (torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in memory_now() - known)
-    found = {id(thing): thing for thing in objects_made_here(held=True) if type(thing) is np.ndarray}
-    arrays = (a.nbytes for a in found.values() if a.flags.owndata and a.nbytes >= _LEAST_NBYTES)
-    return sum(storage.nbytes() for storage in storages if storage is not None) + sum(arrays)
+    generator = torch.get_rng_state()
+    kept: set[StorageWeakRef] = set()
+    nbytes, seen = 0, set()
+    for thing in objects_made_here(held=True):
+        if isinstance(thing, torch.Tensor):
+            if thing.layout == torch.strided and (thing.dtype, thing.shape) != (generator.dtype, generator.shape):
+                kept.add(StorageWeakRef(thing.untyped_storage()))
+        elif id(thing) not in seen:
+            seen.add(id(thing))
+            nbytes += _nbytes(thing)
+    return kept, nbytes
+
+
+def _nbytes(thing: object) -> int:
+    """The bytes of numbers in a thing that is no tensor, without those of the things that it holds."""
+    if isinstance(thing, float | complex | np.number):
+        return _NUMBER_NBYTES
+    if type(thing) is np.ndarray:  # else it is a window on a tensor
+        return thing.nbytes if thing.flags.owndata else 0
+    if isinstance(thing, array.array):
+        return len(thing) * thing.itemsize
+    if isinstance(thing, bytes | bytearray) and len(thing) >= _BYTES_LEAST:
+        return len(thing)
+    return 0
+
+
+def kept_nbytes(before: Memory, returned: object) -> int:
+    """The bytes of tensors that are there beside those of `before` and what came back, and of all else that holds numbers."""
+    now, nbytes = memory_now()
+    known = before[0] | ({StorageWeakRef(returned.untyped_storage())} if isinstance(returned, torch.Tensor) else set())
+    storages = (torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in now - known)
+    return sum(storage.nbytes() for storage in storages if storage is not None) + max(0, nbytes - before[1])

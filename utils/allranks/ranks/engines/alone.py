@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from types import CodeType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
 
 from allranks.base.errors import CourseError
@@ -106,14 +106,37 @@ def without_the_course() -> Iterator[None]:
 def objects_made_here(held: bool = False) -> list[Any]:
     """The objects that this process has made since it was forked and that the collector knows: those before are frozen.
 
-    With `held` what these hold, too: the collector does not know arrays by themselves, nor dicts and tuples of such things.
+    With `held` what these hold, too, and the variables of the answer's functions that run: the collector does not know arrays, bytes and
+    numbers by themselves, nor dicts and tuples of such things.
     """
     found = gc.get_objects()
     if not held:
         return found
-    inside = gc.get_referents(*found)
-    unknown = [thing for thing in inside if isinstance(thing, dict | tuple) and not gc.is_tracked(thing)]
-    return [*found, *inside, *gc.get_referents(*unknown)]
+    inside = gc.get_referents(*found, *_frames_of_others())
+    everything, unknown = [*found, *inside], _of_unknown(inside)
+    seen: set[int] = set()
+    while unknown:
+        seen.update(map(id, unknown))
+        inside = gc.get_referents(*unknown)
+        everything += inside
+        unknown = [thing for thing in _of_unknown(inside) if id(thing) not in seen]
+    return everything
+
+
+def _of_unknown(things: Sequence[Any]) -> list[Any]:
+    """Those that hold others, and that the collector does not know."""
+    return [thing for thing in things if isinstance(thing, dict | tuple) and not gc.is_tracked(thing)]
+
+
+def _frames_of_others() -> list[Any]:
+    """The functions that run in this thread and are not of this package."""
+    frame: FrameType | None = sys._getframe(1)
+    found = []
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in (PACKAGE, "torch", "threading"):
+            found.append(frame)
+        frame = frame.f_back
+    return found
 
 
 @functools.cache  # once a process: such a hook stays

@@ -20,9 +20,11 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
+import psutil
+
 ROOT = Path(__file__).resolve().parent.parent
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_ORPHANS_S = 3.0  # for processes that end by themselves when the one that started them has
+_ORPHANS_S = 60.0  # for processes that end by themselves when the one that started them has
 
 
 @dataclass
@@ -95,14 +97,17 @@ def with_orphans(function: Callable[[], object]) -> Callable[[], object]:
     """
 
     def called() -> object:
+        ours = psutil.Process()
+        before = set(ours.children())
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             made = function()
             deadline = time.monotonic() + _ORPHANS_S
-            with contextlib.suppress(ChildProcessError):  # there is none left
-                while time.monotonic() < deadline:
-                    if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                        time.sleep(0.01)
+            while time.monotonic() < deadline and (left := set(ours.children()) - before):
+                for child in left:
+                    with contextlib.suppress(ChildProcessError):
+                        os.waitpid(child.pid, os.WNOHANG)
+                time.sleep(0.01)
             return made
         finally:
             ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)

@@ -24,9 +24,13 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import jsonschema
 import nbformat
 import nbgrader.api
+import nbgrader.nbgraderformat.common
 from allranks.course.handin import Refused, read_notebook
 from allranks.ranks.engines.forkserver import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
@@ -220,10 +224,27 @@ def keep_engine() -> None:
     Gradebook.__init__ = again
 
 
+def keep_validators() -> None:
+    """Makes nbgrader check its schema of a cell's metadata once: for each cell anew it takes an eighth of a submission's record."""
+    kept: dict[int, tuple[object, Any]] = {}  # the schema too: so its number stays its own
+
+    def validate(instance: object, schema: dict) -> None:
+        if id(schema) not in kept:
+            of_schema = jsonschema.validators.validator_for(schema)
+            of_schema.check_schema(schema)
+            kept[id(schema)] = schema, of_schema(schema)
+        error = jsonschema.exceptions.best_match(kept[id(schema)][1].iter_errors(instance))
+        if error is not None:
+            raise error
+
+    nbgrader.nbgraderformat.common.jsonschema = SimpleNamespace(validate=validate)
+
+
 def main(arguments: list[str]) -> None:
     """Answers requests until stdin closes."""
     die_with_parent()
     keep_engine()
+    keep_validators()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     # nbgrader starts alembic, which is in the folder of this Python

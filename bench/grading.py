@@ -18,7 +18,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from bench.common import Result, alternate, clock, median, ratio
+from bench.common import Result, alternate, clock, median, processor_s, ratio, with_orphans
 
 ROOT = Path(__file__).resolve().parent.parent
 LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
@@ -93,30 +93,44 @@ def run(rounds: int, progress) -> Result:
         _hand_in(ours, rounds, CLASS)
         _hand_in(plain, rounds, BATCH)
         ended = {course: iter(range(rounds)) for course in (ours, plain)}
+        used_s: dict[str, list[float]] = {"allranks grade": [], "nbgrader autograde": []}
+
+        def measured(name: str, command: list[str], course: Path, count: int) -> float:
+            clocked: list[float] = []
+            call = with_orphans(lambda: clocked.append(clock(lambda: _said(command, course))))
+            used_s[name].append(processor_s(call) / count)
+            return clocked[0] / count
 
         def allranks() -> float:
             students = _students(next(ended[ours]), CLASS)
             options = [word for name in students for word in ("--student", name)]
             command = [sys.executable, "-m", "allranks.cli", "grade", LAB, "--course", str(ours), *options]
-            return clock(lambda: _said(command, ours)) / CLASS
+            return measured("allranks grade", command, ours, CLASS)
 
         def nbgrader() -> float:
             pattern = f"round{next(ended[plain])}_*"
             command = [sys.executable, "-m", "nbgrader", "autograde", LAB, f"--student={pattern}"]
-            return clock(lambda: _said(command, plain)) / BATCH
+            return measured("nbgrader autograde", command, plain, BATCH)
 
         times_s = alternate({"allranks grade": allranks, "nbgrader autograde": nbgrader}, rounds, progress)
         _check(ours / "autograder" / "gradebook.db", rounds * CLASS, 13.0)
         _check(plain / "gradebook.db", rounds * BATCH, 13.0)
     result = Result(
         f"Grading: submissions of {LAB}, three exercises each",
-        ("variant", "submissions a minute, median", "slowest to fastest round", "allranks grade is this times as fast"),
+        (
+            "variant",
+            "submissions a minute, median",
+            "slowest to fastest round",
+            "processor seconds a submission",
+            "allranks grade is this times as fast",
+        ),
     )
     fast = times_s["allranks grade"]
     for name, values in times_s.items():
         rates = [60 / value for value in values]
         times = "" if values is fast else f"{1 / ratio(fast, values):.1f}"
-        result.rows.append((name, f"{median(rates):.1f}", f"{min(rates):.1f} to {max(rates):.1f}", times))
+        spent = f"{median(used_s[name]):.2f}"
+        result.rows.append((name, f"{median(rates):.1f}", f"{min(rates):.1f} to {max(rates):.1f}", spent, times))
     result.notes.append(
         f"{rounds} rounds in alternation, every program's start included: {CLASS} submissions a round for "
         f"allranks grade, {BATCH} for nbgrader. nbgrader as it comes: no sandbox, a cluster of {RANKS} engines "

@@ -121,3 +121,12 @@ def test_the_driver_may_search_but_finds_only_what_the_rank_made(pool):
 
 def test_what_an_honest_answer_looks_at_stays(pool):
     assert verdict(pool, HONEST).passed
+
+
+@pytest.mark.parametrize("taking", (FINDERS, "sys.meta_path.append(sys.meta_path.pop(0))"))
+def test_what_an_answer_takes_away_is_there_again_in_its_next_case(pool, taking):
+    """The modules stay hidden from one case to the next; so must stay what refuses to import them."""
+    text = "import sys\nFIRST = type(sys.meta_path[0])\n" + HEAD
+    body = f"assert FIRST.__module__ == 'allranks.ranks.engines.alone'\n{SEARCHES['modules']}\n{taking}"
+    found = judge_text(get("ring_shift"), text + textwrap.indent(body, "    ") + "\n    return mine\n", pool=pool)
+    assert found.passed, found.text()

@@ -408,3 +408,35 @@ def test_the_gradebooks_of_one_course_share_an_engine(tmp_path, monkeypatch):
             assert second.engine is first.engine is not other.engine
         assert [student.id for student in first.students] == ["ada"]
         assert other.students == []
+
+
+def test_nbgrader_checks_its_schema_once_and_each_cell_as_before(monkeypatch):
+    import jsonschema
+    import nbformat
+    from nbgrader.nbgraderformat import common
+    from nbgrader.nbgraderformat.v3 import MetadataValidatorV3
+
+    from autograder.grading import keep_validators
+
+    checked = []
+    of_draft = jsonschema.Draft4Validator
+    monkeypatch.setattr(of_draft, "check_schema", lambda schema, *_: checked.append(schema))
+    monkeypatch.setattr(common, "jsonschema", jsonschema)
+    keep_validators()
+    about = {
+        "schema_version": 3,
+        "grade_id": "one",
+        "grade": True,
+        "solution": False,
+        "locked": True,
+        "task": False,
+        "points": 1,
+        "cell_type": "code",
+    }
+    validator = MetadataValidatorV3()
+    assert jsonschema.validators.validator_for(validator.schema) is of_draft
+    for name in ("one", "two"):
+        validator.validate_cell(nbformat.v4.new_code_cell(metadata={"nbgrader": about | {"grade_id": name}}))
+    assert len(checked) == 1
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate_cell(nbformat.v4.new_code_cell(metadata={"nbgrader": about | {"points": "all"}}))

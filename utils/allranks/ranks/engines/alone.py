@@ -91,16 +91,20 @@ def without_the_course() -> Iterator[None]:
         within = vars(sys.modules[package]) if package in sys.modules else {}
         if inner in within:
             attributes.append((within, inner, within.pop(inner)))
-    refusing = _Refusing()
-    sys.meta_path.insert(0, refusing)
+    refuse_imports()
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):  # an answer may have taken it away
-            sys.meta_path.remove(refusing)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder) is not _Refusing]
         sys.modules |= hidden
         for within, inner, module in attributes:
             within[inner] = module
+
+
+def refuse_imports() -> None:
+    """Puts what refuses the course's modules before all else that finds modules, where an answer has taken it away or got before it."""
+    if not sys.meta_path or type(sys.meta_path[0]) is not _Refusing:
+        sys.meta_path[:] = [_Refusing(), *(finder for finder in sys.meta_path if type(finder) is not _Refusing)]
 
 
 def objects_made_here(held: bool = False) -> list[Any]:

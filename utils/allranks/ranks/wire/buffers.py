@@ -121,9 +121,15 @@ class Held:
 
     def __init__(self, sent: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         self.reads, self.writes = Memory(sent), Memory(outputs)
+        spans = self.reads.tensors + self.writes.tensors
+        # what has no address in common needs no closer look, as of most chunks under way
+        self.first = min((begin for begin, _, _ in spans), default=0)
+        self.end = max((end for _, end, _ in spans), default=0)
 
     def forbids(self, later: Held) -> bool:
         """Whether a later operation must wait for this one: it would use what this one fills, or fill what it sends."""
+        if later.end <= self.first or self.end <= later.first:
+            return False
         return (
             self.writes.overlaps(later.reads) or self.writes.overlaps(later.writes) or self.reads.overlaps(later.writes)
         )

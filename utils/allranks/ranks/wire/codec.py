@@ -62,7 +62,7 @@ class Channel:
         self.socket = sock
         sock.setblocking(blocking)
         self.incoming = bytearray()
-        self.text_nbytes = 0  # of the JSON that came
+        self.taken_nbytes = 0  # of the JSON of the last frame
         self.fds: deque[int] = deque()
         self.outgoing: deque[tuple[memoryview, int]] = deque()
         self.kept: deque[Body | None] = deque()
@@ -130,7 +130,7 @@ class Channel:
         end = HEAD.size + text_nbytes + inline_nbytes
         if len(self.incoming) < end:
             return None
-        self.text_nbytes += text_nbytes
+        self.taken_nbytes = text_nbytes
         try:
             text = str(memoryview(self.incoming)[HEAD.size : HEAD.size + text_nbytes], "utf-8")
             message, read = _DECODE(text)

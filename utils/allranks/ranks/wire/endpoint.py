@@ -164,7 +164,10 @@ class Endpoint:
 
     def owner_of(self, held: Held) -> Posted | None:
         """The first operation under way whose memory another one, with this memory, would use too early."""
-        return next((posted for posted in self.pending.values() if posted.held.forbids(held)), None)
+        for posted in self.pending.values():
+            if posted.held.forbids(held):
+                return posted
+        return None
 
     def compute(self, seconds: float) -> None:
         """Tells the router that this rank works, in virtual time."""

@@ -67,6 +67,7 @@ class Leftovers:
     def __init__(self) -> None:
         remember_functions()
         self.functions = dict(_known)
+        self.tags: list[int] | None = None  # those of all namespaces when they were last found to be as they were
         self.settings = [setting() for setting in _SETTINGS]
 
     def found(self) -> bool:
@@ -82,7 +83,12 @@ class Leftovers:
             False
         """
         try:
-            return any(map(self._differ, _NAMESPACES)) or [setting() for setting in _SETTINGS] != self.settings
+            seen = [tag.value for tag in _tags]
+            changed = seen != self.tags or not seen
+            if changed and any(map(self._differ, _NAMESPACES)):
+                return True
+            self.tags = seen
+            return [setting() for setting in _SETTINGS] != self.settings
         except Exception:  # one of them is gone, or another one raises
             return True
 
@@ -118,6 +124,8 @@ def remember_functions() -> None:
             if namespace is torch.Tensor:
                 get = functools.partial(_of_tensor, get)
             _known[namespace] = names, get, get(names), now
+    if _TAGS and not _tags:
+        _tags.extend(_live_tag(_known[namespace][0]) for namespace in _NAMESPACES)
 
 
 def _of_tensor(get: Callable[[Any], tuple], names: Any) -> tuple:
@@ -128,9 +136,17 @@ def _of_tensor(get: Callable[[Any], tuple], names: Any) -> tuple:
 _known: dict[Any, tuple[Any, Callable[[Any], tuple], tuple, int | None]] = {}
 
 
+_tags: list[ctypes.c_uint64] = []  # of the namespaces, in their order; none where the interpreter has no tags
+
+
 def _tag(names: dict) -> int:
     """What CPython up to 3.13 counts up at each change of a dictionary, `ma_version_tag` behind the number of its items."""
-    return ctypes.c_uint64.from_address(id(names) + object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t)).value
+    return _live_tag(names).value
+
+
+def _live_tag(names: dict) -> ctypes.c_uint64:
+    """The same, to be read again and again."""
+    return ctypes.c_uint64.from_address(id(names) + object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t))
 
 
 def _has_tags() -> bool:

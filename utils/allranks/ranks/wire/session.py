@@ -68,12 +68,13 @@ class Session:
     def __init__(self, members: list[Member], router: Router, limits: dict) -> None:
         self.members, self.router, self.limits = members, router, limits
         self.selector = selectors.DefaultSelector()
+        self.text_nbytes = 0  # of the JSON of all ranks
 
     def begin(self, job: dict, fn, jobs: list, guard: bool) -> None:
         """Sends every rank its job."""
         fn = values.Pickled(fn)
         for rank, member in enumerate(self.members):
-            member.text, member.printed_nbytes, member.channel.text_nbytes = bytearray(), 0, 0
+            member.text, member.printed_nbytes = bytearray(), 0
             self.drain(rank, member, forget=True)
             message, body = values.pack({**job, "rank": rank}, (fn, jobs[rank]), trusting=True, guard=guard)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has ended; its socket will say so
@@ -126,7 +127,8 @@ class Session:
             alive = member.channel.pull()
             while (frame := member.channel.frame()) is not None:
                 self.router.take(rank, *frame)
-                if sum(m.channel.text_nbytes for m in self.members) > MAX_TEXT_NBYTES:
+                self.text_nbytes += member.channel.taken_nbytes
+                if self.text_nbytes > MAX_TEXT_NBYTES:
                     self.too_much_metadata(rank)
                     return
         except CodecError as error:

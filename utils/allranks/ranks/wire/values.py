@@ -7,7 +7,6 @@ tensors, tuples, lists, dicts of str, int, float, bool, str and None, and nothin
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy
 import torch
@@ -88,7 +87,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
 
 
-def encode(value, buffers: list, *, trusting: bool = False, guard: bool = False, _depth: int = 0):
+def encode(value, buffers: list, trusting: bool = False, guard: bool = False, _depth: int = 0):
     """JSON for `value`; the bytes of its tensors are appended to `buffers`. With `guard` a view takes its whole storage
     along. Raises CodecError for what the wire does not carry.
     """
@@ -100,15 +99,15 @@ def encode(value, buffers: list, *, trusting: bool = False, guard: bool = False,
         return value
     if _depth > MAX_DEPTH:
         raise CodecError(f"a value is nested deeper than {MAX_DEPTH} levels")
-    nested: dict[str, Any] = {"trusting": trusting, "guard": guard, "_depth": _depth + 1}
+    depth = _depth + 1
     if isinstance(value, torch.Tensor):
-        return {"tensor": _encode_tensor(value, buffers, nested)}
+        return {"tensor": _encode_tensor(value, buffers, trusting, guard, depth)}
     if type(value) is list:
-        return {"list": [encode(v, buffers, **nested) for v in value]}
+        return {"list": [encode(v, buffers, trusting, guard, depth) for v in value]}
     if isinstance(value, tuple):
-        return {"tuple": [encode(v, buffers, **nested) for v in value]}
-    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return {"dict": [[k, encode(v, buffers, **nested)] for k, v in value.items()]}
+        return {"tuple": [encode(v, buffers, trusting, guard, depth) for v in value]}
+    if isinstance(value, dict) and all([isinstance(k, str) for k in value]):
+        return {"dict": [[k, encode(v, buffers, trusting, guard, depth)] for k, v in value.items()]}
     if isinstance(value, int | float):
         return int(value) if isinstance(value, int) else float(value)
     if trusting and isinstance(value, Pickled):
@@ -124,11 +123,11 @@ def encode(value, buffers: list, *, trusting: bool = False, guard: bool = False,
     return {"pickle": len(buffers) - 1}
 
 
-def _encode_tensor(tensor: torch.Tensor, buffers: list, nested: dict) -> list:
+def _encode_tensor(tensor: torch.Tensor, buffers: list, trusting: bool, guard: bool, depth: int) -> list:
     if tensor.device.type != "cpu" or tensor.layout != torch.strided:
         raise CodecError(f"a {tensor.layout} tensor on {tensor.device} can't pass; the wire carries dense CPU tensors")
     plain = tensor.detach().resolve_conj().resolve_neg()
-    if nested["guard"]:
+    if guard:
         offset, storage = plain.storage_offset(), whole(plain)
     elif plain.is_contiguous():
         offset, storage = 0, plain.reshape(-1)
@@ -150,27 +149,27 @@ def _encode_tensor(tensor: torch.Tensor, buffers: list, nested: dict) -> list:
         flags,
         len(buffers) - 1,
     ]
-    return [*node, None if grad is None else encode(grad, buffers, **{**nested, "guard": False})]
+    return [*node, None if grad is None else encode(grad, buffers, trusting, False, depth)]
 
 
-def decode(node, buffers: list, *, trusting: bool = False, _depth: int = 0):
+def decode(node, buffers: list, trusting: bool = False, _depth: int = 0):
     """The value that `encode` wrote. Raises CodecError if the JSON and the buffers contradict each other."""
     if node is None or isinstance(node, bool | int | float | str):
         return node
     if _depth > MAX_DEPTH or not isinstance(node, dict) or len(node) != 1:
         raise CodecError("a value on the wire is not one of ours")
-    nested: dict[str, Any] = {"trusting": trusting, "_depth": _depth + 1}
+    depth = _depth + 1
     ((tag, inner),) = node.items()
     try:
         match tag:
             case "list":
-                return [decode(n, buffers, **nested) for n in inner]
+                return [decode(n, buffers, trusting, depth) for n in inner]
             case "tuple":
-                return tuple(decode(n, buffers, **nested) for n in inner)
+                return tuple([decode(n, buffers, trusting, depth) for n in inner])
             case "dict":
-                return {str(k): decode(n, buffers, **nested) for k, n in inner}
+                return {str(k): decode(n, buffers, trusting, depth) for k, n in inner}
             case "tensor":
-                return _decode_tensor(inner, buffers, nested)
+                return _decode_tensor(inner, buffers, trusting, depth)
             case "pickle" if trusting:
                 import cloudpickle
 
@@ -182,7 +181,7 @@ def decode(node, buffers: list, *, trusting: bool = False, _depth: int = 0):
     raise CodecError("a value on the wire is not one of ours")
 
 
-def _decode_tensor(node: list, buffers: list, nested: dict) -> torch.Tensor:
+def _decode_tensor(node: list, buffers: list, trusting: bool, depth: int) -> torch.Tensor:
     name, shape, stride, offset, numel, flags, index, grad = node
     dtype = DTYPES[name]
     if min([*shape, *stride, offset, numel, index, 0]) < 0 or len(shape) != len(stride):
@@ -199,7 +198,7 @@ def _decode_tensor(node: list, buffers: list, nested: dict) -> torch.Tensor:
     elif flags & 1:
         tensor.requires_grad_(True)
     if grad is not None:
-        tensor.grad = decode(grad, buffers, **nested)
+        tensor.grad = decode(grad, buffers, trusting, depth)
     return tensor
 
 

@@ -42,5 +42,11 @@ def test_can_a_machine_find_it(ranks):
     assert chapter.text("live_run") == f"{[float(r + 1) for r in range(ranks)]} True"
     assert chapter.text("live_time").count("both ways") == 2
     assert float(re.search(r"([\d.]+) µs", chapter.text("broken"))[1]) == pytest.approx(6 + 2 * part, abs=0.1)
+    plan = chapter.text("as_program").splitlines()
+    puts, waits = (sum(line.startswith(word) for line in plan) for word in ("put", "wait"))
+    assert puts and waits and puts + waits == len(plan) - 1
+    # each message is a put on one GPU and a wait on another
+    lines, channels = map(int, re.findall(r"(\d+) lines, (\d+) channels", plan[-1])[0])
+    assert lines % 2 == 0 and channels == 32, "four neighbours for each of eight GPUs"
     for name in ("guess_steps", "watch", "what_you_knew"):
         assert any(WIDGET in output.get("data", {}) for output in chapter.outputs(name)), name

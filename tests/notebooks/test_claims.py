@@ -214,3 +214,24 @@ def test_the_answers_of_these_tasks():
         ("tree", "LL128"),
         ("nvls_tree", "Simple"),
     ]
+
+
+def test_a_mesh_is_as_fast_as_a_switch_for_all_and_eight_times_slower_for_two(capsys):
+    run("41_libraries", "mesh")
+    (switch, ring), (pair, rings) = (
+        map(float, re.findall(r"([\d.]+) ms", line)) for line in capsys.readouterr().out.splitlines()
+    )
+    assert pair / switch == pytest.approx(8, abs=0.1) and rings / ring == pytest.approx(1, abs=0.16)
+    told = words("41_libraries", "mesh_explained")
+    assert "All together the two nodes are alike; one pair alone is eight times slower on the mesh" in told
+
+
+def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():
+    line, ring = ("tpu-v5e-8x8", "tpu-v5e-16x16")
+    assert cost.torus_price("all_reduce", 1e9, line).seconds == pytest.approx(
+        2 * cost.torus_price("all_reduce", 1e9, ring).seconds, rel=0.02
+    )
+    there, here = (cost.torus_price("all_to_all", 1e9, shape).seconds for shape in (line, ring))
+    assert there == here
+    told = words("40_topology", "torus_explained")
+    assert "four times as many chips sum in half the time. Their all-to-all gains nothing" in told

@@ -440,18 +440,18 @@ for name, function in (functions | {"library": dist.all_reduce}).items():
 # time is nearer to what *all* ranks send together, and the simple flat algorithm looks good. A measurement on a laptop says little about a cluster,
 # unless you know which resource was the bottleneck.
 #
-# At which sizes do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to 16 MiB, best of twelve. The ring's own times give
+# At which sizes do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to where more bytes bring no more bandwidth, best of twelve. The ring's own times give
 # $\alpha$ and $\beta$, and these are used in the formula for the others (dashed). **Look** first where dots and dashes differ.
 
 # %% name="sweep"
 rivals, measured = ("tree", "rabenseifner", "ring"), {}
-sizes = [2**10 * 4**k for k in range(8)]
+sizes = bench.up_to_plateau(world)
 for name in rivals:
     call = bench.Call("all_reduce", algorithm=name)
     measured[name] = bench.sweep(world, call, sizes, iterations=12, passes=3, warmups=2, budget_s=1.0)
 fitted = measured["ring"].fit()
 here = fitted.alpha_s.value, fitted.beta_s_per_byte.value
-print(bench.fitted_words(world, *here))
+print(bench.fitted_words(world, *here, messages=True))
 
 # %% name="crossing_measured"
 times = {name: [row.best_us for row in measured[name].rows] for name in rivals}
@@ -464,7 +464,11 @@ axes.legend()
 display(figure)
 for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", "ring")):
     faster = [a < b for a, b in zip(times[one], times[other], strict=True)]
-    turns = [f"{sizes[i] // 1024} and {sizes[i + 1] // 1024} KiB" for i in range(7) if faster[i] != faster[i + 1]]
+    turns = [
+        f"{sizes[i] // 1024} and {sizes[i + 1] // 1024} KiB"
+        for i in range(len(sizes) - 1)
+        if faster[i] != faster[i + 1]
+    ]
     says = in_kb(crossing(one, other, world.ranks, *here))
     print(f"{one} | {other}: formula {says}; measured", "; ".join(f"between {t}" for t in turns) or "never")
 

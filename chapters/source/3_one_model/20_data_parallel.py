@@ -302,6 +302,8 @@ Player(hand_trace, ddp_trace, titles=("By hand", "DDP"))
 
 # %% name="timings"
 # %%ranks
+import functools
+
 from allranks import bench
 
 
@@ -312,19 +314,19 @@ def reduce_all(tensors):
 
 gradients = [torch.zeros(4096) for _ in range(100)]
 small, flat = [torch.zeros(1)] * 100, [torch.cat(gradients)]
-measured = bench.seconds_of(
-    lambda: reduce_all(small), lambda: reduce_all(flat), lambda: reduce_all(gradients), iterations=5
-)
+long = [torch.zeros(bench.up_to_plateau()[-1] // 4)]
+calls = [functools.partial(reduce_all, tensors) for tensors in (small, long, flat, gradients)]
+measured = bench.seconds_of(*calls, iterations=5)
 
 # %% [markdown] name="fit"
-# `bench.seconds_of` runs on every rank, times the three in turns, and gives for each the median of five times of the slowest rank. A hundred calls
-# with one number each give $\alpha$, the flat call gives $\beta$. The hundred calls with gradients test the model.
+# `bench.seconds_of` runs on every rank, times the four in turns (between two events, if they run on GPUs), and gives for each the median of five times of the slowest rank. A hundred calls
+# with one number each give $\alpha$; one call so long that more bytes would bring no more bandwidth gives $\beta$. The hundred calls with gradients test the model.
 
 # %% name="table"
 p, n = world.ranks, 100 * 4096 * 4
-small, flat, many = world["measured"][0]
+small, long, flat, many = world["measured"][0]
 alpha = small / 100 / (2 * (p - 1))
-beta = max(flat - small / 100, 0) / (2 * (p - 1) / p * n)
+beta = max(long - small / 100, 0) / (2 * (p - 1) / p * bench.up_to_plateau(world)[-1])
 model = 100 * schedules.ring_all_reduce(p).price(n // 100, alpha, beta)
 print(f"{bench.fitted_words(world, alpha, beta)}; flat {1e3 * flat:.1f} ms")
 print(f"100 calls: measured {1e3 * many:.1f} ms, model {1e3 * model:.1f} ms")

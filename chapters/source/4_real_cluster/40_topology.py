@@ -30,9 +30,8 @@ world
 # %% [markdown] name="point"
 # ## 1. The link out of a node
 #
-# The main point of this chapter: **a collective is as slow as its busiest link, so ask how many bytes leave a node, and how many GPUs share the link
-# out of it.** Here are four of the machines that the package describes (`topology.PRESETS`), with bytes a second *in one direction*: an H100's NVLink
-# is sold as 900 GB/s, both directions together; that is 450 in one, and NCCL's own tables use 371. A "400 Gb/s" card is 50 GB/s.
+# **A collective is as slow as its busiest link. So ask how many bytes leave a node, and how many GPUs share the link out of it.** Four machines of the package, in bytes a second *in one direction*: an H100's NVLink is sold as 900 GB/s, both
+# directions together; NCCL counts with 371 in one. A "400 Gb/s" card is 50 GB/s.
 
 # %% name="presets"
 print(f"{'':16}{'ranks a node':>14}{'inside GB/s':>13}{'card GB/s':>11}{'cards':>7}{'inside : share of cards':>26}")
@@ -43,16 +42,15 @@ for name in ("dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"):
     print(f"{name:16}{machine.ranks_per_node:14}{inside:13.1f}{card:11.1f}{machine.nics_per_node:7}{ratio:24.1f}:1")
 
 # %% [markdown] name="presets_explained"
-# The last column is the cost of leaving the node: a byte takes 7 to 20 times as long as inside. We use two of the machines. On `dgx-h100` each GPU
-# has its own card; on `cloud-ethernet` eight GPUs share one. (The $\alpha$s of the presets are teaching values of the right order.)
+# A byte that leaves the node takes 7 to 20 times as long as one inside. On `dgx-h100` each GPU has its own card; on `cloud-ethernet` eight GPUs share one.
 #
 # ## 2. One ring through all nodes
 #
-# In a ring each rank waits for its left neighbour, so the slowest hop sets the speed of all. With $\alpha_2, \beta_2$ for a hop between nodes:
+# The slowest hop sets the speed of a ring. With $\alpha_2, \beta_2$ for a hop between nodes:
 #
 # $$T_\text{ring} = 2(p-1)\,\alpha_2 + 2\,\frac{p-1}{p}\,n\,\beta_2$$
 #
-# There are four DGX nodes, with 32 ranks in order and 1 GB.
+# Four DGX nodes, 32 ranks in order, 1 GB.
 
 # %% name="guess_ring"
 guess = predict(
@@ -129,14 +127,13 @@ display(
 )
 
 # %% [markdown] name="robin_explained"
-# This shows both questions of section 1: how many bytes leave a node, and how many GPUs share the link. **A bad placement costs
-# time if links are shared.**
+# **A bad placement costs time if links are shared.**
 #
 # ## 4. Two levels
 #
 # If sending between nodes is expensive, send less there, as in [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb). With $m$ nodes of $g$ ranks:
 # reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce this part between the ranks with the same place; all-gather in each node. **Derive**
-# the time from the two levels' own formulas before you unfold it.
+# the time before you unfold it.
 #
 # <details><summary><b>The derivation</b></summary>
 #
@@ -145,14 +142,14 @@ display(
 # $$T_\text{two} = \underbrace{2(g-1)\,\alpha_1 + 2\tfrac{g-1}{g}\,n\,\beta_1}_{\text{inside}} + \underbrace{2(m-1)\,\alpha_2 + 2\tfrac{m-1}{m}\,\tfrac{n}{g}\,\beta_2}_{\text{between}}$$
 # </details>
 #
-# Watch the ring and the two levels on two small nodes of four. Which bars are long, and how many ranks send between nodes at a time?
+# Both on two small nodes. How many ranks send between nodes at a time?
 
 # %% name="watch"
 small = replace(dgx, ranks_per_node=4, nics_per_node=4)
 Player(*(simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring", "hierarchical")))
 
 # %% [markdown] name="two_guess"
-# There are three ways to sum 1 GB on 32 ranks. In *leader* one rank of each node sums the vectors of the node and communicates with the other nodes.
+# In *leader* one rank of each node sums the node's vectors and talks to the other nodes.
 
 # %% name="guess_two"
 guess = predict(
@@ -178,8 +175,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="two_explained"
-# With two levels it takes 9 ms, and each rank sends as many bytes as in the ring. The two levels use all eight cards, each for an eighth. The leader
-# is not faster: it sends the whole vector over *its* card.
+# With two levels it takes 9 ms, with as many bytes from each rank as in the ring: all eight cards work, each for an eighth. The leader sends the whole vector over *its* card.
 #
 # In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms
 # on PCIe: there the plain ring is faster. **Two levels help most if a node has more cards than one ring uses.**
@@ -199,18 +195,13 @@ print(f"formula {1e3 * cost.two_level(4, 8, n, inner, outer):.3f} ms, simulated 
 print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 
 # %% [markdown] name="two_formula_explained"
-# Here the phases come one after the other; a library that overlaps them is nearer to the bound. NCCL's kernels for an all-reduce have no algorithm of this name (2.30.7 has hierarchical all-gathers and
-# all-to-alls that copy engines carry out, and that use rails between nodes). They run many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds. `plan` and `allranks simulate`
-# overlap the phases too.
+# NCCL's kernels for an all-reduce have no algorithm of this name. They run many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds.
 
 # %% [markdown] name="beyond"
 # ## 5. Beyond the card: leaves and rails
 #
-# Between the nodes there is the same question. Cards are connected to leaf switches, and leaf switches to spine switches by uplinks. To save money
-# there are fewer uplinks than ports: **oversubscription** 4:1 means a quarter. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of *32*
-# nodes, one leaf for each $k$: **rails**.
-#
-# Eight nodes, 1 GB. *Scattered*: the scheduler places neighbouring nodes on different leaves. Which rows stay the same from 1:1 to 8:1?
+# Cards are connected to leaf switches, and leaf switches to spine switches by uplinks. With **oversubscription** 4:1 there are a quarter as many uplinks as ports. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of 32
+# nodes: **rails**. Eight nodes, 1 GB. *Scattered*: the scheduler places neighbouring nodes on different leaves. Which rows stay the same from 1:1 to 8:1?
 
 # %% name="designs"
 rows = ("two levels", "two levels, scattered", "two levels, scattered, rails", "one ring, rails")
@@ -227,15 +218,27 @@ for row, (schedule, machine) in zip(rows, designs, strict=True):
 
 # %% [markdown] name="rails_explained"
 # Two levels send between nodes only from place $k$ to place $k$. On rails these messages stay on one switch, so uplinks and the order of nodes do not
-# matter. Without rails the order decides: messages between neighbours below one leaf rarely use an uplink, those between scattered nodes always do.
-# The ring does not suit rails: it leaves a node over card 7 and enters the next over card 0, on another rail. So every hop between nodes uses an
-# uplink, with eight hops at a time from a leaf. At 4:1 its 32 ports still have eight uplinks, one for each hop; at 8:1 two hops share one. (Before
-# sending, NCCL can move data over NVLink to the GPU whose card is on the right rail: this is called PXN.)
+# matter. Without rails the order decides. The ring does not suit rails: it leaves a node over card 7 and enters the next over card 0, so every hop between nodes uses an uplink. (NCCL can first move data to the GPU whose card is on the right rail: **PXN**.)
+#
+# ### A torus: no switch at all
+#
+# Chips of a TPU v5e have links to four neighbours, and no switch. A pod is 16 times 16 chips, and a collective runs along both axes at once. Which slice below has closed rings?
+
+# %% name="torus"
+for shape in ("tpu-v5e-8x8", "tpu-v5e-16x16"):
+    price = cost.torus_price("all_reduce", n, shape)
+    print(f"{shape:14} all-reduce of 1 GB: {1e3 * price.seconds:5.1f} ms, closed to rings: {price.rings}")
+    price = cost.torus_price("all_to_all", n, shape)
+    print(f"{'':14} all-to-all of 1 GB: {1e3 * price.seconds:5.1f} ms")
+
+# %% [markdown] name="torus_explained"
+# (By formula, as `allranks simulate --topology tpu-v5e-16x16`; nothing of it is measured.) Only a full axis of 16 closes, so four times as many chips sum in half the time. Their all-to-all gains nothing: the middle of an axis
+# carries half of all bytes. So one maps each kind of parallelism to an axis.
+# <!-- jax-ml/scaling-book 04d8de5 (2025), tpus.md: the links, wraparound on axes of 16 only, 50 GB/s a link and direction; sharding.md: the formulas, in utils/allranks/theory/cost/torus.py. Looked up 2026-11 -->
 #
 # ## 6. A machine that is new to you
 #
-# So ask three questions: which devices are there, what links connect them, and which rank is where? `allranks doctor` answers the first two in a
-# terminal; the next cell shows its lines, and each rank's answer to the third.
+# Ask three questions: which devices are there, what links connect them, and which rank is where? `allranks doctor` answers the first two; the next cell shows its lines, and each rank's answer to the third.
 
 # %% name="doctor"
 for examine in (doctor.gpus, doctor.links, doctor.cores, doctor.shared_memory):
@@ -251,15 +254,14 @@ dist.all_gather_object(hosts, socket.gethostname())
 print(f"device {device}; my node has ranks {[r for r, host in enumerate(hosts) if host == hosts[rank]]}")
 
 # %% [markdown] name="legend"
-# On a machine with GPUs, `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
-# (several), **PHB** (the CPU's host bridge), **NODE** (several of one NUMA node: a CPU with the memory and slots at its side), **SYS** (across
-# sockets). Look for two things: GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU. `lscpu` says which cores belong to which NUMA node.
+# `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
+# (several), **PHB** (the CPU's host bridge), **NODE** (one NUMA node), **SYS** (across sockets). Look for GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU, which a process takes by its local rank.
 
 
 # %% [markdown] name="measured_explained"
 # ### busbw against the number of nodes
 #
-# If the ring's formula were all, busbw would be the same line for any number of nodes. NCCL's own model, with a floor for each call that was fitted to published measurements, says what to expect of DGX H100s:
+# By the ring's formula busbw is the same for any number of nodes. By NCCL's own model, with a fitted floor for each call:
 
 # %% name="busbw_nodes"
 figure, axes = plots.chart("nodes of 8 H100", "busbw, GB/s")
@@ -274,15 +276,12 @@ axes.legend()
 figure
 
 # %% [markdown] name="busbw_nodes_explained"
-# The long vector loses a quarter on the first four nodes (on two, NVLSTree still gains from the switches) and then hardly anything: that is a healthy network. If *your* curve for 1 GiB goes on falling, look for shared links. The short vectors fall with every doubling, because
-# their time is $\alpha$; that is no fault of the network. (`allranks bench` on 1, 2, 4 ... nodes gives you the measured curve.)
+# The long vector loses a quarter on the first four nodes and then hardly anything: a healthy network. If *your* curve (`allranks bench`) goes on falling, look for shared links. The short vectors fall because
+# their time is $\alpha$.
 #
 # ## 7. Wrong assumptions about placement
 #
-# A two-level algorithm must know which rank is on which node. Most programs assume that ranks with neighbouring numbers are on one node, and so did
-# our code above. We pretend that ranks $0$ to $g-1$ are one node and the rest another. We run four plans on the live ranks and count the bytes
-# between the nodes: ring and two levels, each with ranks in order and with round-robin placement. The question is which of them sends the most between the
-# nodes.
+# Most programs assume that ranks with neighbouring numbers are on one node, and so did our code above. We pretend that ranks $0$ to $g-1$ are one node and the rest another, run ring and two levels on the live ranks, in order and round robin, and count the bytes between the nodes.
 
 # %% name="guess_crossing"
 names = ("ring", "ring, round robin", "two levels", "two levels, round robin")
@@ -329,16 +328,13 @@ guess.reveal(
 )
 
 # %% [markdown] name="crossing_explained"
-# (Counted on your ranks; the milliseconds are simulated, for nodes of as many H100s.) With ranks in order $m$ of a ring's $p$ hops are between nodes,
-# with round-robin placement all are. Two levels send $2(m-1)\,n$ bytes between nodes in all, evenly over the ranks. If the program assumes the wrong
-# placement, two levels still give the right sum, without a warning, but several times the traffic, because now the *large* part goes between nodes: **you
-# notice it only if you count bytes or measure time.** (With two
-# ranks, or an odd number, our nodes have one rank each, and all four are alike.)
+# With the wrong placement two levels still give the right sum, without a warning, but now the *large* part goes between nodes: **you
+# notice it only if you count bytes or measure time.**
 #
 # ### Your turn: find the real placement
 #
-# In section 6 every rank learned all `hosts`. Return the ranks of each node, as lists, for *any* numbering; the version below assumes that neighbours
-# are on one node. The next cell judges it by the bytes that would go between nodes.
+# Return the ranks of each node, as lists, for *any* numbering of the `hosts` of section 6; the version below assumes that neighbours
+# are on one node. The next cell counts the bytes between nodes.
 
 
 # %% name="ranks_by_node"
@@ -370,17 +366,7 @@ for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4
 # </details>
 
 # %% [markdown] name="pitfalls"
-# ## 8. Pitfalls
-#
-# In two levels every rank sends over a card of its own, so one slow rank or one broken card makes all of them wait. That is why people test clusters link by link before a large job:
-#
-# - **Print the placement**: rank, host, GPU, as in section 6. `LOCAL_RANK` selects the GPU.
-# - **Ask NCCL.** `NCCL_DEBUG=INFO` with `NCCL_DEBUG_SUBSYS=GRAPH` prints rings and trees; `NCCL_TOPO_DUMP_FILE` writes what it found. Without peer
-#   access (`NCCL_P2P_LEVEL`) or GPUDirect RDMA, by which a card reads and writes a GPU's memory itself (`NCCL_NET_GDR_LEVEL`), bytes pass through the
-#   host's memory.
-# - **Measure in a node and across nodes**, each with nccl-tests. With two nodes the result may be too good (trees can exceed the card's bandwidth there); use more nodes.
-#
-# ## 9. Find it in torch
+# ## 8. Find it in torch
 #
 # **Your task.** Open `torch/distributed/device_mesh.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `arange`. A mesh of nodes and GPUs: which ranks does torch assume to be on one node?
 #
@@ -389,27 +375,23 @@ for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4
 # Those with neighbouring numbers: it numbers the ranks with `arange` and cuts them in rows. With another placement give the ranks yourself.
 # </details>
 #
-# Tensor parallelism communicates in every layer, so it stays inside the NVLink domain; expert parallelism's all-to-all can also have two levels; pipeline and
-# data parallelism go between nodes, because they send few bytes or can hide them. HSDP uses section 4 for weights: shards inside a node, copies
-# between nodes. A [device mesh](../2_collectives/16_barrier_and_groups.ipynb) assumes that ranks with neighbouring numbers are on one node.
-#
-# ## 10. Check yourself
+# ## 9. Check yourself
 #
 # <details><summary>1. Scattered nodes, no rails, 4:1. How do you get the speed back without new switches?</summary>
 #
-# Number the nodes leaf by leaf (schedulers have an option for it), so that a ring of nodes uses an uplink once for each leaf and not at every hop.
+# Number the nodes leaf by leaf, so that a ring of nodes uses an uplink once for each leaf.
 # </details>
 #
-# <details><summary>2. The busbw that you measure on two nodes is 50 GB/s, on a machine with eight 50 GB/s cards. What is the most likely cause?</summary>
+# <details><summary>2. busbw on two nodes is 50 GB/s, and each has eight cards of 50 GB/s. Why?</summary>
 #
-# Only one card of eight is used: there is only one ring, or NCCL did not find seven cards.
+# Only one card of eight is used: there is one ring, or NCCL did not find seven cards (`NCCL_DEBUG_SUBSYS=GRAPH`).
 # </details>
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A collective is as slow as its busiest link, so count the bytes on it and the ranks that share it. With two levels every rank sends $n/g$ between
-# nodes over its own card; this helps most if there are many cards, and only if the program knows the real placement. Rails do the same for switches. **Find the slowest link, send as little over it as you can, and use all network cards at once.**
+# Count the bytes on the busiest link and the ranks that share it. With two levels every rank sends $n/g$ between
+# nodes over its own card; rails do the same for switches. Both help only if the program knows the real placement. **Find the slowest link, send as little over it as you can, and use all network cards at once.**
 #
 # **Now you:** [Lab 4](../../labs/lab04_algorithms/algorithms.ipynb) grades the two-level all-reduce, by the bytes that leave a node.
 #
@@ -418,11 +400,9 @@ for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4
 # {{side_trips}}
 #
 # **Sources.** [NVIDIA, nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) (`topo`) ·
-# [NVIDIA, NCCL user guide: environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·
 # [NVIDIA, NCCL, topo.h](https://github.com/NVIDIA/nccl/blob/master/src/graph/topo.h) (371 GB/s) ·
-# [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
-# W. Wang et al., *Rail-only: a low-cost high-performance network for training LLMs with trillion parameters*, [arXiv:2307.12169](https://arxiv.org/abs/2307.12169) ·
-# H. Mikami et al., *Massively distributed SGD: ImageNet/ResNet-50 training in a flash*, [arXiv:1811.05233](https://arxiv.org/abs/1811.05233) (2D torus: two levels of rows and columns)
+# W. Wang et al., *Rail-only*, [arXiv:2307.12169](https://arxiv.org/abs/2307.12169) ·
+# H. Mikami et al., *Massively distributed SGD*, [arXiv:1811.05233](https://arxiv.org/abs/1811.05233) (2D torus)
 
 # %% name="what_you_knew"
 predictions()

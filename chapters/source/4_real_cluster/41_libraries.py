@@ -23,8 +23,7 @@ world
 # %% [markdown] name="the_step"
 # ## 1. The step
 #
-# Here is the step in its smallest form: the data loader's tokens from rank 0, activations to the next pipeline stage, the gradient, "did any rank
-# overflow?", and the mean number of samples. Each line yields a name, its tensor and its call.
+# Its five calls: the data loader's tokens from rank 0, activations to the next stage, the gradient, "did any rank overflow?", and the mean number of samples.
 
 
 # %% name="step"
@@ -88,13 +87,11 @@ guess.reveal(
 )
 
 # %% [markdown] name="step_explained"
-# The cell shows the last rank's tensors; the picture has all five calls, whether they succeeded or not. A call that is not `ok` is correct, but the
-# library here refused it. So the choice of the library matters. What decides it?
+# The cell shows the last rank's tensors. A call that is not `ok` is correct, but this library refused it. Who decides which library is asked?
 #
 # ## 2. Which library carries out a call?
 #
-# `torch.distributed` moves no bytes. It looks at the *device* of the tensor, takes the **backend** that the group has for it, and the backend calls a
-# library. So you choose once, by a name in `init_process_group`.
+# `torch.distributed` moves no bytes. It takes the **backend** that the group has for the *device* of the tensor, and the backend calls a library. You choose once, by a name in `init_process_group`.
 
 # %% name="inspect"
 for name, devices in sorted(dist.Backend.backend_capability.items()):
@@ -104,38 +101,25 @@ for name, devices in sorted(dist.Backend.backend_capability.items()):
 print(f"if you name none: {dist.Backend.default_device_backend_map}")
 
 # %% [markdown] name="libraries"
-# | library | moves data between | name in torch |
+# | name in torch | library | moves data between |
 # |---|---|---|
-# | **NCCL** | NVIDIA GPUs, by NVLink, PCIe, InfiniBand, sockets | `nccl` |
-# | **RCCL** | AMD GPUs, by xGMI (AMD's links between GPUs), PCIe, InfiniBand, sockets | `nccl`: same interface, so no script changes |
-# | **Gloo** | CPUs by TCP; GPU tensors for most calls | `gloo` |
-# | **MPI** | what its implementation supports (Open MPI, MPICH, ...) | `mpi`; torch must be built from source with it |
-# | **UCC** | CPUs and GPUs, through others: UCX (messages over fast networks), NCCL, SHARP (switches that add) | `ucc`, if built with it |
-# | **oneCCL** | Intel GPUs | `xccl` |
+# | `nccl` | **NCCL**; on AMD's GPUs **RCCL**, with the same interface | GPUs |
+# | `gloo` | **Gloo** | CPUs by TCP; GPU tensors for most calls |
+# | `mpi` | **MPI**, if torch was built with it | what its implementation supports |
+# | `ucc` | **UCC**, if built with it | CPUs and GPUs, through UCX, NCCL or SHARP |
+# | `xccl` | **oneCCL** | Intel GPUs |
 #
-# So: gloo on a laptop, nccl on both kinds of GPUs (RCCL has the same interface, so torch uses the same name), and on the cluster `mpi` *or* `gloo`. From torch's documentation:
-#
-# | | Gloo, CPU | Gloo, GPU | NCCL, GPU | MPI, CPU |
-# |---|---|---|---|---|
-# | send, recv | yes | no | yes | yes |
-# | broadcast, all_reduce, reduce, all_gather, gather, scatter, all_to_all | yes | yes | yes | yes |
-# | reduce_scatter | yes | yes | yes | **no** |
-# | barrier | yes | no | yes | yes |
-#
-# All of our calls are in the table (section 4 is about dtypes). But use the table to **decide** two cases: next month the optimizer is sharded by
-# [ZeRO](../3_one_model/22_sharded_training.ipynb). And in a world that has only NCCL, a metric is on the CPU. Which line of the table fails, on which machine?
+# So: gloo on the laptop, nccl on both kinds of GPUs, `mpi` or `gloo` on the cluster. Two cases are left to decide. Next month [ZeRO](../3_one_model/22_sharded_training.ipynb) shards the optimizer, and a metric is on the CPU of a world that has only NCCL. What fails, where?
 
 # %% [markdown] name="fails_explained"
 # <details><summary><b>Answer</b></summary>
 #
-# By the table, the first and the last. ZeRO needs reduce-scatter, so on the MPI cluster take Gloo, or try it: the source of torch 2.13 does declare one for MPI ([#150162](https://github.com/pytorch/pytorch/pull/150162)), though its documentation still says no. And NCCL has no CPU tensors: name one library for each device, `init_process_group("cpu:gloo,cuda:nccl")`. Objects (`broadcast_object_list`) need not pass through GPU memory then.
+# ZeRO needs reduce-scatter, which torch's table of backends denies to MPI: take Gloo there, or try it ([the source of 2.13 declares one](https://github.com/pytorch/pytorch/pull/150162)). And NCCL has no CPU tensors: name one library for each device, `init_process_group("cpu:gloo,cuda:nccl")`.
 # </details>
 #
 # ## 3. How do you find out?
 #
-# The script may be wrong, so ask the ranks. First ask torch, then the operating system: it counts every byte that a process writes to a socket, and knows where each socket leads.
-#
-# One all-reduce of 20 MB. Gloo carries it by TCP as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
+# The script may be wrong, so ask the ranks. The operating system counts every byte that a process writes to a socket, and knows where each socket leads. One all-reduce of 20 MB; Gloo carries it as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
 
 # %% name="guess_written"
 guess = predict(
@@ -179,16 +163,8 @@ guess.reveal(
 )
 
 # %% [markdown] name="follow_explained"
-# With Gloo the count agrees with the formula, except for a few kB: every byte of the ring goes through the kernel's TCP, here over the loopback
-# address. With NCCL it is almost zero: GPUs of one machine write into each other's memory, and the operating system does not see it. There you ask
-# the library:
-#
-# - `NCCL_DEBUG=INFO`: version, network (`NET/IB` or `NET/Socket`) and every ring. **If it says `NET/Socket` on an InfiniBand cluster, the job is much too slow.**
-# - `NCCL_DEBUG_SUBSYS=INIT,TUNING` adds the tuner's table, and `TUNING` alone hides the lines above ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)).
-# - `TORCH_DISTRIBUTED_DEBUG=DETAIL` compares every call between the ranks; slow.
-#
-# Both libraries choose a network interface, and for both you can set it: `GLOO_SOCKET_IFNAME`, `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA`. A common mistake is a job file from another cluster, where the interface had
-# another name. If there is no such interface, the first call fails and names it. It is harder to find if the interface exists but is slow.
+# With Gloo every byte of the ring goes through the kernel's TCP. With NCCL the count is almost zero: GPUs of one machine write into each other's memory, and the operating system does not see it. There you ask the library: `NCCL_DEBUG=INFO` prints its
+# network (`NET/IB` or `NET/Socket`) and every ring. **If it says `NET/Socket` on an InfiniBand cluster, the job is much too slow.** `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA` and `GLOO_SOCKET_IFNAME` choose the interface; a name from another cluster is a common mistake.
 
 # %% [markdown] name="interface_explained"
 # ## 4. Which of the five give different results?
@@ -207,19 +183,11 @@ for name, (values, said) in live[-1].items():
         print(f"wire: {other_said:9} they differ by at most {apart:.1e}")
 
 # %% [markdown] name="same_explained"
-# **activations**: they are copied, not calculated, so they are the same with both.
-#
-# **gradient**: it is the same up to rounding, because each library adds in its own order (with two ranks there is only one order). Within one run all
-# ranks have the same bits. A test must not compare bits with another library's.
-#
-# **tokens**: Gloo and NCCL both refuse, because neither has a name for 16-bit integers, not even to copy them. The wire has one.
-#
-# **samples**: look at the *value*. Each rank contributed 100. If yours holds the sum, as with Gloo, the backend added first and failed at the
-# division: the error came *after* the tensor was changed. A program that catches the error and continues has a wrong number. (The wire refuses before
-# it adds.)
-#
-# **overflow** looks harmless. But a training loop asks in each step, and a flag that is kept ("has *any* step overflowed?") is summed again and
-# again. It is `True` on every rank.
+# - **activations** are copied, not calculated: the same with both.
+# - **gradient** is the same up to rounding, because each library adds in its own order. A test must not compare bits with another library's.
+# - **tokens**: Gloo and NCCL both refuse, because neither has a name for 16-bit integers, not even to copy them.
+# - **samples**: look at the *value*. Each rank contributed 100. If yours holds the sum, the backend added first and failed at the division: the error came *after* the tensor was changed.
+# - **overflow** looks harmless. But a flag that is kept ("has *any* step overflowed?") is summed again and again. It is `True` on every rank.
 
 # %% name="guess_bool"
 guess = predict(
@@ -245,14 +213,11 @@ guess.reveal(
 )
 
 # %% [markdown] name="bool_explained"
-# In brackets is the byte that stores the flag. Gloo adds bytes, so after $k$ steps it is $p^k$: with four ranks 4, 16, 64, and then 256, which is too
-# large for a byte, so it becomes 0. NCCL's backend turns a sum of flags into a `MAX` for this
-# reason (`ProcessGroupNCCL.cpp`). So one line gives different results with two libraries, without an error.
+# In brackets is the byte that stores the flag. Gloo adds bytes, so after $k$ steps it is $p^k$: with four ranks 4, 16, 64, and then 256, which becomes 0. NCCL's backend takes a `MAX` of flags instead (`ProcessGroupNCCL.cpp`). One line gives different results with two libraries, without an error.
 #
 # ### Your turn: a step for any library
 #
-# Below are the three lines as they were. **Fix them**, in place, so that both libraries agree: if a call asks for exactly what you mean, it does not
-# depend on the library. The next cell judges it on your backend and on the wire.
+# Below are the three lines as they were. **Fix them**, in place, so that both libraries agree. The next cell judges them on your backend and on the wire.
 
 
 # %% name="portable"
@@ -284,7 +249,7 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # %% [markdown] name="portable_answer"
 # <details><summary><b>A hint</b></summary>
 #
-# A copy needs no arithmetic: send the tokens as bytes, `view(torch.uint8)`. Which operation means "any"? And the mean of whole numbers is a sum, then *your* division.
+# Send the tokens as bytes, `view(torch.uint8)`. Which operation means "any"? The mean of whole numbers is a sum, then *your* division.
 # </details>
 # <details><summary><b>An answer</b></summary>
 #
@@ -297,25 +262,25 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # ```
 # </details>
 #
-# **And the time?** Beside NCCL use Gloo only for rare and small data, such as objects and some metrics: each of its messages wakes a process and goes through the kernel's TCP. Tests on Gloo tell you that a
-# program is *right*; they say nothing about its speed.
+# Tests on Gloo tell you that a program is *right*; they say nothing about its speed.
 
-# %% [markdown] name="launchers"
-# ## 5. What starts the ranks?
+# %% [markdown] name="mesh_intro"
+# ## 5. AMD's GPUs: a mesh and no switch
 #
-# One more thing differs on the four machines. A **launcher** starts the processes and tells each its rank by environment variables.
+# The program stays as it is, its speed does not. In a node with eight MI300X each pair of GPUs has an xGMI link of its own, and there is no switch: no NVLS, and RCCL runs seven rings at once, one for each link of a GPU. Seven rings that never share a link are not easy to find, so RCCL has them in a table.
 #
-# `init_process_group` needs four of them: the number of this rank (`RANK`), the number of ranks (`WORLD_SIZE`), and the address
-# of rank 0 (`MASTER_ADDR`, `MASTER_PORT`). `LOCAL_RANK` is for *your* `torch.cuda.set_device`.
-#
-# | launcher | rank | number of ranks | local rank |
-# |---|---|---|---|
-# | `torchrun` | `RANK` | `WORLD_SIZE` | `LOCAL_RANK` |
-# | Open MPI's `mpiexec` | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` | `OMPI_COMM_WORLD_LOCAL_RANK` |
-# | Slurm's `srun` | `SLURM_PROCID` | `SLURM_NTASKS` | `SLURM_LOCALID` |
-#
-# Never use default values for a rank. A script that takes `os.environ.get("RANK", 0)` is right under `torchrun`. Under `mpiexec`, which sets other names, each process believes that it is rank 0 of 1: the same training runs many times, without an
-# error. A missing variable must raise one. Launcher and backend are independent: `mpiexec` can start a program that uses NCCL, if the program copies mpiexec's variables to torch's names.
+# <!-- ROCm/rocm-systems, projects/rccl/docs at 5c5541b: conceptual/hardware-specific-optimizations.rst (mesh, 64 GB/s raw, 46 to 48 effective, seven non-colliding rings, Rome models), conceptual/collective-algorithms.rst (ring, tree, DDA with RCCL_DDA_ENABLE=1).
+# NVLS in RCCL: ROCm/rccl 0cbce2a (2024-10-24), src/transport/nvls.cc 16: compiled for CUDA only. H100: 371, NCCL's topo.h. MSCCL and MSCCL++ removed: rocm.docs.amd.com/projects/rccl/en/docs-7.14.0/how-to/rccl-usage-tips.html. Looked up 2026-11 -->
+
+# %% name="mesh"
+n, gpus = 1e9, 8
+for name, pair, rings in (("8 H100, NVSwitch", 371e9, 1), ("8 MI300X, mesh", 46e9, 7)):
+    alone, ring = n / pair, 2 * (gpus - 1) / gpus * n / (rings * pair)
+    print(f"{name:17} 1 GB to one GPU: {1e3 * alone:4.1f} ms; all-reduce of 1 GB by rings: {1e3 * ring:.1f} ms")
+
+# %% [markdown] name="mesh_explained"
+# (Computed, with what each library says of its links: 371 GB/s for a GPU, 46 GB/s for a link.) All together the two nodes are alike; one pair alone is eight times slower on the mesh. So on AMD's GPUs a pipeline's `send` between two
+# stages, or a tensor parallel group of two, uses a seventh of what a GPU has. Let groups be whole nodes there. RCCL's own short cuts read the peers' memory directly (`RCCL_DDA_ENABLE=1`). RCCL from ROCm 7.13 on no longer carries MSCCL++.
 
 # %% [markdown] name="where"
 # ## 6. Find it in torch
@@ -327,18 +292,11 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # `gloo` and `nccl`. So a program that names nothing has both, and a metric on the CPU goes by Gloo.
 # </details>
 #
-# You also meet it here:
-#
-# - **DDP, FSDP**: the GPU's library sends gradients and weights. `torch.distributed.checkpoint` exchanges its plan as Python objects; for these a second library beside NCCL helps.
-# - **Pipeline stages**: `batch_isend_irecv`, which Gloo does not have for GPU tensors.
-# - **Mixture of experts**: also libraries that communicate *within* a kernel, by `put` and `get` (NVSHMEM): one side writes into the other's memory,
-#   or reads from it, and the other makes no call. In torch they are no backend of a process group, but one of symmetric memory: `torch.distributed._symmetric_memory.set_backend("NVSHMEM")`.
-#
 # ## 7. Check yourself
 #
 # <details><summary>1. The script for NVIDIA GPUs goes to AMD's. What do you change, and what do you measure again?</summary>
 #
-# You change no line: torch for ROCm calls RCCL under the name `nccl`. You measure all times again: with MI300X every pair has its own link, while NVSwitch gives any pair the full bandwidth.
+# You change no line: torch for ROCm calls RCCL under the name `nccl`. You measure all times again, first those between two GPUs.
 # </details>
 #
 # <details><summary>2. Tests pass with Gloo on CPU tensors. Name three things that can still go wrong with NCCL.</summary>
@@ -346,18 +304,15 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # Tags and `recv` from any source, which NCCL does not have; CPU tensors; views with gaps; and timing, or reading on another stream, before the work is done.
 # </details>
 #
-# <details><summary>3. The log of an InfiniBand cluster says <code>NET/Socket</code>. What did you lose?</summary>
+# <details><summary>3. Under <code>mpiexec</code> a script takes <code>os.environ.get("RANK", 0)</code>. What happens?</summary>
 #
-# RDMA: bytes go through the kernel's TCP as Gloo's do in section 3. Look at `NCCL_IB_HCA`, `NCCL_IB_DISABLE`, and whether the container sees the cards.
+# A launcher tells each process its rank and its local rank by environment variables. Open MPI's are `OMPI_COMM_WORLD_RANK` and `OMPI_COMM_WORLD_LOCAL_RANK`, torchrun's `RANK` and `LOCAL_RANK`. So each process believes that it is rank 0 of 1, and the same training runs many times, without an error. Never use default values.
 # </details>
-#
 
 # %% [markdown] name="recap"
 # ## Recap
 #
-# The tensor's device selects the library, among those that you named when the group was made. **How to choose:** NVIDIA or AMD GPUs, `nccl`; CPUs,
-# `gloo`; both in one program, `cpu:gloo,cuda:nccl`; MPI if torch was built with it and the program needs no reduce-scatter. Then find out which
-# library carries out each call: ask torch, the kernel's counters, `NCCL_DEBUG`. Copies are the same with all libraries, sums are the same up to
+# The tensor's device selects the library, among those that you named when the group was made: `nccl` for NVIDIA's and AMD's GPUs, `gloo` for CPUs, `cpu:gloo,cuda:nccl` for both. Copies are the same with all libraries, sums are the same up to
 # rounding, and libraries differ in the dtypes that they accept. **Write the operation that you mean, in a dtype that every library has, and ask each machine which library carries it out.**
 #
 # **Now you:** the halo exchange of [Lab 1](../../labs/lab01_point_to_point/point_to_point.ipynb), the physics group's main loop, must be right with *every*
@@ -369,12 +324,8 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # [PyTorch, ProcessGroupNCCL.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) ·
 # [NVIDIA, NCCL environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·
 # [AMD, What is RCCL?](https://rocm.docs.amd.com/projects/rccl/en/latest/what-is-rccl.html) ·
-# [Intel, oneCCL](https://oneapi-src.github.io/oneCCL/) · [Gloo](https://github.com/pytorch/gloo) · [UCC](https://github.com/openucx/ucc) ·
-# [NVIDIA, NVSHMEM](https://docs.nvidia.com/nvshmem/api/latest/) ·
-# [MPI report, communication modes](https://netlib.org/mpi/mpi-report/node40.html) ·
-# [Open MPI, environment variables](https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html) ·
-# [PyTorch, torchrun](https://docs.pytorch.org/docs/stable/elastic/run.html) ·
-# [Slurm, srun](https://slurm.schedmd.com/srun.html)
+# [Intel, oneCCL](https://oneapi-src.github.io/oneCCL/) · [Gloo](https://github.com/pytorch/gloo) ·
+# [Open MPI, environment variables](https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html)
 
 # %% name="what_you_knew"
 predictions()

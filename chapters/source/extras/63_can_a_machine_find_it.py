@@ -352,16 +352,36 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 # - **ForestColl** (Zhao et al., arXiv:2402.06787): packs spanning trees, in polynomial time; its bytes are the least on any network, its latency is not.
 #
 # Or a person finds the pattern. That is what [the race](../../docs/race.md) is for: thirteen tasks, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.
-#
+
+# %% [markdown] name="gpu_intro"
 # ## 9. From the list to the GPU
 #
-# NCCL runs its own algorithms only. **MSCCL++** runs yours: you write the messages in Python, as chunks of buffers that one rank puts into another's (`MemoryChannel`: the GPU's threads write over NVLink; `PortChannel`: a network card or a copy engine does; `SwitchChannel`: the
-# switch adds). Its compiler writes an execution plan in JSON: for each GPU and each block of threads a list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL, so
+# NCCL runs its own algorithms only. **MSCCL++** runs yours. In its Python you say which chunk goes from which buffer into which other GPU's, through a channel: `MemoryChannel` (the GPU's threads write over NVLink), `PortChannel` (a network card or a copy engine does) or `SwitchChannel` (the
+# switch adds). How long is the program of one GPU for the schedule that was found?
+
+
+# %% name="as_program"
+def program(schedule, gpu):
+    """What one GPU does, step by step: puts into others' buffers with a signal, then waits for what it is to get."""
+    lines = []
+    for step in schedule.by_step:
+        lines += [f"put {len(m.chunks):2} chunks into GPU {m.dst}, signal" for m in step if m.src == gpu]
+        lines += [f"wait for GPU {m.src}" for m in step if m.dst == gpu]
+    return lines
+
+
+print(*program(found, 0), sep="\n")
+channels = {(m.src, m.dst) for m in found.moves}
+print(f"all GPUs: {sum(len(program(found, gpu)) for gpu in range(8))} lines, {len(channels)} channels")
+
+# %% [markdown] name="gpu_explained"
+# Its compiler writes an execution plan in JSON: for each GPU and each block of threads the list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL, so
 # `backend="nccl"` stays, and a selector chooses a plan for each call. What a schedule here does not say, and a plan must: which thread block does what, and who signals whom before a buffer is used again
 # ([Without messages](../4_real_cluster/44_without_messages.ipynb)). It runs on NVIDIA's and AMD's GPUs.
-# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md (chunks, channels), docs/tutorials/04-port-channel.md 59, docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md (NCCL interposition, selector), README.md (CUDA
-# and ROCm); arXiv:2504.09014 -->
-#
+# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md 33-61 (channels), docs/tutorials/04-port-channel.md 59, docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md 1-19 (NCCL interposition, selector), README.md (CUDA
+# and ROCm); arXiv:2504.09014. Looked up 2026-11 -->
+
+# %% [markdown] name="recap"
 # ## Recap
 #
 # An algorithm is a list of messages, so a program can look for it. On a DGX-1 it finds an all-gather in three steps with the least bytes on every link, faster than six rings at every size. A schedule that is found must be proved;

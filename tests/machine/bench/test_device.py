@@ -16,6 +16,11 @@ def long_sum(least_s):
     return bench.lasting(lambda n: functools.partial(dist.all_reduce, torch.ones(n)), 16, least_s)
 
 
+def test_a_rank_knows_its_plateau_without_a_world():
+    with World(ranks=2, backend="gloo") as world:
+        assert world.run(bench.up_to_plateau) == [bench.up_to_plateau(world)] * 2
+
+
 def test_a_call_is_made_longer_until_it_can_be_seen():
     with World(ranks=2, backend="gloo") as world:
         short, long = world.run(long_sum, 1e-9), world.run(long_sum, 0.03)
@@ -45,4 +50,7 @@ def test_sizes_and_words_follow_the_backend():
         bench.up_to_plateau(gloo, factor=1)
     assert bench.fitted_words(gloo, 50e-6, 1e-9) == "alpha = 50 µs a message, 1/beta = 1.00 GB/s per direction"
     on_gpus = bench.fitted_words(nccl, 3e-6, 1 / 350e9)
+    sent = bench.fitted_words(nccl, 12e-6, 1 / 350e9, messages=True)
+    assert "12 µs a message" in sent and "per direction" in sent and "busbw" not in sent
+    assert bench.fitted_words(gloo, 50e-6, 1e-9, messages=True) == bench.fitted_words(gloo, 50e-6, 1e-9)
     assert "a message" not in on_gpus and "per direction" not in on_gpus and "busbw" in on_gpus and "3.0 µs" in on_gpus

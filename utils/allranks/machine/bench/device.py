@@ -39,10 +39,11 @@ def lasting(
         numel *= 4
 
 
-def up_to_plateau(world: World, first: int = 1024, factor: int = 4) -> list[int]:
+def up_to_plateau(world: World | None = None, first: int = 1024, factor: int = 4) -> list[int]:
     """Sizes in bytes from `first` on, each `factor` times the one before, up to where more bytes bring no more bandwidth.
 
-    That is 64 MiB between processes of a CPU, and 1 GiB between GPUs. Raises BenchError for sizes that never end.
+    That is 64 MiB between processes of a CPU, and 1 GiB between GPUs. A rank leaves `world` out: its default group says
+    what carries the bytes. Raises BenchError for sizes that never end.
 
     Example (needs ranks):
         >>> bench.up_to_plateau(world)[-1]
@@ -51,16 +52,24 @@ def up_to_plateau(world: World, first: int = 1024, factor: int = 4) -> list[int]
     if first < 1 or factor < 2:
         raise BenchError(f"first is {first} and factor {factor}; they must be at least 1 and 2.")
     found = [first]
-    while found[-1] * factor <= PLATEAU_NBYTES["nccl" if world.backend == "nccl" else "gloo"]:
+    backend = world.backend if world is not None else _backend()
+    while found[-1] * factor <= PLATEAU_NBYTES["nccl" if backend == "nccl" else "gloo"]:
         found.append(found[-1] * factor)
     return found
 
 
-def fitted_words(world: World, alpha_s: float, beta_s_per_byte: float) -> str:
+def _backend() -> str:
+    import torch.distributed as dist
+
+    return dist.get_backend()
+
+
+def fitted_words(world: World, alpha_s: float, beta_s_per_byte: float, *, messages: bool = False) -> str:
     """What an alpha and a beta of a ring's formula mean on this world's backend, in one line.
 
     Between processes of a CPU the library sends a ring's messages. NCCL may take another algorithm, such as a switch that
-    adds, and a host's clock sees a whole call: there the two are figures of a call, put in a ring's terms.
+    adds: there the two are figures of a call, put in a ring's terms. With `messages` they were fitted to sends and
+    receives, such as those of the course's own algorithms, so they are a message's on GPUs too.
 
     Example (needs ranks):
         >>> bench.fitted_words(world, 50e-6, 1e-9)
@@ -70,6 +79,10 @@ def fitted_words(world: World, alpha_s: float, beta_s_per_byte: float) -> str:
         f"{1e6 * alpha_s:.1f}" if alpha_s < 10e-6 else f"{1e6 * alpha_s:.0f}",
         1e-9 / max(beta_s_per_byte, 1e-15),
     )
+    if world.backend == "nccl" and messages:
+        return (
+            f"alpha = {alpha} µs a message (a kernel that sends and receives), 1/beta = {rate:.2f} GB/s per direction"
+        )
     if world.backend == "nccl":
         return (
             f"alpha = {alpha} µs (a call's fixed time, with its launch, over the steps of a ring), "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from allranks.cli import _privacy, _term
+from allranks.cli import _passback, _privacy, _term
 from allranks.cli.grade import course_option, find_course, known_lab, of_course
 from allranks.course import teaching
 
@@ -17,7 +17,10 @@ def command() -> None:
     """A teacher's course: its folder, a lab from collecting to the points, due dates, variants, one student's data."""
 
 
-for one in (_term.run, _term.due, _term.late, _privacy.forget, _privacy.export):
+for one in (
+    *(_term.run, _term.due, _term.late, _privacy.forget, _privacy.export),
+    *(_passback.connect, _passback.roster, _passback.passback),
+):
     command.add_command(one)
 
 

@@ -1,0 +1,240 @@
+"""`allranks course connect`, `roster` and `passback`: points to Canvas or Moodle by LTI 1.3, and their people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from allranks.cli._shared import CommandError
+from allranks.cli.grade import course_option, find_course, known_lab, of_course, printable
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+HUBS_FILE = Path("/var/lib/allranks/lti/launches.json")
+
+
+def _autograder(course: Path | None, name: str, *modules: str) -> tuple[Path, list[ModuleType]]:
+    from allranks.base.extras import require
+
+    for needed in ("nbgrader", "jwt", "cryptography"):
+        require(needed, f"allranks course {name}")
+    root = find_course(course or Path.cwd())
+    return root, [of_course(str(root), module) for module in modules]
+
+
+# ------------------------------------------------------------------------------------------------------------- connect
+
+
+@click.command(name="connect")
+@click.argument("system", type=click.Choice(["moodle", "canvas", "hub"]), required=False)
+@click.argument("address", required=False)
+@click.option("--client-id", default="", metavar="ID", help="What the platform shows once the tool is registered.")
+@click.option("--course-id", type=int, metavar="N", help="The number in the address of the platform's course.")
+@click.option("--tool-id", type=int, metavar="N", help="Moodle: the deployment ID of the tool.")
+@click.option("--launches", type=click.Path(path_type=Path), default=HUBS_FILE, metavar="FILE", help="Of a hub.")
+@click.option(
+    "--show", type=click.Choice(["pem", "jwk", "jwks"]), help="Only print the public key: Moodle's, Canvas's."
+)
+@course_option
+@json_option
+def connect(
+    system: str | None,
+    address: str | None,
+    client_id: str,
+    course_id: int | None,
+    tool_id: int | None,
+    launches: Path,
+    show: str | None,
+    course: Path | None,
+    as_json: bool,
+) -> None:
+    """Connects the course to a platform: makes a key, keeps the platform's addresses, and tries them.
+
+    First register the tool there with the key that --show prints. ADDRESS is the platform's, as in
+    https://moodle.example.org. `hub` takes all from the launches that a hub saw. Without SYSTEM it tries what it has.
+    """
+    root, (lti, passback) = _autograder(course, "connect", "lti", "passback")
+    if show:
+        jwk = lti.public_jwk(root)
+        click.echo(
+            lti.public_pem(root).rstrip() if show == "pem" else json.dumps(jwk if show == "jwk" else {"keys": [jwk]})
+        )
+        return
+    if system is not None:
+        lti.connect(root, _platform(lti, system, address, client_id, course_id, tool_id, launches))
+    services = passback.services_of(root)
+    columns = services.columns()
+    people: list[Any] | None = None
+    why = ""
+    try:
+        people = passback.people_of(services)
+    except lti.LtiError as error:
+        why = str(error)
+    told = {
+        "platform": services.platform.name,
+        "host": services.platform.host,
+        "columns": [str(one.get("label")) for one in columns],
+        "learners": None if people is None else sum(person.learns for person in people),
+        "why": why,
+    }
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    found = f"{len(columns)} column{'s' * (len(columns) != 1)}"
+    click.echo(f"Connected to {told['platform']} at {told['host']}: {found} that this tool may use.")
+    click.echo(printable(why) if why else f"{told['learners']} learners. Type `allranks course roster` to enter them.")
+
+
+def _platform(
+    lti: ModuleType,
+    system: str,
+    address: str | None,
+    client_id: str,
+    course_id: int | None,
+    tool_id: int | None,
+    launches: Path,
+) -> Any:
+    """The platform that the options name. Raises CommandError if one lacks."""
+    if system == "hub":
+        return lti.from_hub(launches)
+    needed = {"ADDRESS": address, "--client-id": client_id, "--course-id": course_id}
+    if system == "moodle":
+        needed["--tool-id"] = tool_id
+    if lacking := [name for name, value in needed.items() if value in (None, "")]:
+        raise CommandError(f"{system.capitalize()} needs {' and '.join(lacking)} too.")
+    if system == "moodle":
+        return lti.moodle(address, client_id, course_id, tool_id)
+    return lti.canvas(address, client_id, course_id)
+
+
+# -------------------------------------------------------------------------------------------------------------- roster
+
+
+@click.command(name="roster")
+@click.option(
+    "--by",
+    type=click.Choice(["username", "sourcedid", "email"]),
+    help="What a new student's name here is. Default: the first of these that the platform tells.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show who would be entered.")
+@course_option
+@json_option
+def roster(by: str | None, dry_run: bool, course: Path | None, as_json: bool) -> None:
+    """Enters the platform's learners into the gradebook: name, address, and the number by which it knows them.
+
+    Students who are there already are found by name or address. Nobody is removed.
+    """
+    root, (passback,) = _autograder(course, "roster", "passback")
+    found = passback.roster(root, passback.services_of(root), by, dry_run)
+    if as_json:
+        told = {"dry_run": dry_run, "new": sorted(found.new), "changed": sorted(found.changed), "same": found.same}
+        click.echo(json.dumps({**told, "told": found.told}))
+        return
+    for sign, people in (("+", found.new), ("~", found.changed)):
+        for name, person in sorted(people.items()):
+            click.echo(printable(f"{sign} {name}: {person.first_name} {person.last_name} {person.email}".rstrip(": ")))
+    click.echo("\n".join(map(printable, found.told)), nl=bool(found.told))
+    click.echo(f"{len(found.new)} new, {len(found.changed)} changed, {found.same} as before.")
+    if dry_run:
+        click.echo("Nothing was written.")
+
+
+# ------------------------------------------------------------------------------------------------------------ passback
+
+
+@click.command(name="passback")
+@click.argument("lab")
+@click.option("--dry-run", is_flag=True, help="Only show whose mark would change on the platform.")
+@click.option("--column", metavar="NAME", help="A column that is there already. Default: one of the lab's own.")
+@click.option("--zero-missing", is_flag=True, help="Who handed in nothing gets 0. Default: no mark.")
+@click.option("--overwrite", is_flag=True, help="Replace marks that somebody else wrote on the platform.")
+@click.option("--no-comment", is_flag=True, help="Send the points alone, without the points of each exercise.")
+@course_option
+@json_option
+def passback(
+    lab: str,
+    dry_run: bool,
+    column: str | None,
+    zero_missing: bool,
+    overwrite: bool,
+    no_comment: bool,
+    course: Path | None,
+    as_json: bool,
+) -> None:
+    """Sends the points of LAB to the platform to which the course is connected, with the feedback in short.
+
+    It sends what differs from what the platform shows, so it may be typed again at any time. Work with an answer that
+    nobody has read is not sent. The exit status is 1 if somebody's mark could not be sent, and 2 if none could be.
+    """
+    root, (about, classroom) = _autograder(course, "passback", "passback", "classroom")
+    lab = known_lab(root, lab)
+    services = about.services_of(root)
+    found = classroom.overview(root, lab)
+    plan = about.plan(root, found, services, column, zero_missing, overwrite, not no_comment)
+    done: list[Any] = []
+    failed: list[tuple[Any, str]] = []
+    ended = ""
+    if not dry_run:
+        tell = (lambda mark: None) if as_json else (lambda mark: click.echo(printable(_in_words(mark, plan.most))))
+        done, failed, ended = about.send(root, services, plan, tell)
+    name = services.platform.name
+    if as_json:
+        click.echo(json.dumps(_as_dict(plan, name, dry_run, done, failed, ended)))
+    else:
+        click.echo("\n".join(map(printable, _told(plan, name, dry_run, done, failed, ended))))
+    sys.exit(2 if ended and not done else 1 if ended or failed or plan.of("unknown") else 0)
+
+
+def _in_words(mark: Any, most: float) -> str:
+    before = "no mark" if mark.before is None else f"{mark.before:.4g}"
+    if mark.before is not None and abs(mark.before - mark.points) < 0.005:
+        return f"{mark.student}: {mark.points:g} of {most:g} as before, another comment"
+    return f"{mark.student}: {before} -> {mark.points:g} of {most:g}{', LESS than before' if mark.down else ''}"
+
+
+def _told(plan: Any, name: str, dry_run: bool, done: list[Any], failed: list[tuple[Any, str]], ended: str) -> list[str]:
+    """What a run did, in lines."""
+    wanted = plan.of("send")
+    lines = [_in_words(mark, plan.most) for mark in wanted] if dry_run else []
+    for mark in plan.of("changed there"):
+        there = "no mark" if mark.before is None else f"{mark.before:.4g}"
+        sent = "" if mark.sent is None else f" ({mark.sent:g} was sent)"
+        lines.append(f"{mark.student}: {there} is there, not from here{sent}: --overwrite sends {mark.points:g}.")
+    lines += [f"{mark.student}: nobody of {name} has this name or address." for mark in plan.of("unknown")]
+    lines += [*plan.told, *(why for _, why in failed), *([ended] if ended else [])]
+    counts = [f"{len(plan.of('same'))} as before", f"{len(plan.of('waits'))} wait to be read"]
+    counts.append(f"{len(plan.of('no mark'))} have no mark")
+    lines.append(
+        f"{len(wanted) if dry_run else len(done)} {'would be sent' if dry_run else 'sent'}, {', '.join(counts)}."
+    )
+    if left := len(wanted) - len(done) - len(failed) if ended else 0:
+        lines.append(f"{left} not sent yet: type the command again to go on.")
+    if dry_run:
+        made = "" if plan.item else ", which would be made"
+        lines.append(f"Nothing was sent to {name}. The column is {plan.label}{made}.")
+    return lines
+
+
+def _as_dict(
+    plan: Any, name: str, dry_run: bool, done: list[Any], failed: list[tuple[Any, str]], ended: str
+) -> dict[str, Any]:
+    def shown(mark: Any) -> dict[str, Any]:
+        about = {key: getattr(mark, key) for key in ("student", "state", "points", "before", "comment")}
+        return about | {"down": mark.down}
+
+    return {
+        "lab": plan.lab,
+        "platform": name,
+        "column": plan.label,
+        "most": plan.most,
+        "dry_run": dry_run,
+        "marks": [shown(mark) for mark in plan.marks],
+        "sent": [mark.student for mark in done],
+        "not_sent": [{"student": mark.student, "why": why} for mark, why in failed],
+        "ended": ended,
+        "told": plan.told,
+    }

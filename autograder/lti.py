@@ -28,7 +28,9 @@ from allranks.base.errors import CourseError
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-FOLDER, KEY, PLATFORM = "lti", "key.pem", "platform.json"
+from autograder.sent import folder_of
+
+KEY, PLATFORM = "key.pem", "platform.json"
 AGS = "https://purl.imsglobal.org/spec/lti-ags/scope/"
 MEMBERS = "https://purl.imsglobal.org/spec/lti-nrps/scope/contextmembership.readonly"
 # the second serves platforms on which the tool may use columns, but not make them
@@ -114,7 +116,7 @@ def from_hub(file: Path) -> Platform:
         return Platform(**wanted, members=str(told.get("members") or ""), people=str(file))
     except OSError as error:
         raise LtiError(
-            f"{file} can't be read ({error.strerror}): has anybody come from the platform to the hub yet?"
+            f"{file} can't be read ({error.strerror}): nobody has come from the platform to the hub yet, or this is not the grader's account."
         ) from None
     except (ValueError, KeyError, TypeError):
         raise LtiError(
@@ -125,11 +127,6 @@ def from_hub(file: Path) -> Platform:
 def _root(address: str) -> str:
     root = address.rstrip("/")
     return root if "://" in root else f"https://{root}"
-
-
-def folder_of(course: Path) -> Path:
-    """Where the key and the platform are."""
-    return course / "autograder" / FOLDER
 
 
 def connect(course: Path, platform: Platform) -> None:
@@ -269,7 +266,7 @@ class Services:
 
         def body() -> bytes:  # anew for each try: an assertion is good once
             now = int(time.time())
-            claims = {"iss": platform.client_id, "sub": platform.client_id, "aud": platform.token_url}
+            claims: dict[str, Any] = {"iss": platform.client_id, "sub": platform.client_id, "aud": platform.token_url}
             claims |= {"iat": now - 5, "exp": now + 300, "jti": uuid.uuid4().hex}
             signed = jwt.encode(claims, self._key, algorithm="RS256", headers={"kid": self._kid})
             form = {"grant_type": "client_credentials", "client_assertion_type": ASSERTION}
@@ -288,7 +285,9 @@ class Services:
             raise Refusal(message, error.status, error.said) from None
         found = _json(told, platform.name)
         if not isinstance(found, dict) or not found.get("access_token"):
-            raise LtiError(f"{platform.name} gave no access token: is {platform.token_url} the address of its tokens?")
+            raise LtiError(
+                f"{platform.name} gave no access token: see whether {platform.token_url} is the address of its tokens."
+            )
         return found
 
     # ---- requests
@@ -353,11 +352,11 @@ class Services:
         if error.status == 401 and not last:
             return
         why = {
-            401: f"{name} gives tokens and then refuses them (401): is the tool still active, and used in this course?",
-            403: f"{name} does not allow it (403): is the tool used in this course, with grade services switched on?",
+            401: f"{name} gives tokens and then refuses them (401): see whether the tool is still active, and used in this course.",
+            403: f"{name} does not allow it (403): see whether the tool is used in this course, with grade services switched on.",
         }.get(error.status)
         if 300 <= error.status < 400:
-            why = f"{name} answers with another address ({error.status}): is that of its services right?"
+            why = f"{name} answers with another address ({error.status}): see whether that of its services is right."
         if why is None:
             raise error
         raise Refusal(why, error.status, error.said) from None
@@ -459,7 +458,7 @@ def _json(answer: requests.Response, name: str) -> Any:
         return answer.json()
     except ValueError:
         raise LtiError(
-            f"{name} answered with something else than JSON: is the address of its services right?"
+            f"{name} answered with something else than JSON: see whether the address of its services is right."
         ) from None
 
 

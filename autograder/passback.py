@@ -8,23 +8,22 @@ platform stays. `autograder/lti/sent.jsonl` has what was sent: to whom, how many
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nbgrader.api import Gradebook
 
+from autograder import sent
 from autograder.classroom import OLD, NoClass, Overview, Row
 from autograder.folder import directory_of
 from autograder.intake import name_refusal, printable_name
-from autograder.lti import LtiError, Platform, Refusal, Services, connected, folder_of
+from autograder.lti import LtiError, Platform, Refusal, Services, connected
 
-SENT = "sent.jsonl"
 MOST_CHARACTERS = 2000  # of a comment
 NEARLY = 0.005  # points: a platform rounds
 LEARNER = "learner"
@@ -69,8 +68,12 @@ def people_of(services: Services) -> list[Person]:
         told = {"hub": hub.get(number), "username": one.get("ext_user_username")}
         told |= {"sourcedid": one.get("lis_person_sourcedid"), "email": one.get("email")}
         roles = [str(role).replace("#", "/").rpartition("/")[2].lower() for role in one.get("roles") or ()]
-        about = [str(one.get(key) or "") for key in ("given_name", "family_name", "email")]
-        found.append(Person(number, {kind: str(name) for kind, name in told.items() if name}, *about, LEARNER in roles))
+        first, last, mail = (str(one.get(key) or "") for key in ("given_name", "family_name", "email"))
+        found.append(
+            Person(
+                number, {kind: str(name) for kind, name in told.items() if name}, first, last, mail, LEARNER in roles
+            )
+        )
     return found
 
 
@@ -283,7 +286,7 @@ def plan(
     wanted = [student for student, (_, state, _) in worth.items() if state == "send"]
     known, told = numbers(course, services, wanted)
     results = services.results(item) if item else {}
-    sent = _sent(course, item)
+    last = sent.to(course, item)
     marks = []
     for student, (row, state, points) in worth.items():
         if state != "send":
@@ -291,10 +294,10 @@ def plan(
             continue
         comment = comment_of(found, row) if comments and row.state == "graded" else ""
         number = known.get(student, "")
-        before = _shown(results.get(number), most, sent.get(student))
-        state = _state(number, points, before, comment, sent.get(student), overwrite)
-        last = sent.get(student, {}).get("points")
-        marks.append(Mark(student, state, points, before, comment, number, row.state == "graded", last))
+        before = _shown(results.get(number), most)
+        state = _state(number, points, before, comment, last.get(student), overwrite)
+        points_sent = last.get(student, {}).get("points")
+        marks.append(Mark(student, state, points, before, comment, number, row.state == "graded", points_sent))
     return Plan(found.lab, item, label, most, marks, told)
 
 
@@ -314,7 +317,7 @@ def _column(services: Services, lab: str, name: str | None) -> tuple[str, str]:
     return str(fitting[0]["id"]), name
 
 
-def _shown(result: dict[str, Any] | None, most: float, sent: dict[str, Any] | None) -> float | None:
+def _shown(result: dict[str, Any] | None, most: float) -> float | None:
     """The mark that the platform shows, in this lab's points; None if there is none."""
     try:
         score, of = float(result["resultScore"]), float(result.get("resultMaximum") or most)
@@ -324,19 +327,15 @@ def _shown(result: dict[str, Any] | None, most: float, sent: dict[str, Any] | No
 
 
 def _state(
-    number: str, points: float, before: float | None, comment: str, sent: dict[str, Any] | None, overwrite: bool
+    number: str, points: float, before: float | None, comment: str, last: dict[str, Any] | None, overwrite: bool
 ) -> str:
     if not number:
         return "unknown"
     equal = before is not None and abs(before - points) < NEARLY
     if equal:
-        return "same" if sent is None or sent.get("comment") == _digest(comment) else "send"
-    ours = before is None if sent is None else before is not None and abs(before - float(sent["points"])) < NEARLY
+        return "same" if last is None or last.get("comment") == sent.digest(comment) else "send"
+    ours = before is None if last is None else before is not None and abs(before - last["points"]) < NEARLY
     return "send" if ours or overwrite else "changed there"
-
-
-def _digest(comment: str) -> str:
-    return hashlib.sha256(comment.encode()).hexdigest()[:16]
 
 
 # -------------------------------------------------------------------------------------------------------------- sending
@@ -360,7 +359,7 @@ def send(
             wanted.item = str(services.make_column(wanted.label, wanted.lab, wanted.most)["id"])
         for mark in marks:
             try:
-                services.send(wanted.item, lambda mark=mark: score_of(mark, wanted.most))
+                services.send(wanted.item, partial(score_of, mark, wanted.most))
             except Refusal as error:
                 if error.status not in (400, 404, 409, 410, 422):
                     return done, failed, str(error)
@@ -372,7 +371,7 @@ def send(
                 continue
             except LtiError as error:
                 return done, failed, str(error)
-            _record(course, wanted, mark)
+            sent.record(course, wanted.lab, wanted.item, mark.student, mark.points, wanted.most, mark.comment)
             done.append(mark)
             tell(mark)
     return done, failed, ""
@@ -395,7 +394,7 @@ def _why_not(services: Services, wanted: Plan, mark: Mark, error: Refusal) -> st
     """Why one student's score was refused. Raises LtiError if the reason is the column's, and so everybody's."""
     name = services.platform.name
     if error.status == 409:
-        return f"{name} has a newer mark of {mark.student} (409): is this machine's clock right?"
+        return f"{name} has a newer mark of {mark.student} (409): see whether this machine's clock is right."
     if services.column(wanted.item) is None:
         raise LtiError(f"The column {wanted.label} was deleted in {name}: type the command again, and it is made anew.")
     return f"{name} has no student {mark.student} in this course any more, or takes no mark for one ({error.status})."
@@ -403,46 +402,13 @@ def _why_not(services: Services, wanted: Plan, mark: Mark, error: Refusal) -> st
 
 def _alone(course: Path) -> Any:
     """Holds a lock while marks are sent. Raises LtiError if another command holds it."""
-    file = open(folder_of(course) / "lock", "w")
+    file = open(sent.folder_of(course) / "lock", "w")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
         raise LtiError("Marks of this course are being sent by another command: wait for its end.") from None
     return file
-
-
-def _record(course: Path, wanted: Plan, mark: Mark) -> None:
-    """Appends what was sent, in one write."""
-    entry = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "lab": wanted.lab,
-        "item": wanted.item,
-        "student": mark.student,
-    }
-    entry |= {"points": mark.points, "most": wanted.most, "comment": _digest(mark.comment)}
-    descriptor = os.open(folder_of(course) / SENT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(descriptor, "ab", buffering=0) as file:
-        file.write(f"{json.dumps(entry)}\n".encode())
-
-
-def lines(course: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each line of what was sent, as text and read; a line that a stop cut off is left out."""
-    try:
-        text = (folder_of(course) / SENT).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    for line in text.splitlines():
-        try:
-            entry = json.loads(line)
-            yield line, {**entry, "student": str(entry["student"]), "points": float(entry["points"])}
-        except (ValueError, KeyError, TypeError):
-            continue
-
-
-def _sent(course: Path, item: str) -> dict[str, dict[str, Any]]:
-    """The last score that was sent to a column, by student."""
-    return {entry["student"]: entry for _, entry in lines(course) if entry.get("item") == item}
 
 
 def services_of(course: Path) -> Services:

@@ -26,7 +26,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 
-from autograder import pairs, regrades
+from autograder import pairs, regrades, sent
 from autograder.folder import SQLITE, directory_of, has_gradebook, rewrite
 from autograder.giving import SECRET
 from autograder.intake import name_refusal, printable_name, read_small
@@ -97,6 +97,7 @@ def held(course: Path, student: str) -> Held:
     lines = {
         pairs.FILE: sum(_names(line, student) for line in _pairs_lines(course)),
         regrades.LOG: sum(_is_about(line, student) for line in _log_lines(course)),
+        f"{sent.FOLDER}/{sent.SENT}": sum(entry["student"] == student for _, entry in sent.lines(course)),
         f"{pairs.FOLDER}/*/{pairs.STATE}": len(_shared(course, student)),
     }
     if not paths and not known and not any(lines.values()):
@@ -203,6 +204,9 @@ def forget(course: Path, found: Held) -> None:
     if found.lines[regrades.LOG]:
         kept = [line for line in _log_lines(course) if not _is_about(line, found.student)]
         rewrite(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
+    if found.lines[f"{sent.FOLDER}/{sent.SENT}"]:
+        others_lines = [line for line, entry in sent.lines(course) if entry["student"] != found.student]
+        rewrite(sent.folder_of(course) / sent.SENT, "".join(f"{line}\n" for line in others_lines))
     for lab, state in _shared(course, found.student).items():
         others = {name: one for name, one in state.items() if found.student not in (name, one[0])}
         pairs.write_state(course, lab, others)
@@ -224,6 +228,7 @@ def export(course: Path, student: str, file: Path) -> Held:
     about: dict[str, Any] = {"student": student, "held": found.told(), "gradebook": _marks(course, student)}
     about["pairs"] = [line for line in _pairs_lines(course) if _names(line, student)]
     about["regrades"] = [json.loads(line) for line in _log_lines(course) if _is_about(line, student)]
+    about["sent"] = [entry for _, entry in sent.lines(course) if entry["student"] == student]
     unfinished = file.with_name(f"{file.name}.unfinished")
     try:
         descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

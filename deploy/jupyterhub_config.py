@@ -62,6 +62,10 @@ SHARE = SETTINGS.get("ALLRANKS_HUB_SHARE_MEMORY", "0") == "1" and os.geteuid() =
 GPU_PAGE = SETTINGS.get("ALLRANKS_HUB_GPU_PAGE", "nobody" if Path("/proc/driver/nvidia/version").exists() else "")
 # below 1024, so that no other account can listen there and answer in the page's place
 GPU_PAGE_PORT = int(SETTINGS.get("ALLRANKS_HUB_GPU_PAGE_PORT", "947" if os.geteuid() == 0 else "8947"))
+LOGIN = SETTINGS.get("ALLRANKS_HUB_LOGIN", "pam")  # lti: people come from Canvas or Moodle (deploy/lti_login.py)
+LAUNCHES = Path(
+    SETTINGS.get("ALLRANKS_HUB_LTI_LAUNCHES", "/var/lib/allranks/lti/launches.json")
+)  # who came, for the grader
 METRICS_TOKEN = Path("/etc/allranks/prometheus.token")  # with it, Prometheus can read /hub/metrics
 
 
@@ -98,19 +102,14 @@ def unix_groups(username: str) -> set[str]:
 # ------------------------------------------------------------------------------------------------------- who is who
 
 
-class UnixAuthenticator(PAMAuthenticator):
-    """Checks passwords with PAM; the hub's groups follow the Unix groups, also while people are logged in."""
+class UnixGroups:
+    """The hub's groups follow the Unix groups, also while people are logged in."""
 
     def hub_groups(self, username: str) -> list[str]:
         """nbgrader's names of the account's groups in this course."""
         groups = unix_groups(username)
         names = {STUDENTS: f"nbgrader-{COURSE}", INSTRUCTORS: f"formgrade-{COURSE}"}
         return [hub for unix, hub in names.items() if unix in groups]
-
-    async def authenticate(self, handler, data):
-        """PAM's answer, with the hub's groups."""
-        name = await super().authenticate(handler, data)
-        return name and {"name": name, "groups": self.hub_groups(name)}
 
     async def refresh_user(self, user, handler=None):
         """The user's new groups; False, which logs the user out, if none allows to log in.
@@ -123,7 +122,33 @@ class UnixAuthenticator(PAMAuthenticator):
         return {"name": user.name, "groups": self.hub_groups(user.name)}
 
 
-c.JupyterHub.authenticator_class = UnixAuthenticator
+class UnixAuthenticator(UnixGroups, PAMAuthenticator):
+    """Checks passwords with PAM."""
+
+    async def authenticate(self, handler, data):
+        """PAM's answer, with the hub's groups."""
+        name = await super().authenticate(handler, data)
+        return name and {"name": name, "groups": self.hub_groups(name)}
+
+
+if LOGIN == "pam":
+    c.JupyterHub.authenticator_class = UnixAuthenticator
+elif LOGIN == "lti":
+    sys.path.insert(0, str(CHECKOUT / "deploy"))
+    try:
+        from lti_login import platform_login, platform_of
+    except ModuleNotFoundError as lacking:
+        sys.exit(f"ALLRANKS_HUB_LOGIN=lti needs {lacking.name}: pip install -c constraints.txt -e '.[hub]'")
+    platform = platform_of(SETTINGS)
+    gid = account(GRADER).pw_gid
+    c.JupyterHub.authenticator_class = platform_login(UnixGroups, platform, SETTINGS, LAUNCHES, gid, STUDENTS)
+    c.LTI13Authenticator.issuer = platform["issuer"]
+    c.LTI13Authenticator.authorize_url = platform["authorize_url"]
+    c.LTI13Authenticator.jwks_endpoint = platform["jwks"]
+    c.LTI13Authenticator.client_id = {platform["client_id"]}
+    c.LTI13Authenticator.uri_scheme = urlsplit(PUBLIC).scheme
+else:
+    sys.exit(f"ALLRANKS_HUB_LOGIN is {LOGIN!r}; it is pam or lti.")
 c.Authenticator.manage_groups = True
 c.Authenticator.auth_refresh_age = REFRESH_S
 c.LocalAuthenticator.allowed_groups = {STUDENTS, INSTRUCTORS, ADMINS}
@@ -199,7 +224,8 @@ c.ConfigurableHTTPProxy.command = [
     or sys.exit("JupyterHub needs its proxy: npm install -g configurable-http-proxy")
 ]
 c.JupyterHub.cleanup_servers = False  # people's servers continue when the hub restarts
-c.JupyterHub.template_vars = {"announcement_login": "All Ranks: log in with your account on this machine."}
+if LOGIN == "pam":
+    c.JupyterHub.template_vars = {"announcement_login": "All Ranks: log in with your account on this machine."}
 
 # ------------------------------------------------------------------------------------------------ names in browsers
 

@@ -85,7 +85,8 @@ def connect(
     if as_json:
         click.echo(json.dumps(told))
         return
-    click.echo(f"Connected to {told['platform']} at {told['host']}: {len(columns)} columns that this tool may use.")
+    found = f"{len(columns)} column{'s' * (len(columns) != 1)}"
+    click.echo(f"Connected to {told['platform']} at {told['host']}: {found} that this tool may use.")
     click.echo(printable(why) if why else f"{told['learners']} learners. Type `allranks course roster` to enter them.")
 
 

@@ -31,6 +31,12 @@ EXAMPLES = {
     "course due": ("allranks course due lab03_all_reduce '2026-12-01 23:59'",),
     "course forget": ("allranks course forget ada --dry-run", "echo ada | allranks course forget - --yes"),
     "course export": ("allranks course export ada -o ada.zip",),
+    "course connect": (
+        "allranks course connect --show pem",
+        "allranks course connect moodle https://moodle.example.org --client-id Ut6euo --course-id 2 --tool-id 1",
+    ),
+    "course passback": ("allranks course passback lab03_all_reduce --dry-run",),
+    "course roster": ("allranks course roster --dry-run",),
     "course late": ("allranks course late lab03_all_reduce 10 --grace 15 --most 50 --dry-run",),
     "course variants": ("allranks course variants lab02_rooted", "allranks course variants lab02_rooted --off"),
     "course init": (

@@ -1,0 +1,261 @@
+"""Launches from a platform: a hub's own process with deploy/lti_login.py, and a platform that signs, both over real HTTP.
+
+The hub has no proxy and starts no server, so that this runs wherever JupyterHub is installed; accounts are those of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+import requests
+
+pytest.importorskip("ltiauthenticator", reason="pip install -c constraints.txt -e '.[hub]'")
+jwt = pytest.importorskip("jwt")
+from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: E402
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
+CLIENT, COURSE = "tool-17", "course-2"
+ACCOUNT = "nobody"  # of every Linux
+CONFIGURATION = """
+import sys
+sys.path.insert(0, {deploy!r})
+import lti_login
+from jupyterhub.proxy import Proxy
+
+class NoProxy(Proxy):
+    should_start = False
+    async def add_route(self, routespec, target, data): pass
+    async def delete_route(self, routespec): pass
+    async def get_all_routes(self): return {{}}
+
+class Groups:
+    def hub_groups(self, username): return ["nbgrader-allranks"]
+
+lti_login.subprocess.run = lambda command, **options: open({made!r}, "a").write(" ".join(command) + "\\n") and type("Done", (), {{"returncode": 0}})
+settings = {settings!r}
+platform = lti_login.platform_of(settings)
+c.JupyterHub.authenticator_class = lti_login.platform_login(Groups, platform, settings, lti_login.Path({launches!r}), {gid}, "allranks-students")
+c.Authenticator.manage_groups = c.Authenticator.allow_all = True
+c.LTI13Authenticator.issuer, c.LTI13Authenticator.authorize_url = platform["issuer"], platform["authorize_url"]
+c.LTI13Authenticator.jwks_endpoint, c.LTI13Authenticator.client_id = platform["jwks"], {{platform["client_id"]}}
+c.JupyterHub.proxy_class = NoProxy
+c.JupyterHub.hub_port, c.JupyterHub.bind_url = {port}, "http://127.0.0.1:{port}"
+c.JupyterHub.db_url, c.JupyterHub.cookie_secret = "sqlite:///:memory:", b"x" * 32
+c.JupyterHub.default_url = "/hub/home"
+"""
+
+
+class Platform:
+    """A platform that sends people to the hub: its key, and the claims of the next launch."""
+
+    def __init__(self) -> None:
+        self.key = self.signs = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.more: dict[str, object] = {}
+        keys = {
+            "keys": [
+                jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key(), as_dict=True)
+                | {"kid": "k", "use": "sig", "alg": "RS256"}
+            ]
+        }
+
+        class Keys(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(keys).encode())
+
+            def log_message(self, *words: object) -> None:
+                """Says nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Keys)
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def token(self, nonce: str) -> str:
+        """A signed launch of a learner, with the claims that a test changes."""
+        now = int(time.time())
+        services = {
+            "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint": {"lineitems": f"{self.address}/lineitems"},
+            "https://purl.imsglobal.org/spec/lti-nrps/claim/namesroleservice": {
+                "context_memberships_url": f"{self.address}/members"
+            },
+        }
+        claims = {
+            "iss": self.address,
+            "aud": CLIENT,
+            "sub": "u-7",
+            "iat": now,
+            "exp": now + 60,
+            "nonce": nonce,
+            **services,
+        }
+        claims |= {"given_name": "Ada", "family_name": "Ito", "email": "ada@example.org"}
+        claims |= {
+            f"{CLAIM}message_type": "LtiResourceLinkRequest",
+            f"{CLAIM}version": "1.3.0",
+            f"{CLAIM}deployment_id": "1",
+        }
+        claims |= {f"{CLAIM}resource_link": {"id": "1"}, f"{CLAIM}context": {"id": COURSE, "label": "ml"}}
+        claims |= {f"{CLAIM}target_link_uri": "http://hub/hub/", f"{CLAIM}ext": {"user_username": ACCOUNT}}
+        claims |= {f"{CLAIM}roles": ["http://purl.imsglobal.org/vocab/lis/v2/membership#Learner"], **self.more}
+        return jwt.encode(claims, self.signs, algorithm="RS256", headers={"kid": "k"})
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory) -> Iterator[tuple[Platform, str, Path, Path]]:
+    """The platform, the hub's address, the file of launches, and the file with the accounts that were to be made."""
+    folder = tmp_path_factory.mktemp("lti")
+    launches, made = folder / "lti" / "launches.json", folder / "made.txt"
+    platform = Platform()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {"ALLRANKS_HUB_LTI": f"moodle {platform.address}", "ALLRANKS_HUB_LTI_CLIENT": CLIENT}
+    settings |= {"ALLRANKS_HUB_LTI_COURSE": COURSE, "ALLRANKS_HUB_LTI_MAKE_ACCOUNTS": "1"}
+    about = {
+        "deploy": str(DEPLOY),
+        "made": str(made),
+        "settings": settings,
+        "launches": str(launches),
+        "gid": os.getgid(),
+        "port": port,
+    }
+    (folder / "hub.py").write_text(CONFIGURATION.format(**about))
+    with open(folder / "hub.log", "w") as log:
+        hub = subprocess.Popen([sys.executable, "-m", "jupyterhub", "-f", "hub.py"], cwd=folder, stdout=log, stderr=log)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        while True:  # pytest's own time limit bounds this
+            assert hub.poll() is None, (folder / "hub.log").read_text()
+            try:
+                if requests.get(f"{address}/hub/api/", timeout=5).ok:
+                    break
+            except requests.ConnectionError:
+                time.sleep(0.1)
+        yield platform, address, launches, made
+    finally:
+        hub.terminate()
+        hub.wait()
+        platform.server.shutdown()
+
+
+def launched(
+    scene, browser: requests.Session | None = None, **more: object
+) -> tuple[requests.Session, requests.Response, dict[str, str]]:
+    """A launch from the click to the hub's answer: the browser, the answer, and the form that the platform's page sent."""
+    platform, hub, *_ = scene
+    browser = browser or requests.Session()
+    platform.more = more
+    asked = {"iss": platform.address, "login_hint": "7", "target_link_uri": f"{hub}/hub/", "client_id": CLIENT}
+    to_platform = browser.get(f"{hub}/hub/lti13/oauth_login?{urlencode(asked)}", allow_redirects=False)
+    assert to_platform.status_code == 302, to_platform.text
+    query = {key: values[0] for key, values in parse_qs(urlsplit(to_platform.headers["Location"]).query).items()}
+    assert query["redirect_uri"] == f"{hub}/hub/lti13/oauth_callback" and query["response_mode"] == "form_post"
+    form = {"id_token": platform.token(query["nonce"]), "state": query["state"]}
+    return browser, browser.post(query["redirect_uri"], data=form, allow_redirects=False), form
+
+
+def said(answer: requests.Response) -> str:
+    """The error that the page shows."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+
+def test_a_launch_opens_the_account_that_the_platform_names(scene):
+    browser, answer, _ = launched(scene)
+    assert answer.status_code == 302, said(answer)
+    assert f'user: "{ACCOUNT}"' in browser.get(f"{scene[1]}/hub/home").text
+    browser, answer, _ = launched(
+        scene, **{f"{CLAIM}roles": ["http://purl.imsglobal.org/vocab/lis/v2/membership#Instructor"]}
+    )
+    assert answer.status_code == 302 and f'user: "{ACCOUNT}"' in browser.get(f"{scene[1]}/hub/home").text
+
+
+def test_a_launch_is_told_to_the_grader_alone(scene):
+    launched(scene)
+    platform, _, file, _ = scene
+    told = json.loads(file.read_text())
+    assert told["people"] == {
+        ACCOUNT: {"sub": "u-7", "given_name": "Ada", "family_name": "Ito", "email": "ada@example.org"}
+    }
+    services = {"line_items": f"{platform.address}/lineitems", "members": f"{platform.address}/members"}
+    where = {"name": "Moodle", "client_id": CLIENT, "token_url": f"{platform.address}/mod/lti/token.php"}
+    assert told["platform"] == {**where, **services}
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o750, 0o640]
+
+
+def test_a_launch_of_another_course_or_without_a_name_is_refused(scene):
+    _, other, _ = launched(scene, **{f"{CLAIM}context": {"id": "course-3"}})
+    assert other.status_code == 403 and f"you come from 'course-3': ALLRANKS_HUB_LTI_COURSE is {COURSE}." in said(other)
+    _, nameless, _ = launched(
+        scene, **{f"{CLAIM}ext": {}, f"{CLAIM}custom": {"user_username": "root"}, "user_username": "root"}
+    )
+    assert nameless.status_code == 403 and "does not tell your user name" in said(nameless)
+
+
+def test_a_forged_or_repeated_launch_is_refused(scene):
+    platform, hub, *_ = scene
+    browser, answer, form = launched(scene)
+    assert answer.status_code == 302
+    for who in (browser, requests.Session()):  # the form that somebody saw, sent again
+        assert who.post(f"{hub}/hub/lti13/oauth_callback", data=form, allow_redirects=False).status_code == 400
+    wrong = (
+        {"aud": "another-tool"},
+        {"iss": "https://evil.example.org"},
+        {"nonce": "mine"},
+        {"exp": 1},
+        {f"{CLAIM}version": "1.1"},
+    )
+    assert {launched(scene, **claims)[1].status_code for claims in wrong} <= {400, 401}
+    platform.signs = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    try:
+        browser, answer, _ = launched(scene)
+    finally:
+        platform.signs = platform.key
+    assert answer.status_code == 400 and "user:" not in browser.get(f"{hub}/hub/home", allow_redirects=False).text
+
+
+def test_an_account_is_made_for_learners_with_plain_names_only(scene):
+    made = scene[3]
+    made.unlink(missing_ok=True)
+    teacher = {f"{CLAIM}roles": ["http://purl.imsglobal.org/vocab/lis/v2/membership#Instructor"]}
+    new = "zoe-of-no-machine"
+    with pytest.raises(KeyError):
+        pwd.getpwnam(new)
+    for claims in (
+        teacher | {f"{CLAIM}ext": {"user_username": new}},
+        {f"{CLAIM}ext": {"user_username": "-g root"}},
+        {},
+    ):
+        launched(scene, **claims)
+    assert not made.exists()
+    _, answer, _ = launched(scene, **{f"{CLAIM}ext": {"user_username": new}})
+    assert made.read_text() == f"useradd --create-home --shell /bin/bash --groups allranks-students {new}\n"
+    assert answer.status_code == 403 and f"There is no account '{new}'" in said(answer)  # here useradd is a pretence
+
+
+def test_who_comes_without_a_launch_reads_where_to_go(scene):
+    assert "Open the course in Moodle" in requests.get(f"{scene[1]}/hub/login").text
+
+
+def test_settings_that_lack_are_one_sentence():
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import lti_login; lti_login.platform_of({'ALLRANKS_HUB_LTI': 'moodle'})"
+    done = subprocess.run([sys.executable, "-c", program, str(DEPLOY)], capture_output=True, text=True, check=False)
+    assert (
+        done.returncode == 1 and done.stderr.startswith("ALLRANKS_HUB_LOGIN=lti needs") and done.stderr.count("\n") == 1
+    )

@@ -1,4 +1,4 @@
-// Which link an all-reduce on two nodes waits for: its critical path, message after message. Drag both links' bandwidths.
+// Which link an all-reduce on two nodes waits for: its critical path. Drag both links' bandwidths.
 
 import { linear, logarithmic, roundTicks } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";

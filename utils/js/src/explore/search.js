@@ -1,11 +1,12 @@
-// The price of an all-gather that nobody has found yet: how many steps, how many bytes on a link. Drag a wish, and the size.
+// The price of an all-gather that nobody has found yet: steps, and bytes on a link. Drag a wish, and the size.
 
 import { linear, logarithmic } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
 import { digits } from "../common/units.js";
 import { Frame } from "./frame.js";
 
-/** @typedef {{alpha: number, beta: number, ranks: number, rings: {steps: number, rounds: number}, least: {steps: number, rounds: number}}} Given */
+/** @typedef {{steps: number, rounds: number}} Cost */
+/** @typedef {{alpha: number, beta: number, ranks: number, rings: Cost, least: Cost}} Given */
 
 const STEPS = Array.from({ length: 8 }, (_, i) => i + 1);
 const ROUNDS = Array.from({ length: 10 }, (_, i) => i + 6);
@@ -13,7 +14,8 @@ const SIZES = Array.from({ length: 15 }, (_, i) => 3 * 2 ** (i + 11));
 const CHUNKS = 6;
 const [TALL, TOP] = [250, 18];
 const GIVEN =
-  "An all-gather on the machine above costs its steps, and the bytes on a link. Six rings take 7 steps with the least bytes. " +
+  "An all-gather on the machine above costs its steps, and the bytes on a link. " +
+  "Six rings take 7 steps with the least bytes. " +
   "Drag your wish to fewer steps, then the size: when may a link carry more for it?";
 
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */

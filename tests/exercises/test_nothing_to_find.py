@@ -119,6 +119,11 @@ def test_the_driver_may_search_but_finds_only_what_the_rank_made(pool):
     assert verdict(pool, body).passed
 
 
+def test_an_answers_memory_is_collected_as_everywhere(pool):
+    """The judge's own collector looks seldom while it judges, and its ranks are forks of it."""
+    assert verdict(pool, "assert gc.get_threshold() == (700, 10, 10)").passed
+
+
 def test_what_an_honest_answer_looks_at_stays(pool):
     assert verdict(pool, HONEST).passed
 

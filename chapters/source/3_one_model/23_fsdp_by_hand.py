@@ -273,17 +273,17 @@ print(f"a block of {block_numel >> 18} MiB, its gather and each pass take {1e3 *
 
 # %% name="timed_step"
 def timed(kind, n, pause, times=3, **options):
-    models = [torch.nn.Sequential(*(Slow(n, pause) for _ in range(4))) for _ in range(1 + times)]  # one to warm up
-    sharded = [kind(list(model), **options) for model in models]
-    steps = zip(models, sharded, strict=True)
+    model = torch.nn.Sequential(*(Slow(n, pause) for _ in range(4)))
+    shards = kind(list(model), **options)
 
     def step():
-        model, shards = next(steps)
+        shards.log.clear()  # only the last step's is shown
+        shards.under_way.clear()
         model(torch.ones(1, requires_grad=True)).sum().backward()
         for work, _ in shards.under_way:
             work.wait()
 
-    return bench.seconds_of(step, iterations=times)[0], sharded[-1].log
+    return bench.seconds_of(step, iterations=times)[0], shards.log
 
 
 # %% name="timed"
@@ -535,11 +535,11 @@ def study(ranks, samples, per_sample, n, kind=Prefetch, times=5):
     group = dist.new_group(list(range(ranks)))  # every rank makes it, the first ones use it
     if dist.get_rank() >= ranks:
         return None
-    models = [torch.nn.Sequential(*(Slow(n, per_sample * samples) for _ in range(4))) for _ in range(1 + times)]
-    steps = iter([(model, kind(list(model), group=group)) for model in models])
+    model = torch.nn.Sequential(*(Slow(n, per_sample * samples) for _ in range(4)))
+    shards = kind(list(model), group=group)
 
     def step():
-        model, shards = next(steps)
+        shards.under_way.clear()
         model(torch.ones(1, requires_grad=True)).sum().backward()
         for work, _ in shards.under_way:
             work.wait()

@@ -160,6 +160,10 @@ def platform_login(
                 raise web.HTTPError(403, f"There is no account {person!r} on this machine: ask your teacher.") from None
             return {"name": person, "groups": self.hub_groups(person), "auth_state": data}
 
+        def is_admin(self, handler, authentication):
+            """Whether the account is an administrator's; None, which changes nothing, if neither a setting nor a group says it."""
+            return super().is_admin(handler, authentication) or self.hub_admin(authentication["name"])
+
         async def run_post_auth_hook(self, handler, auth_model):
             """Once the account may log in: tells the grader who came. The launch itself is not kept."""
             auth_model = await super().run_post_auth_hook(handler, auth_model)

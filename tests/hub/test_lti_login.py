@@ -49,6 +49,7 @@ class NoProxy(Proxy):
 
 class Groups:
     def hub_groups(self, username): return ["nbgrader-allranks"]
+    def hub_admin(self, username): return None
 
 lti_login.subprocess.run = lambda command, **options: open({made!r}, "a").write(" ".join(command) + "\\n") and type("Done", (), {{"returncode": 0}})
 settings = {settings!r}
@@ -347,6 +348,60 @@ def test_an_account_is_made_for_learners_with_plain_names_only(scene):
 
 def test_who_comes_without_a_launch_reads_where_to_go(scene):
     assert "Open the course in Moodle" in requests.get(f"{scene[1]}/hub/login").text
+
+
+ADMINS = """
+import asyncio, grp, json, os, sys
+from pathlib import Path
+from types import SimpleNamespace
+from traitlets.config.loader import PyFileConfigLoader
+
+found = Path.stat  # as if others could enter the checkout's folder: this starts no server
+Path.stat = lambda path, **how: os.stat_result((found(path, **how).st_mode | 1, *found(path, **how)[1:]))
+config = PyFileConfigLoader("jupyterhub_config.py", path=sys.argv[1]).load_config()
+group = SimpleNamespace(gr_name="allranks-admins", gr_gid=70000, gr_mem=[])
+real = grp.getgrnam, grp.getgrgid, os.getgrouplist
+context = "https://purl.imsglobal.org/spec/lti/claim/context"
+name = "https://purl.imsglobal.org/spec/lti/claim/ext"
+launch = {"sub": "u-7", context: {"id": "course-2"}, name: {"user_username": "nobody"}}
+said = []
+for there, inside in ((True, True), (True, False), (False, False)):
+    def by_name(asked):
+        if asked != group.gr_name:
+            return real[0](asked)
+        if not there:
+            raise KeyError(asked)
+        return group
+    grp.getgrnam = by_name
+    grp.getgrgid = lambda gid: group if gid == group.gr_gid else real[1](gid)
+    os.getgrouplist = lambda who, gid: [*real[2](who, gid), *([group.gr_gid] if inside else [])]
+    authenticator = config.JupyterHub.authenticator_class(config=config, allow_all=True)
+    said.append(asyncio.run(authenticator.get_authenticated_user(None, launch))["admin"])
+print(json.dumps(said))
+"""
+
+
+def test_the_shipped_hubs_administrators_are_those_of_the_unix_group(tmp_path):
+    """In the group, not in it, and without such a group: then what JupyterHub knew stays."""
+    proxy = tmp_path / "configurable-http-proxy"
+    proxy.touch(0o755)
+    folders = {
+        f"ALLRANKS_HUB_{name}": str(tmp_path / name) for name in ("STATE", "EXCHANGE", "MACHINE", "LTI_LAUNCHES")
+    }
+    settings = {"ALLRANKS_HUB_LOGIN": "lti", "ALLRANKS_HUB_LTI": "moodle https://moodle.example.org"}
+    settings |= {"ALLRANKS_HUB_LTI_CLIENT": CLIENT, "ALLRANKS_HUB_LTI_COURSE": COURSE, "ALLRANKS_HUB_GPU_PAGE": ""}
+    settings |= {"ALLRANKS_HUB_SPAWNER": "local", "ALLRANKS_LEASES": str(tmp_path / "leases")}
+    settings |= {"ALLRANKS_HUB_GRADER": pwd.getpwuid(os.geteuid()).pw_name, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for name in ("STATE", "EXCHANGE"):
+        (tmp_path / name).mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", ADMINS, str(DEPLOY)],
+        env={**os.environ, **folders, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and json.loads(done.stdout) == [True, False, None], done.stderr
 
 
 def test_settings_that_lack_are_one_sentence():

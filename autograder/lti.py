@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urljoin, urlsplit, urlunsplit
 
 import jwt
 import requests
@@ -28,6 +28,7 @@ from allranks.base.errors import CourseError
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from autograder.rows import printable
 from autograder.sent import folder_of
 
 KEY, PLATFORM = "key.pem", "platform.json"
@@ -37,6 +38,7 @@ MEMBERS = "https://purl.imsglobal.org/spec/lti-nrps/scope/contextmembership.read
 GRADES = tuple(
     tuple(f"{AGS}{one}" for one in (items, "result.readonly", "score")) for items in ("lineitem", "lineitem.readonly")
 )
+PEOPLE = ((MEMBERS,),)
 LINE_ITEM = "application/vnd.ims.lis.v2.lineitem+json"
 LINE_ITEMS = "application/vnd.ims.lis.v2.lineitemcontainer+json"
 RESULTS = "application/vnd.ims.lis.v2.resultcontainer+json"
@@ -51,7 +53,10 @@ AGAIN = frozenset({429, 500, 502, 503, 504})
 
 
 class LtiError(CourseError):
-    """Nothing more can be done with the platform now; the message is one sentence."""
+    """Nothing more can be done with the platform now; the message is one sentence, without control characters of the platform's."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class Refusal(LtiError):
@@ -60,6 +65,14 @@ class Refusal(LtiError):
     def __init__(self, message: str, status: int, said: str = "") -> None:
         super().__init__(message)
         self.status, self.said = status, said
+
+
+class _IsThere(Exception):
+    """A column is not made again."""
+
+    def __init__(self, column: dict[str, Any]) -> None:
+        super().__init__()
+        self.column = column
 
 
 # --------------------------------------------------------------------------------------------------- who the platform is
@@ -108,12 +121,17 @@ def canvas(address: str, client_id: str, course_id: int) -> Platform:
     )
 
 
-def from_hub(file: Path) -> Platform:
-    """The course whose launches a hub wrote into its file. Raises LtiError."""
+def from_hub(file: Path, at: str | None = None) -> Platform:
+    """The course whose launches a hub wrote into its file; `at` is the address of its services, if it is not that of its tokens.
+
+    Raises LtiError.
+    """
     try:
         told = json.loads(file.read_text(encoding="utf-8"))["platform"]
-        wanted = {name: str(told[name]) for name in ("name", "client_id", "token_url", "line_items")}
-        return Platform(**wanted, members=str(told.get("members") or ""), people=str(file))
+        wanted = {name: told[name] for name in ("name", "client_id", "token_url", "line_items")}
+        if not all(isinstance(value, str) and value for value in wanted.values()):
+            raise TypeError("an address is no text")
+        found = Platform(**wanted, members=str(told.get("members") or ""), people=str(file))
     except OSError as error:
         raise LtiError(
             f"{file} can't be read ({error.strerror}): nobody has come from the platform to the hub yet, or this is not the grader's account."
@@ -122,29 +140,68 @@ def from_hub(file: Path) -> Platform:
         raise LtiError(
             f"{file} names no column service: switch on grade services for the tool, and launch it once."
         ) from None
+    trusted = {origin(found.token_url), *([origin(_root(at))] if at else [])}
+    for address in filter(None, (found.line_items, found.members)):
+        if origin(address) not in trusted:
+            there = f"{origin(address)[0]}://{urlsplit(address).netloc}"
+            raise LtiError(
+                f"A launch names services at {there}, and {found.name} gives its tokens at {found.host}: if both are "
+                f"the platform's, type `allranks course connect hub {there}`."
+            )
+    return found
 
 
 def _root(address: str) -> str:
+    """The platform's address with https://. Raises LtiError for the address of a page of it."""
     root = address.rstrip("/")
-    return root if "://" in root else f"https://{root}"
+    root = root if "://" in root else f"https://{root}"
+    parts = _parts(root)
+    if parts.query or parts.fragment or re.search(r"\.php(/|$)|/courses?/", f"{parts.path}/"):
+        raise LtiError(
+            f"{address} is the address of a page: give that of the platform alone, such as https://{parts.netloc}."
+        )
+    return root
+
+
+def check(platform: Platform) -> None:
+    """Raises LtiError for an address that can't be one or is without TLS, and for an empty client ID."""
+    for address in filter(None, (platform.token_url, platform.line_items, platform.members)):
+        origin(address)
+    if not platform.client_id.strip():
+        raise LtiError("The client ID is empty: the platform shows it once the tool is registered.")
 
 
 def connect(course: Path, platform: Platform) -> None:
-    """Keeps the platform for this course, and makes the key if there is none. Raises LtiError for an address without TLS."""
-    for address in filter(None, (platform.token_url, platform.line_items, platform.members)):
-        check_address(address)
-    if not platform.client_id.strip():
-        raise LtiError("The client ID is empty: the platform shows it once the tool is registered.")
+    """Keeps the platform for this course, and makes the key if there is none. Raises LtiError as `check` does."""
+    check(platform)
     key_of(course)
     write_private(folder_of(course) / PLATFORM, json.dumps(asdict(platform), indent=1) + "\n")
 
 
-def check_address(address: str) -> None:
-    """Raises LtiError if marks and tokens would travel in the open: only this machine may do without TLS."""
-    parts = urlsplit(address)
-    local = parts.hostname in ("localhost", "127.0.0.1", "::1") or (parts.hostname or "").endswith(".localhost")
-    if not parts.hostname or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
+def _parts(address: str) -> SplitResult:
+    """The parts of an address. Raises LtiError if it can't be one, or has a user or password in it."""
+    try:
+        parts = urlsplit(address)
+        whole = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:  # a port of letters or above 65535, a bracket that is not closed
+        whole = False
+    # urlsplit drops a line end and keeps a blank; other readers of addresses take a backslash for a slash
+    if not whole or "\\" in address or not address.isprintable() or " " in address:
+        raise LtiError(f"{address!r} is no address such as https://moodle.example.org.")
+    return parts
+
+
+def origin(address: str) -> tuple[str, str, int]:
+    """Scheme, host and port: whom a token is shown to. Raises LtiError for what can't be an address.
+
+    Only this machine may do without TLS: elsewhere marks and tokens would travel in the open.
+    """
+    parts = _parts(address)
+    host = parts.hostname or ""
+    local = host in ("localhost", "127.0.0.1", "::1") or host.endswith(".localhost")
+    if not (parts.scheme == "https" or (parts.scheme == "http" and local)):
         raise LtiError(f"{address} is no address with https://, and marks must not travel without encryption.")
+    return parts.scheme, host, parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def connected(course: Path) -> Platform:
@@ -233,6 +290,8 @@ class Services:
         self._key, self._kid = key_of(course), public_jwk(course)["kid"]
         self._wait = wait
         self._session = requests.Session()
+        # without this, requests puts a password of ~/.netrc, or of the address, in place of the token
+        self._session.auth = lambda request: request
         self._tokens: dict[tuple[tuple[str, ...], ...], tuple[str, float]] = {}
 
     # ---- tokens
@@ -256,7 +315,7 @@ class Services:
                 self._tokens[choices] = (str(told["access_token"]), time.monotonic() + max(0.0, life_s - 30))
                 return str(told["access_token"])
         name = self.platform.name
-        what = "names and roles" if choices == ((MEMBERS,),) else "grades (line items, results and scores)"
+        what = "names and roles" if choices == PEOPLE else "grades (line items, results and scores)"
         raise LtiError(
             f"{name} does not let this tool use its {what}: switch the service on in the tool's registration."
         ) from refused
@@ -334,20 +393,29 @@ class Services:
         choices: tuple[tuple[str, ...], ...],
         kind: str,
         body: Callable[[], Any] | None = None,
+        what: str = "a column",
     ) -> requests.Response:
-        """One request with a token; a token that has ended early is asked for anew, once. Raises LtiError."""
+        """One request with a token; a token that has ended early is asked for anew, once. Raises LtiError.
+
+        A token goes to the host of the service to which the course is connected, and to no other: `what` the platform named there is in
+        the message. All requests with a token pass here.
+        """
+        home = self.platform.members if choices == PEOPLE else self.platform.line_items
+        if origin(url) != origin(home):
+            raise LtiError(f"{self.platform.name} names another host for {what}: nothing is sent there.")
         for last in (False, True):
             about = {"Authorization": f"Bearer {self._token(choices)}"}
             about |= {"Content-Type": kind, "Accept": "*/*"} if body else {"Accept": kind}
             try:
                 return self._tried(method, url, about, body and (lambda: json.dumps(body()).encode()))
             except Refusal as error:
-                self._explain(error, last)
+                whole = urlsplit(url).path == urlsplit(home).path
+                self._explain(error, last, ("members" if choices == PEOPLE else "columns") if whole else "")
                 self._tokens.pop(choices, None)
         raise AssertionError("the second refusal is raised")
 
-    def _explain(self, error: Refusal, last: bool) -> None:
-        """Raises what a refusal means; returns if a new token may help."""
+    def _explain(self, error: Refusal, last: bool, service: str) -> None:
+        """Raises what a refusal means, by a `service` or of one thing (""); returns if a new token may help."""
         name = self.platform.name
         if error.status == 401 and not last:
             return
@@ -355,6 +423,8 @@ class Services:
             401: f"{name} gives tokens and then refuses them (401): see whether the tool is still active, and used in this course.",
             403: f"{name} does not allow it (403): see whether the tool is used in this course, with grade services switched on.",
         }.get(error.status)
+        if error.status == 404 and service:
+            why = f"{name} has no {service} of this course and tool (404): compare --course-id and --tool-id."
         if 300 <= error.status < 400:
             why = f"{name} answers with another address ({error.status}): see whether that of its services is right."
         if why is None:
@@ -362,17 +432,14 @@ class Services:
         raise Refusal(why, error.status, error.said) from None
 
     def _pages(self, url: str, choices: tuple[tuple[str, ...], ...], kind: str) -> Iterator[Any]:
-        """Each page of a list. A next page at another host is not asked for, because it would get the token."""
-        for _ in range(MAX_PAGES):
-            answer = self._call("GET", url, choices, kind)
+        """Each page of a list."""
+        for page in range(MAX_PAGES):
+            answer = self._call("GET", url, choices, kind, what="the next page" if page else "a column")
             yield _json(answer, self.platform.name)
             following = _next(answer)
             if following is None:
                 return
-            following = urljoin(url, following)
-            if urlsplit(following)[:2] != urlsplit(url)[:2]:
-                raise LtiError(f"{self.platform.name} names another host for the next page: nothing is sent there.")
-            url = following
+            url = urljoin(url, following)
 
     # ---- columns, marks and people
 
@@ -383,21 +450,30 @@ class Services:
         return [one for one in found if one.get("id") and (resource is None or one.get("resourceId") == resource)]
 
     def make_column(self, label: str, resource: str, most: float) -> dict[str, Any]:
-        """Makes a column of `most` points."""
+        """Makes a column of `most` points. A further try asks first whether the one before, without a good answer, made it."""
         about = {"label": label, "scoreMaximum": most, "resourceId": resource, "tag": "allranks"}
+        tried = False
+
+        def body() -> dict[str, Any]:
+            nonlocal tried
+            if tried and (there := self.columns(resource)):
+                raise _IsThere(there[0])
+            tried = True
+            return about
+
+        name = self.platform.name
         try:
-            made = _json(
-                self._call("POST", self.platform.line_items, GRADES, LINE_ITEM, lambda: about), self.platform.name
-            )
+            made = _json(self._call("POST", self.platform.line_items, GRADES, LINE_ITEM, body), name)
+        except _IsThere as found:
+            return found.column
         except Refusal as error:
             if error.status not in (401, 403):
                 raise
-            name = self.platform.name
             raise LtiError(
                 f"{name} does not let this tool make a column: make one there and name it by --column."
             ) from None
         if not isinstance(made, dict) or not made.get("id"):
-            raise LtiError(f"{self.platform.name} made a column and did not say which: type the command again.")
+            raise LtiError(f"{name} made a column and did not say which: type the command again.")
         return made
 
     def column(self, item: str) -> dict[str, Any] | None:
@@ -425,7 +501,7 @@ class Services:
             raise LtiError(
                 f"{self.platform.name} named no service for names and roles: students are found by the gradebook only."
             )
-        pages = self._pages(self.platform.members, ((MEMBERS,),), MEMBERSHIP)
+        pages = self._pages(self.platform.members, PEOPLE, MEMBERSHIP)
         found = [one for page in pages if isinstance(page, dict) for one in _list(page.get("members"))]
         return [one for one in found if one.get("user_id") is not None]
 

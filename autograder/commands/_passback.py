@@ -32,8 +32,10 @@ def _opened(course: Path | None, name: str) -> Path:
 @click.argument("system", type=click.Choice(["moodle", "canvas", "hub"]), required=False)
 @click.argument("address", required=False)
 @click.option("--client-id", default="", metavar="ID", help="What the platform shows once the tool is registered.")
-@click.option("--course-id", type=int, metavar="N", help="The number in the address of the platform's course.")
-@click.option("--tool-id", type=int, metavar="N", help="Moodle: the deployment ID of the tool.")
+@click.option(
+    "--course-id", type=click.IntRange(1), metavar="N", help="The number in the address of the platform's course."
+)
+@click.option("--tool-id", type=click.IntRange(1), metavar="N", help="Moodle: the deployment ID of the tool.")
 @click.option("--launches", type=click.Path(path_type=Path), default=HUBS_FILE, metavar="FILE", help="Of a hub.")
 @click.option(
     "--show", type=click.Choice(["pem", "jwk", "jwks"]), help="Only print the public key: Moodle's, Canvas's."
@@ -51,10 +53,11 @@ def connect(
     course: Path | None,
     as_json: bool,
 ) -> None:
-    """Connects the course to a platform: makes a key, keeps the platform's addresses, and tries them.
+    """Connects the course to a platform: makes a key, tries the platform's addresses, and keeps them if they work.
 
     First register the tool there with the key that --show prints. ADDRESS is the platform's, as in
-    https://moodle.example.org. `hub` takes all from the launches that a hub saw. Without SYSTEM it tries what it has.
+    https://moodle.example.org. `hub` takes all from the launches that a hub saw; it needs ADDRESS only if the platform
+    has its services at another host than its tokens. Without SYSTEM it tries what it has.
     """
     root = _opened(course, "connect")
     from autograder import lti, passback
@@ -65,9 +68,12 @@ def connect(
             lti.public_pem(root).rstrip() if show == "pem" else json.dumps(jwk if show == "jwk" else {"keys": [jwk]})
         )
         return
-    if system is not None:
-        lti.connect(root, _platform(system, address, client_id, course_id, tool_id, launches))
-    services = passback.services_of(root)
+    if system is None:
+        services = passback.services_of(root)
+    else:
+        platform = _platform(system, address, client_id, course_id, tool_id, launches)
+        lti.check(platform)
+        services = lti.Services(root, platform)
     columns = services.columns()
     people: list[Any] | None = None
     why = ""
@@ -75,6 +81,8 @@ def connect(
         people = passback.people_of(services)
     except lti.LtiError as error:
         why = str(error)
+    if system is not None:  # one that works is not replaced by one that was mistyped
+        lti.connect(root, services.platform)
     told = {
         "platform": services.platform.name,
         "host": services.platform.host,
@@ -102,7 +110,7 @@ def _platform(
     from autograder import lti
 
     if system == "hub":
-        return lti.from_hub(launches)
+        return lti.from_hub(launches, address)
     needed = {"ADDRESS": address, "--client-id": client_id, "--course-id": course_id}
     if system == "moodle":
         needed["--tool-id"] = tool_id

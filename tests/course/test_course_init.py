@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -44,6 +45,22 @@ def test_it_has_nbgraders_layout_and_a_secret_that_only_the_teacher_reads(tmp_pa
     assert not list(course.rglob("source"))
     run(tmp_path / "another")
     assert (tmp_path / "another/autograder/secret.txt").read_text() != (course / "autograder/secret.txt").read_text()
+
+
+def test_git_takes_no_key_no_secret_and_no_students_data(tmp_path):
+    """In a new course, whose teacher may keep it in a repository, and in this one."""
+    course = tmp_path / "course"
+    run(course, "--lab", LAB)
+    subprocess.run(["git", "init", "-q", course], check=True)
+    names = "secret.txt gradebook.db gradebook.db.2026-01-01 pairs.csv regrades.jsonl submitted/ada/x feedback/ada/x"
+    names += " autograded/ada/x lti/key.pem lti/platform.json lti/sent.jsonl"
+    wanted = [f"autograder/{name}" for name in names.split()]
+    for folder in (course, ROOT):
+        ask = ["git", "-C", folder, "check-ignore", "--no-index", "--stdin"]
+        done = subprocess.run(ask, input="\n".join(wanted), capture_output=True, text=True, check=False)
+        assert done.stdout.split() == wanted, done.stderr
+    kept = ["git", "-C", course, "check-ignore", "autograder/nbgrader_config.py", f"solutions/{LAB}/all_reduce.ipynb"]
+    assert subprocess.run(kept, capture_output=True, check=False).returncode == 1
 
 
 def test_without_answers_nbgrader_releases_the_same_labs(installed, tmp_path):

@@ -256,6 +256,20 @@ def test_a_busy_platform_is_asked_again_as_late_as_it_says(course, platform, sta
     assert len(set(times)) == len(times)  # each try has a time of its own, or the platform takes it for an old one
 
 
+@pytest.mark.parametrize("status", [503, 0])
+def test_a_column_whose_answer_was_lost_is_not_made_again(course, platform, status):
+    def lost(method, path, body):
+        if (method, path) == ("POST", "/lineitems") and not platform.columns:
+            platform.add_column(**body)
+            return status, {}, ""
+        return None
+
+    platform.trouble = lost
+    services = lti.Services(course.root, lti.connected(course.root), lambda seconds: None)
+    made = services.make_column(LAB, LAB, 15.0)
+    assert list(platform.columns.values()) == [made]
+
+
 def test_a_platform_that_asks_for_an_hour_gets_it_from_the_teacher(course, platform):
     platform.trouble = lambda method, path, body: (
         (429, {"Retry-After": "3600"}, "") if path.endswith("/scores") else None
@@ -316,7 +330,10 @@ def test_bad_registrations_are_one_sentence_each(course, platform):
     lti.connect(course.root, at(StrictPlatform(client_id="another", address=platform.address)))
     assert sentence(course, "passback", LAB) == key
     lti.connect(course.root, at(platform, line_items=f"{platform.address}/elsewhere?type_id=4"))
-    assert sentence(course, "passback", LAB) == "Moodle refuses it (404)."
+    nothing = "Moodle has no {} of this course and tool (404): compare --course-id and --tool-id."
+    assert sentence(course, "passback", LAB) == nothing.format("columns")
+    lti.connect(course.root, at(platform, members=f"{platform.address}/elsewhere?type_id=4"))
+    assert sentence(course, "roster") == nothing.format("members")
     lti.connect(course.root, at(platform))
     platform.scopes = {lti.MEMBERS}
     off = "Moodle does not let this tool use its {}: switch the service on in the tool's registration."
@@ -340,6 +357,87 @@ def test_bad_registrations_are_one_sentence_each(course, platform):
     assert sentence(course, "connect", "moodle") == lacking
     words = ("moodle", "http://moodle.example.org", "--client-id", "x", "--course-id", "2", "--tool-id", "1")
     assert "marks must not travel without encryption" in sentence(course, "connect", *words)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("https://exa mple", "is no address"),
+        ("https://x:99999", "is no address"),
+        ("https://[::1", "is no address"),
+        ("https://user:pw@moodle.example.org", "is no address"),
+        ("https://moodle.example.org\\@x.org", "is no address"),
+        ("https://moodle.example.org\n", "is no address"),
+        ("https:///course", "is no address"),
+        ("ftp://moodle.example.org", "is no address with https://"),
+        (
+            "moodle.example.org/course/view.php?id=2",
+            "give that of the platform alone, such as https://moodle.example.org.",
+        ),
+        ("https://school.instructure.com/courses/7", "such as https://school.instructure.com."),
+    ],
+)
+def test_an_address_that_can_not_be_one_is_refused_at_once(address, why):
+    with pytest.raises(lti.LtiError) as refused:
+        lti.check(lti.moodle(address, "x", 2, 1))
+    assert why in str(refused.value) and str(refused.value).isprintable()
+
+
+def test_a_connection_that_does_not_work_replaces_none_that_does(course, platform):
+    kept = lti.folder_of(course.root) / lti.PLATFORM
+    before = kept.read_bytes()
+    platform.trouble = lambda method, path, body: (404, {}, "") if path.startswith("/mod/lti") else None
+    words = ("moodle", platform.address, "--client-id", "x", "--course-id", "2", "--tool-id", "1")
+    sentence(course, "connect", *words)
+    assert kept.read_bytes() == before and passed(course)[0] == 0
+
+
+def test_a_token_goes_to_no_host_that_a_column_names(course, platform):
+    other = StrictPlatform()
+    with running(other):
+        platform.add_column(label=LAB, scoreMaximum=15.0, resourceId=LAB)
+        (column,) = platform.columns.values()
+        for there in (f"{other.address}/lineitems/1", "http://127.0.0.1:x/", "https://127.0.0.1/lineitems/1"):
+            column["id"] = there
+            assert passed(course)[0] == 2
+        column["id"] = f"{other.address}/lineitems/1"
+        assert sentence(course, "passback", LAB) == "Moodle names another host for a column: nothing is sent there."
+    assert other.seen == [] and platform.scores == []
+
+
+def test_a_launch_names_no_other_host_unless_the_teacher_does(course, platform, tmp_path):
+    there = platform.address.replace("127.0.0.1", "localhost")
+    told = {"name": "Canvas", "client_id": platform.client_id, "token_url": f"{platform.address}/token"}
+    told |= {"line_items": f"{there}/lineitems?type_id=4", "members": f"{there}/members"}
+    file = tmp_path / "launches.json"
+    file.write_text(json.dumps({"platform": told, "people": {}}))
+    assert sentence(course, "connect", "hub", "--launches", str(file)) == (
+        f"A launch names services at {there}, and Canvas gives its tokens at {platform.address[7:]}: if both are "
+        f"the platform's, type `allranks course connect hub {there}`."
+    )
+    assert platform.seen == []
+    done = typed("course", "connect", "hub", there, "--launches", file, "--course", course.root)
+    assert done.returncode == 0, done.stderr
+    file.write_text(json.dumps({"platform": told | {"line_items": None}, "people": {}}))
+    assert "names no column service" in sentence(course, "connect", "hub", "--launches", str(file))
+
+
+def test_a_password_of_netrc_does_not_take_the_tokens_place(course, platform, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    headers = []
+    answer = platform.answer
+    platform.answer = lambda method, target, about, raw: (
+        headers.append(about.get("Authorization")) or answer(method, target, about, raw)
+    )
+    assert passed(course)[0] == 0 and headers
+    assert all(header is None or header.startswith("Bearer ") for header in headers)
+
+
+def test_what_the_platform_says_does_not_rule_the_terminal(course, platform):
+    platform.trouble = lambda method, path, body: (400, {}, {"error": "\x1b[2Jpwn"}) if path == "/token" else None
+    told = sentence(course, "connect")
+    assert "pwn" in told and told.isprintable()
 
 
 def test_a_token_goes_to_no_other_host(course, platform):

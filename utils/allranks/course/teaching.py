@@ -25,6 +25,20 @@ from allranks.base.errors import CourseError
 
 CONFIG = Path("autograder/nbgrader_config.py")
 SECRET = Path("autograder/secret.txt")
+# what a course's repository must not hold: keys, hidden inputs, and students' data
+_IGNORED = """/lti/
+/secret.txt
+/submitted/
+/autograded/
+/feedback/
+/pairs/
+/pairs.csv
+/regrades.jsonl
+/grades.csv
+/exchange.txt
+*.db*
+*.log
+"""
 _STUB = re.compile(r"^([ \t]*)# YOUR CODE HERE\n[ \t]*raise NotImplementedError\(\)$", re.MULTILINE)
 _CONFIG_TEXT = '''"""nbgrader's configuration of this course; nbgrader reads it from its current directory, autograder/.
 
@@ -135,6 +149,7 @@ def _make(folder: Path, labs: tuple[str, ...], name: str, source: Path, answers:
     descriptor = os.open(folder / SECRET, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(f"{secrets.randbits(128)}\n")
+    (folder / "autograder" / ".gitignore").write_text(_IGNORED, encoding="ascii")
     (folder / CONFIG).write_text(_CONFIG_TEXT.format(name=name), encoding="utf-8")
 
 

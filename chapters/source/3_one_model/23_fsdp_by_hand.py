@@ -166,7 +166,7 @@ print(", ".join(what for what, *_ in results[0][0]))
 # process computes with all ranks' data and whole weights:
 
 
-# %% name="alone"
+# %% name="right"
 def alone(ranks):
     model = a_model()
     for rank in range(ranks):
@@ -174,7 +174,6 @@ def alone(ranks):
     return [torch.cat([w.grad.flatten() for w in block.parameters()]) / ranks for block in model]
 
 
-# %% name="right"
 right = world.run(alone, world.ranks)[0]
 for block, expected in enumerate(right):
     found = torch.cat([gradients[block] for _, gradients in results])[: len(expected)]

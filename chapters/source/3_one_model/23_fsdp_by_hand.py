@@ -319,7 +319,7 @@ figure
 # ### Your turn
 #
 # This step is right, but a GPU waits for each gather. **Change the loop** so that a gather runs while the block before it computes, with at most two whole blocks at a time. `check` runs it on a clock:
-# a pass and a gather have lengths, and a pause between two passes is seen.
+# it gives passes and gathers a length, and there may be no pause between two passes. Gather each block at most once forward and once backward.
 
 
 # %% name="step_mine"

@@ -15,7 +15,7 @@ from allranks import explore
 explore.path(nvlink=150, card=50, way="one ring")
 
 # %% [markdown] name="first_question"
-# **Ask the picture.** Which of the two links would you buy faster? Drag it and see. Then choose *two levels*, and ask again.
+# **Ask the picture.** Which of the two links would you make faster? Drag it and see. Then choose *two levels*, and ask again.
 
 # %% name="start_world"
 import time
@@ -303,7 +303,7 @@ verdict = check(ring_all_reduce, topology="dgx-h100")
 print(*verdict.speed, sep="\n")
 
 # %% [markdown] name="two_way_mine_task"
-# **Your turn.** The verdict says what would help: both directions. The ring below already takes a list of ways. **Give it two**, with half of the vector each. `check` asks for 1.75 times the bound on nodes of two GPUs.
+# **Your turn.** The verdict says what would help: both directions. The ring below already takes a list of ways. **Give it two**, with half of the vector each. `check` allows at most 1.75 times the lower bound, for 1 GiB on nodes of two H100 with a card each: the second direction uses the second card.
 
 
 # %% name="two_way_mine"

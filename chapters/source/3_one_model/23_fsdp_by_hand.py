@@ -135,7 +135,7 @@ class Sharded(Hooks):
             self.note("free ", i)
 
 
-# %% name="a_model"
+# %% name="step"
 def a_model(blocks=4, width=16):
     torch.manual_seed(0)
     pair = (width, 4 * width), (4 * width, width)
@@ -148,7 +148,6 @@ def a_batch(rank, width=16):
     return torch.randn(8, width)
 
 
-# %% name="step"
 def a_step(kind=Sharded, **options):
     model = a_model()
     sharded = kind(list(model), **options)
@@ -166,7 +165,7 @@ print(", ".join(what for what, *_ in results[0][0]))
 # process computes with all ranks' data and whole weights:
 
 
-# %% name="right"
+# %% name="alone"
 def alone(ranks):
     model = a_model()
     for rank in range(ranks):
@@ -174,6 +173,7 @@ def alone(ranks):
     return [torch.cat([w.grad.flatten() for w in block.parameters()]) / ranks for block in model]
 
 
+# %% name="right"
 right = world.run(alone, world.ranks)[0]
 for block, expected in enumerate(right):
     found = torch.cat([gradients[block] for _, gradients in results])[: len(expected)]

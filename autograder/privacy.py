@@ -186,10 +186,15 @@ def _shared(course: Path, student: str) -> dict[str, dict[str, tuple[str, str]]]
 
 
 def forget(course: Path, found: Held) -> None:
-    """Removes all that `held` found, also from the gradebook's free pages.
+    """Removes all that `held` found, also from the gradebook's free pages. Raises Busy while marks are being sent.
 
     A partner's copy of a work of both stays: it is the partner's too. Run again after an error: what is left is removed then.
     """
+    with sent.alone(course) if sent.folder_of(course).is_dir() else contextlib.nullcontext():
+        _forget(course, found)
+
+
+def _forget(course: Path, found: Held) -> None:
     for path in (*found.paths, *found.partners):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -10,12 +12,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from allranks.base.errors import CourseError
+
 FOLDER, SENT = "lti", "sent.jsonl"
+
+
+class Busy(CourseError):
+    """Another command sends marks of this course; the message is one sentence."""
 
 
 def folder_of(course: Path) -> Path:
     """Where the key, the platform's addresses and the lines are."""
     return course / "autograder" / FOLDER
+
+
+@contextlib.contextmanager
+def alone(course: Path) -> Iterator[None]:
+    """Keeps other commands from sending marks and from changing the lines meanwhile. Raises Busy if one does."""
+    descriptor = os.open(folder_of(course) / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy("Marks of this course are being sent by another command: wait for its end.") from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def digest(comment: str) -> str:

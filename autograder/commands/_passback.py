@@ -131,17 +131,23 @@ def _platform(
     help="What a new student's name here is. Default: the first of these that the platform tells.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show who would be entered.")
+@click.option(
+    "--renumber",
+    multiple=True,
+    metavar="STUDENT",
+    help="Forget the number of this student, who has another account there now, and look anew; may be repeated.",
+)
 @course_option
 @json_option
-def roster(by: str | None, dry_run: bool, course: Path | None, as_json: bool) -> None:
+def roster(by: str | None, dry_run: bool, renumber: tuple[str, ...], course: Path | None, as_json: bool) -> None:
     """Enters the platform's learners into the gradebook: name, address, and the number by which it knows them.
 
-    Students who are there already are found by name or address. Nobody is removed.
+    Students who are there already are found by the number; who has none yet, by name or address. Nobody is removed.
     """
     root = _opened(course, "roster")
     from autograder import passback
 
-    found = passback.roster(root, passback.services_of(root), by, dry_run)
+    found = passback.roster(root, passback.services_of(root), by, dry_run, renumber)
     if as_json:
         told = {"dry_run": dry_run, "new": sorted(found.new), "changed": sorted(found.changed), "same": found.same}
         click.echo(json.dumps({**told, "told": found.told}))
@@ -183,25 +189,23 @@ def passback(
     nobody has read is not sent. The exit status is 1 if somebody's mark could not be sent, and 2 if none could be.
     """
     root = _opened(course, "passback")
-    from autograder import classroom
     from autograder import passback as about
+
+    def tell(mark: Any, plan: Any) -> None:
+        if not as_json:
+            click.echo(printable(_in_words(mark, plan.most)))
 
     lab = known_lab(root, lab)
     services = about.services_of(root)
-    found = classroom.overview(root, lab)
-    plan = about.plan(root, found, services, column, zero_missing, overwrite, not no_comment)
-    done: list[Any] = []
-    failed: list[tuple[Any, str]] = []
-    ended = ""
-    if not dry_run:
-        tell = (lambda mark: None) if as_json else (lambda mark: click.echo(printable(_in_words(mark, plan.most))))
-        done, failed, ended = about.send(root, services, plan, tell)
+    options = {"column": column, "zero_missing": zero_missing, "overwrite": overwrite, "comments": not no_comment}
+    plan, done = about.passback(root, lab, services, dry_run, tell, **options)
     name = services.platform.name
     if as_json:
-        click.echo(json.dumps(_as_dict(plan, name, dry_run, done, failed, ended)))
+        click.echo(json.dumps(_as_dict(plan, name, dry_run, done.sent, done.failed, done.ended)))
     else:
-        click.echo("\n".join(map(printable, _told(plan, name, dry_run, done, failed, ended))))
-    sys.exit(2 if ended and not done else 1 if ended or failed or plan.of("unknown") else 0)
+        click.echo("\n".join(map(printable, _told(plan, name, dry_run, done.sent, done.failed, done.ended))))
+    lost = done.ended or done.failed or plan.of("unknown", "unclear")
+    sys.exit(2 if done.ended and not done.sent else 1 if lost else 0)
 
 
 def _in_words(mark: Any, most: float) -> str:
@@ -219,7 +223,8 @@ def _told(plan: Any, name: str, dry_run: bool, done: list[Any], failed: list[tup
         there = "no mark" if mark.before is None else f"{mark.before:.4g}"
         sent = "" if mark.sent is None else f" ({mark.sent:g} was sent)"
         lines.append(f"{mark.student}: {there} is there, not from here{sent}: --overwrite sends {mark.points:g}.")
-    lines += [f"{mark.student}: nobody of {name} has this name or address." for mark in plan.of("unknown")]
+    nobody = f"nobody of {name} has this name or address: write the address into the gradebook (formgrader, Manage Students)."
+    lines += [f"{mark.student}: {nobody}" for mark in plan.of("unknown")]
     lines += [*plan.told, *(why for _, why in failed), *([ended] if ended else [])]
     counts = [f"{len(plan.of('same'))} as before", f"{len(plan.of('waits'))} wait to be read"]
     counts.append(f"{len(plan.of('no mark'))} have no mark")

@@ -85,6 +85,7 @@ def test_each_requirement_is_found_by_its_extra():
         "grading": ["nbgrader"],
     }
     assert (extras.extra_of("matplotlib.figure"), extras.extra_of("nbgrader")) == ("lab", "grading")
+    assert extras.extra_of("jwt") == "lti" and "needs pyjwt, which is not" in str(extras.missing("jwt", "this"))
     assert extras.extra_of("click") is extras.extra_of("nothing") is None
 
 

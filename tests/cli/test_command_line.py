@@ -60,6 +60,31 @@ def test_each_command_of_the_grader_has_its_entry_point():
     assert declared == wanted == {name: point.value for name, point in commands().items()}
 
 
+def test_another_packages_commands_replace_none_and_break_none(tmp_path):
+    """Of one name, the course's own counts, whichever is found last; a command that can't be loaded is one sentence."""
+    about = tmp_path / "other-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(
+        "[allranks.commands]\ngrade = other:grade\nbroken = other:broken\nnone = json:none\n"
+    )
+
+    def typed(code: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    for where in (f"insert(0, {str(tmp_path)!r})", f"append({str(tmp_path)!r})"):
+        start = f"import sys; sys.path.{where}; from allranks.cli import main; "
+        done = typed(f"{start}main(['grade', '--help'])")
+        assert done.returncode == 0 and "Usage" in done.stdout, done.stderr
+        assert done.stderr == "The package other has a command grade too: that of allranks is used.\n"
+        for name in ("broken", "none"):
+            done = typed(f"{start}main([{name!r}])")
+            assert done.returncode == 2 and done.stderr.startswith(f"`allranks {name}` can't be loaded from other (")
+            assert done.stderr.count("\n") == 1
+        done = typed(f"{start}main(['--help'])")
+        assert done.returncode == 0 and "simulate" in done.stdout, done.stderr
+
+
 def test_without_the_grader_its_commands_are_not_there_and_one_sentence_says_so(tmp_path):
     code = (
         "from allranks.base import course_files; course_files.teacher = lambda: None\n"

@@ -7,8 +7,10 @@ import os
 import shutil
 import stat
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,9 +95,20 @@ def passed(course: Course, *options: str) -> tuple[int, dict]:
     return done.returncode, json.loads(done.stdout) if done.stdout else {"error": done.stderr}
 
 
-def planned(course: Course, wait=lambda seconds: None, **options) -> tuple[lti.Services, passback.Plan]:
+def sent_by(course: Course, wait=lambda seconds: None) -> passback.Done:
+    """What a run did whose waits between tries are `wait`."""
     services = lti.Services(course.root, lti.connected(course.root), wait)
-    return services, passback.plan(course.root, classroom.overview(course.root, LAB), services, **options)
+    return passback.passback(course.root, LAB, services)[1]
+
+
+def book(course: Course) -> Gradebook:
+    return Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}")
+
+
+def known(course: Course) -> dict[str, tuple[str, str]]:
+    """Each student's number of the platform and address, in the gradebook."""
+    with book(course) as here:
+        return {student.id: (student.lms_user_id or "", student.email or "") for student in here.students}
 
 
 def shown(platform: StrictPlatform) -> dict[str, float]:
@@ -220,11 +233,10 @@ def test_a_run_that_was_stopped_goes_on_where_it_ended(course, platform):
         return (0, {}, None) if taken > 2 else None
 
     platform.trouble = gone
-    services, wanted = planned(course)
-    done, failed, ended = passback.send(course.root, services, wanted)
-    assert [mark.student for mark in done] == ["ada", "bo"] and failed == []
+    done = sent_by(course)
+    assert [mark.student for mark in done.sent] == ["ada", "bo"] and done.failed == []
     where = platform.address.removeprefix("http://")
-    assert ended == f"Moodle does not answer at {where} (no connection): type the command again later."
+    assert done.ended == f"Moodle does not answer at {where} (no connection): type the command again later."
     platform.trouble = lambda method, path, body: None
     assert passed(course)[1]["sent"] == ["cy", "di", "gus"] and len(shown(platform)) == 5
 
@@ -247,12 +259,12 @@ def test_a_busy_platform_is_asked_again_as_late_as_it_says(course, platform, sta
 
     platform.trouble = busy
     waited: list[float] = []
-    services, wanted = planned(course, waited.append)
-    done, failed, ended = passback.send(course.root, services, wanted)
-    assert len(done) == 5 and (failed, ended) == ([], "")
+    # the time of a score has milliseconds: no two tries in one
+    done = sent_by(course, lambda seconds: (waited.append(seconds), time.sleep(0.002)))
+    assert len(done.sent) == 5 and (done.failed, done.ended) == ([], "")
     low, high = {"7": (7, 7), "date": (30, 41), "": (2, 4)}[header]
     assert len(waited) == 2 and all(low <= one <= high for one in waited), waited
-    times = [score["timestamp"] for score in platform.scores]
+    times = [(score["userId"], score["timestamp"]) for score in platform.scores]
     assert len(set(times)) == len(times)  # each try has a time of its own, or the platform takes it for an old one
 
 
@@ -275,8 +287,8 @@ def test_a_platform_that_asks_for_an_hour_gets_it_from_the_teacher(course, platf
         (429, {"Retry-After": "3600"}, "") if path.endswith("/scores") else None
     )
     waited: list[float] = []
-    services, wanted = planned(course, waited.append)
-    done, _, ended = passback.send(course.root, services, wanted)
+    ran = sent_by(course, waited.append)
+    done, ended = ran.sent, ran.ended
     assert (done, waited) == (
         [],
         [],
@@ -461,7 +473,10 @@ def test_the_key_is_made_once_and_only_this_account_reads_it(course, platform):
     folder = lti.folder_of(course.root)
     passed(course)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
-    assert modes == {"lti": 0o700, **dict.fromkeys(("key.pem", "platform.json", "sent.jsonl", "lock"), 0o600)}
+    assert modes == {
+        "lti": 0o700,
+        **dict.fromkeys(("key.pem", "platform.json", "numbers.json", "sent.jsonl", "lock"), 0o600),
+    }
     before = (folder / "key.pem").read_bytes()
     os.chmod(folder, 0o755)
     threads = [threading.Thread(target=lti.connect, args=(course.root, at(platform))) for _ in range(4)]
@@ -538,8 +553,121 @@ def test_forgetting_a_student_takes_the_lines_of_what_was_sent_too(course, platf
 
 
 def test_marks_of_a_course_are_sent_by_one_command_at_a_time(course, platform):
-    services, wanted = planned(course)
-    with passback._alone(course.root):
-        with pytest.raises(lti.LtiError, match="being sent by another command"):
-            passback.send(course.root, services, wanted)
-    assert platform.scores == []
+    with sent.alone(course.root):
+        with pytest.raises(sent.Busy, match="being sent by another command"):
+            sent_by(course)
+        assert platform.seen == [] and passed(course, "--dry-run")[0] == 0  # not even planned
+        done = typed("course", "forget", "bo", "--yes", "--course", course.root)
+        assert done.returncode == 2 and "being sent by another command" in done.stderr
+    assert platform.scores == [] and "bo" in known(course)
+
+
+# ------------------------------------------------------------------------------------------------------- who is who
+
+
+def test_a_student_with_a_number_is_found_by_nothing_else(course, platform):
+    """Ada changes her address, and Gus takes the old one: as in Canvas, which tells no user names."""
+    for one in platform.members:
+        one.pop("ext_user_username", None)
+    with book(course) as here:
+        for name in NUMBERS:
+            here.update_or_create_student(name, email=f"{name}@example.org")
+    typed("course", "roster", "--course", course.root)
+    ada, gus = (next(m for m in platform.members if m["user_id"] == NUMBERS[name]) for name in ("ada", "gus"))
+    ada["email"], gus["email"] = "new@example.org", "ada@example.org"
+    platform.members.append(member("hal", user_id="u-77", email="hal@example.org", ext_user_username="ada"))
+    told = json.loads(typed("course", "roster", "--course", course.root, "--json").stdout)
+    assert {name: number for name, (number, _) in known(course).items()} == NUMBERS and told["new"] == []
+    assert "ada is number u-0 of the platform, and number u-77 has the name or address of ada" in " ".join(told["told"])
+    assert "gus has the address of ada there: it is not written here." in told["told"]
+    assert known(course)["gus"][1] == "gus@example.org" and known(course)["ada"][1] == "new@example.org"
+    assert passed(course)[1]["sent"] == sorted(WORDS)
+    total = {row.student: row.total for row in classroom.overview(course.root, LAB).rows}
+    assert shown(platform) == {name: total[name] for name in WORDS}
+
+
+def test_a_number_is_kept_from_the_first_mark_on(course, platform):
+    """Without `roster` too."""
+    passed(course)
+    assert {name for name, (number, _) in known(course).items() if number} == set(WORDS)
+    for one in platform.members:
+        one["ext_user_username"] = {"ada": "gus", "gus": "ada"}.get(one["ext_user_username"], one["ext_user_username"])
+    give(course, {"ada": 1.0})
+    assert passed(course)[1]["sent"] == ["ada"] and platform.scores[-1]["userId"] == NUMBERS["ada"]
+
+
+def test_a_new_account_takes_an_option(course, platform):
+    typed("course", "roster", "--course", course.root)
+    platform.members = [member(name, **{"user_id": "u-55"} if name == "ada" else {}) for name in NUMBERS]
+    assert "--renumber ada" in typed("course", "roster", "--course", course.root).stdout
+    assert known(course)["ada"][0] == "u-0"
+    assert "no student 'eve'" in sentence(course, "roster", "--renumber", "eve")
+    typed("course", "roster", "--renumber", "ada", "--course", course.root)
+    assert known(course)["ada"][0] == "u-55"
+
+
+def test_a_number_that_two_students_have_gets_no_mark(course, platform):
+    typed("course", "roster", "--course", course.root)
+    with book(course) as here:
+        here.update_or_create_student("ghost", lms_user_id=NUMBERS["ada"])
+    code, done = passed(course, "--zero-missing")
+    assert code == 1 and done["sent"] == ["bo", "cy", "di", "gus", "hal"] and "ada" not in shown(platform)
+    assert done["told"][0].startswith("ada and ghost have one number of the platform, u-0")
+    assert {m["student"] for m in done["marks"] if m["state"] == "unclear"} == {"ada", "ghost"}
+    lines = typed("course", "passback", LAB, "--course", course.root).stdout.splitlines()
+    assert sum("ada" in line for line in lines) == 1  # one sentence on each
+    typed("course", "roster", "--renumber", "ghost", "--course", course.root)
+    assert known(course)["ghost"][0] == "" and passed(course)[1]["sent"] == ["ada"]
+
+
+@pytest.mark.parametrize("other", ["platform", "registration"])
+def test_numbers_of_another_platform_are_nobodys(course, platform, other):
+    typed("course", "roster", "--course", course.root)
+    swapped = {"ada": NUMBERS["bo"], "bo": NUMBERS["ada"]}
+    with running(
+        StrictPlatform(jwk=platform.jwk, members=[member(n, user_id=swapped.get(n, NUMBERS[n])) for n in NUMBERS])
+    ) as new:
+        new.members = [one for one in new.members if one["ext_user_username"] != "hal"]
+        if other == "registration":
+            platform.client_id, platform.members, new = "tool-18", new.members, platform
+        lti.connect(course.root, at(new))
+        code, done = passed(course)
+        assert code == 0 and done["sent"] == sorted(WORDS)
+        points = {score["userId"]: score["scoreGiven"] for score in new.scores}
+        assert (points[NUMBERS["bo"]], points[NUMBERS["ada"]]) == (15.0, 12.1)  # ada's and bo's
+        assert known(course)["ada"][0] == NUMBERS["bo"] and known(course)["hal"][0] == ""  # no mark, so not looked for
+        typed("course", "roster", "--course", course.root)
+        assert known(course)["bo"][0] == NUMBERS["ada"] and known(course)["hal"][0] == ""
+
+
+def test_a_roster_says_who_may_be_there_twice(course, platform):
+    for one in platform.members:
+        one.pop("ext_user_username", None)
+    told = json.loads(typed("course", "roster", "--dry-run", "--json", "--course", course.root).stdout)
+    assert len(told["new"]) > 2 and "students fit nobody there" in told["told"][-1], told
+
+
+@pytest.mark.parametrize("name", ["-rf", "x" * 300])
+def test_a_name_that_is_no_name_is_not_entered(course, platform, name):
+    platform.members.append(member("ada", user_id="u-9", ext_user_username=name, email="x@example.org"))
+    platform.members.append(member("ada", user_id="u-8", ext_user_username="\u0430da", email="y@example.org"))
+    told = json.loads(typed("course", "roster", "--json", "--course", course.root).stdout)
+    assert told["new"] == ["\u0430da"] and "can be no student's name here" in " ".join(told["told"])
+    assert "'\\u0430da' is new, and has letters beyond a to z" in " ".join(told["told"])
+
+
+def test_nobody_gets_0_who_may_still_hand_in(course, platform):
+    soon = datetime.now(UTC).replace(tzinfo=None, microsecond=0) - timedelta(hours=1)
+    with book(course) as here:
+        here.find_assignment(LAB).duedate = soon
+        here.update_or_create_submission(LAB, "hal").extension = timedelta(hours=3)
+        here.db.commit()
+    code, done = passed(course, "--zero-missing")
+    assert code == 0 and "hal" not in done["sent"] and "ada" in done["sent"]
+    assert done["told"] == [
+        f"hal may hand in until {soon + timedelta(hours=3):%Y-%m-%d %H:%M} UTC: no 0 is sent before."
+    ]
+    with book(course) as here:
+        here.find_submission(LAB, "hal").extension = None
+        here.db.commit()
+    assert passed(course, "--zero-missing")[1]["sent"] == ["hal"]

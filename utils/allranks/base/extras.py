@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 
+_PACKAGES = {"jwt": "pyjwt"}  # of modules whose package has another name
+
+
 class MissingExtraError(CourseError, ImportError):
     """A package of an optional part is not installed; the message says how to install it."""
 
@@ -25,10 +28,8 @@ def require(module: str, needed_by: str) -> None:
 
 def missing(module: str, needed_by: str) -> MissingExtraError:
     """The error for `module`, of one of the extras. `needed_by` begins the sentence: "allranks grade", "Player"."""
-    package = module.partition(".")[0]
-    return MissingExtraError(
-        f"{needed_by} needs {package}, which is not installed. {how_to_install(extra_of(package))}"
-    )
+    package = _package_of(module)
+    return MissingExtraError(f"{needed_by} needs {package}, which is not installed. {how_to_install(extra_of(module))}")
 
 
 def how_to_install(extra: str | None) -> str:
@@ -40,11 +41,16 @@ def how_to_install(extra: str | None) -> str:
 
 def extra_of(module: str) -> str | None:
     """The first extra that installs the package of this module; None if no extra does."""
-    package = module.partition(".")[0]
+    package = _package_of(module)
     for extra, wanted in requirements().items():
         if extra and package in (requirement.name for requirement in wanted):
             return extra
     return None
+
+
+def _package_of(module: str) -> str:
+    name = module.partition(".")[0]
+    return _PACKAGES.get(name, name)
 
 
 def requirements(lines: list[str] | None = None) -> dict[str, list[Requirement]]:

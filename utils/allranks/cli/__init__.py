@@ -36,7 +36,7 @@ class _Commands(click.Group):
         if name in _in_this_package():
             command = importlib.import_module(f"{__name__}.{name}").command
         else:
-            from allranks.cli._grader import commands
+            from allranks.cli._grader import clashing, commands
 
             if (point := commands().get(name)) is None:
                 if name not in EXAMPLES:
@@ -45,11 +45,31 @@ class _Commands(click.Group):
                     f"`allranks {name}` is a teacher's command, and this installation has no grader: "
                     "type `make setup` in a checkout, or install allranks from its wheel."
                 )
-            command = point.load()
+            for other in clashing(name):
+                click.echo(f"The package {other} has a command {name} too: that of allranks is used.", err=True)
+            try:
+                command = point.load()
+            except (ImportError, AttributeError) as error:
+                if isinstance(error, CourseError):
+                    raise
+                command = _broken(name, point.dist.name if point.dist else point.module, error)
         command.epilog = command.epilog or epilog(name)
         for below, one in command.commands.items() if isinstance(command, click.Group) else ():
             one.epilog = one.epilog or epilog(f"{name} {below}")
         return command
+
+
+def _broken(name: str, package: str, error: Exception) -> click.Command:
+    """Stands for a command that can't be loaded, so that the list of commands lacks no other."""
+
+    @click.command(name, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+    def command() -> None:
+        """Can't be loaded."""
+        raise CommandError(
+            f"`allranks {name}` can't be loaded from {package} ({error}): install or remove that package."
+        )
+
+    return command
 
 
 def _in_this_package() -> set[str]:

@@ -17,8 +17,20 @@ def commands() -> dict[str, EntryPoint]:
     """The entry points of other packages' commands, by name; the grader's only where the grader is."""
     if home := course_files.teacher():
         _reach(home)
-    points = {point.name: point for point in entry_points(group=GROUP)}
-    return {name: point for name, point in points.items() if home or not point.module.startswith("autograder.")}
+    points = sorted(entry_points(group=GROUP), key=_is_ours)  # of one name the last counts
+    return {point.name: point for point in points if home or not point.module.startswith("autograder.")}
+
+
+def clashing(name: str) -> list[str]:
+    """The other packages that bring a command of the grader's name, which is not used."""
+    points = entry_points(group=GROUP, name=name)
+    if not any(map(_is_ours, points)):
+        return []
+    return sorted({point.dist.name for point in points if point.dist is not None and not _is_ours(point)})
+
+
+def _is_ours(point: EntryPoint) -> bool:
+    return point.dist is not None and point.dist.name == "allranks"
 
 
 def on_engine(course: str, target: str, *args: Any) -> Any:

@@ -378,11 +378,7 @@ print(f"all GPUs: {sum(len(program(found, gpu)) for gpu in range(8))} lines, {le
 # Three steps of four puts and four waits; double links carry twice as many chunks. MSCCL++'s compiler writes an execution plan in JSON: for each GPU and each block of threads the list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL (`LD_PRELOAD=libmscclpp_nccl.so`), so
 # `backend="nccl"` stays, and a selector chooses a plan for each call. What a schedule here does not say, and a plan must: which thread block does what, and who signals whom before a buffer is used again
 # ([Without messages](../4_real_cluster/44_without_messages.ipynb)). It runs on NVIDIA's and AMD's GPUs.
-<<<<<<< HEAD
-# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md 33-61 (channels), docs/tutorials/04-port-channel.md 59, docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md 1-19 (NCCL interposition, selector), README.md (the proxy, a thread on the CPU; CUDA
-=======
 # <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md 33-61 (channels), docs/tutorials/04-port-channel.md 59 (and ProxyService at 7a8e183: a thread on the host), docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md 1-19 (NCCL interposition, selector), README.md (CUDA
->>>>>>> 66e2ce39553185639660b293e33910c1688fcfa2
 # and ROCm); arXiv:2504.09014. Looked up 2026-11 -->
 
 # %% [markdown] name="recap"

@@ -29,6 +29,11 @@ CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 AGS = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
 NRPS = "https://purl.imsglobal.org/spec/lti-nrps/claim/namesroleservice"
 LEARNER = "http://purl.imsglobal.org/vocab/lis/v2/membership#Learner"
+# who has one of these roles teaches or administers: nobody gives them to himself
+LIS = "http://purl.imsglobal.org/vocab/lis/v2/"
+TEACHING = {f"{LIS}membership#Instructor", f"{LIS}membership/Instructor#TeachingAssistant"} | {
+    f"{LIS}{where}#Administrator" for where in ("membership", "institution/person", "system/person")
+}
 PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,30}")  # useradd's own rule
 
 
@@ -152,13 +157,18 @@ def platform_login(
             person = self.normalize_username(self.get_username(data))
             check_person(launches, read(launches), platform, person, claim(data, "sub"))
             roles = data.get(f"{CLAIM}roles")
-            if makes and isinstance(roles, list) and LEARNER in roles:
+            roles = {role for role in roles if isinstance(role, str)} if isinstance(roles, list) else set()
+            if makes and LEARNER in roles:
                 make_account(person, learners)
             try:
                 pwd.getpwnam(person)
             except KeyError:
                 raise web.HTTPError(403, f"There is no account {person!r} on this machine: ask your teacher.") from None
-            return {"name": person, "groups": self.hub_groups(person), "auth_state": data}
+            groups = self.hub_groups(person)
+            above = self.hub_admin(person) or any(group.startswith("formgrade-") for group in groups)
+            if above and not roles & TEACHING:  # a student may choose a user name that is a teacher's account here
+                raise web.HTTPError(403, f"The account {person!r} is a teacher's, and {name} says that you learn here.")
+            return {"name": person, "groups": groups, "auth_state": data}
 
         def is_admin(self, handler, authentication):
             """Whether the account is an administrator's; None, which changes nothing, if neither a setting nor a group says it."""

@@ -363,6 +363,8 @@ group = SimpleNamespace(gr_name="allranks-admins", gr_gid=70000, gr_mem=[])
 real = grp.getgrnam, grp.getgrgid, os.getgrouplist
 context = "https://purl.imsglobal.org/spec/lti/claim/context"
 name = "https://purl.imsglobal.org/spec/lti/claim/ext"
+roles = "https://purl.imsglobal.org/spec/lti/claim/roles"
+of_lis = "http://purl.imsglobal.org/vocab/lis/v2/membership#"
 launch = {"sub": "u-7", context: {"id": "course-2"}, name: {"user_username": "nobody"}}
 said = []
 for there, inside in ((True, True), (True, False), (False, False)):
@@ -376,13 +378,18 @@ for there, inside in ((True, True), (True, False), (False, False)):
     grp.getgrgid = lambda gid: group if gid == group.gr_gid else real[1](gid)
     os.getgrouplist = lambda who, gid: [*real[2](who, gid), *([group.gr_gid] if inside else [])]
     authenticator = config.JupyterHub.authenticator_class(config=config, allow_all=True)
-    said.append(asyncio.run(authenticator.get_authenticated_user(None, launch))["admin"])
+    for role in ("Instructor", "Learner"):
+        try:
+            came = {**launch, roles: [of_lis + role]}
+            said.append(asyncio.run(authenticator.get_authenticated_user(None, came))["admin"])
+        except Exception as error:
+            said.append(error.log_message)
 print(json.dumps(said))
 """
 
 
 def test_the_shipped_hubs_administrators_are_those_of_the_unix_group(tmp_path):
-    """In the group, not in it, and without such a group: then what JupyterHub knew stays."""
+    """In the group, not in it, and without such a group: then what JupyterHub knew stays. A learner gets no such account."""
     proxy = tmp_path / "configurable-http-proxy"
     proxy.touch(0o755)
     folders = {
@@ -401,7 +408,10 @@ def test_the_shipped_hubs_administrators_are_those_of_the_unix_group(tmp_path):
         text=True,
         check=False,
     )
-    assert done.returncode == 0 and json.loads(done.stdout) == [True, False, None], done.stderr
+    assert done.returncode == 0 and [*json.loads(done.stdout)] == [
+        *(True, "The account 'nobody' is a teacher's, and Moodle says that you learn here."),
+        *(False, False, None, None),
+    ], done.stderr
 
 
 def test_settings_that_lack_are_one_sentence():

@@ -546,6 +546,22 @@ def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
         told(tmp_path, "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)\n#\n", "all_reduce.txt")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[Rank 0] rank=0 | comm op: all_gather | time (ms): 9.46 | msg size: 6.0 MB\n", "log of DeepSpeed's calls"),
+        (
+            " Time (%)  Total Time (ns)  Instances  Name\n 33.2  277809887  4048  ncclDevKernel_AllReduce\n",
+            "nsys export",
+        ),
+        ("   Name    Self CPU %      Self CPU   # of Calls\n   aten::mm   0.1%   379.0us   4\n", "export_chrome_trace"),
+    ],
+)
+def test_a_summary_of_another_tool_is_refused_with_what_to_give_instead(tmp_path, text, words):
+    with pytest.raises(ProfileError, match=words):
+        told(tmp_path, text, "summary.txt")
+
+
 def test_numbers_without_end_and_warnings_without_number_lose_no_log(tmp_path):
     endless = f"[Rank 0]: Ranks 2 failed to pass monitoredBarrier in {'9' * 3000} ms\n"
     endless += f"[rank1]: watchdog got stuck for {'9' * 3000} seconds\n"

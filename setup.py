@@ -1,9 +1,10 @@
-"""Puts the course into the wheel: the students' notebooks, and the autograder for `allranks course init`. No solutions.
+"""Puts the course into the wheel: what learners get, and the autograder for `allranks course init`. No solutions.
 
 All other settings are in pyproject.toml. An editable installation needs none of this: it finds these files in the
 checkout.
 """
 
+import runpy
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 # where the files go, under allranks/course/, and which they are
 FILES = {
-    "given": ("TUTOR.md", "chapters/*/*.ipynb", "labs/*/*.ipynb"),
+    "given": runpy.run_path(str(ROOT / "utils/allranks/base/course_files.py"))["PATTERNS"],
     "teacher": ("autograder/*.py", "autograder/commands/*.py", "autograder/templates/**/*"),
 }
 

@@ -42,28 +42,20 @@ def close_home() -> None:
 
 
 def lay_out_course() -> None:
-    """Copies the chapters, and the labs if there is no exchange: nbgrader can't fetch a lab that is there already.
+    """Copies what learners get and do not have yet, the labs only without an exchange: nbgrader fetches none that is there.
 
     A home that has chapters of the time when all lay in one folder keeps them, and gets the page that says where each is now.
     """
     if sorted((COURSE / "chapters").glob("*.ipynb")):
         shutil.copyfile(CHECKOUT / "docs" / "moved.md", COURSE / "chapters" / "moved.md")
-    lay_out("chapters")
+    from allranks.base.course_files import for_learners
+
     (COURSE / "labs").mkdir(exist_ok=True)  # fetched labs go there, and the chapters link to it
-    if "ALLRANKS_EXCHANGE" not in os.environ:
-        lay_out("labs")
-
-
-def lay_out(folder: str) -> None:
-    """Copies the files of the checkout's folder that are not there yet; never overwrites a learner's copy."""
-    source = CHECKOUT / folder
-    for path in sorted(source.rglob("*")):
-        target = COURSE / folder / path.relative_to(source)
-        if any(part.startswith((".", "__")) for part in path.relative_to(source).parts) or path.suffix == ".py":
-            continue  # only authors of chapters need the percent scripts
-        if path.is_file() and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
+    for path in for_learners(CHECKOUT):
+        handed_out = path.parts[0] == "labs" and "ALLRANKS_EXCHANGE" in os.environ
+        if not handed_out and not (COURSE / path).exists():
+            (COURSE / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(CHECKOUT / path, COURSE / path)
 
 
 def limit(memory_bytes: int | None, cores: float | None) -> None:

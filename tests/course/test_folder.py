@@ -57,7 +57,7 @@ def new_version(monkeypatch, version: str = "9.0.0") -> None:
 
 
 def test_the_notebooks_are_put_there_once_and_can_be_written(mine, course):
-    assert files.notebooks(mine) == sorted(NAMES)
+    assert files.for_learners(mine) == sorted(NAMES)
     for name in NAMES:
         assert (mine / name).read_bytes() == (course / name).read_bytes()
         assert (mine / name).stat().st_mode & 0o200
@@ -114,6 +114,33 @@ def test_a_broken_notebook_is_left_alone(mine, course, monkeypatch):
     new_version(monkeypatch)
     assert folder.update(mine).kept == [LAB]
     assert (mine / LAB).read_text() == "{ half of a notebook"
+
+
+@pytest.mark.parametrize("name", ["docs/labs.md", "chapters/scripts/distributed_mean.py"])
+def test_pages_and_scripts_are_given_and_updated_too_unless_the_learner_changed_them(
+    course, tmp_path, monkeypatch, name
+):
+    (course / name).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(ROOT / name, course / name)
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for place in (mine, other):
+        assert Path(name) in folder.lay_out(place).added
+    (mine / name).write_text("my notes")
+    (course / name).write_text("second edition")
+    new_version(monkeypatch)
+    assert folder.update(mine).kept == [Path(name)] and (mine / name).read_text() == "my notes"
+    assert folder.update(other).updated == [Path(name)] and (other / name).read_text() == "second edition"
+    (course / name).unlink()
+    assert folder.update(other).removed == [Path(name)] and not (other / name).exists()
+    assert folder.update(mine).kept == [Path(name)] and (mine / name).read_text() == "my notes"
+
+
+def test_what_the_course_gave_under_a_name_that_no_pattern_has_goes_with_it(mine, course, monkeypatch):
+    for root in (mine, mine / folder.BASE):
+        (root / "docs").mkdir()
+        (root / "docs" / "old.md").write_text("of an older version")
+    new_version(monkeypatch)
+    assert folder.update(mine).removed == [Path("docs/old.md")] and not (mine / "docs" / "old.md").exists()
 
 
 def test_a_dropped_chapter_goes_unless_it_was_used(mine, course, monkeypatch):
@@ -175,7 +202,7 @@ def test_a_folder_of_the_old_order_loses_nothing_when_it_is_updated(old):
     was = (old / OLD_RING).read_bytes()
     report = folder.update(old)
     assert report.moved == {OLD_FIRST: FIRST, OLD_RING: RING} and report.merged == [RING]
-    assert files.notebooks(old) == sorted(NAMES) and not list(old.glob("chapters/*.ipynb"))
+    assert files.for_learners(old) == sorted(NAMES) and not list(old.glob("chapters/*.ipynb"))
     book = json.loads((old / RING).read_text())
     sources = ["".join(cell["source"]) for cell in book["cells"]]
     mine = next(cell for cell in book["cells"] if "return tensor  # mine" in "".join(cell["source"]))

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from allranks.base import course_files as files
 from jupyter_client import BlockingKernelClient, KernelManager
 from packaging.requirements import Requirement
 
@@ -82,10 +83,14 @@ def test_the_files_are_as_the_index_wants_them(built):
 
 
 @pytest.mark.core
-def test_the_wheel_has_every_notebook_of_chapters_and_labs(built):
-    there = contents(built[1])
+def test_the_wheel_has_every_notebook_and_all_that_these_lead_to(built):
+    """`tests/house/test_given_links.py` checks that no link of these files leads anywhere else."""
+    home = "allranks/course/given/"
+    there = {name.removeprefix(home): data for name, data in contents(built[1]).items() if name.startswith(home)}
     for path in [*ROOT.glob("chapters/*/*.ipynb"), *ROOT.glob("labs/*/*.ipynb")]:
-        assert there[f"allranks/course/given/{path.relative_to(ROOT)}"] == path.read_bytes(), path
+        assert there[str(path.relative_to(ROOT))] == path.read_bytes(), path
+    assert there == {path.as_posix(): (ROOT / path).read_bytes() for path in files.for_learners(ROOT)}
+    assert "docs/labs.md" in there and "chapters/scripts/distributed_mean.py" in there
 
 
 def texts_of(notebook: bytes) -> list[str]:
@@ -106,15 +111,15 @@ def test_neither_file_has_a_solution_or_an_answer_to_lab_10(built):
     assert len(answers) > 40
     with tarfile.open(built[0]) as archive:
         source = {m.name: archive.extractfile(m).read() for m in archive.getmembers() if m.isfile()}
-    for files in (source, contents(built[1])):
-        assert not [name for name in files if "solutions" in name or "/source/" in name or "tests/" in name]
-        for name, data in files.items():
+    for held in (source, contents(built[1])):
+        assert not [name for name in held if "solutions" in name or "/source/" in name or "tests/" in name]
+        for name, data in held.items():
             texts = [data.decode(errors="replace")]
             if name.endswith(".ipynb"):
                 texts = texts_of(data)
             flat = [re.sub(r"\s+", " ", text) for text in texts]
             assert not [answer for answer in answers if any(answer in text for text in flat)], name
-        [diagnosis] = [data.decode() for name, data in files.items() if name.endswith("exercises/diagnosis.py")]
+        [diagnosis] = [data.decode() for name, data in held.items() if name.endswith("exercises/diagnosis.py")]
         assert "TRUTH" not in diagnosis and "Kind.ROOT" not in diagnosis and "DIGESTS" in diagnosis
 
 

@@ -39,7 +39,10 @@ def test_labs_are_laid_out_where_nothing_hands_them_out(singleuser):
     mine.write_text("my work")
     singleuser.lay_out_course()
     assert mine.read_text() == "my work"
-    assert not list(singleuser.COURSE.rglob("*.py"))
+    scripts = ROOT / "chapters" / "scripts"
+    assert {path.relative_to(singleuser.COURSE) for path in singleuser.COURSE.rglob("*.py")} == {
+        path.relative_to(ROOT) for path in scripts.glob("*.py")
+    }
 
 
 def test_with_an_exchange_the_folder_of_labs_is_empty(singleuser, monkeypatch):
@@ -47,6 +50,7 @@ def test_with_an_exchange_the_folder_of_labs_is_empty(singleuser, monkeypatch):
     monkeypatch.setenv("ALLRANKS_EXCHANGE", "/srv/exchange")
     singleuser.lay_out_course()
     assert list((singleuser.COURSE / "labs").iterdir()) == []
+    assert (singleuser.COURSE / "docs" / "labs.md").is_file(), "each fetched lab links to it"
     assert not (singleuser.COURSE / "chapters" / "moved.md").exists()
     assert not (singleuser.COURSE / "chapters" / "source").exists()
     assert (singleuser.COURSE / "chapters/1_first_hours/00_start_here.ipynb").is_file()

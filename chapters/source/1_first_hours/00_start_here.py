@@ -128,7 +128,7 @@ print("device:", device, " torch.ones(4) is on:", torch.ones(4).device)
 # ```
 #
 # (Many scripts write `device=device` in every line that makes a tensor instead of the last line.) Two whole scripts to start with `torchrun` stand in
-# the folder `scripts` beside this notebook: `distributed_mean.py`, and `every_collective.py`, which shows what each call does to each rank's tensor.
+# the folder `chapters/scripts`: `distributed_mean.py`, and `every_collective.py`, which shows what each call does to each rank's tensor.
 
 # %% [markdown] name="wrong"
 # ## When it goes wrong

@@ -5,7 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 FIRST_CHAPTER = Path("chapters/1_first_hours/00_start_here.ipynb")
-PATTERNS = ("TUTOR.md", "chapters/*/*.ipynb", "labs/*/*.ipynb")
+# What a learner gets. Relative links of these files lead to these files only, and so do the names of files that
+# notebooks open: tests/house/test_given_links.py. setup.py puts the same files into the wheel.
+PATTERNS = (
+    "TUTOR.md",
+    "chapters/*/*.ipynb",
+    "chapters/scripts/*.py",
+    "chapters/scripts/*.txt",
+    "labs/*/*.ipynb",
+    *(f"docs/{name}.md" for name in ("benchmarks", "cost_model", "cost_model_details", "labs", "race", "validation")),
+    "docs/measured/README.md",
+    *(f"docs/measured/{name}" for name in ("serving.csv", "step_times.csv", "validation.svg", "validation_steps.svg")),
+    "docs/pictures/cost_*.svg",
+)
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -31,6 +43,7 @@ def teacher() -> Path | None:
     return None
 
 
-def notebooks(folder: Path) -> list[Path]:
-    """The course's notebooks in `folder` and its page for assistants, as paths relative to it, in order."""
-    return sorted(path.relative_to(folder) for pattern in PATTERNS for path in folder.glob(pattern))
+def for_learners(folder: Path) -> list[Path]:
+    """What learners get of the files in `folder`: notebooks and what they lead to, as paths in it, in order."""
+    found = (path for pattern in PATTERNS for path in folder.glob(pattern))
+    return sorted(path.relative_to(folder) for path in found if path.is_file())

@@ -1,6 +1,7 @@
 """The learner's folder: the course's notebooks are put there once, and later versions are merged into them.
 
-The folder .allranks in it holds the notebooks as they were given (`given/`), which a merge needs, and the learner's notebooks
+With them come the pages, scripts and data that they lead to; one of these that the learner changed is left alone. The folder
+.allranks holds all files as they were given (`given/`), which a merge needs, and the learner's notebooks
 as they were before each update (`before/`). A notebook of the learner's is never written over. A chapter that has another place
 in the new version is merged at its old place and then lies at the new one.
 """
@@ -34,7 +35,7 @@ class FolderError(CourseError):
 
 @dataclass
 class Report:
-    """What was done to the notebooks of a folder, as paths in it."""
+    """What was done to the files of a folder, as paths in it."""
 
     folder: Path
     version: str
@@ -78,7 +79,7 @@ class Report:
         lines += [
             f"  {path}: a cell that you changed has a new version; it stands below yours." for path in self.doubled
         ]
-        lines += [f"  {path}: left as it is, since it is not one that the course gave you." for path in self.kept]
+        lines += [f"  {path}: left as it is, since you changed it, or have it from elsewhere." for path in self.kept]
         if self.before is not None:
             lines.append(f"Your notebooks as they were: {self.before}")
         return "\n".join(lines)
@@ -118,7 +119,7 @@ def version_of(folder: Path) -> str:
 
 
 def lay_out(folder: Path) -> Report:
-    """Puts the course's notebooks into `folder`, which is made if it is missing. Files that are there stay as they are.
+    """Puts the course's notebooks, and what they lead to, into `folder`, which is made if it is missing. Files that are there stay as they are.
 
     A notebook that the learner deleted comes back. Of a folder of an older version each chapter stays at its old place until `update`.
     Raises FolderError.
@@ -127,7 +128,7 @@ def lay_out(folder: Path) -> Report:
     report = Report(folder, version())
     new = not (folder / OWN).is_dir()
     with _as_folder_error(folder):
-        for path in files.notebooks(source):
+        for path in files.for_learners(source):
             if _old_place(folder, path) is not None:
                 continue
             if not os.path.lexists(folder / path):
@@ -158,10 +159,10 @@ def update(folder: Path) -> Report:
     report = Report(folder, version())
     with _as_folder_error(folder):
         before = _unused(folder / BEFORE / (version_of(folder) or "unknown"))
-        for path in files.notebooks(source):
+        for path in files.for_learners(source):
             _move(folder, path, before, report)
             _update(source, folder, path, before, report)
-        there = set(files.notebooks(source))
+        there = set(files.for_learners(source))
         for path in _given(folder):
             if path not in there:
                 _drop(folder, path, report)
@@ -234,10 +235,9 @@ def _update(source: Path, folder: Path, path: Path, before: Path, report: Report
 
 
 def _given(folder: Path) -> list[Path]:
-    """The notebooks that this version or an older one gave, as paths in the folder."""
+    """What this version or an older one gave, as paths in the folder."""
     base = folder / BASE
-    older = sorted(path.relative_to(base) for path in base.glob("chapters/*.ipynb"))
-    return [*files.notebooks(base), *older]
+    return sorted(path.relative_to(base) for path in base.rglob("*") if path.is_file())
 
 
 def _drop(folder: Path, path: Path, report: Report) -> None:

@@ -1,4 +1,4 @@
-"""Saves a hub into a folder, and restores it on an empty machine: database, cookie secret, settings, exchange, homes, gradebook, accounts.
+"""Saves a hub into a folder, and restores it on an empty machine: database, cookie secret, settings, exchange, homes, gradebook, accounts, launches.
 
     sudo /opt/allranks/.venv/bin/python /opt/allranks/deploy/backup.py save /backup/2026-11-27
     sudo /opt/allranks/.venv/bin/python /opt/allranks/deploy/backup.py restore /backup/2026-11-27
@@ -25,11 +25,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-FORMAT = 2
+FORMAT = 3
 GROUPS = ("allranks-students", "allranks-instructors", "allranks-admins")
 SETTINGS = Path("/etc/allranks")
 NOT_SAVED = (".cache", ".jr")  # of a home: what can be made again, and sockets
 GRADEBOOK = Path("allranks/autograder/gradebook.db")  # in the grader's home
+LAUNCHES = "launches.json"  # who came from a platform, and whose an account is: deploy/lti_login.py
 SECRETS = ("cookie_secret",)  # of the hub's folder, beside its database
 
 
@@ -77,6 +78,8 @@ def save(folder: Path) -> list[str]:
     for name in SECRETS:
         if (here.state / name).is_file():
             shutil.copyfile(here.state / name, unfinished / name)
+    if here.launches.is_file():
+        shutil.copyfile(here.launches, unfinished / LAUNCHES)
     told = pack(unfinished / "exchange.tar.gz", here.exchange)
     if SETTINGS.is_dir():
         told += pack(unfinished / "settings.tar.gz", SETTINGS)
@@ -96,7 +99,7 @@ def save(folder: Path) -> list[str]:
     parts = {str(p.relative_to(unfinished)): digest(p) for p in sorted(unfinished.rglob("*")) if p.is_file()}
     when = datetime.now(UTC).isoformat(timespec="seconds")
     manifest = {"format": FORMAT, "when": when, "grader": here.grader, "accounts": people, "parts": parts}
-    manifest["places"] = {"state": str(here.state), "exchange": str(here.exchange)}
+    manifest["places"] = {name: str(getattr(here, name)) for name in ("state", "exchange", "launches")}
     (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     unfinished.rename(folder)
     return [*(f"{name}: {(folder / name).stat().st_size >> 10} KiB" for name in parts), *told]
@@ -159,19 +162,23 @@ def digest(path: Path) -> str:
 def restore(folder: Path, dry_run: bool = False) -> list[str]:
     """Puts everything back; returns a line for each step. Raises BackupError before the first one if something is in the way."""
     manifest = checked(folder)
-    state, exchange = Path(manifest["places"]["state"]), Path(manifest["places"]["exchange"])
+    state, exchange, launches = (Path(manifest["places"][name]) for name in ("state", "exchange", "launches"))
     people: dict[str, dict[str, Any]] = manifest["accounts"]
     homes = {name: home(name, about) for name, about in people.items() if packed(folder, name).is_file()}
     settings = [SETTINGS] if (folder / "settings.tar.gz").is_file() else []
     for path in (*settings, state, exchange, *homes.values()):
         if path.is_dir() and any(path.iterdir()):
             raise BackupError(f"{path} is not empty: restore on a machine without a hub, or move it away first.")
+    told = [launches] if (folder / LAUNCHES).is_file() else []
+    for path in told:
+        if path.exists():
+            raise BackupError(f"{path} is there already: restore on a machine without a hub, or move it away first.")
     for name, about in people.items():
         if account(name) is None and (taken := account(about["uid"])):
             raise BackupError(
                 f"{name} had the number {about['uid']}, which is {taken.pw_name}'s here: give that account another one."
             )
-    steps = [f"account {name}" for name in people] + [str(path) for path in (*settings, state, exchange)]
+    steps = [f"account {name}" for name in people] + [str(path) for path in (*settings, state, exchange, *told)]
     steps += [f"home of {name}" for name in homes]
     if dry_run:
         return steps
@@ -182,6 +189,8 @@ def restore(folder: Path, dry_run: bool = False) -> list[str]:
     unpack(folder / "exchange.tar.gz", exchange)
     for name, path in homes.items():
         unpack(packed(folder, name), path, name)
+    for path in told:
+        write_launches(path, (folder / LAUNCHES).read_bytes(), manifest["grader"])
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     state.chmod(0o700)
     os.umask(0o077)
@@ -249,6 +258,18 @@ def make_account(name: str, about: dict[str, Any]) -> None:
         subprocess.run(["chpasswd", "--encrypted"], input=f"{name}:{about['password']}\n", text=True, check=True)
     if about["groups"]:
         subprocess.run(["usermod", "--append", "--groups", ",".join(about["groups"]), name], check=True)
+
+
+def write_launches(file: Path, contents: bytes, grader: str) -> None:
+    """Writes who came, for root and the grader's group alone, as the hub does."""
+    gid = pwd.getpwnam(grader).pw_gid
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.touch(0o600)
+    file.write_bytes(contents)
+    for path, mode in ((file, 0o640), (file.parent, 0o750)):
+        if os.geteuid() == 0:
+            os.chown(path, 0, gid)
+        path.chmod(mode)
 
 
 def unpack(file: Path, folder: Path, owner: str | None = None) -> None:

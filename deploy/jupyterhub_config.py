@@ -111,6 +111,14 @@ class UnixGroups:
         names = {STUDENTS: f"nbgrader-{COURSE}", INSTRUCTORS: f"formgrade-{COURSE}"}
         return [hub for unix, hub in names.items() if unix in groups]
 
+    def hub_admin(self, username: str) -> bool | None:
+        """Whether the account is in the administrators' group; None if there is no such group."""
+        try:
+            grp.getgrnam(ADMINS)  # look it up by name: a directory service may not list its groups
+        except KeyError:
+            return None
+        return ADMINS in unix_groups(username)
+
     async def refresh_user(self, user, handler=None):
         """The user's new groups; False, which logs the user out, if none allows to log in.
 
@@ -154,7 +162,7 @@ c.Authenticator.auth_refresh_age = REFRESH_S
 c.LocalAuthenticator.allowed_groups = {STUDENTS, INSTRUCTORS, ADMINS}
 c.Authenticator.blocked_users = {"root"}
 with contextlib.suppress(KeyError):  # with a group that does not exist, PAMAuthenticator refuses everyone
-    grp.getgrnam(ADMINS)  # look it up by name: a directory service may not list its groups
+    grp.getgrnam(ADMINS)
     c.PAMAuthenticator.admin_groups = {ADMINS}
 c.PAMAuthenticator.open_sessions = False  # a server does not need a session, and many containers refuse it
 

@@ -5,6 +5,7 @@ The hub has no proxy and starts no server, so that this runs wherever JupyterHub
 
 from __future__ import annotations
 
+import grp
 import json
 import os
 import pwd
@@ -30,6 +31,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa  # noqa: E402
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
+AGS = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
+LEARNER = "http://purl.imsglobal.org/vocab/lis/v2/membership#Learner"
 CLIENT, COURSE = "tool-17", "course-2"
 ACCOUNT = "nobody"  # of every Linux
 CONFIGURATION = """
@@ -46,6 +49,7 @@ class NoProxy(Proxy):
 
 class Groups:
     def hub_groups(self, username): return ["nbgrader-allranks"]
+    def hub_admin(self, username): return None
 
 lti_login.subprocess.run = lambda command, **options: open({made!r}, "a").write(" ".join(command) + "\\n") and type("Done", (), {{"returncode": 0}})
 settings = {settings!r}
@@ -194,7 +198,12 @@ def test_a_launch_is_told_to_the_grader_alone(scene):
         ACCOUNT: {"sub": "u-7", "given_name": "Ada", "family_name": "Ito", "email": "ada@example.org"}
     }
     services = {"line_items": f"{platform.address}/lineitems", "members": f"{platform.address}/members"}
-    where = {"name": "Moodle", "client_id": CLIENT, "token_url": f"{platform.address}/mod/lti/token.php"}
+    where = {
+        "name": "Moodle",
+        "client_id": CLIENT,
+        "token_url": f"{platform.address}/mod/lti/token.php",
+        "course": COURSE,
+    }
     assert told["platform"] == {**where, **services}
     assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o750, 0o640]
 
@@ -206,6 +215,87 @@ def test_a_launch_of_another_course_or_without_a_name_is_refused(scene):
         scene, **{f"{CLAIM}ext": {}, f"{CLAIM}custom": {"user_username": "root"}, "user_username": "root"}
     )
     assert nameless.status_code == 403 and "does not tell your user name" in said(nameless)
+
+
+def test_an_account_stays_with_the_person_who_came_first_until_root_lets_it_go(scene):
+    file = scene[2]
+    assert launched(scene)[1].status_code == 302
+    before = file.read_bytes()
+    browser, answer, _ = launched(scene, sub="u-666", email="eve@example.org")
+    assert answer.status_code == 403 and f"The account '{ACCOUNT}' is another person's of Moodle" in said(answer)
+    assert "user:" not in browser.get(f"{scene[1]}/hub/home", allow_redirects=False).text
+    _, answer, _ = launched(scene, **{f"{CLAIM}ext": {"user_username": "daemon"}})
+    assert answer.status_code == 403 and f"You came as '{ACCOUNT}', and now Moodle names you 'daemon'" in said(answer)
+    _, answer, _ = launched(scene, sub="")
+    assert answer.status_code == 403 and "does not tell your number" in said(answer)
+    assert file.read_bytes() == before
+    done = roots_command(file, "forget", ACCOUNT)
+    assert done.returncode == 0 and json.loads(file.read_text())["people"] == {}, done.stderr
+    assert (
+        stat.S_IMODE(file.stat().st_mode) == 0o640
+        and stat.S_IMODE(file.with_name("launches.json.lock").stat().st_mode) == 0o600
+    )
+    assert roots_command(file, "forget", ACCOUNT).stderr == f"{file} has no '{ACCOUNT}'.\n"
+    assert launched(scene, sub="u-666")[1].status_code == 302
+    assert json.loads(file.read_text())["people"][ACCOUNT]["sub"] == "u-666"
+    assert launched(scene)[1].status_code == 403
+    roots_command(file, "forget", ACCOUNT)
+
+
+def roots_command(file: Path, *words: str) -> subprocess.CompletedProcess:
+    """What root types at the hub's machine."""
+    program = [sys.executable, str(DEPLOY / "lti_login.py"), *words]
+    settings = {**os.environ, "ALLRANKS_HUB_LTI_LAUNCHES": str(file), "PYTHONPATH": str(DEPLOY.parent / "utils")}
+    return subprocess.run(program, env=settings, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("damage", ["", '{"people": {}}', '{"platform": {}, "people": {"ada": "u-7"}}'])
+def test_a_file_that_does_not_say_whose_an_account_is_lets_nobody_in(scene, damage):
+    file = scene[2]
+    assert launched(scene)[1].status_code == 302
+    before = file.read_bytes()
+    try:
+        file.write_text(damage)
+        _, answer, _ = launched(scene)
+        assert answer.status_code == 500 and f"{file} can't be read" in said(answer) and file.read_text() == damage
+        told = json.loads(before)
+        told["platform"]["token_url"] = "https://another.example.org/mod/lti/token.php"
+        file.write_text(json.dumps(told))
+        _, answer, _ = launched(scene)
+        assert answer.status_code == 403 and f"{file} is of another platform (https://another.example.org/" in said(
+            answer
+        )
+    finally:
+        file.write_bytes(before)
+
+
+@pytest.mark.parametrize("name", ["NO\u212aBODY", "no\u0131body", "\u017fys", "no\u200bbody", "no\0body"])
+def test_a_name_with_letters_that_become_others_is_refused(scene, name):
+    """`lower` makes a k of the Kelvin sign: whoever may choose a name would choose another's account."""
+    _, answer, _ = launched(scene, **{f"{CLAIM}ext": {"user_username": name}})
+    assert answer.status_code == 403 and "can be no account's name" in said(answer)
+
+
+@pytest.mark.parametrize("claim", ["context", "resource_link", "roles", "ext", "custom"])
+def test_a_claim_of_another_form_is_no_fault_of_the_hubs(scene, claim):
+    for form in ("course-2", ["course-2"], 2, {"id": 2}):
+        assert launched(scene, **{f"{CLAIM}{claim}": form})[1].status_code in (302, 400, 403), form
+
+
+def test_a_launch_without_services_leaves_those_of_its_course(scene):
+    file = scene[2]
+    launched(scene)
+    before = json.loads(file.read_text())["platform"]
+    for form in (None, "elsewhere", {"lineitems": ["elsewhere"]}):
+        assert launched(scene, **{AGS: form})[1].status_code == 302
+        assert json.loads(file.read_text())["platform"] == before
+    told = json.loads(file.read_text())
+    told["platform"]["course"] = "course-1"  # whose columns the address names
+    file.write_text(json.dumps(told))
+    launched(scene, **{AGS: None})
+    assert "line_items" not in json.loads(file.read_text())["platform"]
+    launched(scene)
+    assert json.loads(file.read_text())["platform"] == before
 
 
 def test_a_forged_or_repeated_launch_is_refused(scene):
@@ -237,14 +327,21 @@ def test_an_account_is_made_for_learners_with_plain_names_only(scene):
     new = "zoe-of-no-machine"
     with pytest.raises(KeyError):
         pwd.getpwnam(new)
+    accounts = {who.pw_name for who in pwd.getpwall()}
+    a_group = next(one.gr_name for one in grp.getgrall() if one.gr_name not in accounts)
     for claims in (
         teacher | {f"{CLAIM}ext": {"user_username": new}},
+        {f"{CLAIM}roles": LEARNER, f"{CLAIM}ext": {"user_username": new}},
         {f"{CLAIM}ext": {"user_username": "-g root"}},
-        {},
+        {f"{CLAIM}ext": {"user_username": "ada.lovelace"}},
+        {f"{CLAIM}ext": {"user_username": a_group}},
     ):
-        launched(scene, **claims)
+        _, answer, _ = launched(scene, sub="u-8", **claims)
+        assert answer.status_code == 403, said(answer)
+    assert f"'{a_group}' can be no new account's name" in said(answer)
+    assert launched(scene)[1].status_code == 302  # an account that is there stays as it is
     assert not made.exists()
-    _, answer, _ = launched(scene, **{f"{CLAIM}ext": {"user_username": new}})
+    _, answer, _ = launched(scene, sub="u-8", **{f"{CLAIM}ext": {"user_username": new}})
     assert made.read_text() == f"useradd --create-home --shell /bin/bash --groups allranks-students {new}\n"
     assert answer.status_code == 403 and f"There is no account '{new}'" in said(answer)  # here useradd is a pretence
 
@@ -253,9 +350,92 @@ def test_who_comes_without_a_launch_reads_where_to_go(scene):
     assert "Open the course in Moodle" in requests.get(f"{scene[1]}/hub/login").text
 
 
+ADMINS = """
+import asyncio, grp, json, os, sys
+from pathlib import Path
+from types import SimpleNamespace
+from traitlets.config.loader import PyFileConfigLoader
+
+found = Path.stat  # as if others could enter the checkout's folder: this starts no server
+Path.stat = lambda path, **how: os.stat_result((found(path, **how).st_mode | 1, *found(path, **how)[1:]))
+config = PyFileConfigLoader("jupyterhub_config.py", path=sys.argv[1]).load_config()
+group = SimpleNamespace(gr_name="allranks-admins", gr_gid=70000, gr_mem=[])
+real = grp.getgrnam, grp.getgrgid, os.getgrouplist
+context = "https://purl.imsglobal.org/spec/lti/claim/context"
+name = "https://purl.imsglobal.org/spec/lti/claim/ext"
+roles = "https://purl.imsglobal.org/spec/lti/claim/roles"
+of_lis = "http://purl.imsglobal.org/vocab/lis/v2/membership#"
+launch = {"sub": "u-7", context: {"id": "course-2"}, name: {"user_username": "nobody"}}
+said = []
+for there, inside in ((True, True), (True, False), (False, False)):
+    def by_name(asked):
+        if asked != group.gr_name:
+            return real[0](asked)
+        if not there:
+            raise KeyError(asked)
+        return group
+    grp.getgrnam = by_name
+    grp.getgrgid = lambda gid: group if gid == group.gr_gid else real[1](gid)
+    os.getgrouplist = lambda who, gid: [*real[2](who, gid), *([group.gr_gid] if inside else [])]
+    authenticator = config.JupyterHub.authenticator_class(config=config, allow_all=True)
+    for role in ("Instructor", "Learner"):
+        try:
+            came = {**launch, roles: [of_lis + role]}
+            said.append(asyncio.run(authenticator.get_authenticated_user(None, came))["admin"])
+        except Exception as error:
+            said.append(error.log_message)
+print(json.dumps(said))
+"""
+
+
+def test_the_shipped_hubs_administrators_are_those_of_the_unix_group(tmp_path):
+    """In the group, not in it, and without such a group: then what JupyterHub knew stays. A learner gets no such account."""
+    proxy = tmp_path / "configurable-http-proxy"
+    proxy.touch(0o755)
+    folders = {
+        f"ALLRANKS_HUB_{name}": str(tmp_path / name) for name in ("STATE", "EXCHANGE", "MACHINE", "LTI_LAUNCHES")
+    }
+    settings = {"ALLRANKS_HUB_LOGIN": "lti", "ALLRANKS_HUB_LTI": "moodle https://moodle.example.org"}
+    settings |= {"ALLRANKS_HUB_LTI_CLIENT": CLIENT, "ALLRANKS_HUB_LTI_COURSE": COURSE, "ALLRANKS_HUB_GPU_PAGE": ""}
+    settings |= {"ALLRANKS_HUB_SPAWNER": "local", "ALLRANKS_LEASES": str(tmp_path / "leases")}
+    settings |= {"ALLRANKS_HUB_GRADER": pwd.getpwuid(os.geteuid()).pw_name, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for name in ("STATE", "EXCHANGE"):
+        (tmp_path / name).mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", ADMINS, str(DEPLOY)],
+        env={**os.environ, **folders, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and [*json.loads(done.stdout)] == [
+        *(True, "The account 'nobody' is a teacher's, and Moodle says that you learn here."),
+        *(False, False, None, None),
+    ], done.stderr
+
+
 def test_settings_that_lack_are_one_sentence():
     program = "import sys; sys.path.insert(0, sys.argv[1]); import lti_login; lti_login.platform_of({'ALLRANKS_HUB_LTI': 'moodle'})"
     done = subprocess.run([sys.executable, "-c", program, str(DEPLOY)], capture_output=True, text=True, check=False)
     assert (
         done.returncode == 1 and done.stderr.startswith("ALLRANKS_HUB_LOGIN=lti needs") and done.stderr.count("\n") == 1
     )
+
+
+@pytest.mark.parametrize("name", ["", "_CLIENT", "_COURSE", "_MAKE_ACCOUNTS"])
+def test_a_comment_behind_a_setting_is_named(name):
+    """systemd takes it for a part of the value."""
+    settings = {"ALLRANKS_HUB_LTI": "moodle https://moodle.example.org", "ALLRANKS_HUB_LTI_CLIENT": "tool-17"}
+    name = f"ALLRANKS_HUB_LTI{name}"
+    settings[name] = f"{settings.get(name, '1')}          # or: canvas"
+    program = "import ast, sys; sys.path.insert(0, sys.argv[1]); import lti_login; lti_login.platform_of(ast.literal_eval(sys.argv[2]))"
+    command = [sys.executable, "-c", program, str(DEPLOY), repr(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.startswith(f"{name} has something behind its value"), done.stderr
+
+
+def test_the_pages_settings_are_values_for_systemd():
+    """Its EnvironmentFile has no comments behind a value."""
+    page = (DEPLOY.parent / "docs" / "jupyterhub.md").read_text()
+    lines = re.findall(r"^ALLRANKS_\w+=.*$", page, re.MULTILINE)
+    assert len(lines) >= 5 and [line for line in lines if "#" in line] == []

@@ -187,7 +187,7 @@ def test_nccls_choices_and_warnings_are_told(tmp_path):
 
 
 def test_a_log_that_says_nothing_is_refused_in_one_sentence(tmp_path):
-    with pytest.raises(ProfileError, match="says nothing of NCCL's choices"):
+    with pytest.raises(ProfileError, match="no line of it is of a kind that is read"):
         told(tmp_path, "NCCL INFO\n")
 
 
@@ -449,6 +449,86 @@ def test_a_text_that_a_terminal_broke_is_read(tmp_path, at, instead):
     assert found.causes[0].rank == 1 and "90 elements" in found.causes[0].cause
 
 
+@pytest.mark.parametrize(
+    "cut", ["exception: [Rank {r}]\n Watchdog", "ProcessGroupNCCL's watchdog ended: [Rank {r}]\nWatchdog"]
+)
+def test_a_text_whose_rank_is_on_the_line_before_is_read(tmp_path, cut):
+    text = "".join(
+        f"  what():  {hung(r).partition('] Watchdog')[0]}] " + cut.format(r=r) + hung(r).partition("Watchdog")[2]
+        for r in (0, 2)
+    )
+    found = told(tmp_path, text.replace("[rank0]:", "").replace("[rank2]:", ""))
+    assert [r.rank for r in found.job.records] == [0, 2] and "call 7" in found.causes[0].evidence
+
+
+def test_a_watchdog_that_got_stuck_is_read_where_its_rank_is_on_the_line_before(tmp_path):
+    start = (
+        "[rank6]:[E1101 10:00:00.0 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 6] ProcessGroupNCCL'"
+    )
+    found = told(tmp_path, start + "\ns watchdog got stuck for 480 seconds without making progress\n")
+    assert "The watchdog of rank 6 got stuck" in found.causes[0].cause and "480 s" in found.causes[0].evidence
+
+
+def test_a_timeout_of_a_blocking_wait_is_read(tmp_path):
+    work = "Work WorkNCCL(SeqNum={n}, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) timed out in blocking wait."
+    found = told(tmp_path, "".join(f"[rank{r}]: [Rank {r}] {work.format(n=n)}\n" for r, n in ((0, 9), (1, 8), (2, 9))))
+    assert (found.causes[0].kind, found.causes[0].rank) == ("missing_rank", 1)
+
+
+def test_a_dump_signal_says_in_which_call_a_rank_stood(tmp_path):
+    start = "[rank1]:[E1101 10:00:00.0 ProcessGroupNCCL.cpp:1858] [PG ID 0 PG GUID 0(default_pg) Rank 1] Received a dump signal due to "
+    text = (
+        start
+        + "a collective timeout from this local rank and we will try\nto dump. Last enqueued NCCL work: 855, last completed NCCL work: 12.This is\n"
+    )
+    causes = told(tmp_path, text).causes
+    assert any("Rank 1 had not completed call 13 of the group of all ranks" in c.cause for c in causes), causes
+
+
+DIED = "[{prefix}Rank {r}] Process group watchdog thread terminated with exception: {why}\n"
+
+
+@pytest.mark.parametrize("start", ["", "{{'loss': 0.1, 'epoch': 3}}\n 94%|## | 8/9 [rank2]:"])
+@pytest.mark.parametrize(
+    "why", ["CUDA error: an illegal memory access was encountered", "a == b INTERNAL ASSERT FAILED at x.h:2"]
+)
+def test_a_watchdog_that_died_of_an_error_names_its_rank(tmp_path, start, why):
+    text = start.format() + DIED.format(prefix="PG ID 0 PG GUID 0(default_pg) ", r=2, why=why)
+    first = told(tmp_path, text + hung(0)).causes[0]
+    assert (first.kind, first.rank) == ("failed_rank", 2) and why.partition(" (")[0][:20] in first.evidence
+    assert "rank 0 waited until the watchdog gave up" in first.cause
+
+
+def test_a_watchdog_that_died_in_a_group_is_not_said_to_be_of_all_ranks(tmp_path):
+    why = "CUDA error: unspecified launch failure"
+    assert (
+        "(rank 2 of group 3)"
+        in told(tmp_path, DIED.format(prefix="PG ID 2 PG GUID 3 ", r=2, why=why)).causes[0].evidence
+    )
+    shut = DIED.format(prefix="", r=1, why="CUDA error: driver shutting down")
+    assert all(c.rank != 1 for c in told(tmp_path, hung(0) + hung(1) + shut).causes)
+
+
+def test_a_log_that_may_be_cut_does_not_say_that_all_ranks_came(tmp_path):
+    assert "if the job has more than 2 ranks" in told(tmp_path, hung(0) + hung(1)).causes[0].evidence
+
+
+def test_a_table_of_pcie_alone_says_nothing_of_nvlink(tmp_path):
+    table = "        GPU0 GPU1 NIC0 CPU Affinity\nGPU0     X   NODE PIX  0-31\nGPU1    NODE  X   NODE 0-31\n"
+    found = told(tmp_path, "$ nvidia-smi topo -mp\n" + table, "topo.txt")
+    assert not any("NVLink" in c.cause for c in found.causes) and "shows PCIe only" in " ".join(found.said)
+    assert (
+        "No pair of GPUs has an NVLink" in told(tmp_path, "$ nvidia-smi topo -m\n" + table, "topo.txt").causes[0].cause
+    )
+
+
+def test_cells_of_a_topology_that_lost_their_space_are_two(tmp_path):
+    table = (
+        "      GPU0 GPU1 NIC0 NIC1 NIC2 CPU Affinity\nGPU0  X NV12 NODENODE PIX 0-31\nGPU1  NV12 X SOCSOC PIX 0-31\n"
+    )
+    assert "3 network cards; nearest to a GPU by 2 by PIX" in " ".join(told(tmp_path, table, "topo.txt").said)
+
+
 def test_a_text_whose_end_is_lost_is_counted(tmp_path):
     with pytest.raises(ProfileError, match="2 lines of a watchdog's text are cut in the middle"):
         told(tmp_path, hung(0)[:110] + "\n" + hung(1)[:120] + "\n")
@@ -464,6 +544,22 @@ def test_a_progress_bar_before_a_text_does_not_hide_it(tmp_path):
 def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
     with pytest.raises(ProfileError, match="allranks fit reads it"):
         told(tmp_path, "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)\n#\n", "all_reduce.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[Rank 0] rank=0 | comm op: all_gather | time (ms): 9.46 | msg size: 6.0 MB\n", "log of DeepSpeed's calls"),
+        (
+            " Time (%)  Total Time (ns)  Instances  Name\n 33.2  277809887  4048  ncclDevKernel_AllReduce\n",
+            "nsys export",
+        ),
+        ("   Name    Self CPU %      Self CPU   # of Calls\n   aten::mm   0.1%   379.0us   4\n", "export_chrome_trace"),
+    ],
+)
+def test_a_summary_of_another_tool_is_refused_with_what_to_give_instead(tmp_path, text, words):
+    with pytest.raises(ProfileError, match=words):
+        told(tmp_path, text, "summary.txt")
 
 
 def test_numbers_without_end_and_warnings_without_number_lose_no_log(tmp_path):

@@ -195,3 +195,59 @@ def test_the_runs_of_one_setting_count_with_their_median_and_others_do_not(tmp_p
     (tmp_path / "all_reduce.txt").write_text(text.replace("NCCL_ALGO=Tree", "A=1").replace("NCCL_ALGO=Ring", "A=2"))
     _, words = said("fit", str(tmp_path / "all_reduce.txt"))
     assert "2 settings" in words and "run 1: " in words and "145.3" in words, words
+
+
+FOREIGN = [
+    ("#sum\nsize(B)  count  type  redop  latency(us)  algbw(GB/s)\n8  2  int  sum  7.19  0.001\n64  16  int  sum  7.2  0.1\n", "latency(us)"),
+    ("   Size (KB) |  NCCL Time (ms) |  Mine (ms)\n------------\n   4 |   0.12 |   0.05\n", "Size (KB) | NCCL Time (ms)"),
+    ("| Message Size (MB) | Ring (us) | Tree (us) |\n|---|---|---|\n| 1 | 2 287.61 | 579.78 |\n", "Message Size (MB)"),
+    ("12:00:01[1,0]<stdout>:# Size      Latency (us)\n12:00:01[1,0]<stdout>:0      2.35\n", "Size Latency (us)"),
+    ("#   size   ntok   NCCL   NCCL_SYMMETRIC\n#     time(us)  algbw\n#-----\n  16384   1   12.3   1.33\n", "size ntok"),
+    ("Comm. Op     Message Size    Count    Avg Latency(ms)\nbroadcast\n      2.0 KB    146     0.08\n", "Message Size Count"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "head"), FOREIGN, ids=range(len(FOREIGN)))
+def test_a_table_of_another_tool_is_refused_by_its_head(tmp_path, text, head):
+    (tmp_path / "table.txt").write_text(text)
+    code, words = said("fit", str(tmp_path / "table.txt"))
+    assert code == 2 and "not one of nccl-tests (its head is:" in words and head in words
+    assert "has no head" not in words and "no line of sizes" not in words
+
+
+def test_a_text_that_only_speaks_of_sizes_and_times_is_no_table(tmp_path):
+    (tmp_path / "text.txt").write_text("The size and the time are below.\n1 2 3\nbytes  and so on\n")
+    code, words = said("fit", str(tmp_path / "text.txt"))
+    assert code == 2 and "no line of sizes and times" in words
+
+
+HEAD = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
+
+
+def test_a_table_inside_the_string_of_a_logger_is_read(tmp_path):
+    rows = "".join(
+        f"{s} {s // 4} float sum -1 {s / 1e5:.1f} 100.00 175.00 0 {s / 1e5:.1f} 100.00 175.00 0\n"
+        for s in (1 << 26, 1 << 28)
+    )
+    lines = [{"level": "info", "msg": "starting"}, {"msg": "all_reduce_perf", "output": HEAD + rows}]
+    (tmp_path / "job.log").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, words = said("fit", str(tmp_path / "job.log"))
+    assert code == 0 and "all_reduce 8 1" in words
+
+
+def test_the_count_of_one_part_says_how_many_ranks(tmp_path):
+    rows = "1048576 4096 float none -1 9012.2 0.12 0.11 0 561.5 1.87 1.84 N/A\n536870912 2097152 float none -1 34500 15.56 15.32 0 34600 15.52 15.27 N/A\n"
+    (tmp_path / "alltoall_perf.txt").write_text(HEAD + rows)
+    code, words = said("fit", str(tmp_path / "alltoall_perf.txt"))
+    assert code == 0 and "64 ranks by size / count" in words
+
+
+def test_the_milliseconds_of_2019_are_no_microseconds(tmp_path):
+    text = "all_reduce_perf -b 1M -g 1\n#  Rank  0 on a device  0 [0x00] Tesla V100\n#  bytes  N  type  op  time  algbw  busbw  res  time  algbw  busbw  res\n"
+    text += (
+        "#  Rank  1 on b device  0 [0x00] Tesla V100\n1048576 262144 float sum 2.0 0.52 0.52 N/A 2.0 0.52 0.52 N/A\n"
+    )
+    text += "1073741824 268435456 float sum 1000.0 1.07 1.07 N/A 1000.0 1.07 1.07 N/A\n"
+    (tmp_path / "old.txt").write_text(text)
+    code, words = said("fit", str(tmp_path / "old.txt"))
+    assert code == 0 and "all_reduce 2 2" in words and " 1.07" in words

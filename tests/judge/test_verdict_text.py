@@ -2,15 +2,31 @@
 
 import pytest
 from allranks.exercises import get, names
-from allranks.judge.card import card
+from allranks.judge.card import BLOCKING, card
 from allranks.judge.causes import Code, cause, clause
 from allranks.judge.exercise import FaultKind
+from allranks.judge.judging import judge
+from allranks.judge.source import from_text
 from allranks.judge.verdict import Case, Verdict, already_said
 from allranks.ranks.wire import FailureKind
 
 WAITS = "deadlock: a cycle, {}; rank 0 waits in send to rank 1 (line 5)."
 
 
+SENDS_FIRST = """
+import torch
+import torch.distributed as dist
+
+
+def ring_shift(tensor, k):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    if k % p == 0:
+        return tensor.clone()
+    arriving = torch.empty_like(tensor.contiguous())
+    dist.send(tensor.contiguous(), (rank + k) % p)
+    dist.recv(arriving, (rank - k) % p)
+    return arriving
+"""
 WAIT = cause(Code.FAILURE, failed=FailureKind.DEADLOCK)
 WRONG, NOTHING = (cause(Code.RESULT, seen=kind) for kind in (FaultKind.VALUES, FaultKind.RETURNED))
 
@@ -84,6 +100,17 @@ def test_rules_that_were_not_judged_are_not_counted_as_broken():
     assert "2 of 2 rules kept" in a_card()
     assert "1 of 1 rule kept; 1 not judged yet" in a_card(passed=False, judged=[True, True, False])
     assert "Judged once the results are right" in a_card(passed=False, judged=[True, False, False])
+
+
+def test_cases_that_pass_only_if_sends_do_not_wait_are_headed_so():
+    """A card said "deadlock" and below it "All cases pass"."""
+    rules = ["few bytes", BLOCKING]
+    cases = [{"name": name, "passed": name != BLOCKING, "reason": ""} for name in ("sum: 2 ranks", *rules)]
+    waits = {"cases": cases, "passed": False, "score": 0.6, "groups": ["sum", *rules]}
+    assert "All 1 cases pass, if sends do not wait<" in a_card(**waits)
+    assert "All 1 cases pass<" in a_card(**waits, judged=[True, True, False])
+    verdict = judge(get("ring_shift"), from_text(SENDS_FIRST, "ring_shift", "answer.py"))
+    assert "deadlock" in verdict.seen and verdict.more.startswith("If sends do not wait, all cases pass.")
 
 
 @pytest.mark.parametrize("name", names())

@@ -85,6 +85,14 @@ def test_clocks_are_read_after_the_gpu_is_done(path):
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_what_is_timed_can_be_called_any_number_of_times(path):
+    """On a GPU `bench` makes a short call a hundred times in a row, and each once more to learn that: no iterator may end."""
+    for name, source in code(path).items():
+        if re.search(r"bench\.(seconds|times)_of\(", source) and re.search(r"\bnext\(", source):
+            assert "itertools.cycle(" in source, name
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_every_rank_that_a_cell_names_is_there(path):
     """The smallest world has the ranks 0 and 1. A picture of four says so: "here with four ranks"."""
     cells = nbformat.read(path, as_version=4).cells

@@ -184,7 +184,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="six_explained"
-# The partner `rank ^ 2**k` exists for all ranks only if $p$ is a power of two. The usual fix, taken from MPICH, is the **fold**: let $q$ be the
+# The partner `rank ^ 2**k` exists for all ranks only if $p$ is a power of two. MPICH's fix is the **fold**: let $q$ be the
 # largest power of two up to $p$. First $p-q$ even ranks send their vector to the next rank and then wait; $q$ ranks run the loop; then the waiting
 # ranks get the result. That is two steps more.
 #
@@ -307,8 +307,6 @@ guess.reveal(
 # - All links are busy all the time. In a step of Rabenseifner either every rank uses the network between the machines, or nobody does. And the ring's
 #   steps can overlap: while a piece is added, the one before is on its way. In Rabenseifner each step needs the whole step before.
 # - It takes any $p$, without a fold.
-#
-# The double tree is next.
 
 # %% [markdown] name="double_tree"
 # ### Two trees
@@ -413,8 +411,7 @@ first_guess.reveal(
 # ### Measured here
 #
 # The model says what should happen if every rank has its own link. Your ranks may share cores and memory. Which is faster for 8 MiB
-# on *this* machine, recursive doubling or flat. (Recursive doubling runs only if the world size is a power of two.) `bench.seconds_of` gives
-# the median of nine calls.
+# on *this* machine, recursive doubling or flat? (Recursive doubling needs a power of two.)
 
 
 # %% name="timing"
@@ -437,8 +434,8 @@ for name, function in (functions | {"library": dist.all_reduce}).items():
 # (For the library the table shows the bytes of a ring, which Gloo uses by default; NCCL may choose another algorithm.)
 #
 # Which column explains your 8 MiB? If each rank has its own link, it is the *busiest* rank's. If all messages go through one memory, as on a CPU, the
-# time is nearer to what *all* ranks send together, and the simple flat algorithm looks good. A measurement on a laptop says little about a cluster,
-# unless you know which resource was the bottleneck.
+# time is nearer to what *all* ranks send together, and the simple flat algorithm looks good. A measurement on a laptop says little about a cluster
+# if you don't know the bottleneck.
 #
 # At which sizes do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to where more bytes bring no more bandwidth, best of twelve. The ring's own times give
 # $\alpha$ and $\beta$, and these are used in the formula for the others (dashed). **Look** first where dots and dashes differ.

@@ -135,7 +135,7 @@ class Sharded(Hooks):
             self.note("free ", i)
 
 
-# %% name="a_model"
+# %% name="step"
 def a_model(blocks=4, width=16):
     torch.manual_seed(0)
     pair = (width, 4 * width), (4 * width, width)
@@ -148,7 +148,6 @@ def a_batch(rank, width=16):
     return torch.randn(8, width)
 
 
-# %% name="step"
 def a_step(kind=Sharded, **options):
     model = a_model()
     sharded = kind(list(model), **options)
@@ -273,17 +272,17 @@ print(f"a block of {block_numel >> 18} MiB, its gather and each pass take {1e3 *
 
 # %% name="timed_step"
 def timed(kind, n, pause, times=3, **options):
-    models = [torch.nn.Sequential(*(Slow(n, pause) for _ in range(4))) for _ in range(1 + times)]  # one to warm up
-    sharded = [kind(list(model), **options) for model in models]
-    steps = zip(models, sharded, strict=True)
+    model = torch.nn.Sequential(*(Slow(n, pause) for _ in range(4)))
+    shards = kind(list(model), **options)
 
     def step():
-        model, shards = next(steps)
+        shards.log.clear()  # only the last step's is shown
+        shards.under_way.clear()
         model(torch.ones(1, requires_grad=True)).sum().backward()
         for work, _ in shards.under_way:
             work.wait()
 
-    return bench.seconds_of(step, iterations=times)[0], sharded[-1].log
+    return bench.seconds_of(step, iterations=times)[0], shards.log
 
 
 # %% name="timed"
@@ -319,7 +318,7 @@ figure
 # ### Your turn
 #
 # This step is right, but a GPU waits for each gather. **Change the loop** so that a gather runs while the block before it computes, with at most two whole blocks at a time. `check` runs it on a clock:
-# a pass and a gather have lengths, and a pause between two passes is seen.
+# it gives passes and gathers a length, and there may be no pause between two passes. Gather each block at most once forward and once backward.
 
 
 # %% name="step_mine"
@@ -535,11 +534,11 @@ def study(ranks, samples, per_sample, n, kind=Prefetch, times=5):
     group = dist.new_group(list(range(ranks)))  # every rank makes it, the first ones use it
     if dist.get_rank() >= ranks:
         return None
-    models = [torch.nn.Sequential(*(Slow(n, per_sample * samples) for _ in range(4))) for _ in range(1 + times)]
-    steps = iter([(model, kind(list(model), group=group)) for model in models])
+    model = torch.nn.Sequential(*(Slow(n, per_sample * samples) for _ in range(4)))
+    shards = kind(list(model), group=group)
 
     def step():
-        model, shards = next(steps)
+        shards.under_way.clear()
         model(torch.ones(1, requires_grad=True)).sum().backward()
         for work, _ in shards.under_way:
             work.wait()

@@ -372,7 +372,7 @@ zero.reveal(
 # ### Your turn
 #
 # Return one rank's actions for ZB-H1, as `"F0"`, `"I0"`, `"W0"`. The order below is 1F1B with backward in two parts, `I` for the input's gradient and `W` for the weights'. It is as slow as 1F1B: a rank runs a `W` while the
-# rank before it waits for an `I`. **Move the `W`.** The last rank must put off the most.
+# rank before it waits for an `I`. **Move the `W`.** Each action takes 1, and a rank keeps at most min(p, m) micro-batches, each from its `F` to its `W`. The last rank must put off the most.
 
 
 # %% name="order_mine"

@@ -253,7 +253,7 @@ guess.reveal(
 # ### Your turn
 #
 # Ring attention with a causal mask. Keys, values and their places in the sequence go round; `positions` are the places of this rank's own queries, in order or in a zigzag. The code below masks nothing, and
-# its sums run over if scores are large. **Mend both**, as section 2 merges blocks.
+# `exp` overflows if scores are large. **Mend both**, as section 2 merges blocks.
 
 
 # %% name="ring_mine"

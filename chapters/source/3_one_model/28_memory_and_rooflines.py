@@ -327,6 +327,7 @@ def sequence_parallel_linear(x, w):
     return Linear.apply(x, w)
 
 
+# %% name="linear_mine_check"
 check(sequence_parallel_linear)
 
 # %% [markdown] name="linear_mine_answer"

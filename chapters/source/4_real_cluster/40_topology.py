@@ -31,7 +31,7 @@ world
 # ## 1. The link out of a node
 #
 # **A collective is as slow as its busiest link. So ask how many bytes leave a node, and how many GPUs share the link out of it.** Four machines of the package, in bytes a second *in one direction*: an H100's NVLink is sold as 900 GB/s, both
-# directions together; NCCL counts with 371 in one. A "400 Gb/s" card is 50 GB/s.
+# directions together: 450 in one, of which NCCL counts with 371. A "400 Gb/s" card is 50 GB/s.
 
 # %% name="presets"
 print(f"{'':16}{'ranks a node':>14}{'inside GB/s':>13}{'card GB/s':>11}{'cards':>7}{'inside : share of cards':>26}")
@@ -222,19 +222,20 @@ for row, (schedule, machine) in zip(rows, designs, strict=True):
 #
 # ### A torus: no switch at all
 #
-# Chips of a TPU v5e have links to four neighbours, and no switch. A pod is 16 times 16 chips, and a collective runs along both axes at once. Which slice below has closed rings?
+# Chips of a TPU v5e have links to four neighbours, and no switch. A pod is 16 times 16 chips, and a collective runs along both axes at once. An axis is a ring if its last chip has a link to its first. `cost.torus_price` has the formulas. Which slice below has rings?
 
 # %% name="torus"
 for shape in ("tpu-v5e-8x8", "tpu-v5e-16x16"):
     price = cost.torus_price("all_reduce", n, shape)
-    print(f"{shape:14} all-reduce of 1 GB: {1e3 * price.seconds:5.1f} ms, closed to rings: {price.rings}")
+    print(f"{shape:14} all-reduce of 1 GB: {1e3 * price.seconds:5.1f} ms; its axes are rings: {price.rings}")
     price = cost.torus_price("all_to_all", n, shape)
-    print(f"{'':14} all-to-all of 1 GB: {1e3 * price.seconds:5.1f} ms")
+    print(f"{'':14} all-to-all, 1 GB from each chip: {1e3 * price.seconds:5.1f} ms")
 
 # %% [markdown] name="torus_explained"
-# (By formula, as `allranks simulate --topology tpu-v5e-16x16`; nothing of it is measured.) Only a full axis of 16 closes, so four times as many chips sum in half the time. Their all-to-all gains nothing: the middle of an axis
-# carries half of all bytes. So one maps each kind of parallelism to an axis.
-# <!-- jax-ml/scaling-book 04d8de5 (2025), tpus.md: the links, wraparound on axes of 16 only, 50 GB/s a link and direction; sharding.md: the formulas, in utils/allranks/theory/cost/torus.py. Looked up 2026-11 -->
+# (By formula, as `allranks simulate --topology tpu-v5e-16x16`; nothing of it is measured.) On a v5e only an axis of 16 is a ring, so four times as many chips sum in half the time. If each chip sends 1 GB, the all-to-all takes as long on four times as many
+# chips: half of all bytes go from one half of an axis to the other, and there a ring has two links for each row, a line one. So a group should fill an axis that is a ring.
+# <!-- jax-ml/scaling-book 0819a7d (2025-02-18; 7e97132 corrected the rates of the first version), tpus.md: the links, wraparound on axes of 16 only, 45 GB/s a link and direction; sharding.md: the formulas, in utils/allranks/theory/cost/torus.py.
+# Google's page of the v5e has 400 GB/s a chip, both ways over 4 ports: 50, the nominal rate. Looked up 2026-11 -->
 #
 # ## 6. A machine that is new to you
 #
@@ -255,7 +256,7 @@ print(f"device {device}; my node has ranks {[r for r, host in enumerate(hosts) i
 
 # %% [markdown] name="legend"
 # `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
-# (several), **PHB** (the CPU's host bridge), **NODE** (one NUMA node), **SYS** (across sockets). Look for GPUs that are `SYS` apart, and for each GPU the card that is `PIX`: this card belongs to the GPU, which a process takes by its local rank.
+# (several), **PHB** (the CPU's host bridge), **NODE** (several host bridges of one NUMA node), **SYS** (across sockets). Look for GPUs that are `SYS` apart, and for each GPU the nearest card (`PIX` or `PXB`): it belongs to this GPU. A process takes its GPU by `LOCAL_RANK`.
 
 
 # %% [markdown] name="measured_explained"
@@ -270,13 +271,13 @@ for nbytes, name in ((2**30, "1 GiB"), (2**24, "16 MiB"), (2**20, "1 MiB")):
     seconds = [cost.nccl_price("all_reduce", nbytes, "dgx-h100", nodes=count).seconds for count in nodes]
     busbw = [2 * (8 * m - 1) / (8 * m) * nbytes / s / 1e9 for m, s in zip(nodes, seconds, strict=True)]
     axes.semilogx(nodes, busbw, marker="o", label=name)
-    print(f"{name:7} {busbw[0]:4.0f} GB/s on one node, {busbw[1]:4.0f} on 2, {busbw[-1]:4.0f} on 64")
+    print(f"{name:7} on 1, 2, 4 and 64 nodes, in GB/s:", *(f"{busbw[k]:4.0f}" for k in (0, 1, 2, -1)))
 axes.set(xticks=nodes, xticklabels=nodes)
 axes.legend()
 figure
 
 # %% [markdown] name="busbw_nodes_explained"
-# The long vector loses a quarter on the first four nodes and then hardly anything: a healthy network. If *your* curve (`allranks bench`) goes on falling, look for shared links. The short vectors fall because
+# On two nodes the long vector still gains: there the switches add too (NVLSTree). At four it has lost a third of that, and from there to 64 nodes another fifth, slowly: that is a healthy network. If *your* curve (`allranks bench`) goes on falling, look for shared links. The short vectors fall because
 # their time is $\alpha$.
 #
 # ## 7. Wrong assumptions about placement
@@ -401,6 +402,7 @@ for launcher, order in (("in order", range(8)), ("round robin", round_robin(8, 4
 #
 # **Sources.** [NVIDIA, nvidia-smi](https://docs.nvidia.com/deploy/nvidia-smi/index.html) (`topo`) ·
 # [NVIDIA, NCCL, topo.h](https://github.com/NVIDIA/nccl/blob/master/src/graph/topo.h) (371 GB/s) ·
+# J. Austin et al., [How To Scale Your Model](https://jax-ml.github.io/scaling-book/tpus/) (a TPU's links) ·
 # W. Wang et al., *Rail-only*, [arXiv:2307.12169](https://arxiv.org/abs/2307.12169) ·
 # H. Mikami et al., *Massively distributed SGD*, [arXiv:1811.05233](https://arxiv.org/abs/1811.05233) (2D torus)
 

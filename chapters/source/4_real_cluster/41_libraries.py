@@ -15,7 +15,7 @@ import psutil
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, predict, predictions, wire
+from allranks import Player, World, cost, predict, predictions, wire
 
 world = World()
 world
@@ -209,7 +209,7 @@ print("\n".join(seen))
 # the answer: run this cell
 guess.reveal(
     str(world["flag"][0].item()),
-    why="Gloo adds bytes, and with 2, 4 or 8 ranks the byte runs over and becomes 0. (NCCL's backend takes the maximum instead.)",
+    why="Gloo adds bytes, and with 2, 4 or 8 ranks the byte overflows and becomes 0. (NCCL's backend takes the maximum instead.)",
 )
 
 # %% [markdown] name="bool_explained"
@@ -265,22 +265,24 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # Tests on Gloo tell you that a program is *right*; they say nothing about its speed.
 
 # %% [markdown] name="mesh_intro"
-# ## 5. AMD's GPUs: a mesh and no switch
+# ## 5. Eight MI300X: a mesh and no switch
 #
 # The program stays as it is, its speed does not. In a node with eight MI300X each pair of GPUs has an xGMI link of its own, and there is no switch: no NVLS, and RCCL runs seven rings at once, one for each link of a GPU. Seven rings that never share a link are not easy to find, so RCCL has them in a table.
 #
-# <!-- ROCm/rocm-systems, projects/rccl/docs at 5c5541b: conceptual/hardware-specific-optimizations.rst (mesh, 64 GB/s raw, 46 to 48 effective, seven non-colliding rings, Rome models), conceptual/collective-algorithms.rst (ring, tree, DDA with RCCL_DDA_ENABLE=1).
-# NVLS in RCCL: ROCm/rccl 0cbce2a (2024-10-24), src/transport/nvls.cc 16: compiled for CUDA only. H100: 371, NCCL's topo.h. MSCCL and MSCCL++ removed: rocm.docs.amd.com/projects/rccl/en/docs-7.14.0/how-to/rccl-usage-tips.html. Looked up 2026-11 -->
+# <!-- ROCm/rocm-systems, projects/rccl/docs at 5c5541b: conceptual/hardware-specific-optimizations.rst (mesh, 64 GB/s raw, 46 to 48 effective, seven non-colliding rings, Rome models), conceptual/collective-algorithms.rst (ring, tree, DDA). All of it is of eight MI300X or MI350; RCCL for ROCm 7.13 already has gfx1250 (MI450) and fabrics of several nodes.
+# DDA's default: 0 in some versions of src/rccl_wrap.cc and in that page, 1 at 006a440, up to 128 MiB; CHANGELOG.md at 0005e8e, RCCL 2.30.7: "both default on". NVLS in RCCL: projects/rccl at 03a8914 (2026), src/transport/nvls.cc 20: compiled for CUDA only, as in ROCm/rccl 0cbce2a (2024). H100: 371, NCCL's topo.h. MSCCL and MSCCL++ removed: rocm.docs.amd.com/projects/rccl/en/docs-7.14.0/how-to/rccl-usage-tips.html. Looked up 2026-11 -->
 
 # %% name="mesh"
 n, gpus = 1e9, 8
 for name, pair, rings in (("8 H100, NVSwitch", 371e9, 1), ("8 MI300X, mesh", 46e9, 7)):
     alone, ring = n / pair, 2 * (gpus - 1) / gpus * n / (rings * pair)
     print(f"{name:17} 1 GB to one GPU: {1e3 * alone:4.1f} ms; all-reduce of 1 GB by rings: {1e3 * ring:.1f} ms")
+print(f"8 H100 with NVLS, by NCCL's model: {1e3 * cost.nccl_price('all_reduce', n, 'dgx-h100').seconds:.1f} ms")
 
 # %% [markdown] name="mesh_explained"
-# (Computed, with what each library says of its links: 371 GB/s for a GPU, 46 GB/s for a link.) All together the two nodes are alike; one pair alone is eight times slower on the mesh. So on AMD's GPUs a pipeline's `send` between two
-# stages, or a tensor parallel group of two, uses a seventh of what a GPU has. Let groups be whole nodes there. RCCL's own short cuts read the peers' memory directly (`RCCL_DDA_ENABLE=1`). RCCL from ROCm 7.13 on no longer carries MSCCL++.
+# (Computed, with what each library says of its links: 371 GB/s for a GPU, 46 GB/s for a link.) With rings the two nodes are nearly alike; one pair alone is eight times slower on the mesh. So on such a node a pipeline's `send` between two
+# stages, or a tensor parallel group of two, uses a seventh of what a GPU has. Make tensor parallel groups whole nodes there. RCCL can also read the peers' memory directly (DDA). Some versions do so by default, up to some size; `RCCL_DDA_ENABLE=0` or `1` decides. From ROCm 7.13 on
+# RCCL has no MSCCL and MSCCL++ (programs for your own algorithms, [chapter 63](../extras/63_can_a_machine_find_it.ipynb)).
 
 # %% [markdown] name="where"
 # ## 6. Find it in torch
@@ -324,6 +326,8 @@ for name, pair, rings in (("8 H100, NVSwitch", 371e9, 1), ("8 MI300X, mesh", 46e
 # [PyTorch, ProcessGroupNCCL.cpp](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp) ·
 # [NVIDIA, NCCL environment variables](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html) ·
 # [AMD, What is RCCL?](https://rocm.docs.amd.com/projects/rccl/en/latest/what-is-rccl.html) ·
+# [AMD, RCCL, hardware-specific optimizations](https://github.com/ROCm/rocm-systems/blob/develop/projects/rccl/docs/conceptual/hardware-specific-optimizations.rst) (the mesh) ·
+# [AMD, RCCL's usage tips](https://rocm.docs.amd.com/projects/rccl/en/docs-7.14.0/how-to/rccl-usage-tips.html) ·
 # [Intel, oneCCL](https://oneapi-src.github.io/oneCCL/) · [Gloo](https://github.com/pytorch/gloo) ·
 # [Open MPI, environment variables](https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html)
 

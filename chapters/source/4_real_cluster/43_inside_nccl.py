@@ -423,7 +423,6 @@ rack.reveal(
 # |---|---|
 # | `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING` | the table of all estimates, and for each call the choice |
 # | `NCCL_ALGO=allreduce:tree`, `NCCL_PROTO=LL` | a forced choice, for experiments only; since 2.24 NCCL fails where it can't obey |
-# | `NCCL_BUFFSIZE` | larger slots of Simple: more memory, fewer pieces |
 # | `NCCL_MAX_CTAS` | fewer multiprocessors for NCCL, more for your kernels |
 # | `NCCL_NVLS_ENABLE=0` | no switch that adds (other bits too: NVLS adds bfloat16 in float32 from 2.27.3 on, a ring in bfloat16) |
 #
@@ -462,27 +461,7 @@ rack.reveal(
 # | net | `libnccl-net.so`, `NCCL_NET_PLUGIN` | carry the bytes: EFA, Slingshot ([The network](49_the_network.ipynb)) |
 # | tuner | `libnccl-tuner.so`, `NCCL_TUNER_PLUGIN` | choose algorithm, protocol and channels; NVIDIA's example reads a CSV file with rows such as `allreduce,0,65536,tree,ll,-1,...` |
 # | profiler | `libnccl-profiler.so`, `NCCL_PROFILER_PLUGIN` | hear of each call, kernel and network operation; the Inspector is one (`NCCL_INSPECTOR_ENABLE=1`) |
-# | env | `NCCL_ENV_PLUGIN` (2.28.7) | set variables, for example from a database |
 # <!-- env.rst 451-497; plugins/tuner/example/README.md (2.30.7); plugins/profiler/inspector/README.md 63-90; tag message of v2.28.7-1 -->
-#
-# If a tuner says what NCCL's own tables don't, it is the cluster's: measure first, with a few sizes ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)).
-#
-# ## 9. Check yourself
-#
-# <details><summary>1. Why is the flag of LL the number of the step?</summary>
-#
-# The same memory is used again and again. A flag that is always 1 would still be there from the last message, and old data would pass for new.
-# </details>
-#
-# <details><summary>2. Who empties the flags?</summary>
-#
-# Nobody. The next message has another number. Only before the number wraps around must the buffer be cleaned.
-# </details>
-#
-# <details><summary>3. A receiver is slow. What happens to the sender?</summary>
-#
-# It runs at most eight slots ahead, then it waits for `head`. The pressure goes on to the rank behind it, and soon the whole ring has the pace of its slowest rank.
-# </details>
 
 # %% [markdown] name="recap"
 # ## Recap

@@ -327,7 +327,7 @@ else:
 # %% [markdown] name="heal_mine_task"
 # ### Your turn
 #
-# Heal by hand. Each rank knows its `step`; those with the largest are up to date. **Choose the pairs**: one giver for each rank that is behind, and no giver with more than its share. Every rank must come to the same pairs, without
+# Heal by hand. Each rank knows its `step`; those with the largest are up to date. **Choose the pairs**: one giver for each rank that is behind. With $b$ ranks behind and $f$ up to date, nobody gives to more than $\lceil b/f \rceil$. Every rank must come to the same pairs, without
 # another message.
 
 

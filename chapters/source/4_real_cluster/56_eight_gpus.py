@@ -32,7 +32,7 @@ from allranks import SharedMemory, World, bench, cost, plots, predict, predictio
 # %% name="world"
 folder = Path(tempfile.mkdtemp())
 world = World()
-gpus = torch.cuda.device_count() if world.backend == "nccl" else 0
+gpus = {"nccl": torch.cuda.device_count()}.get(world.backend, 0)
 world
 
 # %% [markdown] name="topology"

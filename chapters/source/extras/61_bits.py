@@ -369,7 +369,7 @@ hops.reveal(
 # %% [markdown] name="quantised_mine_task"
 # ### Your turn
 #
-# The two roundings as one function. A step of 1 is far too coarse for some blocks, and runs over in others. **Give each block its scale**; what if a block has zeros only?
+# The two roundings as one function. With a step of 1 small numbers become 0, and numbers above 127 do not fit into int8. **Give each block its scale**; what if a block has zeros only?
 
 
 # %% name="quantised_mine"

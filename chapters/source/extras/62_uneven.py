@@ -100,7 +100,7 @@ messages.reveal(
 # %% [markdown] name="scan_mine_task"
 # ### Your turn
 #
-# An exclusive scan that loses no digit, in as many rounds.
+# The code below subtracts and loses digits. **Return the sum of all lower ranks** (zeros on rank 0) in as many rounds, without subtracting.
 
 
 # %% name="scan_mine"

@@ -15,7 +15,7 @@ from allranks import explore
 explore.search(steps=5, rounds=11, nbytes=3 << 20)
 
 # %% [markdown] name="first_question"
-# **Ask the picture.** Two steps fewer than the rings, and how many more bytes on a link may that cost, for 48 KiB and for 48 MiB?
+# **Ask the picture.** The search saves two steps. How many more bytes may a link carry before the rings are faster, for 48 KiB and for 48 MiB?
 
 # %% name="start_world"
 from dataclasses import replace
@@ -356,7 +356,7 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 # %% [markdown] name="gpu_intro"
 # ## 9. From the list to the GPU
 #
-# NCCL runs its own algorithms only. **MSCCL++** runs yours. In its Python you say which chunk goes from which buffer into which other GPU's, through a channel: `MemoryChannel` (the GPU's threads write over NVLink), `PortChannel` (a network card or a copy engine does) or `SwitchChannel` (the
+# NCCL's collectives run NCCL's algorithms only. **MSCCL++** runs yours. In its Python you say which chunk goes from which buffer into which other GPU's, through a channel: `MemoryChannel` (the GPU's threads write over NVLink or xGMI), `PortChannel` (a network card or a copy engine does, started by a thread on the CPU) or `SwitchChannel` (the
 # switch adds). How long is the program of one GPU for the schedule that was found?
 
 
@@ -375,10 +375,10 @@ channels = {(m.src, m.dst) for m in found.moves}
 print(f"all GPUs: {sum(len(program(found, gpu)) for gpu in range(8))} lines, {len(channels)} channels")
 
 # %% [markdown] name="gpu_explained"
-# Its compiler writes an execution plan in JSON: for each GPU and each block of threads the list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL, so
+# Three steps of four puts and four waits; double links carry twice as many chunks. MSCCL++'s compiler writes an execution plan in JSON: for each GPU and each block of threads the list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL (`LD_PRELOAD=libmscclpp_nccl.so`), so
 # `backend="nccl"` stays, and a selector chooses a plan for each call. What a schedule here does not say, and a plan must: which thread block does what, and who signals whom before a buffer is used again
 # ([Without messages](../4_real_cluster/44_without_messages.ipynb)). It runs on NVIDIA's and AMD's GPUs.
-# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md 33-61 (channels), docs/tutorials/04-port-channel.md 59, docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md 1-19 (NCCL interposition, selector), README.md (CUDA
+# <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md 33-61 (channels), docs/tutorials/04-port-channel.md 59 (and ProxyService at 7a8e183: a thread on the host), docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md 1-19 (NCCL interposition, selector), README.md (CUDA
 # and ROCm); arXiv:2504.09014. Looked up 2026-11 -->
 
 # %% [markdown] name="recap"

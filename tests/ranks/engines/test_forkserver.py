@@ -154,7 +154,7 @@ def test_another_preloaded_library_gets_a_fork_server_that_has_it(monkeypatch):
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     monkeypatch.delenv("ALLRANKS_FORKSERVER", raising=False)
     monkeypatch.setattr(ForkServer, "_current", None)
-    monkeypatch.setattr(ForkServer, "_loads", ForkServer._loads)
+    monkeypatch.setattr(ForkServer, "_loads", ())
     first = ForkServer.ensure()
     assert ForkServer.ensure() is first
     monkeypatch.setenv("LD_PRELOAD", "libm.so.6")
@@ -164,6 +164,21 @@ def test_another_preloaded_library_gets_a_fork_server_that_has_it(monkeypatch):
     finally:
         first.close()
         second.close()
+
+
+def test_a_library_preloaded_before_the_first_import_is_not_that_of_jupyterlabs_server(monkeypatch):
+    """A notebook's first cell may set it; the server that JupyterLab started has the libraries of before."""
+    shared = ForkServer.start()
+    monkeypatch.setenv("ALLRANKS_FORKSERVER", str(shared.path))
+    monkeypatch.setattr(ForkServer, "_current", None)
+    monkeypatch.setattr(ForkServer, "_loads", ("libm.so.6", os.environ.get("LD_LIBRARY_PATH", "")))
+    monkeypatch.setenv("LD_PRELOAD", "libm.so.6")
+    own = ForkServer.ensure()
+    try:
+        assert own.path != shared.path
+    finally:
+        own.close()
+        shared.close()
 
 
 def test_exit_codes_in_words():

@@ -321,11 +321,18 @@ def test_a_process_without_cuda_is_not_asked_for_its_streams():
     assert not watch._gpu_works(sys._getframe())
 
 
-# as CUDA's own library: stream 1 is busy, 2 records a graph, 3 is asked while the driver waits; the device must be 3
+# as CUDA's own library: stream 1 is busy, 2 records a graph, 3 is asked while the driver waits; the device must be 3. A thread
+# that has named no device gets a context on the first one, as in libcudart 13.0
 CUDART = """
 #include <unistd.h>
 static int device = -1, relaxed = 0;
-int cudaThreadExchangeStreamCaptureMode(int* mode) { relaxed = *mode == 2; *mode = 0; return 0; }
+int contexts_of_others = 0;
+int cudaThreadExchangeStreamCaptureMode(int* mode) {
+    if (device < 0) contexts_of_others++;
+    relaxed = *mode == 2;
+    *mode = 0;
+    return 0;
+}
 int cudaSetDevice(int number) { device = number; return 0; }
 int cudaStreamIsCapturing(void* stream, int* state) { *state = stream == (void*)2; return 0; }
 int cudaStreamQuery(void* stream) {
@@ -379,6 +386,12 @@ def test_the_streams_in_the_users_variables_count(cuda):
     assert not watch._gpu_works(sys._getframe())
     copying = cuda(1)
     assert watch._gpu_works(sys._getframe()), copying
+
+
+def test_a_question_makes_no_context_on_another_ranks_gpu(cuda):
+    busy = cuda(1)
+    assert watch._gpu_works(sys._getframe()), busy
+    assert ctypes.c_int.in_dll(ctypes.CDLL("libcudart.so.99"), "contexts_of_others").value == 0
 
 
 @pytest.mark.timeout(60)

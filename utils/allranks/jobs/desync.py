@@ -227,7 +227,7 @@ def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tu
         if r.source == "watchdog" and r.calls
     }
     if not stuck:
-        return []
+        return _behind(records, groups)
     waits = "; ".join(
         f"{name_ranks(ranks)} waited in {'' if call.seq is None else f'call {call.seq}'}{_in_group(call, groups)}"
         f"{'' if call.seq is None else ', '}{_said(call)}"
@@ -240,6 +240,23 @@ def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tu
         "another one"
     )
     return [(4, Cause(words, evidence, None, 0.6, "hang", None))]
+
+
+def _behind(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
+    """Of ranks whose log has only how many calls were enqueued and completed: in which they stood."""
+    found = []
+    for rank, record in records.items():
+        done = record.facts.get("completed") or {}
+        for group, last in (record.facts.get("enqueued") or {}).items():
+            if record.source == "watchdog" and 0 <= done.get(group, last) < last:
+                where = groups[group].words() if group in groups else "a group that the logs do not name"
+                words = f"Rank {rank} had not completed call {done[group] + 1} of {where} when a watchdog gave up."
+                why = (
+                    f"it enqueued {last} calls there, of which the last completed is {done[group]}; "
+                    "the lines that name the call are not here"
+                )
+                found.append((4, Cause(words, why, None, 0.6, "hang", None)))
+    return found
 
 
 def _by_call(calls: dict[int, Call]) -> list[tuple[list[int], Call]]:
@@ -513,6 +530,8 @@ def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] |
     most = max(group.last(rank) for rank in here)
     if most > low:
         evidence += f"; later calls, up to {most}, wait behind it"
+    if timed_out and all(r.world_size is None for r in records.values()):
+        evidence += f"; if the job has more than {len(here)} ranks, one without a text here may not have come"
     if not timed_out:
         evidence += ". If the files were written while the job ran well, this is only the call of that moment"
     return 4, Cause(words, evidence, None, 0.7 if timed_out else 0.4, "hang", None)

@@ -37,17 +37,23 @@ _WORK = re.compile(
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
 _PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?| \((\w+)\))?")  # torch 2.4 names it without GUID
 _STATUS = re.compile(
-    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?last enqueued(?: NCCL)? work: (-?\d+),"
+    r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?[Ll]ast enqueued(?: NCCL)? work: (-?\d+),"
     r"(?: last started [^,]*,)* last completed(?: NCCL)? work: (-?\d+)"
 )
 _TIMEOUT = "collective operation timeout"
+_BLOCKING = re.compile(r"\bWork Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\) timed out in ")
+_DIED = re.compile(
+    r"watchdog thread terminated with exception: (.*(?:CUDA error: (?!driver shutting)|INTERNAL ASSERT).*)"
+)
 _BEGUN = (
     "Watchdog caught",
     "Exception (either an error or timeout)",
     "at NCCL work",
     "last enqueued",
+    "Last enqueued",
 )  # texts that end with numbers
 _REPEATED = re.compile(r"\[repeated (\d{1,6})x across cluster\]")  # Ray prints like lines of several ranks once
+_OF_A_RANK = (*_BEGUN[:2], "ast enqueued", "watchdog got stuck")  # texts before which a rank stands
 _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
@@ -118,14 +124,16 @@ _LAUNCHERS = (
     "torch.distributed.elastic",
     "torch/distributed/elastic",
 )
-_FURTHER_ON = ("Watchdog caught", "NCCL INFO", "NCCL WARN", *_LAUNCHERS)  # what makes a text a log of ours anywhere
+_WATCHDOGS = ("Watchdog caught", "watchdog thread terminated", "timed out in blocking wait", "watchdog got stuck")
+_FURTHER_ON = (*_WATCHDOGS, "NCCL INFO", "NCCL WARN", *_LAUNCHERS)  # what makes a text a log of ours anywhere
 _AT_ONCE = (*_FURTHER_ON, "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
 
 def _looks(path: Path, head: bytes) -> bool:
     start = head.lstrip()
-    if (start[:1] in (b"{", b"\x80") and not start.startswith(_DOCKER.encode())) or b"\0" in head:
+    # {"..." is JSON; {'loss': ...} is what a trainer prints
+    if (re.match(rb'\x80|\{\s*(?:["}]|\Z)', start) and not start.startswith(_DOCKER.encode())) or b"\0" in head:
         return False
     text = head.decode("utf-8", "replace")
     return bool(_OLD_LINE.search(text)) or any(word in text for word in _AT_ONCE) or _text_with_watchdog(path)
@@ -193,6 +201,7 @@ class _Log:
         self.broken = 0  # lines that begin as a timeout's text and do not go on as one
         self.held = ""  # a line that begins such a text, until the next ones have the rest
         self.parts = 0
+        self.last = ""  # the line before, of which this one may be the rest
         self.local_exits: dict[int, int] = {}  # of a machine's own numbers: the exit code
         self.stopped = ""  # the signal that ended the launcher
         self.tasks: dict[int, str] = {}  # of Slurm's tasks: how they ended
@@ -224,11 +233,20 @@ class _Log:
             else:
                 self.held += line.rstrip("\r\n")
             return
+        line, self.last = self._with_its_rank(line), line
         text = line.rstrip("\r\n")
         if any(word in line for word in _BEGUN) and "[" in line and not _numbers(text):
             self.held, self.parts = text, 0
             return
         self._file(line)
+
+    def _with_its_rank(self, line: str) -> str:
+        """The line; a text whose rank a terminal left on the line before gets that line's end back."""
+        if not any(word in line for word in _OF_A_RANK) or _rank_of(line) is not None:
+            return line
+        before = self.last.rstrip("\r\n")
+        ours = "ProcessGroup" in before or before.rstrip().endswith("]")
+        return before + line if ours and _rank_of(before) is not None else line
 
     def _whole(self, line: str) -> str:
         """The line held and this one, cut between letters or between words, if together they are whole; else ""."""
@@ -255,6 +273,9 @@ class _Log:
             self._timeout(line, work[1], work[2])
             if hidden := _REPEATED.search(line):
                 self.repeated = max(self.repeated, int(hidden[1]))
+        elif "timed out in" in line and (work := _BLOCKING.search(line)):
+            self.nccl |= "NCCL" in line
+            self._timeout(line, work[1], None)
         elif "NCCL" in line:
             self.nccl = True
             if "NCCL INFO" in line:
@@ -263,7 +284,7 @@ class _Log:
                 self._warns(line.partition("NCCL WARN ")[2].strip())
             elif found := re.search(r"NCCL version ([\w.+]+)", line):
                 self.version = found[1]
-        if "last enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
+        if "ast enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
             self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
@@ -396,6 +417,8 @@ class _Log:
         if "Root Cause" in line or line.strip().endswith("Failures:"):
             self.root = "Root Cause" in line
         self.aborted |= "watchdog thread terminated with exception" in line
+        if self.aborted and (died := _DIED.search(line)) and (rank := _rank_of(line)) is not None:
+            self._died(line, rank, died[1])
         if (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
             self.last_failed = int(exited[1])
         if (code := _EXITCODE.search(line)) and self.last_failed is not None:
@@ -423,6 +446,17 @@ class _Log:
                 if re.match(r"^\W*(?:[Rr]ank ?\d+)?\W*" + re.escape(found[1]), line):
                     self.ranks[rank].error = f"{found[1]}: {(found[2] or '').strip()[:160]}".rstrip(": ")
                     self.ranks[rank].line = self.lines
+
+    def _died(self, line: str, rank: int, text: str) -> None:
+        """Files what ended a rank's watchdog, where that is the rank's own failure and no timeout."""
+        group = _group_of(line)
+        own = f"[rank{rank}]" in line or group == NO_GROUP or group.endswith("default_pg")
+        mine = self.ranks[rank]
+        if not mine.error:
+            more = "" if own else f" (rank {rank} of group {group})"
+            more += "; CUDA_LAUNCH_BLOCKING=1 shows which call it was" if "illegal memory" in text else ""
+            mine.error = f"its watchdog ended with {shortened(text)}{more}"
+            mine.line = self.lines
 
     def _info(self, line: str) -> None:
         told = line.partition("NCCL INFO ")[2].strip()
@@ -576,7 +610,10 @@ class _Log:
             )
         if not self.ranks and not self.not_come:
             if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory)):
-                raise ProfileError("it is a log, and says nothing of NCCL's choices and of no watchdog")
+                raise ProfileError(
+                    "it is a log, and no line of it is of a kind that is read: a timeout of a watchdog, an error of "
+                    "a rank, or NCCL's network, rings, connections, choices and warnings"
+                )
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
         world = world if world and world > max(self.ranks) else None
         found: list[RankRecord] = []

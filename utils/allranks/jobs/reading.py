@@ -108,6 +108,21 @@ _OTHERS = (
     ("", rb'"rocprofiler[-_]', "it is the output of AMD's rocprof; a profile of torch's has the same kernels"),
     ("", rb"/host:CPU|/device:GPU:\d|Task Environment", "it may be an XPlane file: give the .trace.json.gz beside it"),
     ("", rb"device_traces|\bsegments\b", "it is a snapshot of torch's memory, which has no calls"),
+    (
+        "",
+        rb"\| comm op: |Comm\. Op +Message Size",
+        "it is the log of DeepSpeed's calls: a profile of torch's says who waited",
+    ),
+    (
+        "",
+        rb"Time \(%\) +Total Time \(ns\)",
+        "it is a table of nsys stats, without times of calls: nsys export -t sqlite",
+    ),
+    (
+        "",
+        rb"Self CPU % +Self CPU",
+        "it is a table of torch's profiler, without times of calls: give its export_chrome_trace",
+    ),
     (".nsys-rep", rb"\ANSYS", "it is a report of Nsight Systems: export it with nsys export -t sqlite"),
     ("", rb"(?s)\A(?=.*nThread).*minBytes", "it is the output of nccl-tests: allranks fit reads it"),
 )

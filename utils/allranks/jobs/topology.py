@@ -20,8 +20,11 @@ from allranks.jobs.scan import lines_of
 __all__ = ["FORMAT", "TOPOLOGY"]
 
 TOPOLOGY = "nvidia-smi topo"
-FAR = ("SYS", "NODE", "PHB")  # GPUDirect RDMA over these passes through a CPU
+FAR = ("SYS", "SOC", "NODE", "PHB")  # GPUDirect RDMA over these passes through a CPU
 _ITSELF = re.compile(r"\bGPU0[ \t]+X(?=\s)")  # the row of GPU0
+_LINK = r"(?:NODE|SYS|SOC|PHB|PXB|PIX|NV\d{1,2}|X)"
+_GLUED = re.compile(rf"{_LINK}(?:{_LINK})+")  # cells between which a terminal lost the space
+_COMMAND = re.compile(r"\btopo\s+(-\w+|--\w+)")  # -mp and --matrix_pci leave NVLinks out
 _HEAD = re.compile(r"(?:GPU|NIC|mlx|rocep|ibp|bnxt|efa)\w*")
 _ACCESS = {
     "OK": "peer access",
@@ -41,6 +44,7 @@ class _Table:
     heads: list[str]
     with_numa: bool
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    pci_only: bool = False  # nvidia-smi topo -mp: NVLinks are left out
     own_memory: bool = False  # whether a GPU's memory is a NUMA node, as on Grace
 
     def links(self) -> Counter[str]:
@@ -51,8 +55,11 @@ class _Table:
 
 def _tables(lines: Iterable[str]) -> list[_Table]:
     found: list[_Table] = []
+    pci_only = False
     for line in lines:
-        cells = line.split()
+        if "topo" in line and (command := _COMMAND.search(line)):
+            pci_only = command[1] in ("-mp", "--matrix_pci")
+        cells = _cells(line)
         at = next((i for i, cell in enumerate(cells[:8]) if re.fullmatch(r"GPU\d+", cell)), None)
         if at is None:
             continue
@@ -62,6 +69,7 @@ def _tables(lines: Iterable[str]) -> list[_Table]:
             found.append(
                 _Table(at, [c for c in cells[at:] if _HEAD.fullmatch(c)], "NUMA" in cells and cells[-1] == "ID")
             )
+            found[-1].pci_only = pci_only
             # the title of the last column, GPU NUMA ID, begins as a GPU's name does
             found[-1].heads = [head for head in found[-1].heads if re.search(r"\d", head)]
         elif found and at == found[-1].label and len(cells) - at > len(found[-1].heads):
@@ -69,6 +77,14 @@ def _tables(lines: Iterable[str]) -> list[_Table]:
             table.rows[cells[at]] = dict(zip(table.heads, row, strict=False))
             table.own_memory |= table.with_numa and len(row) > len(table.heads) + 2 and row[-1].isdigit()
     return [table for table in found if table.rows]
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of a line; two between which the space is lost, as in NODENODE, are two."""
+    found: list[str] = []
+    for cell in line.split():
+        found += re.findall(_LINK, cell) if _GLUED.fullmatch(cell) else [cell]
+    return found
 
 
 def _read(path: Path) -> list[RankRecord]:
@@ -96,8 +112,13 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
     ]
     alone = [g for g in gpus if not by_nvlink[g]]
     word = ""
-    if len(gpus) > 1 and len(alone) == len(gpus):
-        across = f", and {links['SYS']} of {sum(links.values())} pairs are across CPU sockets" if links["SYS"] else ""
+    if table.pci_only and len(alone) == len(gpus):
+        said.append(
+            "the table is of topo -mp, which shows PCIe only: whether GPUs have NVLinks, nvidia-smi topo -m says"
+        )
+    elif len(gpus) > 1 and len(alone) == len(gpus):
+        far_apart = links["SYS"] + links["SOC"]
+        across = f", and {far_apart} of {sum(links.values())} pairs are across CPU sockets" if far_apart else ""
         word = f"no pair of GPUs has an NVLink: what they exchange goes over PCIe{across}"
     elif alone:
         verb = "has" if len(alone) == 1 else "have"
@@ -128,6 +149,7 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
 def _link(kind: str) -> str:
     names = {
         "SYS": "SYS, across CPU sockets",
+        "SOC": "SOC, across CPU sockets",
         "NODE": "NODE, across PCIe host bridges",
         "PHB": "PHB, through a CPU",
         "PXB": "PXB, several PCIe switches",
@@ -137,7 +159,7 @@ def _link(kind: str) -> str:
 
 
 def _distance(kind: str) -> int:
-    order = ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
+    order = ("X", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
     return order.index(kind) if kind in order else 9
 
 

@@ -16,6 +16,7 @@ from allranks.judge.message_picture import message_svg
 
 MOST_CHARACTERS = 2000
 _SEEN = ("reason", "more")
+BLOCKING = "sends that wait for their receiver"  # a rule; where it is broken, the cases ran with sends that do not wait
 PASSED = "passed"  # what a check says of a right answer, in the row of the last ones
 
 
@@ -140,6 +141,8 @@ def _cases(cases: Sequence[Mapping[str, Any]]) -> str:
     counted = [case for own in groups.values() for case in own if case["judged"]]
     passed = sum(case["passed"] for case in counted)
     head = f"{passed} of {len(counted)} cases pass" if passed < len(counted) else f"All {passed} cases pass"
+    if any(case["name"] == BLOCKING and case["judged"] and not case["passed"] for case in rules):
+        head += ", if sends do not wait"
     parts = [f'<div class="sides"><div><h4>{head}</h4>', *(_group(name, own) for name, own in groups.items())]
     if rules:
         parts += [f"</div><div><h4>{_rules_heading(rules)}</h4>", *map(_rule, rules)]

@@ -20,6 +20,7 @@ from allranks.ranks.wire.failures import DeadlockCause
 
 _ROOM_S = 5  # an extra run only if so much time is left
 _MORE = ((3, 6), (3, 7), (6, 12), (12, 24), (2, 5))  # ranks and elements: they tell a pattern from luck
+_HIDDEN = "If sends do not wait, all cases pass. But a send may wait: write as if every send waited."
 _WORTH = 3  # a case with a cause counts as much as so many without one
 
 
@@ -270,7 +271,7 @@ def _headline(
         if c.run is not None and c.run.failure is not None and c.run.failure.kind in ENDS_THE_CHECK:
             return c.reason, c.run
     if blocked is not None and not failed:
-        return blocked, runner.blocked
+        return replace(blocked, more=f"{blocked.more} {_HIDDEN}".strip()), runner.blocked
     tried = [c for c in failed if c.run is not None]
     if tried:
         case = _clearest(tried)

@@ -215,7 +215,7 @@ def _deadlock_sentence(run: Run, failure: Failure) -> str:
         if failure.cause is DeadlockCause.SENDS_AWAITED_FIRST:
             does = "waits for its isend before it receives"
         return (
-            f"deadlock: {who} {does}, so they wait for each other in a cycle, {ring}; "
+            f"deadlock: {who} {does}, so they wait for each other in a circle, {ring}; "
             f"rank {first.rank} waits in {first.op} to rank {first.peer}{at}."
         )
     if all(waits[rank].kind is OpKind.RECV for rank in cycle):

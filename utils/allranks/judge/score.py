@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allranks.judge import reasons
+from allranks.judge.card import BLOCKING
 from allranks.judge.causes import Code, cause
 from allranks.judge.compare import Comparison
 from allranks.judge.diagnose import Diagnosis, RuleFound
@@ -13,7 +14,6 @@ from allranks.judge.exercise import Exercise
 from allranks.judge.verdict import Case, Reason
 
 NOT_JUDGED = reasons.plain(cause(Code.NOT_JUDGED))
-BLOCKING = "sends that wait for their receiver"
 MOST_WITHOUT = 0.6  # of the points, for right results by messages that break a rule: how is what an exercise teaches
 
 

@@ -1,7 +1,7 @@
 """Every rank sends before it receives.
 
 Must get: sends before it receives
-Must get: in a cycle
+Must get: in a circle
 """
 
 import torch

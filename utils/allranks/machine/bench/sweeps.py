@@ -479,8 +479,9 @@ def seconds_of(*calls: Callable[[], object], iterations: int = 11, warmups: int 
     get the same figures. An iteration times the calls one after the other, so that other programs disturb all of them alike.
     A barrier lets all ranks begin together. On GPUs an iteration makes a short call many times, between two events of the GPU, and
     all of them wait in its queue before the first begins: a clock around one call would measure its launch too. A call that waits
-    on the host is timed with that; work on another stream must wait for the current one. The first `warmups` iterations don't
-    count. Raises BenchError if there is nothing to time.
+    on the host is timed with that; work on another stream must wait for the current one. So a call is made more often than
+    `iterations` says, and must not use up what it is given. The first `warmups` iterations don't count. Raises BenchError if there
+    is nothing to time.
 
     Example (needs ranks):
         >>> def time_it():

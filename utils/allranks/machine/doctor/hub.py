@@ -46,6 +46,7 @@ class Site:
     grader: str = "allranks-grader"
     exchange: Path = Path("/var/lib/allranks/exchange")
     state: Path = Path("/var/lib/allranks/hub")
+    launches: Path = Path("/var/lib/allranks/lti/launches.json")
     leases: Path = Path("/var/lib/allranks/leases")
     names: str = "wildcard"
     public_url: str = ""
@@ -61,6 +62,7 @@ class Site:
             "grader": "ALLRANKS_HUB_GRADER",
             "exchange": "ALLRANKS_HUB_EXCHANGE",
             "state": "ALLRANKS_HUB_STATE",
+            "launches": "ALLRANKS_HUB_LTI_LAUNCHES",
             "leases": "ALLRANKS_LEASES",
             "names": "ALLRANKS_HUB_NAMES",
             "public_url": "ALLRANKS_HUB_PUBLIC_URL",

@@ -57,6 +57,7 @@ def _answer(listening: socket.socket) -> None:
 LOOK_AGAIN_S = 0.2  # 40 times as long as Python lets one thread run before another may; `ask_ranks` waits 0.5
 ASK_S = 0.05  # how long CUDA may take to answer; a look has two such questions
 NOT_READY = 600  # cudaErrorNotReady, in every version from 11 to 13
+RELAXED = 2  # cudaStreamCaptureModeRelaxed, and the driver's
 
 
 def status() -> dict[str, Any]:
@@ -157,12 +158,14 @@ def _runtime(library: str, device: int) -> ctypes.CDLL | None:
     """CUDA's library, with this thread set to the device; None if no question may be asked.
 
     torch records CUDA graphs in global mode, where a question from any thread ends the recording, unless that thread's
-    mode is relaxed (cudaThreadExchangeStreamCaptureMode).
+    mode is relaxed. The device comes first: a thread begins on cuda:0, which may be another rank's, and the library's
+    function for the mode makes a context there, some hundred MB (libcudart 13.0). The driver's own makes none.
     """
     with contextlib.suppress(OSError, AttributeError):
-        runtime, relaxed = ctypes.CDLL(library), ctypes.c_int(2)  # cudaStreamCaptureModeRelaxed
-        # a thread begins on cuda:0, which may be another rank's
-        if not runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(relaxed)) and not runtime.cudaSetDevice(device):
+        ctypes.CDLL("libcuda.so.1").cuThreadExchangeStreamCaptureMode(ctypes.byref(ctypes.c_int(RELAXED)))
+    with contextlib.suppress(OSError, AttributeError):
+        runtime, relaxed = ctypes.CDLL(library), ctypes.c_int(RELAXED)
+        if not runtime.cudaSetDevice(device) and not runtime.cudaThreadExchangeStreamCaptureMode(ctypes.byref(relaxed)):
             return runtime
     return None
 

@@ -143,9 +143,26 @@ def count_of_ranks(
             return count, _why_ranks(count, listed, known, low == high)
     if low == high:
         return low, _why_ranks(low, listed, known, exact=True)
+    parts = _by_parts(collective, rows)
+    if parts and low <= parts <= high:
+        return parts, f"{parts} ranks by size / count: a count is one rank's part"
     if high < MOST_RANKS:
         raise CostError(f"its busbw and algbw are those of {low} to {high} ranks; say with --ranks how many")
     raise CostError("nothing in it says how many ranks ran; say it with --ranks")
+
+
+def _by_parts(collective: str, rows: list[Cells]) -> int | None:
+    """How many parts a size has, of a collective whose count is that of one part; None where rows differ."""
+    if collective not in ("all_gather", "reduce_scatter", "all_to_all"):
+        return None
+    found = set()
+    for row in rows:
+        size, count = row.get("size", ""), row.get("count", "")
+        if not size.isdigit() or not count.isdigit() or not int(count):
+            return None
+        found.add(int(size) / (int(count) * _WIDTH.get(row.get("type", ""), 4)))
+    parts = found.pop() if len(found) == 1 else 0
+    return int(parts) if parts > 1 and parts == int(parts) else None
 
 
 def _why_ranks(count: int, listed: Sequence[int], known: int | None, exact: bool) -> str:

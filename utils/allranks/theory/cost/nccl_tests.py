@@ -28,7 +28,7 @@ from allranks.theory.schedules import COLLECTIVES
 MAX_NBYTES = 64 << 20  # of a file; a sweep has a few kilobytes
 _STARTING = re.compile(r"[Cc]ollective test starting:\s*(?:\S*/)?(\w+)")
 _PROGRAM = re.compile(r"(?:^|[\s/])(\w+?_perf\w*)\s+-")  # a command line: mpirun ... ./all_reduce_perf -b 8
-_DEVICE = re.compile(r"\bRank\s+(\d+)\s.*?\bPid\s+(\d+)\s+on\s+(\S+)\s+device\s+(\d+)")
+_DEVICE = re.compile(r"\bRank\s+(\d+)\s(?:.*?\bPid\s+(\d+)\s+)?on\s+(\S+)\s+device\s+(\d+)")
 _NRANKS = re.compile(r"NCCL INFO .*\bn[rR]anks (\d+)")
 _OURS = re.compile(r"# (\w+) \([^)]*\), (\d+) ranks?, \w+")
 _UNDERLINED = re.compile(
@@ -36,6 +36,7 @@ _UNDERLINED = re.compile(
 )  # a script that runs one test after the other writes its name above
 _CONCLUDED = re.compile(r"[Cc]ollective test concluded:\s*(?:\S*/)?(\w+)")
 _HEADER = re.compile(r"\bsize(?:\(B\))?\s+count(?:\(elems\))?\s.*\b(?:cpu)?time\b.*")
+_OLD_HEADER = re.compile(r"\bbytes\s+N\s+type\s+(op|root|op\s+root)\s+time\s+algbw\s")  # of 2019, in milliseconds
 _UNIT = re.compile(r"\([\w/]+\)")  # AWS Neuron's nccom-test puts the unit behind the name
 # size, count, type: where a row begins, whatever stands before it
 _ROW = re.compile(
@@ -46,6 +47,11 @@ _LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<std\w+>:?)?")  # of a launcher that wr
 _OTHER_HEAD = re.compile(
     r"^\W*(?:(?:size|bytes|count|message)\b.*\b(?:time|latency|bandwidth|bw|algbw|busbw|avg)\b.*)$", re.I
 )
+# a head of any other tool: what is sent, and a time or bandwidth; it counts once a line of numbers follows
+_SIZES = re.compile(r"\b(?:size|bytes|count|ntok|numel|elements)\b", re.I)
+_TIMES = re.compile(r"\b(?:time|latency|bandwidth|bw|algbw|busbw)\b|\((?:us|µs|usec|ms|GB/s|MB/s|Gbps)\)", re.I)
+_COLUMNS = re.compile(r"\S(?:\s{2,}|\s*\|\s*)\S")
+_NUMBERS = re.compile(r"(?<![\w.])\d[\d ]*(?:\.\d+)?(?![\w.])")
 # what nccl-tests prints when a call fails (src/common.h), on each process that sees it
 _FAILURE = re.compile(r"\b(?:Test (?:\w+ )?|NCCL |CUDA )failure\b.*")
 _SETTING = re.compile(r"\b(NCCL_(?!DEBUG)[A-Z0-9_]+)\s*[= ]\s*([\w,.:^-]+)")
@@ -91,6 +97,8 @@ def read_measured(
     4
     """
     stripped = text.lstrip("\ufeff \t\r\n")
+    if "\\n" in stripped and _HEADER.search(logged := _logged(stripped)):
+        return _Reader(collective, ranks, nodes).read(logged)
     if stripped.startswith("{"):
         return _of_json(stripped, nodes)
     if stripped.startswith("size,"):
@@ -157,6 +165,7 @@ class _Table:
     gpu: str
     rows: list[tuple[int, list[str]]] = field(default_factory=list)  # (number of the line, cells)
     cut: list[int] = field(default_factory=list)
+    milliseconds: bool = False
 
 
 class _Reader:
@@ -175,6 +184,7 @@ class _Reader:
         self.left_out: list[str] = []
         self.failure = ""
         self.other = ""  # the head of a table that is not one of ours
+        self.maybe = (0, "")  # the line of what may be such a head
 
     def read(self, text: str) -> list[Measured]:
         lines = text.splitlines()
@@ -192,15 +202,17 @@ class _Reader:
                     found.append(sweep)
             except CostError as error:
                 causes.append(str(error))
+        foreign = f"its table is not one of nccl-tests (its head is: {self.other}); nothing of it was taken"
         if not found and causes:
-            raise CostError(causes[0])
+            headless = self.other and all(not table.columns for table in self.tables)
+            raise CostError(foreign if headless else causes[0])
         if not found and self.failure and not self.left_out:
             raise CostError(
                 f"the run failed before its first size ({self.failure}): run it with NCCL_DEBUG=INFO, and allranks explain "
                 "on what that prints"
             )
         if not found and self.other and not self.left_out:
-            raise CostError(f"its table is not one of nccl-tests (its head is: {self.other}); nothing of it was taken")
+            raise CostError(foreign)
         if not found:
             what = f"only tests that are no collectives of equal parts ({', '.join(dict.fromkeys(self.left_out))})"
             what = what if self.left_out else "no line of sizes and times"
@@ -217,6 +229,11 @@ class _Reader:
     def _line(self, line: str, number: int, cut: bool) -> None:
         if header := _HEADER.search(line):
             self._begin(_UNIT.sub("", header[0]).split())
+        elif old := _OLD_HEADER.search(line):
+            middle = old[1].replace("op", "redop").split()
+            self._begin(
+                ["size", "count", "type", *middle, *["time", "algbw", "busbw", "error"] * 2]
+            ).milliseconds = True
         elif _OF_PYTORCH in line:
             self._begin(["size", "algbw", "time", "least", "most", "busbw"])
         elif self.current is not None and "least" in self.current.columns and (row := _PYTORCH_ROW.match(line)):
@@ -239,10 +256,33 @@ class _Reader:
             self._device(line, device)
         elif told := _NRANKS.search(line):
             self.nranks = max(self.nranks or 0, int(told[1]))
-        elif "NCCL_" in line:
-            self._set(line)
         elif not self.other and "NCCL" not in line and _OTHER_HEAD.match(line):
-            self.other = " ".join(line.split())[:80]
+            self._other(line)
+        else:
+            if "NCCL_" in line:
+                self._set(line)
+            if not self.other:
+                self._foreign(line, number)
+
+    def _foreign(self, line: str, number: int) -> None:
+        """Notes a head of another tool, wherever it stands in a line, once a line of numbers has followed it."""
+        at, head = self.maybe
+        near = bool(head) and number - at <= 4
+        if near and len(_NUMBERS.findall(line)) >= 2:
+            self._other(head)
+            return
+        sizes = [word.start() for word in _SIZES.finditer(line)]
+        named = line[sizes[0] :] if sizes else line
+        if _NUMBERS.search(named) or "NCCL INFO" in line or not (_TIMES.search(named) or len(sizes) > 1):
+            return
+        if sizes and _COLUMNS.search(named) and not near:
+            self.maybe = (number, line)
+        elif near:
+            self.maybe = (number, head)  # a head of several lines
+
+    def _other(self, head: str) -> None:
+        text = " ".join(head.split())
+        self.other = text if len(text) <= 100 else f"{text[:100].rsplit(' ', 1)[0]} ..."
 
     def _row_in(self, line: str) -> re.Match[str] | None:
         """The row that a line holds, whatever labels stand in it."""
@@ -280,6 +320,10 @@ class _Reader:
         half = len(table.columns) - 4 if halves == 2 else None
         if cut or (len(cells) < max(4, len(table.columns)) and len(cells) != half):
             table.cut.append(number)
+        elif table.milliseconds:
+            times = [i for i, name in enumerate(table.columns) if name == "time"]
+            in_us = {i: f"{1000 * float(cells[i]):g}" for i in times if re.fullmatch(r"[\d.]+", cells[i])}
+            table.rows.append((number, [in_us.get(i, cell) for i, cell in enumerate(cells)]))
         else:
             table.rows.append((number, cells))
 
@@ -338,6 +382,11 @@ def _fill(sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], co
             sweep.points.append((nbytes, seconds))
         elif nbytes > 0:
             sweep.notes.append(f"line {number} has a time of {row['time']} µs, and was left out")
+
+
+def _logged(text: str) -> str:
+    """A program's output out of the JSON lines of a structured logger, which writes it into one string."""
+    return text.replace("\\r", "").replace("\\n", "\n").replace("\\t", " ")
 
 
 def _of_json(text: str, nodes: int | None) -> list[Measured]:

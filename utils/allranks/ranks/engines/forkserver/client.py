@@ -150,9 +150,22 @@ def _shared(path: Path, fds: list[int]) -> Fork | None:
     return machine.spawn(f"{machine.__name__}:fork_server", {"path": str(path)}, fds)
 
 
+LOADS = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+
+
 def _preloads() -> tuple[str, ...]:
     """What the dynamic linker was told, by which a fork server has the one NCCL or another."""
-    return tuple(os.environ.get(name, "") for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"))
+    return tuple(os.environ.get(name, "") for name in LOADS)
+
+
+def _began_with() -> tuple[str, ...]:
+    """The same when this process began, as JupyterLab's fork server has it: a notebook may have changed it before its first import."""
+    try:
+        lines = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:  # not on Linux
+        return _preloads()
+    there = dict(os.fsdecode(line).partition("=")[::2] for line in lines)
+    return tuple(there.get(name, "") for name in LOADS)
 
 
 class ForkServer(Connection):
@@ -161,7 +174,7 @@ class ForkServer(Connection):
     name = "The fork server"
     error = ForkServerError
     _current: ForkServer | None = None
-    _loads = _preloads()  # with which the current one was started; those of JupyterLab's are this process's own
+    _loads: tuple[str, ...] = ()  # with which the current one was started
     _guard = threading.Lock()
 
     def __init__(
@@ -182,11 +195,11 @@ class ForkServer(Connection):
         can be started.
         """
         with cls._guard:
-            same, cls._loads = cls._loads == _preloads(), _preloads()
-            if same and cls._current is not None and cls._current.alive:
+            before, cls._loads = cls._loads, _preloads()
+            if before == cls._loads and cls._current is not None and cls._current.alive:
                 return cls._current
             shared = os.environ.get("ALLRANKS_FORKSERVER")
-            if shared and same:
+            if shared and cls._loads == _began_with():
                 try:
                     cls._current = cls(Path(shared))
                     return cls._current

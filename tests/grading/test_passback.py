@@ -447,7 +447,7 @@ def test_a_password_of_netrc_does_not_take_the_tokens_place(course, platform, tm
 
 
 def test_what_the_platform_says_does_not_rule_the_terminal(course, platform):
-    platform.trouble = lambda method, path, body: (400, {}, {"error": "\x1b[2Jpwn"}) if path == "/token" else None
+    platform.trouble = lambda method, path, body: (400, {}, {"error": "\x1b]0;pwn\x07"}) if path == "/token" else None
     told = sentence(course, "connect")
     assert "pwn" in told and told.isprintable()
 

@@ -84,12 +84,15 @@ def test_the_map_opens_first_leads_on_and_knows_what_was_done(served, new_page):
     # a reload shows the notebook again; the map is still a tab, and a button of the notebook leads to it
     for where in (page.url, address.partition("?")[0]):
         page.goto(where)
+        page.wait_for_selector("#jupyterlab-splash", state="detached")  # until then JupyterLab still arranges the tabs
         page.wait_for_selector(".jp-NotebookPanel-toolbar:visible")
+        page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]:visible")  # the toolbar is complete
         page.locator(".lm-TabBar-tabLabel", has_text="Map").wait_for()
         assert page.locator(".lm-TabBar-tabLabel", has_text="Map").count() == 1
         page.locator(".jp-NotebookPanel-toolbar:visible").get_by_role("button", name="Map").click()
         page.wait_for_selector(f"{MAP} h1:visible")
-        page.locator(".lm-TabBar-tabLabel", has_text="01_nine").click()
+        with page.expect_response(lambda answer: "/api/workspaces" in answer.url and answer.request.method == "PUT"):
+            page.locator(".lm-TabBar-tabLabel", has_text="01_nine").click()
     page.locator(".lm-TabBar-tab", has_text="Map").locator(".lm-TabBar-tabCloseIcon").click()
     page.reload()
     page.locator(".lm-TabBar-tabLabel", has_text="Map").wait_for()

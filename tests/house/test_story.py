@@ -94,6 +94,14 @@ def test_a_side_trip_hangs_on_what_the_reader_has_met():
     assert [trip.number for trip in trips if trip.number < trip.hangs_on] == ["10", "11", "12", "13", "47"]
 
 
+@pytest.mark.parametrize("trip", [c for c in chapters() if not c.core], ids=lambda chapter: chapter.stem)
+def test_what_a_side_trip_needs_hangs_no_later_on_the_core(trip):
+    """Who turns off where it hangs has met all that it needs, or passed where that hangs."""
+    path = core()
+    at = {one: path.index(one if one.core else find(one.hangs_on)) for one in chapters()}
+    assert [number for number in trip.needs if at[find(number)] > at[trip]] == []
+
+
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda chapter: chapter.stem)
 def test_a_chapter_begins_with_where_it_stands(chapter):
     """Its part, its place on the core or what it hangs on, what is before and after it, how long it takes."""

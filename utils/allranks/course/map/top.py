@@ -29,7 +29,8 @@ def top(chapter: Chapter, cells: Sequence[Mapping[str, Any]]) -> str:
     about = [f"{minutes(cells)} minutes", chapter.runs]
     named = _named(chapter)
     for said, numbers in (("needs", chapter.needs), ("helps", chapter.helps)):
-        others = [find(number) for number in numbers if find(number) not in named]
+        # a side trip may hang on a chapter that it does not need: so it names all that it needs
+        others = [find(number) for number in numbers if not chapter.core or find(number) not in named]
         about += [f"{said}: {_links(chapter, others)}"] if others else []
     about += [f"the short way: {chapter.short}"] if chapter.short else []
     return "\n".join([picture(chapter), "", f"{where(chapter)}  ", " · ".join(about)])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base import record
-from allranks.base.chapters import Chapter, after, core, find, side_trips
+from allranks.base.chapters import Chapter, core, find, side_trips
 from allranks.base.record import Did
 from allranks.course.contents import Item
 from allranks.course.map import words
@@ -38,10 +38,9 @@ class ChapterEnd:
     @property
     def next(self) -> Chapter | None:
         """Where the one button leads: along the core, and after its last chapter to one that was skipped; None if there is none."""
-        at = after(self.chapter)
-        while at is not None and self.state[at.number].ended:
-            at = after(at)
-        return at or next((one.chapter for one in self._marked.core if not one.ended), None)
+        return self.state.onward(self.chapter) or next(
+            (one.chapter for one in self._marked.core if not one.ended), None
+        )
 
     def text(self) -> str:
         """The card as plain text."""

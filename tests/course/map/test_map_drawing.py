@@ -203,6 +203,13 @@ def test_the_tag_of_the_first_station_lies_between_no_two():
     assert 0 < float(x) < min(map(float, stations))
 
 
+def test_the_card_of_a_side_trip_names_the_next_one_too():
+    """The text of 12 leads to 13, and the card had a link to 14 only."""
+    card = ChapterEnd(find("12"), state(None)).html()
+    assert ">aside: All-gather</a>" in card and "Reduce-scatter</a>" in card
+    assert ">aside: All-gather</a>" not in ChapterEnd(find("12"), did(ended=["13"])).html()
+
+
 def of_order(found: State, number: str) -> State:
     """The same with the reader in this chapter."""
     return State(found.chapters, find(number))

@@ -88,7 +88,7 @@ print(f"together {model.bias.grad.item():+.4f}\nalone    {alone.item():+.4f}")
 # Step through it, here with four ranks, and follow chunk 0. When is its sum complete, and where?
 
 # %% name="watch"
-Player(schedules.ring_all_reduce(ranks=4))
+Player(schedules.ring_all_reduce(ranks=4), bound=False)
 
 # %% name="guess_growth"
 ranks = [2**k for k in range(1, 11)]
@@ -127,7 +127,16 @@ for p in (2, 3, 4, 8):
 # In code: `2 * (p - 1) / p * n`.
 # </details>
 #
-# How does it grow with $p$? And how does the number of steps?
+# How does it grow with $p$? The next cell shows the answer, and the plot after it the number of steps, too.
+
+# %% name="reveal_growth" jupyter={"source_hidden": true}
+# the answer: run this cell
+curve.reveal(
+    lambda p: 2 * (p - 1) / p,
+    why="The chunks shrink as fast as their number grows; what grows is the number of steps.",
+    it="it levels off, below 2 n",
+    label="2 (p−1)/p · n",
+)
 
 # %% name="growth"
 counts = [2**k for k in range(1, 11)]
@@ -138,15 +147,6 @@ above.set(ylabel="bytes sent by a rank, n", ylim=(0, 2.2))
 below.semilogx(counts, [int(term.messages) for term in terms], marker="o")
 below.set(ylabel="steps, one after the other", xticks=counts, xticklabels=counts)
 growth
-
-# %% name="reveal_growth" jupyter={"source_hidden": true}
-# the answer: run this cell
-curve.reveal(
-    lambda p: 2 * (p - 1) / p,
-    why="The chunks shrink as fast as their number grows; what grows is the number of steps.",
-    it="it levels off, below 2 n",
-    label="2 (p−1)/p · n",
-)
 
 # %% [markdown] name="growth_explained"
 # The bytes (above) stay below $2n$, but the steps (below) grow with $p$: 2046 for 1024 ranks. So "the time of a ring does not depend on the number of ranks" is only half true: it holds

@@ -9,7 +9,7 @@
 # {{picture}}
 #
 # *Above:* each rank has numbers of its own, a gradient. *Below:* every rank holds the same sum; the stripes say that all four are in it. Where are they
-# added? No machine stands between the ranks that could do it, so the ranks must add themselves. This chapter shows how.
+# added? No machine stands between the ranks, so they must add themselves.
 
 # %% [markdown] name="my_model_needs"
 # **My model** needs this after every step: 64 GPUs add 14 GB of gradients.
@@ -127,7 +127,7 @@ for p in (2, 3, 4, 8):
 # In code: `2 * (p - 1) / p * n`.
 # </details>
 #
-# How does it grow with $p$? The next cell shows the answer, and the plot after it the number of steps, too.
+# How does it grow with $p$? The next cell shows it, and the plot below the number of steps.
 
 # %% name="reveal_growth" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -201,7 +201,7 @@ check(ring_all_reduce)
 # ```
 # </details>
 #
-# Now run it on the live ranks and compare it with the real all-reduce. The inputs are whole numbers, so the bits must agree:
+# Run it on the live ranks and compare it with the real all-reduce. The inputs are whole numbers, so the bits must agree:
 
 
 # %% name="ring_live"
@@ -216,7 +216,7 @@ def same_as_the_real_one():
 world.run(same_as_the_real_one, deadline=5)
 
 # %% [markdown] name="ring_live_explained"
-# You see `True` for every rank when your second pass is right. Your ring is for learning, not for production: NCCL's ring cuts each chunk further, so
+# You see `True` for every rank when your second pass is right. NCCL's ring cuts each chunk further, so
 # that adding and sending overlap, and it uses many rings at once.
 
 # %% [markdown] name="bound"

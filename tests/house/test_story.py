@@ -136,8 +136,8 @@ def test_the_strip_has_the_readers_station_in_yellow_and_no_titles_that_touch(ch
     assert there == station.number
     titles = re.findall(r'<text class="words" x="([\d.]+)" y="14" font-size="12"([^>]*)>([^<]+)<', svg)
     assert len(titles) == 4
-    for (x, weight, title), (after, *_) in pairwise(titles):
-        assert float(x) + width_of(title, 12, 700 if "700" in weight else 400) + 4 < float(after), title
+    for (x, weight, title), (later, *_) in pairwise(titles):
+        assert float(x) + width_of(title, 12, 700 if "700" in weight else 400) + 4 < float(later), title
 
 
 def test_a_side_trip_says_where_it_leads():

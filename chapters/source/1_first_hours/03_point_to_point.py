@@ -132,7 +132,7 @@ def send_first():
 
 # %% name="guess_arrows"
 guess = predict(
-    'Four ranks each send to the right before they receive. Draw an arrow from each rank to the rank that it waits for. How many arrows do you draw?',
+    "Four ranks each send to the right before they receive. Draw an arrow from each rank to the rank that it waits for. How many arrows do you draw?",
     low=0,
     high=12,
     title="Arrows between four ranks",

@@ -189,7 +189,7 @@ def test_my_model_by_keys_and_a_split_that_is_impossible(explored):
     assert float(held) == pytest.approx(found.memory["activations"])
     page.locator("button[data-key=tp][data-value='1']").focus()
     page.keyboard.press("Enter")
-    assert said(page).startswith("192 GB of H100's 80 GB: 112 GB too much.")
+    assert said(page).startswith("A GPU needs 192 GB, and H100 has 80 GB: 112 GB too much.")
     assert page.locator("h3").text_content() == "LLaMA 65B does not fit: 112 GB too much"
     assert page.locator("button[data-key=tp][data-value='1']").get_attribute("aria-pressed") == "true"
     assert page.locator(".ar-over").count() == 1 and page.locator(".ar-big").text_content() == "no room"

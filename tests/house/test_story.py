@@ -4,13 +4,16 @@ of another time.
 
 import re
 import subprocess
+from base64 import b64decode
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
 import pytest
 from allranks.base.chapters import after, chapters, core, find, link, parts, side_trips
 from allranks.course.length import minutes
-from allranks.course.map.top import top, where
+from allranks.course.map.shapes import width_of
+from allranks.course.map.top import picture, top, where
 
 ROOT = Path(__file__).resolve().parents[2]
 NEXT = re.compile(r"^\*\*Next question:\*\* ((?:.+\n?)+)", flags=re.M)
@@ -94,6 +97,14 @@ def test_a_side_trip_hangs_on_what_the_reader_has_met():
     assert [trip.number for trip in trips if trip.number < trip.hangs_on] == ["10", "11", "12", "13", "47"]
 
 
+@pytest.mark.parametrize("trip", [c for c in chapters() if not c.core], ids=lambda chapter: chapter.stem)
+def test_what_a_side_trip_needs_hangs_no_later_on_the_core(trip):
+    """Who turns off where it hangs has met all that it needs, or passed where that hangs."""
+    path = core()
+    at = {one: path.index(one if one.core else find(one.hangs_on)) for one in chapters()}
+    assert [number for number in trip.needs if at[find(number)] > at[trip]] == []
+
+
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda chapter: chapter.stem)
 def test_a_chapter_begins_with_where_it_stands(chapter):
     """Its part, its place on the core or what it hangs on, what is before and after it, how long it takes."""
@@ -115,6 +126,23 @@ def test_a_chapter_begins_with_where_it_stands(chapter):
     assert linked(said) == beside
     folders = {part.folder: part for part in parts()}
     assert folders[chapter.part].title in said
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda chapter: chapter.stem)
+def test_the_strip_has_the_readers_station_in_yellow_and_no_titles_that_touch(chapter):
+    svg = b64decode(re.search(r"base64,([^\"]+)", picture(chapter))[1]).decode()
+    station = chapter if chapter.core else find(chapter.hangs_on)
+    [(_, there)] = re.findall(r'class="you inkline"(?! tag)[^>]*/><text (.*?)>(\d\d)<', svg)
+    assert there == station.number
+    titles = re.findall(r'<text class="words" x="([\d.]+)" y="14" font-size="12"([^>]*)>([^<]+)<', svg)
+    assert len(titles) == 4
+    for (x, weight, title), (later, *_) in pairwise(titles):
+        assert float(x) + width_of(title, 12, 700 if "700" in weight else 400) + 4 < float(later), title
+
+
+def test_a_side_trip_says_where_it_leads():
+    for trip in (one for one in chapters() if not one.core):
+        assert re.search(r" · then (?:\[|back$)|on the way to ", where(trip)), trip.stem
 
 
 def test_minutes_follow_the_text():

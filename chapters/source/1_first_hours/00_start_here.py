@@ -223,7 +223,7 @@ from allranks import Player
 from allranks.schedules import ring_all_reduce
 
 ring = ring_all_reduce(ranks=4)
-Player(ring)
+Player(ring, bound=False)
 
 # %% name="reveal_messages" jupyter={"source_hidden": true}
 # the answer: run this cell

@@ -132,10 +132,10 @@ def send_first():
 
 # %% name="guess_arrows"
 guess = predict(
-    'Four ranks each send to the right before they receive. If an arrow means "waits for", how many arrows has the picture?',
+    "Four ranks each send to the right before they receive. Draw an arrow from each rank to the rank that it waits for. How many arrows do you draw?",
     low=0,
     high=12,
-    title="Arrows in the picture of four ranks",
+    title="Arrows between four ranks",
 )
 guess
 
@@ -207,8 +207,8 @@ for way in ways[:2]:
 print(f"{'start_sending (wire)':20}", run(start_sending, ranks=world.ranks).results)
 
 # %% [markdown] name="rounds"
-# All three are right. Are they equally good? Call the time of one message a **round**. The wire has a virtual clock. Here we set $\alpha$ to 1 second
-# and $\beta$ to 0, so that seconds on this clock are rounds.
+# All three are right. Are they equally good? Call the time of one message a **round**. The wire has a virtual clock: on it a message takes `alpha`
+# seconds, and `beta` seconds more for each of its bytes. Here we set `alpha` to 1 and `beta` to 0, so that seconds on this clock are rounds.
 
 # %% name="guess_rounds"
 first_way = predict(
@@ -391,19 +391,19 @@ else:
 # %% [markdown] name="ping_pong"
 # ## 7. What a message costs: ping-pong
 #
-# A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds. To measure this, rank 0 sends and waits for the answer. One message takes half of the
+# A message of $m$ bytes takes $T(m) = \alpha + m\beta$ seconds: the `alpha` and `beta` of section 3. To measure this, rank 0 sends and waits for the answer. One message takes half of the
 # time for both directions. In this way only one clock is read; the clocks of two ranks would not agree.
 #
-# Times vary. Other work of the machine can only make a try slower, so the **best** of many tries is nearest to what the link can do: take it for $\alpha$
-# and $\beta$. The **median** is the middle one: half of the tries are slower. A program usually meets it: take it to compare two ways. Here we keep the best of 50.
-# From chapter 10 on the course's `bench` times the calls (`bench.sweep` gives both, `bench.seconds_of` the median): all ranks begin together, the clock waits for a GPU, and a call takes as long
+# Times vary. Other work of the machine can only make a try slower, so the **best** of many tries is nearest to what the link can do: it gives
+# $\alpha$ and $\beta$. The **median** is the middle one: half of the tries are slower. It is what a program usually sees, so it compares two ways. Here we keep the best of 50.
+# In later chapters the course's `bench` times the calls (`bench.sweep` gives both, `bench.seconds_of` the median): all ranks begin together, the clock waits for a GPU, and a call takes as long
 # as its slowest rank.
 #
 # Which $\alpha$ and which rate $1/\beta$ do you expect here?
 
 # %% name="ping_pong_run"
 # %%ranks
-import time  # these ranks are new: the old ones ended with the deadlock
+import time  # the ranks of section 2 imported it too, but they ended with the deadlock of section 3
 
 
 def ping_pong(nbytes, times=50):

@@ -9,7 +9,7 @@
 # {{picture}}
 #
 # *Above:* each rank has numbers of its own, a gradient. *Below:* every rank holds the same sum; the stripes say that all four are in it. Where are they
-# added? No machine stands between the ranks that could do it, so the ranks must add themselves. This chapter shows how.
+# added? No machine stands between the ranks, so they must add themselves.
 
 # %% [markdown] name="my_model_needs"
 # **My model** needs this after every step: 64 GPUs add 14 GB of gradients.
@@ -88,7 +88,7 @@ print(f"together {model.bias.grad.item():+.4f}\nalone    {alone.item():+.4f}")
 # Step through it, here with four ranks, and follow chunk 0. When is its sum complete, and where?
 
 # %% name="watch"
-Player(schedules.ring_all_reduce(ranks=4))
+Player(schedules.ring_all_reduce(ranks=4), bound=False)
 
 # %% name="guess_growth"
 ranks = [2**k for k in range(1, 11)]
@@ -127,7 +127,16 @@ for p in (2, 3, 4, 8):
 # In code: `2 * (p - 1) / p * n`.
 # </details>
 #
-# How does it grow with $p$? And how does the number of steps?
+# How does it grow with $p$? The next cell shows it, and the plot below the number of steps.
+
+# %% name="reveal_growth" jupyter={"source_hidden": true}
+# the answer: run this cell
+curve.reveal(
+    lambda p: 2 * (p - 1) / p,
+    why="The chunks shrink as fast as their number grows; what grows is the number of steps.",
+    it="it levels off, below 2 n",
+    label="2 (p−1)/p · n",
+)
 
 # %% name="growth"
 counts = [2**k for k in range(1, 11)]
@@ -138,15 +147,6 @@ above.set(ylabel="bytes sent by a rank, n", ylim=(0, 2.2))
 below.semilogx(counts, [int(term.messages) for term in terms], marker="o")
 below.set(ylabel="steps, one after the other", xticks=counts, xticklabels=counts)
 growth
-
-# %% name="reveal_growth" jupyter={"source_hidden": true}
-# the answer: run this cell
-curve.reveal(
-    lambda p: 2 * (p - 1) / p,
-    why="The chunks shrink as fast as their number grows; what grows is the number of steps.",
-    it="it levels off, below 2 n",
-    label="2 (p−1)/p · n",
-)
 
 # %% [markdown] name="growth_explained"
 # The bytes (above) stay below $2n$, but the steps (below) grow with $p$: 2046 for 1024 ranks. So "the time of a ring does not depend on the number of ranks" is only half true: it holds
@@ -201,7 +201,7 @@ check(ring_all_reduce)
 # ```
 # </details>
 #
-# Now run it on the live ranks and compare it with the real all-reduce. The inputs are whole numbers, so the bits must agree:
+# Run it on the live ranks and compare it with the real all-reduce. The inputs are whole numbers, so the bits must agree:
 
 
 # %% name="ring_live"
@@ -216,7 +216,7 @@ def same_as_the_real_one():
 world.run(same_as_the_real_one, deadline=5)
 
 # %% [markdown] name="ring_live_explained"
-# You see `True` for every rank when your second pass is right. Your ring is for learning, not for production: NCCL's ring cuts each chunk further, so
+# You see `True` for every rank when your second pass is right. NCCL's ring cuts each chunk further, so
 # that adding and sending overlap, and it uses many rings at once.
 
 # %% [markdown] name="bound"

@@ -3,7 +3,7 @@
 #
 # {{here}}
 #
-# **A run on 512 GPUs prints "step 1041", and then nothing. There is no error and no crash: 512 processes wait. Which of them is the cause, and how do you find it quickly?**
+# **A run on 512 GPUs prints "step 1041", and then nothing. There is no error and no crash: 511 processes wait for one. Which one, and how do you find it quickly?**
 #
 # {{picture}}
 #

@@ -7,7 +7,7 @@
 #
 # {{picture}}
 #
-# A ring on two nodes of two GPUs, time to the right: each box is a message, in the row of the rank that receives it. The long ones decide how long it takes.
+# The same with two nodes of two GPUs, time to the right: each box is a message, in the row of the rank that receives it. The long ones decide how long it takes.
 
 # %% name="first_picture"
 from allranks import explore

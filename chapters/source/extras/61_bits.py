@@ -532,7 +532,7 @@ print(f"largest {largest:.2f}, mean error {100 * ((back - mine).abs() / mine.abs
 #
 # **Now you:** [Lab 21](../../labs/lab21_bits/bits.ipynb): an all-reduce in 8 bits, within an error bound and a byte bound.
 #
-# **Next question:** what if the parts are not equally long? [Uneven](62_uneven.ipynb). The core goes on with [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb).
+# **Next question:** what if the parts are not equally long? [Uneven](62_uneven.ipynb). The core goes on with [Sharded training](../3_one_model/22_sharded_training.ipynb).
 #
 # **Sources.** G. Wang et al., *ZeRO++*, [arXiv:2306.10209](https://arxiv.org/abs/2306.10209), and DeepSpeed, `coalesced_collectives.py` ·
 # [PyTorch, pull request 156381](https://github.com/pytorch/pytorch/pull/156381) (`use_deterministic_algorithms` and NVLS) ·

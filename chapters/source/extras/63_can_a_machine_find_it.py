@@ -389,7 +389,7 @@ print(f"all GPUs: {sum(len(program(found, gpu)) for gpu in range(8))} lines, {le
 #
 # **Now you:** [a race task of your choice](../../docs/race.md).
 #
-# **Next question:** an all-reduce is two such halves. What is the first one good for alone? [Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb)
+# **Next question:** every message has its place now. What if one of them never comes? [When it hangs](../4_real_cluster/45_when_it_hangs.ipynb)
 #
 # Sources: Cai et al., *Synthesizing Optimal Collective Algorithms*, PPoPP 2021; the links of a DGX-1 and their bound of 7/6 as in [microsoft/msccl-tools](https://github.com/microsoft/msccl-tools).
 

@@ -157,7 +157,7 @@ def test_minutes_are_one_sum():
     for found in (did(), did(ended=["14"]), did(ended=["00", "03"], predicted=["00", "03", "21"], proved=["03"])):
         held = [progress.minutes_left for progress in found.core]
         assert found.minutes_left == sum(held)
-        of_parts = [words.of_part(part, found).removesuffix(" left") for part in parts() if part.number]
+        of_parts = [words.of_part(part, found).partition(" left")[0] for part in parts() if part.number]
         there = [
             [p.minutes_left for p in found.core if p.chapter.part == part.folder] for part in parts() if part.number
         ]
@@ -173,6 +173,48 @@ def test_minutes_are_one_sum():
     )
 
 
+def test_what_was_only_ended_is_not_left_out():
+    """From 40 the map led to 48, because the last cell of 45 had been run once."""
+    skimmed = did(ended=["45", "40"])
+    assert skimmed.go_on == ChapterEnd(find("40"), skimmed).next == find("45")
+    proved = did(ended=["45", "40"], proved=["45"], predicted=["45"])
+    assert of_order(proved, "40").go_on == ChapterEnd(find("40"), proved).next == find("48")
+
+
+def test_the_map_says_what_it_counts_and_where_minutes_are_left():
+    found = did(ended=["00", "03", "04"], proved=["03"], predicted=["00", "03"])
+    assert words.proved(found).startswith("In the 3 chapters that you opened: ")
+    left = found["04"].minutes_left
+    assert words.of_part(parts()[0], found) == f"{words.time(left)} left in 04"
+
+
+def test_the_map_says_how_long_a_side_trip_takes():
+    trip = state(None)["10"]
+    length = words.time(trip.contents.minutes).replace(" ", "\u00a0")
+    assert f"rounds? {length}<" in drawing(state(None))
+    assert f">{words.time(trip.contents.minutes)}<" in tall(did(ended=["14"]))
+
+
+def test_the_tag_of_the_first_station_lies_between_no_two():
+    """Between 00 and 03 it read as if it named 03."""
+    svg = drawing(state(None))
+    [x] = re.findall(r'class="m-tag" transform="translate\(([\d.]+),', svg)
+    stations = re.findall(r'<(?:circle|rect) class="m-stop" (?:cx|x)="([\d.]+)"', svg)
+    assert 0 < float(x) < min(map(float, stations))
+
+
+def test_the_card_of_a_side_trip_names_the_next_one_too():
+    """The text of 12 leads to 13, and the card had a link to 14 only."""
+    card = ChapterEnd(find("12"), state(None)).html()
+    assert ">aside: All-gather</a>" in card and "Reduce-scatter</a>" in card
+    assert ">aside: All-gather</a>" not in ChapterEnd(find("12"), did(ended=["13"])).html()
+
+
+def of_order(found: State, number: str) -> State:
+    """The same with the reader in this chapter."""
+    return State(found.chapters, find(number))
+
+
 def test_after_the_last_chapter_the_map_leads_to_what_was_skipped():
     assert did(ended=["48"]).go_on == find("00")
     assert did(ended=["00", "03", "48"]).go_on == find("04")
@@ -185,7 +227,7 @@ def test_the_map_has_one_button():
 
 def test_the_model_on_the_map_is_that_of_the_story():
     alone = step_of(START)
-    assert f"my model on one GPU: {alone.nbytes / 1e9:.0f} GB; it has {alone.gpu.nbytes / 1e9:.0f} GB" in drawing(did())
+    assert f"my model needs {alone.nbytes / 1e9:.0f} GB; one GPU has {alone.gpu.nbytes / 1e9:.0f} GB" in drawing(did())
 
 
 def boxes(svg: str) -> list[tuple[float, float, float, float, str]]:

@@ -200,6 +200,15 @@ def test_the_drawing_is_a_legible_svg(pool, program, ranks):
     assert failure.message in bundle["text/plain"]
 
 
+def test_a_picture_of_a_deadlock_comes_before_the_way_out_which_is_folded(pool, program):
+    sends_first = program("t = torch.zeros(1); dist.send(t, (r + 1) % p); dist.recv(t, (r - 1) % p)")
+    failure = pool.run(sends_first, 4, **FOR_EVER).failure
+    page = failure._repr_mimebundle_()["text/html"]
+    seen, _, folded = page.partition("<details><summary>A way out</summary>")
+    assert "isend" not in seen and "isend" in folded and "rank 0 waits for rank 1" in seen
+    assert failure.advice in failure.text()
+
+
 def test_a_rank_that_has_returned_is_drawn_too(pool, program):
     failure = pool.run(program("dist.recv(torch.zeros(1), 1) if r == 0 else None"), 3).failure
     svg = ET.fromstring(failure.svg())

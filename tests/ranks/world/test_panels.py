@@ -7,6 +7,7 @@ import re
 import nbclient
 import nbformat
 import pytest
+from allranks.ranks.world.failures import WIDE, RanksStuck
 from allranks.ranks.world.panels import MOST, Panel, live, report, shared
 from allranks.ranks.world.rank_status import RankStatus
 
@@ -40,6 +41,17 @@ def test_text_of_a_program_is_no_html():
     status = RankStatus(0, line=1, text="x = '<script>alert(1)</script>'")
     assert "<script" not in live([Panel((0,), status)], {}, 2, 3)
     assert "<script" not in report("<script>", "<script>", [Panel((0,), status)], {}, "<script>", None, 1)
+
+
+def test_the_red_text_of_a_report_has_no_line_that_a_notebook_breaks_in_a_word():
+    """It read "send t" and below it "o rank 3"."""
+    words = "Ranks 0 to 3 wait for each other in a circle: " + ", ".join(
+        f"rank {r} in dist.send to rank 1" for r in EVERYONE
+    )
+    given = f"{words}\n  rank 0: {'a' * 120}\n    line 3: x = 1"
+    [shown] = RanksStuck(given, [])._render_traceback_()
+    assert shown.split() == given.split() and shown.endswith("\n    line 3: x = 1")
+    assert [line for line in shown.split("\n") if len(line) > WIDE] == ["      " + "a" * 120]
 
 
 def test_many_ranks_that_do_the_same_share_a_panel():

@@ -151,3 +151,11 @@ def test_in_a_comparison_a_step_lasts_alpha_and_its_bytes():
 def test_a_schedule_beside_a_run_moves_as_many_bytes():
     run, ring = Player(RING.trace(4096), compare=RING).animations
     assert run.bytes_sent() == ring.bytes_sent()
+
+
+def test_the_least_that_a_rank_must_send_can_be_kept_for_the_reader_to_find():
+    """A chapter asked for a formula, and the player above the question said it."""
+    assert Player(RING).animations[0].bound is not None
+    kept = Player(RING, tree_all_reduce(4), bound=False)
+    assert [one.bound for one in kept.animations] == [None, None]
+    assert kept.animation == kept.animations[0].payload() != Player(RING).animation

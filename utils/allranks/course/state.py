@@ -94,14 +94,21 @@ class State:
 
     @property
     def go_on(self) -> Chapter | None:
-        """Where the reader goes on: the chapter begun last, or what follows it if it was ended.
+        """Where the reader goes on: the chapter begun last, or if it was ended what follows it, without what is ended and walked.
 
         After the last chapter that is the first one of the core that was not ended; None when the core is done.
         """
         at: Chapter | None = self.here or core()[0]
-        while at is not None and self[at.number].ended:
-            at = after(at)
+        if at is not None and self[at.number].ended:
+            at = self.onward(at)
         return at or next((p.chapter for p in self.core if not p.ended), None)
+
+    def onward(self, chapter: Chapter) -> Chapter | None:
+        """What follows a chapter on the core; of what follows, chapters that were ended are left out only if something of them is proved."""
+        at = after(chapter)
+        while at is not None and self[at.number].ended and self[at.number].walked:
+            at = after(at)
+        return at
 
     @property
     def next(self) -> Chapter | None:

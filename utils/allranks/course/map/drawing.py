@@ -43,6 +43,7 @@ EDGE, GAP, SIDE, END = (
     58,
     124,
 )  # where the line goes down; between fields; what a row leaves free for it, and the last row for its end
+FIRST = 54  # what the first row leaves free for the tag, which stands before the first station: behind it, it would seem to name the next
 # what each argument of `plan` is called on the line
 WON = {
     "dp": "+ replicas",
@@ -98,7 +99,7 @@ class Row:
 
 
 def status(state: State, chapter: Chapter) -> str:
-    """The class of a chapter: here, next, walked (something is proved), seen (it was only opened) or ahead."""
+    """The class of a chapter: here, next, walked (something is proved), seen (nothing of it is) or ahead."""
     if chapter == (state.here or state.go_on):
         return "here"
     progress = state[chapter.number]
@@ -138,7 +139,7 @@ def drawing(state: State, width: int = 1180, manner: Manner | None = None) -> st
     body, top = "", 0.0
     for row in rows:
         row.top = top
-        _place(row)
+        _place(row, state)
         inside = "".join(_stop(state, stop, manner) + _hanging(state, stop, manner) for stop in row.stops)
         fields = "".join(rect(a, row.top, b - a, row.height, "m-field", 14) for a, b in row.fields)
         heads = "".join(
@@ -186,7 +187,7 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
     """Gives the stations of a row their places from left to right, and the parts their fields."""
     stops = [progress for progress in state.core if progress.chapter.part in {part.folder for part in row.parts}]
     weights = [_weight(progress.chapter, row) for progress in stops]
-    left = 16 if number == 0 else SIDE
+    left = FIRST if number == 0 else SIDE
     last = number == rows - 1
     right = width - (END if last else SIDE)
     each = (right - left) / sum(weights)
@@ -231,31 +232,40 @@ def _fields(row: Row, width: int) -> None:
                 stop.right = min(stop.right, ends - 16)
 
 
-def _place(row: Row) -> None:
+def _place(row: Row, state: State) -> None:
     """Sets the heights of a row: of its stations, and its own from what hangs on them."""
     for stop in row.stops:
         stop.y = row.y
-    row.height = max(_depth(stop) for stop in row.stops) + LINE_AT + 14
+    row.height = max(_depth(stop, state) for stop in row.stops) + LINE_AT + 14
 
 
-def _depth(stop: Stop) -> float:
+def _depth(stop: Stop, state: State) -> float:
     """How far below the line the side trips of a station reach."""
     trips = _trips(stop.chapter)
     if _pictured(stop.chapter):
-        return 44 + sum(_table_heights(stop))
-    return max(36.0, 24 + sum(_trip_height(stop, trip) for trip in trips))
+        return 44 + sum(_table_heights(stop, state))
+    return max(36.0, 24 + sum(_trip_height(stop, trip, state) for trip in trips))
 
 
-def _trip_height(stop: Stop, trip: Chapter) -> float:
+def _trip_height(stop: Stop, trip: Chapter, state: State) -> float:
     room = stop.right - stop.x - 32
-    return 16 * len(wrapped(words.kept_together(trip), room, 13, 600)) + 15 * len(wrapped(trip.why, room, 12)) + 8
+    return (
+        16 * len(wrapped(words.kept_together(trip), room, 13, 600)) + 15 * len(wrapped(_why(trip, state), room, 12)) + 8
+    )
 
 
-def _table_heights(stop: Stop) -> list[float]:
+def _why(trip: Chapter, state: State) -> str:
+    """Why one would go there, and how long it takes, which no line breaks."""
+    length = words.time(state[trip.number].contents.minutes)
+    return f"{trip.why} {length.replace(' ', chr(0xA0))}"
+
+
+def _table_heights(stop: Stop, state: State) -> list[float]:
     room = _column(stop) - TABLE_TEXT
     trips = _trips(stop.chapter)
     each = [
-        17 * len(wrapped(words.kept_together(t), room, 13, 600)) + 15 * len(wrapped(t.why, room, 12)) + 8 for t in trips
+        17 * len(wrapped(words.kept_together(t), room, 13, 600)) + 15 * len(wrapped(_why(t, state), room, 12)) + 8
+        for t in trips
     ]
     return [max(each[i : i + 2]) for i in range(0, len(each), 2)]
 
@@ -328,7 +338,7 @@ def _model(right: float, y: float, left: float) -> str:
     alone = step_of(START)
     wide = 134.0
     fits = wide * alone.gpu.nbytes / alone.nbytes
-    said = f"my model on one GPU: {alone.nbytes / 1e9:.0f} GB; it has {alone.gpu.nbytes / 1e9:.0f} GB"
+    said = f"my model needs {alone.nbytes / 1e9:.0f} GB; one GPU has {alone.gpu.nbytes / 1e9:.0f} GB"
     x = right - wide - 40
     if x - 14 - width_of(said, 12) < left:
         return ""
@@ -364,7 +374,7 @@ def _stop(state: State, stop: Stop, manner: Manner) -> str:
         inside += text(x - 22, y + 21, won, 12, kind="m-ink", weight=600, anchor="end")
     inside += station(x, y, chapter.number, first=first)
     said = said_at(state, manner)
-    behind = -1 if not first and _runs_right(chapter) else 1
+    behind = -1 if _runs_right(chapter) else 1
     place = x + behind * (STATION + 13 + width_of(said, 12, 700) / 2), y
     if kind == "here" and manner.counts is None:
         inside += tag(*place, said)
@@ -405,7 +415,7 @@ def _hanging(state: State, stop: Stop, manner: Manner) -> str:
         elbow = f"M{n(stop.x)},{n(stop.y + STATION)}V{n(y - 14)}q0,10 10,10H{n(stop.x + 16)}"
         inside = path(elbow, "m-elbow", ' aria-hidden="true"') + circle(stop.x + 21, y - 4, 5, "m-dot")
         out += linked(state, trip, manner, inside + _words(state, trip, stop.x + 32, y, room, manner))
-        y += _trip_height(stop, trip)
+        y += _trip_height(stop, trip, state)
     return out
 
 
@@ -420,7 +430,7 @@ def _words(state: State, trip: Chapter, x: float, y: float, room: float, manner:
     lines = (
         [manner.counts[trip.number]]
         if manner.counts and manner.counts.get(trip.number)
-        else wrapped(trip.why, room, 12)
+        else wrapped(_why(trip, state), room, 12)
     )
     for line in lines:
         out += text(x, y, line, 12, kind="m-soft")
@@ -433,7 +443,7 @@ def _table(state: State, stop: Stop, trips: list[Chapter], manner: Manner) -> st
     left, right, each = stop.slot[0] + INSET, stop.slot[1] - INSET, _column(stop)
     bracket = f"M{n(stop.x)},{n(stop.y + STATION)}v9M{n(left)},{n(stop.y + 34)}q0,-8 8,-8H{n(right - 8)}q8,0 8,8"
     out, y = path(bracket, "m-elbow", ' aria-hidden="true"'), stop.y + 52.0
-    for number, high in enumerate(_table_heights(stop)):
+    for number, high in enumerate(_table_heights(stop, state)):
         for column, trip in enumerate(trips[2 * number : 2 * number + 2]):
             x = left + column * each
             picture = placed(picture_of(trip), x + 2, y - 14, 30) if picture_of(trip) else circle(x + 16, y, 5, "m-dot")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base import record
-from allranks.base.chapters import Chapter, after, core, find, side_trips
+from allranks.base.chapters import Chapter, core, find, side_trips
 from allranks.base.record import Did
 from allranks.course.contents import Item
 from allranks.course.map import words
@@ -38,10 +38,9 @@ class ChapterEnd:
     @property
     def next(self) -> Chapter | None:
         """Where the one button leads: along the core, and after its last chapter to one that was skipped; None if there is none."""
-        at = after(self.chapter)
-        while at is not None and self.state[at.number].ended:
-            at = after(at)
-        return at or next((one.chapter for one in self._marked.core if not one.ended), None)
+        return self.state.onward(self.chapter) or next(
+            (one.chapter for one in self._marked.core if not one.ended), None
+        )
 
     def text(self) -> str:
         """The card as plain text."""
@@ -122,13 +121,21 @@ class ChapterEnd:
             out += f'<a class="m-button main" href="{self._to(self.next.path)}">{escape(self.next.title)}</a><p>next, {minutes}</p>'
         else:
             out += "<p class=m-head>No chapter of the core is left.</p>"
-        aside = [trip for trip in side_trips(self.chapter) if not self.state[trip.number].ended][:2]
+        aside = [trip for trip in self._trips() if not self.state[trip.number].ended][:2]
         links = [f'<a href="{self._to(trip.path)}">aside: {escape(trip.title)}</a>' for trip in aside]
         if os.environ.get(MAP_ENV):
             links.append(
                 '<a href="#" data-commandlinker-command="allranks:map" data-commandlinker-args="{}">the map</a>'
             )
         return out + "".join(f"<p>{link}</p>" for link in links)
+
+    def _trips(self) -> tuple[Chapter, ...]:
+        """The side trips of this chapter; of a side trip those that hang beside it, the later ones first."""
+        if self.chapter.core:
+            return side_trips(self.chapter)
+        beside = side_trips(find(self.chapter.hangs_on))
+        at = beside.index(self.chapter)
+        return beside[at + 1 :] + beside[:at]
 
     @property
     def _marked(self) -> State:

@@ -9,7 +9,7 @@ from allranks.base import theme
 from allranks.base.chapters import Chapter
 from allranks.course.map import words
 from allranks.course.map.drawing import Manner, drawing
-from allranks.course.map.shapes import circle, path, rect
+from allranks.course.map.shapes import circle, path, placed, rect
 from allranks.course.map.tall import tall
 from allranks.course.state import State
 from allranks.show.pictures.palette import page_style, shared_style
@@ -113,12 +113,12 @@ def key(kept: str) -> str:
         (rect(1, 1, 9, 9, "m-proof proved", 1.2), "check passed"),
         (circle(5.5, 5.5, 4.4, "m-proof proved"), "prediction made"),
         (rect(1, 1.5, 7.8, 7.8, "m-proof", 1.2) + circle(16, 5.5, 3.9, "m-proof"), "not yet"),
-        (path("M2,5.5h24", "m-walked"), "walked"),
-        (f'<g class="seen">{circle(6.5, 5.5, 4.6, "m-stop")}</g>', "only opened"),
+        (path("M2,5.5h24", "m-walked"), "some proved"),
+        (f'<g class="seen">{circle(6.5, 5.5, 4.6, "m-stop")}</g>', "none proved"),
         (path("M4,5.5h20", "m-track") + path("M4,5.5h20", "m-hollow"), "ahead"),
-        (circle(6, 5.5, 5, "m-dot"), "side trip"),
+        (circle(6, 5.5, 5, "m-dot") + placed("broadcast", 17, -1, 14), "side trip"),
     )
-    wide = (11, 11, 21, 28, 13, 28, 12)
+    wide = (11, 11, 21, 28, 13, 28, 32)
     items = "".join(
         f'<li><svg width="{w}" height="11" aria-hidden="true">{sign}</svg>{said}</li>'
         for (sign, said), w in zip(signs, wide, strict=True)

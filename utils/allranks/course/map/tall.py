@@ -111,6 +111,7 @@ def _trips_of(state: State, chapter: Chapter, middle: float, y: float, manner: M
                 else circle(TEXT_X + 4, y + 10, 5, "m-dot")
             )
             x = TEXT_X + (38 if picture_of(trip) else 18)
+            length = "" if manner.counts is not None else words.time(state[trip.number].contents.minutes)
             second = (
                 tag(x + width_of(manner.tag, 12, 700) / 2 + 7, y + 27, manner.tag)
                 if trip == state.here and manner.counts is None
@@ -120,6 +121,7 @@ def _trips_of(state: State, chapter: Chapter, middle: float, y: float, manner: M
                 path(elbow, "m-elbow", ' aria-hidden="true"')
                 + mark
                 + text(x, y + 14, words.named(trip), 13, kind="m-ink", weight=600)
+                + text(x + width_of(words.named(trip), 13, 600) + 8, y + 14, length, 12, kind="m-soft")
             )
             out += linked(state, trip, manner, rect(TEXT_X, y - 4, 280, 40, "m-area") + inside + second)
             y += 46

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from allranks.base.chapters import Chapter, after, core, find, link, parts
+from allranks.base.errors import capital
 from allranks.base.theme import LIGHT
 from allranks.course.length import minutes
 from allranks.course.map import words
@@ -29,7 +30,8 @@ def top(chapter: Chapter, cells: Sequence[Mapping[str, Any]]) -> str:
     about = [f"{minutes(cells)} minutes", chapter.runs]
     named = _named(chapter)
     for said, numbers in (("needs", chapter.needs), ("helps", chapter.helps)):
-        others = [find(number) for number in numbers if find(number) not in named]
+        # a side trip may hang on a chapter that it does not need: so it names all that it needs
+        others = [find(number) for number in numbers if not chapter.core or find(number) not in named]
         about += [f"{said}: {_links(chapter, others)}"] if others else []
     about += [f"the short way: {chapter.short}"] if chapter.short else []
     return "\n".join([picture(chapter), "", f"{where(chapter)}  ", " · ".join(about)])
@@ -51,8 +53,10 @@ def where(chapter: Chapter) -> str:
     hangs_on = find(chapter.hangs_on)
     way = "on the way to" if following == hangs_on and hangs_on != path_[-1] else "from"
     said = [f"a side trip {way} {_links(chapter, [hangs_on])}: *{chapter.why}*"]
-    said += [f"then {_links(chapter, [following])}"] if following and following != hangs_on else []
-    return f"**{_part(chapter)}** · {' · '.join(said)}"
+    if following:
+        back = "" if way == "on the way to" else "then back"
+        said += [f"then {_links(chapter, [following])}" if following != hangs_on else back]
+    return f"**{_part(chapter)}** · {' · '.join(filter(None, said))}"
 
 
 def _part(chapter: Chapter) -> str:
@@ -83,11 +87,11 @@ def picture(chapter: Chapter) -> str:
     for part in parts():
         first = next((one for one in part.chapters if one.core), None)
         if first is not None and part.number:
-            title = f"{part.number} {part.title.partition(':')[0]}"
+            title = f"{part.number} {capital(part.title.partition(':')[0].removeprefix('The '))}"
             weight = 700 if part.folder == at.part else 400
             out += text(x[first] - RADIUS, 14, title, 12, kind="words", weight=weight)
     for one in path_:
-        out += _station(one, x[one], here=one == chapter)
+        out += _station(one, x[one], here=one == at)
     out += _tag(chapter, x[at])
     return image(document(out, WIDTH, HIGH, WIDTH, "Where you are", _said(chapter), more=_STYLE), _said(chapter), WIDTH)
 

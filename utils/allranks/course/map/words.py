@@ -83,14 +83,19 @@ def length(state: State) -> str:
 
 
 def proved(state: State) -> str:
-    """How many checks and predictions there were so far, and how many of them are done."""
+    """How many checks and predictions the chapters hold that the reader has opened, and how many of them are done."""
     if state.here is None:
         return NOTHING_YET
     met = [progress for progress in state.chapters if progress.seen]
     checks = {item.name: progress.passed(item) for progress in met for item in progress.contents.checks}
     questions = sum(len(progress.contents.questions) for progress in met)
     answers = sum(progress.predicted for progress in met)
-    return f"Proved so far: {sum(checks.values())} of {counted(len(checks), 'check')}, {answers} of {counted(questions, 'prediction')} made."
+    said = f"{sum(checks.values())} of {counted(len(checks), 'check')} passed, {answers} of {counted(questions, 'prediction')} made"
+    return f"In {_opened(len(met))}: {said}."
+
+
+def _opened(count: int) -> str:
+    return f"the {count} chapters that you opened" if count > 1 else "the chapter that you opened"
 
 
 def left(state: State) -> str:
@@ -120,10 +125,12 @@ def of_chapter(progress: Progress) -> str:
 
 
 def of_part(part: Part, state: State) -> str:
-    """What is left of a part: its time, or if all is read, the checks that did not pass."""
+    """What is left of a part: its time, and in which chapter if it is one; or if all is read, the checks that did not pass."""
     mine = [progress for progress in state.core if progress.chapter.part == part.folder]
     if left := sum(progress.minutes_left for progress in mine):
-        return f"{time(left)} left" if any(progress.seen for progress in mine) else time(left)
+        [first, *others] = [progress for progress in mine if progress.minutes_left]
+        where = "" if others else f" in {first.chapter.number}"
+        return f"{time(left)} left{where}" if any(progress.seen for progress in mine) else time(left)
     missing = sum(len(progress.contents.checks) - progress.proved for progress in mine)
     return f"{counted(missing, 'check')} left" if missing else "done"
 
@@ -131,7 +138,7 @@ def of_part(part: Part, state: State) -> str:
 def text(state: State) -> str:
     """The map for a terminal.
 
-    `#` is a chapter of the core of which something is proved, `>` where the reader is, `:` one that was only opened, `o` what lies ahead,
+    `#` is a chapter of the core of which something is proved, `>` where the reader is, `:` one of which nothing is proved yet, `o` what lies ahead,
     `-` a side trip, `+` one that was ended.
     """
     lines = [heading(state), f"{proved(state)} {left(state)}"]

@@ -138,10 +138,19 @@ class Failure:
 
     def svg(self) -> str:
         """The wait-for graph as a self-contained SVG (the cycle's arrows bold); empty if nobody waits."""
-        return waits_svg(self.waits, self.cycle, self.message)
+        return waits_svg(self.waits, self.cycle, self._seen)
+
+    @property
+    def _seen(self) -> str:
+        """The message without the advice that ends it."""
+        return self.message.removesuffix(self.advice).strip()
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         drawing = self.svg()
         told = "" if drawing else f"<pre>{html.escape(self.text().partition(chr(10))[2])}</pre>"
-        page = f"<div><p><strong>{html.escape(self.message)}</strong></p>{told}{drawing}</div>"
+        # a picture comes before the way out, for who wants to find it
+        seen = self._seen if drawing else self.message
+        way_out = self.advice if seen != self.message else ""
+        folded = f"<details><summary>A way out</summary><p>{html.escape(way_out)}</p></details>" if way_out else ""
+        page = f"<div><p><strong>{html.escape(seen)}</strong></p>{told}{drawing}{folded}</div>"
         return {"text/plain": self.text(), "text/html": page}

@@ -214,7 +214,7 @@ class Call:
         """What ranks do that are not where the others wait."""
         if not set(absent) & set(self.errors) and set(absent) <= set(self.outcomes):
             done = "It is" if len(absent) == 1 else "They are"
-            return f"{done} done with the cell. Who does not wait is the first suspect."
+            return f"{done} done with the cell. Look first at a rank that does not wait."
         for rank in sorted(set(absent) & set(self.errors)):
             error = self.errors[rank]
             at = f" in line {error['frames'][-1][1]}" if error["frames"] else ""

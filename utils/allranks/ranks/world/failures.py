@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
 from allranks.base.errors import capital, name_ranks
 from allranks.ranks.world.cluster import WorldError
 from allranks.ranks.world.rank_status import RankStatus, line_text
 
 LONG, CUT, FRAMES = 160, 1500, 12
+WIDE = 100  # characters of a line in a notebook
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # what torch's C++ puts before a message: [rank1]:[F1121 09:26:34.474286547 file.cpp:207]
 _PREFIX = re.compile(r"\[(?:rank\d+\]:\[)?[A-Z]\d{4} [\d:.]+ [\w./]+:\d+\] ?")
@@ -23,7 +25,22 @@ class _Report(WorldError):
     """An error whose message names the ranks and their errors: a notebook shows it without the class's name."""
 
     def _render_traceback_(self) -> list[str]:
-        return [str(self)]
+        return ["\n".join(part for line in str(self).split("\n") for part in _between_words(line))]
+
+
+def _between_words(line: str) -> list[str]:
+    """The line, in pieces if it is too long for a notebook, which would break it inside a word."""
+    if len(line) <= WIDE:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    return textwrap.wrap(
+        line.strip(),
+        WIDE,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class RanksError(_Report):

@@ -40,6 +40,7 @@ color:var(--ar-ink)!important;padding:0;font-variant-ligatures:none}
 background:var(--ar-paper);overflow-wrap:anywhere}
 .ar-report h4{margin:0 0 6px!important;font:600 20px/1.3 var(--jp-ui-font-family,system-ui,sans-serif)!important;color:var(--ar-ink)!important}
 .ar-report h4+p{margin:0 0 12px!important;color:var(--ar-soft)}
+.ar-report .ar-panel{flex:1 1 176px;max-width:224px;min-width:0}
 .ar-sides{display:flex;flex-wrap:wrap;gap:12px 40px;align-items:flex-start}
 .ar-sides>*{min-width:0;max-width:100%;overflow-x:auto}
 .ar-hang .ar-calls{display:block;overflow-x:auto}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -33,7 +34,8 @@ class Player(anywidget.AnyWidget):
     schedule is given; a trace has its own. `layout` is "auto", "ring", "line", "tree", "grid" or "all-to-all". `axis`
     is "step" or "time"; left out, live and simulated runs are shown in time, and so are two of which one is a schedule:
     there a step lasts 5 µs and its bytes at 50 GB/s. With `quiz=True` the player stops before each step and asks what
-    happens next. `titles` has a title for each. The traits `step`, `playing`, `speed`, `arrangement` (the layout),
+    happens next. With `bound=False` it does not say the least that a rank must send, so that a reader
+    can find it. `titles` has a title for each. The traits `step`, `playing`, `speed`, `arrangement` (the layout),
     `axis` and `quiz` can be set and linked; `answers` holds what was answered. js/src/player/data.js lists the traits
     with their types.
 
@@ -69,6 +71,7 @@ class Player(anywidget.AnyWidget):
         axis: str | None = None,
         speed: float = 1.0,
         quiz: bool = False,
+        bound: bool = True,
         titles: Sequence[str] = (),
         **widget_options: Any,
     ) -> None:
@@ -87,6 +90,8 @@ class Player(anywidget.AnyWidget):
         if isinstance(titles, str) or len(titles) not in (0, len(sources)):
             raise PlayerError(f"titles are {titles!r}; give one for each of the {len(sources)} that are played")
         animations, axis = prepared(sources, nbytes, axis)
+        if not bound:
+            animations = [replace(one, bound=None) for one in animations]
         self.animations: tuple[Animation, ...] = tuple(animations)
         super().__init__(
             animation=animations[0].payload(),

@@ -143,10 +143,10 @@ def sentence(found: TrainingStep) -> str:
     """Whether a step fits, what it needs and takes: the sentence that the browser says too (js/src/explore/verdict.js).
 
     >>> sentence(step_of(START))
-    "134 GB of H100's 80 GB: 54 GB too much. This step can't run."
+    "A GPU needs 134 GB, and H100 has 80 GB: 54 GB too much. This step can't run."
     """
     limit = found.gpu.nbytes
-    held = f"{_gigabytes(found.nbytes)} of {found.gpu.name}'s {_gigabytes(limit)}"
+    held = f"A GPU needs {_gigabytes(found.nbytes)}, and {found.gpu.name} has {_gigabytes(limit)}"
     if not found.fits:
         return f"{held}: {_gigabytes(found.nbytes - limit)} too much. This step can't run."
     exposed = _seconds(found.lost_s) if found.lost_s > 0 else "none"

@@ -19,7 +19,7 @@ const SAME = 0.005;
  */
 export function sentenceOf(found) {
   const { total, limit, machine } = found;
-  const held = `${gigabytes(total)} of ${machine.gpu}'s ${gigabytes(limit)}`;
+  const held = `A GPU needs ${gigabytes(total)}, and ${machine.gpu} has ${gigabytes(limit)}`;
   if (!fits(found)) return `${held}: ${gigabytes(total - limit)} too much. This step can't run.`;
   const { all, mfu, lost } = sums(found);
   return (

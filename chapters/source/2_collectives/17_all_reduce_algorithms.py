@@ -38,7 +38,7 @@ first_guess
 # %% [markdown] name="flat"
 # ## 1. Through one rank
 #
-# The simplest idea: all ranks send to rank 0, which adds, and sends the sum to all. This is the **flat** algorithm. It is correct and short:
+# The simplest idea: all ranks send to rank 0, which adds, and sends the sum to all. This is the **flat** algorithm:
 
 
 # %% name="flat_all_reduce"

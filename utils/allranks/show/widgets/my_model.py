@@ -98,9 +98,9 @@ def my_model(after: str = "", **values: Any) -> MyModel:
 
     Example:
         >>> my_model("sharded_training").text()
-        "A GPU needs 52 GB, and H100 has 80 GB: 28 GB to spare. A step takes 1.13 s, 3.4 ms of it exposed: 71 % MFU."
+        'A GPU needs 52 GB, and H100 has 80 GB: 28 GB to spare. A step takes 1.13 s, 3.4 ms of it exposed: 71 % MFU.'
         >>> my_model(model="LLaMA 65B", ranks=64, tokens=2**22, bucket=25 << 20, zero_stage=1, tp=4, pp=2).text()
-        "A GPU needs 60 GB, and H100 has 80 GB: 20 GB to spare. A step takes 43 s, 6.74 s of it exposed: 63 % MFU."
+        'A GPU needs 60 GB, and H100 has 80 GB: 20 GB to spare. A step takes 43 s, 6.74 s of it exposed: 63 % MFU.'
     """
     if after and after not in story.OPENED_BY:
         raise WorkloadError(f"no chapter {after!r} opens an axis; there are {', '.join(story.OPENED_BY)}")

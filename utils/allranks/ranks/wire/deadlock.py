@@ -143,10 +143,10 @@ def _in_a_cycle(
     cause: DeadlockCause,
     advice: str,
 ) -> Failure:
-    first = inside[0]
+    first, seen = inside[0], f"Deadlock: {_chain(inside)}."
     return Failure(
         FailureKind.DEADLOCK,
-        f"Deadlock: {_chain(inside)}. {advice}",
+        f"{seen} {advice}",
         first.rank,
         first.line,
         first.text,
@@ -155,6 +155,7 @@ def _in_a_cycle(
         cycle,
         cause=cause,
         advice=advice,
+        seen=seen,
     )
 
 

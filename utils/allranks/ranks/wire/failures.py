@@ -92,7 +92,7 @@ class Failure:
     did; `step` is the number of operations that the rank had begun before; `op` is the operation concerned, `called` the name by which the student called it, `call` counts
     the calls from 0. Of an exception: `error` is its type's name, `error_text` its own text, `missing_name` the name that
     a NameError lacks, `misuse` why the wire refused an argument, `rule` the rule of NCCL's that was broken. Of a deadlock:
-    `cause`, and `advice` in a sentence. Of a run that stood still, or ended with messages left: `unmet`, those that found no
+    `cause`, and in sentences `seen`, which is the message without `advice`, and `advice`. Of a run that stood still, or ended with messages left: `unmet`, those that found no
     partner. Of two operations that don't fit: `between`, the sender, the receiver, and what each of them says it is; `empty_end` if just one of them has no elements.
     """
 
@@ -113,6 +113,7 @@ class Failure:
     rule: Rule | None = None
     cause: DeadlockCause | None = None
     advice: str = ""
+    seen: str = ""
     unmet: tuple[Unmet, ...] = ()
     between: tuple[int, int, str, str] | None = None
     empty_end: bool = False
@@ -138,19 +139,13 @@ class Failure:
 
     def svg(self) -> str:
         """The wait-for graph as a self-contained SVG (the cycle's arrows bold); empty if nobody waits."""
-        return waits_svg(self.waits, self.cycle, self._seen)
-
-    @property
-    def _seen(self) -> str:
-        """The message without the advice that ends it."""
-        return self.message.removesuffix(self.advice).strip()
+        return waits_svg(self.waits, self.cycle, self.seen or self.message)
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         drawing = self.svg()
         told = "" if drawing else f"<pre>{html.escape(self.text().partition(chr(10))[2])}</pre>"
         # a picture comes before the way out, for who wants to find it
-        seen = self._seen if drawing else self.message
-        way_out = self.advice if seen != self.message else ""
+        seen, way_out = (self.seen, self.advice) if drawing and self.seen else (self.message, "")
         folded = f"<details><summary>A way out</summary><p>{html.escape(way_out)}</p></details>" if way_out else ""
         page = f"<div><p><strong>{html.escape(seen)}</strong></p>{told}{drawing}{folded}</div>"
         return {"text/plain": self.text(), "text/html": page}

@@ -22,23 +22,26 @@ async function load(name) {
  */
 function mapWidget({ Widget, URLExt, ServerConnection }, open) {
   let shown = "";
+  let asked = 0;
   const widget = new Widget();
   /** @type {HTMLElement} */
   const node = widget.node;
   const draw = async () => {
+    const mine = ++asked;
     const settings = ServerConnection.makeSettings();
     const address = URLExt.join(settings.baseUrl, "allranks/map?part");
     const reply = await ServerConnection.makeRequest(address, {}, settings).catch(() => null);
+    if (mine !== asked) return; // a later question has a newer answer
     if (!reply?.ok) {
       node.textContent =
         "The map can't be drawn: the server does not answer. In a terminal, `allranks map` shows it as text.";
       return;
     }
     const text = await reply.text();
-    if (text === shown) return; // to draw the same again would take a link from under a pointer
+    if (mine !== asked || text === shown) return; // to draw the same again would take a link from under a pointer
     shown = text;
     const active = document.activeElement;
-    const had = active instanceof HTMLElement && node.contains(active) ? active.dataset.path : undefined;
+    const had = active && node.contains(active) ? active.getAttribute("data-path") : null; // also of a link in an SVG
     node.innerHTML = text;
     if (had) /** @type {any} */ (node.querySelector(`a[data-path="${CSS.escape(had)}"]`))?.focus();
     node.dataset.ready = "";

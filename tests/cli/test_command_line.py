@@ -85,6 +85,17 @@ def test_another_packages_commands_replace_none_and_break_none(tmp_path):
         assert done.returncode == 0 and "simulate" in done.stdout, done.stderr
 
 
+def test_the_list_of_commands_looks_once_at_what_is_installed():
+    code = (
+        "from allranks.cli import _grader, main\n"
+        "look, looks = _grader.entry_points, []\n"
+        "_grader.entry_points = lambda **wanted: looks.append(wanted) or look(**wanted)\n"
+        "try: main(['--help'])\nfinally: print(len(looks))"
+    )
+    lines = python(code).splitlines()
+    assert any(line.split()[:1] == ["grade"] for line in lines) and lines[-1] == "1"
+
+
 def test_without_the_grader_its_commands_are_not_there_and_one_sentence_says_so(tmp_path):
     code = (
         "from allranks.base import course_files; course_files.teacher = lambda: None\n"

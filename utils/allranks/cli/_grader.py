@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -11,26 +12,31 @@ from allranks.base import course_files
 from allranks.course.teaching import grader_of
 
 GROUP = "allranks.commands"
+OURS = "allranks"
 
 
 def commands() -> dict[str, EntryPoint]:
     """The entry points of other packages' commands, by name; the grader's only where the grader is."""
     if home := course_files.teacher():
         _reach(home)
-    points = sorted(entry_points(group=GROUP), key=_is_ours)  # of one name the last counts
-    return {point.name: point for point in points if home or not point.module.startswith("autograder.")}
+    # of one name the last counts
+    return {point.name: point for _, point in _points() if home or not point.module.startswith("autograder.")}
 
 
 def clashing(name: str) -> list[str]:
     """The other packages that bring a command of the grader's name, which is not used."""
-    points = entry_points(group=GROUP, name=name)
-    if not any(map(_is_ours, points)):
-        return []
-    return sorted({point.dist.name for point in points if point.dist is not None and not _is_ours(point)})
+    packages = {package for package, point in _points() if point.name == name}
+    return sorted(packages - {OURS, ""}) if OURS in packages else []
 
 
-def _is_ours(point: EntryPoint) -> bool:
-    return point.dist is not None and point.dist.name == "allranks"
+@functools.cache
+def _points() -> tuple[tuple[str, EntryPoint], ...]:
+    """The entry points with their packages' names, the course's own last.
+
+    They are looked up once: it reads files of every installed package, and a list of commands asks for each of them.
+    """
+    found = [(point.dist.name if point.dist is not None else "", point) for point in entry_points(group=GROUP)]
+    return tuple(sorted(found, key=lambda one: one[0] == OURS))
 
 
 def on_engine(course: str, target: str, *args: Any) -> Any:

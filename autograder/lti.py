@@ -237,7 +237,6 @@ def key_of(course: Path) -> rsa.RSAPrivateKey:
         made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         plain = serialization.NoEncryption()
         text = made.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode()
-        path.parent.mkdir(mode=0o700, exist_ok=True)
         unfinished = path.with_name(f"{KEY}.{uuid.uuid4().hex}")
         write_private(unfinished, text)
         with contextlib.suppress(FileExistsError):  # another command was first: its key counts
@@ -266,7 +265,12 @@ def public_pem(course: Path) -> str:
 
 def public_jwk(course: Path) -> dict[str, str]:
     """The public key as Canvas's field *Public JWK* takes it (RFC 7517); its name `kid` is its thumbprint (RFC 7638)."""
-    numbers = key_of(course).public_key().public_numbers()
+    return jwk_of(key_of(course))
+
+
+def jwk_of(key: rsa.RSAPrivateKey) -> dict[str, str]:
+    """The public part of a key, as `public_jwk` gives it."""
+    numbers = key.public_key().public_numbers()
 
     def text(number: int) -> str:
         return base64.urlsafe_b64encode(number.to_bytes((number.bit_length() + 7) // 8)).rstrip(b"=").decode()
@@ -287,7 +291,8 @@ class Services:
 
     def __init__(self, course: Path, platform: Platform, wait: Callable[[float], None] = time.sleep) -> None:
         self.platform = platform
-        self._key, self._kid = key_of(course), public_jwk(course)["kid"]
+        self._key = key_of(course)
+        self._kid = jwk_of(self._key)["kid"]
         self._wait = wait
         self._session = requests.Session()
         # without this, requests puts a password of ~/.netrc, or of the address, in place of the token

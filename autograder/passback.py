@@ -329,6 +329,11 @@ class Mark:
     sent: float | None = None
 
     @property
+    def as_before(self) -> bool:
+        """Whether the platform shows these points already."""
+        return _equal(self.before, self.points)
+
+    @property
     def down(self) -> bool:
         """Whether the platform would show less than before."""
         return self.state == "send" and self.before is not None and self.points < self.before - NEARLY
@@ -396,12 +401,13 @@ def plan(
     item, label = _column(services, found.lab, column)
     worth = {row.student: (row, *points_of(row, found, zero_missing)) for row in found.rows}
     still = _has_time(course, found.lab) if zero_missing else {}
-    for student in still.keys() & {row.student for row in found.rows if row.state == "not handed in"}:
+    early = sorted(still.keys() & {row.student for row in found.rows if row.state == "not handed in"})
+    for student in early:
         worth[student] = (worth[student][0], "has time", None)
     wanted = [student for student, (_, state, _) in worth.items() if state == "send"]
     sure, fresh, matched = numbers(course, services, wanted)
     known, told = sure | fresh, matched.told
-    if early := sorted(student for student, (_, state, _) in worth.items() if state == "has time"):
+    if early:
         until = max(still[student] for student in early)
         told.append(f"{', '.join(early)} may hand in until {until:%Y-%m-%d %H:%M} UTC: no 0 is sent before.")
     results = services.results(item) if item else {}
@@ -457,15 +463,18 @@ def _shown(result: dict[str, Any] | None, most: float) -> float | None:
         return None
 
 
+def _equal(shown: float | None, points: float) -> bool:
+    return shown is not None and abs(shown - points) < NEARLY
+
+
 def _state(
     number: str, points: float, before: float | None, comment: str, last: dict[str, Any] | None, overwrite: bool
 ) -> str:
     if not number:
         return "unknown"
-    equal = before is not None and abs(before - points) < NEARLY
-    if equal:
+    if _equal(before, points):
         return "same" if last is None or last.get("comment") == sent.digest(comment) else "send"
-    ours = before is None if last is None else before is not None and abs(before - last["points"]) < NEARLY
+    ours = before is None if last is None else _equal(before, last["points"])
     return "send" if ours or overwrite else "changed there"
 
 

@@ -24,6 +24,8 @@ course_option = click.option(
     "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
 )
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
 
 def find_course(start: Path) -> Path:
     """As `course_above`; a plug-in beside the course's configuration is then autograder.NAME."""

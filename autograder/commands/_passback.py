@@ -11,10 +11,9 @@ import click
 from allranks.base.extras import require
 from allranks.cli._shared import CommandError
 
-from autograder.commands._course import course_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened
 from autograder.rows import printable
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 HUBS_FILE = Path("/var/lib/allranks/lti/launches.json")
 
 
@@ -62,11 +61,12 @@ def connect(
     root = _opened(course, "connect")
     from autograder import lti, passback
 
+    if show == "pem":
+        click.echo(lti.public_pem(root).rstrip())
+        return
     if show:
         jwk = lti.public_jwk(root)
-        click.echo(
-            lti.public_pem(root).rstrip() if show == "pem" else json.dumps(jwk if show == "jwk" else {"keys": [jwk]})
-        )
+        click.echo(json.dumps(jwk if show == "jwk" else {"keys": [jwk]}))
         return
     if system is None:
         services = passback.services_of(root)
@@ -201,37 +201,41 @@ def passback(
     plan, done = about.passback(root, lab, services, dry_run, tell, **options)
     name = services.platform.name
     if as_json:
-        click.echo(json.dumps(_as_dict(plan, name, dry_run, done.sent, done.failed, done.ended)))
+        click.echo(json.dumps(_as_dict(plan, name, dry_run, done)))
     else:
-        click.echo("\n".join(map(printable, _told(plan, name, dry_run, done.sent, done.failed, done.ended))))
+        click.echo("\n".join(map(printable, _told(plan, name, dry_run, done))))
     lost = done.ended or done.failed or plan.of("unknown", "unclear")
     sys.exit(2 if done.ended and not done.sent else 1 if lost else 0)
 
 
 def _in_words(mark: Any, most: float) -> str:
-    before = "no mark" if mark.before is None else f"{mark.before:.4g}"
-    if mark.before is not None and abs(mark.before - mark.points) < 0.005:
+    if mark.as_before:
         return f"{mark.student}: {mark.points:g} of {most:g} as before, another comment"
-    return f"{mark.student}: {before} -> {mark.points:g} of {most:g}{', LESS than before' if mark.down else ''}"
+    return f"{mark.student}: {_before(mark)} -> {mark.points:g} of {most:g}{', LESS than before' if mark.down else ''}"
 
 
-def _told(plan: Any, name: str, dry_run: bool, done: list[Any], failed: list[tuple[Any, str]], ended: str) -> list[str]:
+def _before(mark: Any) -> str:
+    return "no mark" if mark.before is None else f"{mark.before:.4g}"
+
+
+def _told(plan: Any, name: str, dry_run: bool, done: Any) -> list[str]:
     """What a run did, in lines."""
     wanted = plan.of("send")
     lines = [_in_words(mark, plan.most) for mark in wanted] if dry_run else []
     for mark in plan.of("changed there"):
-        there = "no mark" if mark.before is None else f"{mark.before:.4g}"
         sent = "" if mark.sent is None else f" ({mark.sent:g} was sent)"
-        lines.append(f"{mark.student}: {there} is there, not from here{sent}: --overwrite sends {mark.points:g}.")
+        lines.append(
+            f"{mark.student}: {_before(mark)} is there, not from here{sent}: --overwrite sends {mark.points:g}."
+        )
     nobody = f"nobody of {name} has this name or address: write the address into the gradebook (formgrader, Manage Students)."
     lines += [f"{mark.student}: {nobody}" for mark in plan.of("unknown")]
-    lines += [*plan.told, *(why for _, why in failed), *([ended] if ended else [])]
+    lines += [*plan.told, *(why for _, why in done.failed), *([done.ended] if done.ended else [])]
     counts = [f"{len(plan.of('same'))} as before", f"{len(plan.of('waits'))} wait to be read"]
     counts.append(f"{len(plan.of('no mark'))} have no mark")
     lines.append(
-        f"{len(wanted) if dry_run else len(done)} {'would be sent' if dry_run else 'sent'}, {', '.join(counts)}."
+        f"{len(wanted) if dry_run else len(done.sent)} {'would be sent' if dry_run else 'sent'}, {', '.join(counts)}."
     )
-    if left := len(wanted) - len(done) - len(failed) if ended else 0:
+    if left := len(wanted) - len(done.sent) - len(done.failed) if done.ended else 0:
         lines.append(f"{left} not sent yet: type the command again to go on.")
     if dry_run:
         made = "" if plan.item else ", which would be made"
@@ -239,9 +243,7 @@ def _told(plan: Any, name: str, dry_run: bool, done: list[Any], failed: list[tup
     return lines
 
 
-def _as_dict(
-    plan: Any, name: str, dry_run: bool, done: list[Any], failed: list[tuple[Any, str]], ended: str
-) -> dict[str, Any]:
+def _as_dict(plan: Any, name: str, dry_run: bool, done: Any) -> dict[str, Any]:
     def shown(mark: Any) -> dict[str, Any]:
         about = {key: getattr(mark, key) for key in ("student", "state", "points", "before", "comment")}
         return about | {"down": mark.down}
@@ -253,8 +255,8 @@ def _as_dict(
         "most": plan.most,
         "dry_run": dry_run,
         "marks": [shown(mark) for mark in plan.marks],
-        "sent": [mark.student for mark in done],
-        "not_sent": [{"student": mark.student, "why": why} for mark, why in failed],
-        "ended": ended,
+        "sent": [mark.student for mark in done.sent],
+        "not_sent": [{"student": mark.student, "why": why} for mark, why in done.failed],
+        "ended": done.ended,
         "told": plan.told,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from allranks.cli._shared import CommandError
 
-from autograder.commands._course import course_option, opened
+from autograder.commands._course import course_option, json_option, opened
 from autograder.rows import printable
 
 
@@ -55,7 +55,7 @@ def forget(student: str, dry_run: bool, yes: bool, course: Path | None, as_json:
 @click.argument("student")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="ZIP", help="Default: STUDENT.zip here.")
 @course_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def export(student: str, output: Path | None, course: Path | None, as_json: bool) -> None:
     """Writes what the course holds about STUDENT into a zip file, for the student: work, marks, comments, pages.
 

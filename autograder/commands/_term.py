@@ -13,7 +13,7 @@ import click
 from allranks.cli._nbgrader import nbgrader
 from allranks.cli._shared import CommandError
 
-from autograder.commands._course import course_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened
 from autograder.commands.export import write_points
 from autograder.commands.grade import (
     MAX_JOBS,
@@ -28,7 +28,6 @@ from autograder.commands.grade import (
 from autograder.rows import in_words, printable, report
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Only show whose points would change, and why.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.command(name="run")

@@ -10,14 +10,14 @@ from typing import Any
 import click
 from allranks.cli._shared import CommandError
 
-from autograder.commands._course import course_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened
 
 
 @click.command(name="class")
 @click.argument("lab", required=False)
 @course_option
 @click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write the page to FILE.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(lab: str | None, course: Path | None, page: Path | None, as_json: bool) -> None:
     """Shows who is stuck where: points by exercise, mistakes by cause, the hardest cases, and what waits to be read.
 

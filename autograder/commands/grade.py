@@ -22,7 +22,7 @@ import click
 from allranks.cli._grader import on_engine
 from allranks.course.teaching import grader_of
 
-from autograder.commands._course import GradeError, complete, course_option, find_course, known_lab
+from autograder.commands._course import GradeError, complete, course_option, find_course, json_option, known_lab
 from autograder.rows import in_words, not_graded, printable, report
 
 MAX_JOBS = 64
@@ -43,7 +43,7 @@ TRIES = 2  # how often a submission is marked when its engine is lost
     help="Mark on the engines of an ipyparallel cluster: its cluster file or its client connection file.",
 )
 @click.option("--force", is_flag=True, help="Grade again what has been graded.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(
     lab: str,
     course: Path | None,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from autograder.commands._course import course_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened
 from autograder.rows import printable
 
 
 @click.command(name="pairs")
 @click.argument("lab")
 @course_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(lab: str, course: Path | None, as_json: bool) -> None:
     """Gives the work of one student of a pair to the other too, so that both are graded, and says which pairs can't be.
 

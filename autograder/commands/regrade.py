@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from autograder.commands._course import GradeError, course_option, known_lab, opened
+from autograder.commands._course import GradeError, course_option, json_option, known_lab, opened
 from autograder.commands.grade import grade, in_threads, rehearsed
 from autograder.rows import printable
 
@@ -24,7 +24,7 @@ SHOWN_CHARACTERS = 300
 )
 @click.option("--answer", default="", metavar="TEXT", help="A sentence for the student's feedback page.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change, and which marks would go down.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(
     lab: str, course: Path | None, students: tuple[str, ...], answer: str, dry_run: bool, as_json: bool
 ) -> None:

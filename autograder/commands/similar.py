@@ -9,7 +9,7 @@ from typing import Any
 import click
 from allranks.base.variants import FILE
 
-from autograder.commands._course import course_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened
 from autograder.rows import printable
 
 
@@ -30,7 +30,7 @@ from autograder.rows import printable
     help="Also compare with the course folder of an earlier term; may be repeated.",
 )
 @course_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def command(lab: str, least: float, earlier: tuple[Path, ...], course: Path | None, as_json: bool) -> None:
     """Names the pairs of students whose code is alike, without the released text and without what many wrote.
 

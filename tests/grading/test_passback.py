@@ -52,11 +52,11 @@ def course(small_class, tmp_path) -> Course:
 
 def give(course: Course, words: dict[str, float]) -> None:
     """The points of a reader for answers in words."""
-    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+    with book(course) as here:
         for name, points in words.items():
-            grade = book.find_grade("when_not_a_ring", NOTEBOOK, LAB, name)
+            grade = here.find_grade("when_not_a_ring", NOTEBOOK, LAB, name)
             grade.manual_score, grade.needs_manual_grade = points, False
-        book.db.commit()
+        here.db.commit()
 
 
 @pytest.fixture

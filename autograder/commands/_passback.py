@@ -14,8 +14,6 @@ from allranks.cli._shared import CommandError
 from autograder.commands._course import course_option, json_option, known_lab, opened
 from autograder.rows import printable
 
-HUBS_FILE = Path("/var/lib/allranks/lti/launches.json")
-
 
 def _opened(course: Path | None, name: str) -> Path:
     """The course's folder. Raises MissingExtraError or GradeError."""
@@ -35,7 +33,7 @@ def _opened(course: Path | None, name: str) -> Path:
     "--course-id", type=click.IntRange(1), metavar="N", help="The number in the address of the platform's course."
 )
 @click.option("--tool-id", type=click.IntRange(1), metavar="N", help="Moodle: the deployment ID of the tool.")
-@click.option("--launches", type=click.Path(path_type=Path), default=HUBS_FILE, metavar="FILE", help="Of a hub.")
+@click.option("--launches", type=click.Path(path_type=Path), metavar="FILE", help="Of a hub.")
 @click.option(
     "--show", type=click.Choice(["pem", "jwk", "jwks"]), help="Only print the public key: Moodle's, Canvas's."
 )
@@ -47,7 +45,7 @@ def connect(
     client_id: str,
     course_id: int | None,
     tool_id: int | None,
-    launches: Path,
+    launches: Path | None,
     show: str | None,
     course: Path | None,
     as_json: bool,
@@ -104,13 +102,15 @@ def _platform(
     client_id: str,
     course_id: int | None,
     tool_id: int | None,
-    launches: Path,
+    launches: Path | None,
 ) -> Any:
     """The platform that the options name. Raises CommandError if one lacks."""
     from autograder import lti
 
     if system == "hub":
-        return lti.from_hub(launches, address)
+        from allranks.machine.doctor.hub import Site
+
+        return lti.from_hub(launches or Site.of_this_machine().launches, address)
     needed = {"ADDRESS": address, "--client-id": client_id, "--course-id": course_id}
     if system == "moodle":
         needed["--tool-id"] = tool_id

@@ -522,7 +522,7 @@ def test_a_chosen_address_takes_nobodys_mark(course, platform):
     assert "ada could be 2 people of the platform" in " ".join(done["told"])
 
 
-def test_the_hub_says_which_account_a_person_is(course, platform, tmp_path):
+def test_the_hub_says_which_account_a_person_is(course, platform, tmp_path, monkeypatch):
     """Canvas tells no user name: who came to the hub from there is known by the platform's number."""
     for one in platform.members:
         del one["ext_user_username"]
@@ -535,6 +535,9 @@ def test_the_hub_says_which_account_a_person_is(course, platform, tmp_path):
     done = typed("course", "connect", "hub", "--launches", file, "--course", course.root)
     assert done.returncode == 0 and done.stdout.startswith("Connected to Canvas at 127.0.0.1"), done.stderr
     assert passed(course)[1]["sent"] == sorted(WORDS)
+    monkeypatch.setenv("ALLRANKS_HUB_LTI_LAUNCHES", str(file))  # the hub's own setting says where the file is
+    done = typed("course", "connect", "hub", "--course", course.root)
+    assert done.returncode == 0 and done.stdout.startswith("Connected to Canvas at 127.0.0.1"), done.stderr
     file.unlink()
     assert "nobody has come from the platform" in sentence(course, "connect", "hub", "--launches", str(file))
 

@@ -15,7 +15,7 @@ import pwd
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,12 @@ def platform_of(settings: Mapping[str, str]) -> dict[str, str]:
 def claim(token: Mapping[str, Any], path: str) -> str:
     """A claim by its short name: `email`, `ext.user_username`, `custom.username`, `lis.person_sourcedid`; "" if it is not there."""
     group, _, name = path.rpartition(".")
-    return text_of(token, f"{CLAIM}{group}", name) if group else text_of({"": token}, "", name)
+    return text_of(token.get(f"{CLAIM}{group}") if group else token, name)
 
 
-def text_of(token: Mapping[str, Any], group: str, name: str) -> str:
+def text_of(claims: Any, name: str) -> str:
     """A text in a group of claims; "" if it is not there, or one of the two is something else."""
-    found = token.get(group)
-    value = found.get(name) if isinstance(found, Mapping) else None
+    value = claims.get(name) if isinstance(claims, Mapping) else None
     return value if isinstance(value, str) else ""
 
 
@@ -119,10 +118,8 @@ def platform_login(
 
     Accounts that a launch makes get the Unix group `learners`.
     """
-    course, makes = (
-        settings.get("ALLRANKS_HUB_LTI_COURSE", ""),
-        settings.get("ALLRANKS_HUB_LTI_MAKE_ACCOUNTS", "0") == "1",
-    )
+    course = settings.get("ALLRANKS_HUB_LTI_COURSE", "")
+    makes = settings.get("ALLRANKS_HUB_LTI_MAKE_ACCOUNTS", "0") == "1"
     name = platform["name"]
 
     class FromPlatform(groups, LTI13Authenticator, LocalAuthenticator):
@@ -160,10 +157,8 @@ def platform_login(
             roles = {role for role in roles if isinstance(role, str)} if isinstance(roles, list) else set()
             if makes and LEARNER in roles:
                 make_account(person, learners)
-            try:
-                pwd.getpwnam(person)
-            except KeyError:
-                raise web.HTTPError(403, f"There is no account {person!r} on this machine: ask your teacher.") from None
+            if not is_there(pwd.getpwnam, person):
+                raise web.HTTPError(403, f"There is no account {person!r} on this machine: ask your teacher.")
             groups = self.hub_groups(person)
             above = self.hub_admin(person) or any(group.startswith("formgrade-") for group in groups)
             if above and not roles & TEACHING:  # a student may choose a user name that is a teacher's account here
@@ -185,12 +180,9 @@ def platform_login(
 
 def make_account(name: str, group: str) -> None:
     """Makes a Unix account without a password, with a home, in the group; an account that is there stays as it is."""
-    try:
-        pwd.getpwnam(name)
+    if is_there(pwd.getpwnam, name):
         return
-    except KeyError:
-        pass
-    if not PLAIN_NAME.fullmatch(name) or is_group(name):  # with `docker` an account would get that group
+    if not PLAIN_NAME.fullmatch(name) or is_there(grp.getgrnam, name):  # with `docker` an account would get that group
         raise web.HTTPError(403, f"{name!r} can be no new account's name: ask your teacher for an account.")
     made = subprocess.run(
         ["useradd", "--create-home", "--shell", "/bin/bash", "--groups", group, name],
@@ -199,13 +191,13 @@ def make_account(name: str, group: str) -> None:
         check=False,
     )
     if made.returncode:
-        raise web.HTTPError(500, f"The account {name!r} could not be made: {made.stderr.strip()}") from None
+        raise web.HTTPError(500, f"The account {name!r} could not be made: {made.stderr.strip()}")
 
 
-def is_group(name: str) -> bool:
-    """Whether there is a Unix group of this name."""
+def is_there(look_up: Callable[[str], object], name: str) -> bool:
+    """Whether there is a Unix account (`pwd.getpwnam`) or group (`grp.getgrnam`) of this name."""
     try:
-        grp.getgrnam(name)
+        look_up(name)
     except KeyError:
         return False
     return True
@@ -253,8 +245,8 @@ def remember(file: Path, reader_gid: int, platform: dict[str, str], account: str
     file.parent.chmod(0o750)
     tool = {key: platform[key] for key in ("name", "client_id", "token_url")} | {"course": claim(token, "context.id")}
     services = {
-        "line_items": text_of(token, AGS, "lineitems"),
-        "members": text_of(token, NRPS, "context_memberships_url"),
+        "line_items": text_of(token.get(AGS), "lineitems"),
+        "members": text_of(token.get(NRPS), "context_memberships_url"),
     }
     with alone(file):
         told = read(file)

@@ -95,7 +95,7 @@ class Platform:
         """A signed launch of a learner, with the claims that a test changes."""
         now = int(time.time())
         services = {
-            "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint": {"lineitems": f"{self.address}/lineitems"},
+            AGS: {"lineitems": f"{self.address}/lineitems"},
             "https://purl.imsglobal.org/spec/lti-nrps/claim/namesroleservice": {
                 "context_memberships_url": f"{self.address}/members"
             },
@@ -117,7 +117,7 @@ class Platform:
         }
         claims |= {f"{CLAIM}resource_link": {"id": "1"}, f"{CLAIM}context": {"id": COURSE, "label": "ml"}}
         claims |= {f"{CLAIM}target_link_uri": "http://hub/hub/", f"{CLAIM}ext": {"user_username": ACCOUNT}}
-        claims |= {f"{CLAIM}roles": ["http://purl.imsglobal.org/vocab/lis/v2/membership#Learner"], **self.more}
+        claims |= {f"{CLAIM}roles": [LEARNER], **self.more}
         return jwt.encode(claims, self.signs, algorithm="RS256", headers={"kid": "k"})
 
 

@@ -18,9 +18,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from bench.common import Result, alternate, clock, median, processor_s, ratio, with_orphans
+from bench.common import ROOT, Result, alternate, clock, median, processor_s, ratio, with_orphans
 
-ROOT = Path(__file__).resolve().parent.parent
 LAB, NOTEBOOK = "lab03_all_reduce", "all_reduce"
 # submissions in a round of ours and in one of nbgrader's, which would take a class of 60 a quarter of an hour
 CLASS, BATCH, ROUNDS = 60, 10, 2

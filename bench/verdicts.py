@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable
 
-from bench.common import ROOT, Result, median, module, processor_s
+from bench.common import ROOT, Result, median, module, processor_s, spread
 
 EACH = int(os.environ.get("ALLRANKS_BENCH_EACH", "2"))
 SLOWEST = 10
@@ -49,9 +49,9 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
             for answer, values in again.items():
                 values.append(_verdict_s(answer))
         spent = list(once.values())
-        result.rows.append((f"all {len(spent)} {kind} answers", f"{median(spent):.2f}", _spread(spent)))
+        result.rows.append((f"all {len(spent)} {kind} answers", f"{median(spent):.2f}", spread(spent)))
         for answer, values in again.items():
-            result.rows.append((f"{kind}: {answer}", f"{median(values):.2f}", _spread(values)))
+            result.rows.append((f"{kind}: {answer}", f"{median(values):.2f}", spread(values)))
     with one_torch_thread():
         for what, values in _parts(rounds, progress).items():
             result.rows.append((what, f"{median(values):.5f}", f"{min(values):.5f} to {max(values):.5f}"))
@@ -61,10 +61,6 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
         f"exercise, each kind, once; the slowest {rounds + 1} times. Load averages meanwhile: {load}."
     )
     return result
-
-
-def _spread(values: list[float]) -> str:
-    return f"{min(values):.2f} to {max(values):.2f}"
 
 
 def _chosen(kind: str) -> list:

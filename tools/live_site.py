@@ -155,7 +155,11 @@ def _node(script: str, *arguments: str) -> None:
 @cache
 def answers() -> ModuleType:
     """tools/live/answers.py, in this Python."""
-    spec = importlib.util.spec_from_file_location("answers", HERE / "answers.py")
+    return _module("answers")
+
+
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -315,11 +319,12 @@ def _price() -> dict[str, Any]:
 
 
 def _puzzles() -> dict[str, Any]:
-    from allranks.exercises.puzzles import catalogue, judge
+    from allranks.exercises.puzzles import catalogue
 
     puzzles = [puzzle | {"starter": puzzle["starter"].rstrip()} for puzzle in catalogue()]
-    # shown while the code is word for word the puzzle's own; as tools/live/puzzle_answers.py says it
-    recorded = {puzzle["id"]: judge(puzzle["id"], puzzle["starter"]) | {"trace": None} for puzzle in puzzles}
+    # shown while the code is word for word the puzzle's own
+    judged = _module("puzzle_answers").judged
+    recorded = {puzzle["id"]: judged(puzzle["id"], puzzle["starter"]) for puzzle in puzzles}
     return {"puzzles": puzzles, "recorded": recorded, "data": {"puzzles": puzzles, "recorded": recorded}}
 
 

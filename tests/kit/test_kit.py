@@ -15,6 +15,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import c_libraries
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -221,23 +222,9 @@ def test_one_pass_with_torchs_nccl_and_one_with_several_ranks_on_a_gpu(facts, pr
 @pytest.fixture
 def torch_of_libraries(tmp_path, monkeypatch):
     """A torch that is a build for GPUs as far as its libraries go: libtorch_cuda.so needs a libnccl.so.2 beside it."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler (apt install gcc)")
-
-    def library(path, code, *options):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        command = [compiler, "-shared", "-fPIC", "-xc", "-", "-xnone", "-o", path, *options]
-        subprocess.run([str(part) for part in command], input=code, text=True, check=True)
-        return path
-
-    def nccl(folder, version, name="libnccl.so.2"):
-        code = f"int ncclGetVersion(int* version) {{ *version = {version}; return 0; }}"
-        return library(tmp_path / folder / "libnccl.so.2", code, f"-Wl,-soname,{name}")
-
-    own = nccl("torch/lib", 22809)
-    code = "int ncclGetVersion(int*); int x(int* v) { return ncclGetVersion(v); }"
-    library(tmp_path / "torch/lib/libtorch_cuda.so", code, str(own), "-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags")
+    own = c_libraries.nccl(tmp_path / "torch/lib", 22809)
+    options = (str(own), "-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags")
+    c_libraries.library(tmp_path / "torch/lib/libtorch_cuda.so", c_libraries.NEEDS_NCCL, *options)
     # as torch 2.11 does: both are mapped then
     (tmp_path / "torch/__init__.py").write_text(
         f"import ctypes\n__version__ = '2.11.0+cu130'\nctypes.CDLL({str(own)!r})\n"
@@ -247,18 +234,18 @@ def torch_of_libraries(tmp_path, monkeypatch):
     )
     (tmp_path / "numpy.py").write_text("__version__ = '2'")
     monkeypatch.delenv("LD_PRELOAD", raising=False)
-    return {**os.environ, "PYTHONPATH": str(tmp_path)}, own, nccl
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}, own
 
 
-def test_the_kits_nccl_is_used_only_if_torch_calls_it(torch_of_libraries):
-    env, own, nccl = torch_of_libraries
+def test_the_kits_nccl_is_used_only_if_torch_calls_it(torch_of_libraries, tmp_path):
+    env, own = torch_of_libraries
     facts = carry.look(env)
     assert (facts["nccl"], facts["nccl_file"], facts["gpus"]) == ([2, 28, 9], str(own), 1)
-    kits = nccl("kit", 23007)
+    kits = c_libraries.nccl(tmp_path / "kit", 23007)
     more, said = carry.preloaded(kits, {**env, "LD_PRELOAD": "libm.so.6"})
     assert more == {"LD_PRELOAD": f"{kits} libm.so.6"} and said.endswith(f"torch uses NCCL 2.30.7, {kits}.")
     # the linker takes it for another library: torch then keeps its own
-    other = nccl("other", 23007, "libother.so")
+    other = c_libraries.nccl(tmp_path / "other", 23007, "libother.so")
     assert carry.preloaded(other, env) == ({}, f"torch does not take the kit's NCCL: it uses 2.28.9, {own}.")
     nowhere = other.with_name("a file.so")  # LD_PRELOAD can't name a file with a blank
     shutil.copy(kits, nowhere)

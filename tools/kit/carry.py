@@ -196,6 +196,11 @@ def environment(work, site):
     return found
 
 
+def ranks_can_share(facts):
+    """Whether several ranks can use one GPU with torch's own NCCL."""
+    return tuple(facts["nccl"] or ()) >= SHARING_NCCL
+
+
 def runs(facts, preload):
     """(arguments of verify, further environment, name of the log, share of the time) of each run.
 
@@ -206,7 +211,7 @@ def runs(facts, preload):
     gpus = facts["gpus"]
     if not gpus:
         return [(["--ranks", "4"], {}, "verify-cpu.log", 1.0)]
-    shares = facts["nccl"] is not None and tuple(facts["nccl"]) >= SHARING_NCCL
+    shares = ranks_can_share(facts)
     preload = {} if shares else preload
     two = (["--ranks", "2", "--gpus", "1"], preload, "verify-2-on-1.log")
     if gpus > 1:
@@ -283,7 +288,7 @@ def main(arguments):
         say(f"Python {manifest['python']}, torch {facts['torch']}, {facts['gpus']} GPUs.")
         about_the_machine(out / "machine.txt")
         preload = {}
-        if facts["gpus"] and tuple(facts["nccl"] or ()) < SHARING_NCCL:
+        if facts["gpus"] and not ranks_can_share(facts):
             nccl, words = nccl_file(manifest, Path(os.environ.get("NCCL", HERE / "nccl")), work)
             say(words)
             if nccl is not None:

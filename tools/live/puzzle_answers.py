@@ -6,6 +6,7 @@ It runs in the reader's browser; the zip for the browser has what this file impo
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from allranks.exercises.puzzles import catalogue, judge
 
@@ -15,7 +16,12 @@ def answer(name: str, request: str) -> str:
     if name != "judge":
         raise ValueError(f"there is no question {name!r}; there is judge")
     asked = json.loads(request)
-    return json.dumps(judge(asked["puzzle"], asked["code"]) | {"trace": None})  # the page draws "drawn"
+    return json.dumps(judged(asked["puzzle"], asked["code"]))
+
+
+def judged(puzzle: str, code: str) -> dict[str, Any]:
+    """The verdict as the page takes it: it draws "drawn", and needs no trace."""
+    return judge(puzzle, code) | {"trace": None}
 
 
 def warm() -> None:

@@ -22,6 +22,7 @@ from allranks.machine.verify import (
     VerifyError,
     choose,
     verify,
+    worker,
 )
 from allranks.machine.verify.run import _ends, _no_legacy, _phases, record_folder
 from allranks.machine.verify.worker import Worker
@@ -179,6 +180,22 @@ def test_a_slow_start_is_no_phases_time(tmp_path, monkeypatch):
     monkeypatch.setattr("allranks.machine.verify.run._ends", lambda phases, seconds: {"machine": 6.0})
     found = verify(replace(PLAN, minutes=2), tmp_path, steps=[step(right, phase="machine")]).outcomes
     assert [o.result for o in found] == ["pass"]
+
+
+def test_a_worker_that_does_not_start_is_not_waited_for_twice(tmp_path, monkeypatch):
+    passed_s, monotonic = [0.0], time.monotonic
+
+    def expect(self, timeout_s, otherwise):
+        passed_s[0] += timeout_s
+        raise StepFailed(f"The step {otherwise}.")
+
+    monkeypatch.setattr(worker.time, "monotonic", lambda: monotonic() + passed_s[0])
+    monkeypatch.setattr(Worker, "_expect", expect)
+    made = Worker(PLAN, tmp_path / "steps.log", dict(os.environ))
+    made.wait(600)
+    outcome = made.run(step(right), 60)
+    assert (outcome.result, outcome.reason) == ("fail", "The step did not start.")
+    assert passed_s[0] <= worker.START_S
 
 
 def test_phases_share_the_minutes():

@@ -9,11 +9,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import c_libraries
 import pytest
 from allranks.ranks.engines import libraries
 from allranks.ranks.engines.devices import Gpu, Inventory, place
-
-COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
 @pytest.mark.parametrize(
@@ -55,25 +54,16 @@ def test_nccls_number_is_a_version(code, version):
 @pytest.fixture
 def built(tmp_path, monkeypatch):
     """A folder like torch's, whose library needs a libnccl.so.2; and how to make one of a version somewhere."""
-    if COMPILER is None:
-        pytest.skip("no C compiler (apt install gcc)")
     for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
         monkeypatch.delenv(name, raising=False)
 
-    def library(path: Path, code: str, *options: str) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        command = [COMPILER, "-shared", "-fPIC", "-xc", "-", "-xnone", "-o", path, *options]
-        subprocess.run([str(c) for c in command], input=code, text=True, check=True)
-        return path
-
     def nccl(folder: str, version: int) -> Path:
-        code = f"int ncclGetVersion(int* version) {{ *version = {version}; return 0; }}"
-        return library(tmp_path / folder / "libnccl.so.2", code, "-Wl,-soname,libnccl.so.2")
+        return c_libraries.nccl(tmp_path / folder, version)
 
     def torch(*options: str) -> Path:
         first = nccl("first", 20000)
-        code = "int ncclGetVersion(int*); int x(int* v) { return ncclGetVersion(v); }"
-        library(tmp_path / "torch" / "lib" / "libtorch_cuda.so", code, str(first), *options)
+        place = tmp_path / "torch" / "lib" / "libtorch_cuda.so"
+        c_libraries.library(place, c_libraries.NEEDS_NCCL, str(first), *options)
         first.unlink()
         return tmp_path / "torch"
 
@@ -143,8 +133,7 @@ def test_an_nccl_inside_torch_is_asked_through_torch(built, tmp_path, monkeypatc
     torch, _ = built
     folder = torch(*RPATH)
     (folder / "lib" / "libtorch_cuda.so").unlink()
-    command = [COMPILER, "-shared", "-fPIC", "-xc", "-", "-o", str(folder / "lib" / "libtorch_cuda.so")]
-    subprocess.run(command, input="int ncclGetVersion;", text=True, check=True)
+    c_libraries.library(folder / "lib" / "libtorch_cuda.so", "int ncclGetVersion;")
     assert libraries.candidates_of(folder / "lib" / "libtorch_cuda.so") is None
     (folder / "__init__.py").write_text("from torch import cuda")
     (folder / "cuda").mkdir()

@@ -7,7 +7,8 @@ import re
 import nbclient
 import nbformat
 import pytest
-from allranks.ranks.world.failures import WIDE, RanksStuck
+from allranks.base.errors import WIDTH
+from allranks.ranks.world.failures import RanksStuck
 from allranks.ranks.world.panels import MOST, Panel, live, report, shared
 from allranks.ranks.world.rank_status import RankStatus
 
@@ -51,7 +52,7 @@ def test_the_red_text_of_a_report_has_no_line_that_a_notebook_breaks_in_a_word()
     given = f"{words}\n  rank 0: {'a' * 120}\n    line 3: x = 1"
     [shown] = RanksStuck(given, [])._render_traceback_()
     assert shown.split() == given.split() and shown.endswith("\n    line 3: x = 1")
-    assert [line for line in shown.split("\n") if len(line) > WIDE] == ["      " + "a" * 120]
+    assert [line for line in shown.split("\n") if len(line) > WIDTH] == ["      " + "a" * 120]
 
 
 def test_many_ranks_that_do_the_same_share_a_panel():

@@ -5,8 +5,6 @@ import ctypes
 import json
 import os
 import re
-import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -26,6 +24,7 @@ from allranks.ranks.world.hang import missing_ranks
 from allranks.ranks.world.idle import Idle
 from allranks.ranks.world.rank_status import RankStatus
 from allranks.ranks.world.screen import Line
+from c_libraries import library
 from waiting import until
 
 pytestmark = pytest.mark.live
@@ -355,13 +354,8 @@ def cuda(monkeypatch, tmp_path):
         def query(self):
             raise AssertionError("torch's own question holds Python's lock while the driver lets it wait")
 
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler (apt install gcc)")
-    library = tmp_path / "libcudart.so.99"
-    command = [compiler, "-shared", "-fPIC", "-xc", "-", "-o", library, "-Wl,-soname,libcudart.so.99"]
-    subprocess.run(command, input=CUDART, text=True, check=True)
-    loaded = ctypes.CDLL(library)  # by torch; the name alone leads there then
+    made = library(tmp_path / "libcudart.so.99", CUDART, "-Wl,-soname,libcudart.so.99")
+    loaded = ctypes.CDLL(made)  # by torch; the name alone leads there then
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "Stream", Stream)
     monkeypatch.setattr(torch.version, "cuda", "99.1")

@@ -1,8 +1,10 @@
-"""The root of all errors that the package raises for its readers, and how their messages name ranks."""
+"""The root of all errors that the package raises for its readers, and how their messages name ranks and break lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+
+WIDTH = 100  # letters in a line
 
 
 class CourseError(Exception):
@@ -42,3 +44,16 @@ def listed(things: Iterable[object]) -> str:
 def capital(text: str) -> str:
     """The text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]
+
+
+def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
+    """The text in lines that break between words; `first` stands before the first one and `rest` before the others.
+
+    >>> wrapped("a word " * 20, "  - ", "    ")[1]
+    '    word a word a word a word a word a word a word'
+    """
+    import textwrap  # not at each start
+
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )

@@ -10,13 +10,14 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
+from allranks.base.errors import wrapped
 from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.jobs.desync import by_logs, desync
 from allranks.jobs.formats import CALLS, STANDS, WORK
 from allranks.jobs.job import Cause, Job, RankRecord
 from allranks.jobs.leading import leading
 from allranks.jobs.matching import Matching, match
-from allranks.jobs.phrases import ms, percent, size, wrapped
+from allranks.jobs.phrases import ms, percent, size
 from allranks.jobs.reading import read, sources
 from allranks.jobs.slowness import Seen, causes
 

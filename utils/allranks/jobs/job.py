@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any, overload
 
-from allranks.base.errors import CourseError
-from allranks.jobs.phrases import wrapped
+from allranks.base.errors import CourseError, wrapped
 
 __all__ = ["Call", "Cause", "Interval", "Intervals", "Job", "ProfileError", "RankRecord", "Skipped", "merged"]
 

@@ -1,23 +1,8 @@
-"""Numbers in words, and lines of a readable length, for the report."""
+"""Numbers in words, for the report."""
 
 from __future__ import annotations
 
-import textwrap
-
-__all__ = ["gigabytes", "many", "ms", "percent", "size", "wrapped"]
-
-WIDTH = 100  # letters in a line
-
-
-def wrapped(text: str, first: str = "", rest: str = "") -> list[str]:
-    """The text in lines; `first` stands before the first one and `rest` before the others.
-
-    >>> wrapped("a word " * 20, "  - ", "    ")[1]
-    '    word a word a word a word a word a word a word'
-    """
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
-    )
+__all__ = ["gigabytes", "many", "ms", "percent", "size"]
 
 
 def ms(time_us: float) -> str:

@@ -46,12 +46,17 @@ class Worker:
                 start_new_session=True,  # Ctrl-C is for the parent, which writes the record first
             )
         self._connection = Connection(ours.detach())
-        self._ready = False
+        self._ready, self._late = False, time.monotonic() + START_S
 
     def wait(self, most_s: float) -> None:
         """Waits until the worker can begin, which takes long where Python's files come from a network disk."""
         with contextlib.suppress(StepFailed):  # the step says so
-            self._expect(min(START_S, most_s), "did not start")
+            self._begin(most_s)
+
+    def _begin(self, most_s: float = START_S) -> None:
+        """Waits for a worker that is not ready yet, in all START_S seconds from its start."""
+        if not self._ready:
+            self._expect(min(self._late - time.monotonic(), most_s), "did not start")
             self._ready = True
 
     def run(self, step: Step, limit_s: float, legacy: bool = False) -> Outcome:
@@ -62,9 +67,7 @@ class Worker:
         offset = self.log.stat().st_size
         figures: dict[str, Any] = {}
         try:
-            if not self._ready:
-                self._expect(START_S, "did not start")
-                self._ready = True
+            self._begin()
             began = time.monotonic()
             with by_value(step.function):
                 payload = cloudpickle.dumps((step, self.plan, limit_s))

@@ -20,6 +20,8 @@ from typing import ClassVar
 
 import psutil
 
+from allranks.ranks.engines.forkserver.client import linker_told
+
 # the oldest driver that runs programs of a CUDA version: NVIDIA's page on minor version compatibility
 DRIVERS = {11: 450, 12: 525, 13: 580}
 # the oldest GPUs that a CUDA version still has code for, by compute capability
@@ -82,8 +84,7 @@ def nccl_version(folder: Path | None = None) -> tuple[int, ...] | None:
     library = folder / "lib" / "libtorch_cuda.so" if folder is not None else None
     if library is None or not library.is_file():
         return None
-    loads = tuple(os.environ.get(name, "") for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"))
-    return _asked(library, library.stat().st_mtime_ns, loads) or _packaged()
+    return _asked(library, library.stat().st_mtime_ns, linker_told()) or _packaged()
 
 
 @functools.lru_cache(maxsize=8)

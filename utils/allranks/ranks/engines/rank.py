@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from allranks.ranks.engines import libraries
 from allranks.ranks.engines.devices import GPU_INDEX_ENV, GPU_SHARE_ENV, MEMORY_ENV, MPS_ENV
 from allranks.ranks.engines.usercode import in_library
 
@@ -28,7 +29,6 @@ at_the_end: list[Callable[[], None]] = []
 hints: list[Callable[[BaseException], str | None]] = []
 # each gives the error behind one that torch's C++ code has made of it, or None
 originals: list[Callable[[BaseException], BaseException | None]] = []
-HARMLESS = ("out of memory", "invalid device ordinal")  # errors of CUDA after which a process can go on
 _joined: list[bool] = []  # this process has joined a group
 # read by torch's class for NCCL when the group is made, the first one by both of its classes
 NCCL_SETTINGS = {
@@ -164,8 +164,6 @@ def describe() -> dict[str, Any]:
     """This rank as plain data: rank, pid, device in words, backend, and the versions of torch and of the NCCL that it uses."""
     import torch
     import torch.distributed as dist
-
-    from allranks.ranks.engines import libraries
 
     on_gpu = dist.get_backend() == "nccl"
     threads = torch.get_num_threads()
@@ -334,17 +332,22 @@ def _poisons(error: BaseException | None) -> bool:
         seen.add(id(error))
         if isinstance(error, dist.DistBackendError):
             return True
-        if isinstance(error, torch.AcceleratorError) and not any(words in str(error) for words in HARMLESS):
+        if isinstance(error, torch.AcceleratorError) and not _is_harmless(error):
             return True
         error = error.__cause__ or error.__context__
     if _uses_gpu():
         try:
             torch.cuda.current_stream().query()  # does not wait; an error of CUDA that stays is raised here too
         except torch.AcceleratorError as left:
-            return not any(words in str(left) for words in HARMLESS)
+            return not _is_harmless(left)
         except Exception:  # a stream that can't be asked, for example while it records a graph
             return False
     return False
+
+
+def _is_harmless(error: BaseException) -> bool:
+    """Whether a process can go on after this error of CUDA."""
+    return any(words in str(error) for words in ("out of memory", "invalid device ordinal"))
 
 
 def end_in_peace(*_: object) -> None:

@@ -133,24 +133,25 @@ def _gpu_works(frame: FrameType) -> bool:
         at = at.f_back  # type: ignore[assignment]  # the loop ends there
     if not _questions:
         _questions.append(queue.SimpleQueue())
-        threading.Thread(target=_ask_cuda, args=(_questions[0],), name="allranks-cuda", daemon=True).start()
+        library = f"libcudart.so.{(torch.version.cuda or '').split('.')[0]}"
+        about = (_questions[0], library, _gpu[0].index)
+        threading.Thread(target=_ask_cuda, args=about, name="allranks-cuda", daemon=True).start()
     answer: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    _questions[0].put((f"libcudart.so.{(torch.version.cuda or '').split('.')[0]}", _gpu[0].index, streams, answer))
+    _questions[0].put((streams, answer))
     try:
         return answer.get(timeout=ASK_S)
     except queue.Empty:  # the driver answers nobody while it frees memory, say, and waits for the GPU itself
         return True
 
 
-_questions: list[queue.SimpleQueue[Any]] = []  # (CUDA's library, device, streams, where the answer goes)
+_questions: list[queue.SimpleQueue[Any]] = []  # (streams, where the answer goes)
 
 
-def _ask_cuda(questions: queue.SimpleQueue[Any]) -> None:
+def _ask_cuda(questions: queue.SimpleQueue[Any], library: str, device: int) -> None:
     """A thread that asks CUDA by its C functions: for those Python's lock is not held, and torch's own `query` holds it."""
-    runtime = None
+    runtime = _runtime(library, device)
     while True:
-        library, device, streams, answer = questions.get()
-        runtime = runtime or _runtime(library, device)
+        streams, answer = questions.get()
         answer.put(runtime is not None and any(_unfinished(runtime, stream) for stream in streams))
 
 

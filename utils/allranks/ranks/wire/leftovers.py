@@ -67,7 +67,6 @@ class Leftovers:
     def __init__(self) -> None:
         remember_functions()
         self.functions = dict(_known)
-        self.tags: list[int] | None = None  # those of all namespaces when they were last found to be as they were
         self.settings = [setting() for setting in _SETTINGS]
 
     def found(self) -> bool:
@@ -83,24 +82,19 @@ class Leftovers:
             False
         """
         try:
-            seen = [tag.value for tag in _tags]
-            changed = seen != self.tags or not seen
-            if changed and any(map(self._differ, _NAMESPACES)):
-                return True
-            self.tags = seen
-            return [setting() for setting in _SETTINGS] != self.settings
+            return any(map(self._differ, _NAMESPACES)) or [setting() for setting in _SETTINGS] != self.settings
         except Exception:  # one of them is gone, or another one raises
             return True
 
     def _differ(self, namespace: Any) -> bool:
         """Whether the functions of a namespace are others."""
-        names, get, values, version = self.functions[namespace]
-        now = _version(names)
+        names, tag, get, values, version = self.functions[namespace]
+        now = None if tag is None else tag.value
         if now is not None and now == version:
             return False
         if get(names) != values:
             return True
-        self.functions[namespace] = names, get, values, now
+        self.functions[namespace] = names, tag, get, values, now
         return False
 
 
@@ -114,18 +108,17 @@ def remember_functions() -> None:
         if namespace not in _known:
             names = vars(namespace)
             # a class has a proxy of its dictionary; a rank that runs an answer may not search for what is behind it
-            _known[namespace] = names if type(names) is dict else gc.get_referents(names)[0], tuple, (), None
-        names, _, _, version = _known[namespace]
-        now = _version(names)
+            names = names if type(names) is dict else gc.get_referents(names)[0]
+            _known[namespace] = names, _tag(names) if _TAGS else None, tuple, (), None
+        names, tag, _, _, version = _known[namespace]
+        now = None if tag is None else tag.value
         if now is None or now != version:
             get: Callable[[Any], tuple] = operator.itemgetter(
                 *(name for name, value in names.items() if callable(value))
             )
             if namespace is torch.Tensor:
                 get = functools.partial(_of_tensor, get)
-            _known[namespace] = names, get, get(names), now
-    if _TAGS and not _tags:
-        _tags.extend(_live_tag(_known[namespace][0]) for namespace in _NAMESPACES)
+            _known[namespace] = names, tag, get, get(names), now
 
 
 def _of_tensor(get: Callable[[Any], tuple], names: Any) -> tuple:
@@ -133,19 +126,13 @@ def _of_tensor(get: Callable[[Any], tuple], names: Any) -> tuple:
     return (*get(names), sum(map(_INHERITED.__contains__, names)))
 
 
-_known: dict[Any, tuple[Any, Callable[[Any], tuple], tuple, int | None]] = {}
+# of each namespace its dictionary, the tag of that (None where the interpreter has none), how to get its functions, what they
+# are, and the tag's value when they were got
+_known: dict[Any, tuple[Any, ctypes.c_uint64 | None, Callable[[Any], tuple], tuple, int | None]] = {}
 
 
-_tags: list[ctypes.c_uint64] = []  # of the namespaces, in their order; none where the interpreter has no tags
-
-
-def _tag(names: dict) -> int:
+def _tag(names: dict) -> ctypes.c_uint64:
     """What CPython up to 3.13 counts up at each change of a dictionary, `ma_version_tag` behind the number of its items."""
-    return _live_tag(names).value
-
-
-def _live_tag(names: dict) -> ctypes.c_uint64:
-    """The same, to be read again and again."""
     return ctypes.c_uint64.from_address(id(names) + object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t))
 
 
@@ -154,16 +141,11 @@ def _has_tags() -> bool:
     if sys.implementation.name != "cpython":
         return False
     tried: dict[str, int | None] = {"one": 1}
-    seen = [_tag(tried), _tag(tried)]
+    seen = [_tag(tried).value, _tag(tried).value]
     for value in (2, None):
         tried["one"] = value
-        seen.append(_tag(tried))
+        seen.append(_tag(tried).value)
     return seen[0] == seen[1] and len(set(seen)) == 3
 
 
 _TAGS = _has_tags()
-
-
-def _version(names: dict) -> int | None:
-    """Another number after each change of a module's or class's names; None where it can't be told."""
-    return _tag(names) if _TAGS else None

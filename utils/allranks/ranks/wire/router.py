@@ -146,7 +146,7 @@ class Router:
         file, line = requests.read_place(op)
         match op["do"]:
             case OpKind.SEND | OpKind.RECV | OpKind.COLLECTIVE:
-                known = requests.read_operation(op, rank, state, (file, line))
+                known = requests.read_operation(op, rank, state, file, line)
                 state.ops[known.number] = known
                 self.log.append(known)
                 state.program.append(("post", known, line))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import textwrap
 
-from allranks.base.errors import capital, name_ranks
+from allranks.base.errors import WIDTH, capital, name_ranks, wrapped
 from allranks.ranks.world.cluster import WorldError
 from allranks.ranks.world.rank_status import RankStatus, line_text
 
 LONG, CUT, FRAMES = 160, 1500, 12
-WIDE = 100  # characters of a line in a notebook
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # what torch's C++ puts before a message: [rank1]:[F1121 09:26:34.474286547 file.cpp:207]
 _PREFIX = re.compile(r"\[(?:rank\d+\]:\[)?[A-Z]\d{4} [\d:.]+ [\w./]+:\d+\] ?")
@@ -30,17 +28,10 @@ class _Report(WorldError):
 
 def _between_words(line: str) -> list[str]:
     """The line, in pieces if it is too long for a notebook, which would break it inside a word."""
-    if len(line) <= WIDE:
+    if len(line) <= WIDTH:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
-    return textwrap.wrap(
-        line.strip(),
-        WIDE,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(line.strip(), indent, f"{indent}    ")
 
 
 class RanksError(_Report):

@@ -22,7 +22,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,12 +150,9 @@ def _shared(path: Path, fds: list[int]) -> Fork | None:
     return machine.spawn(f"{machine.__name__}:fork_server", {"path": str(path)}, fds)
 
 
-LOADS = ("LD_PRELOAD", "LD_LIBRARY_PATH")
-
-
-def _preloads() -> tuple[str, ...]:
-    """What the dynamic linker was told, by which a fork server has the one NCCL or another."""
-    return tuple(os.environ.get(name, "") for name in LOADS)
+def linker_told(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What the dynamic linker was told, by which a process, such as a fork server, has the one NCCL or another."""
+    return tuple(env.get(name, "") for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"))
 
 
 def _began_with() -> tuple[str, ...]:
@@ -163,9 +160,8 @@ def _began_with() -> tuple[str, ...]:
     try:
         lines = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:  # not on Linux
-        return _preloads()
-    there = dict(os.fsdecode(line).partition("=")[::2] for line in lines)
-    return tuple(there.get(name, "") for name in LOADS)
+        return linker_told()
+    return linker_told(dict(os.fsdecode(line).partition("=")[::2] for line in lines))
 
 
 class ForkServer(Connection):
@@ -195,7 +191,7 @@ class ForkServer(Connection):
         can be started.
         """
         with cls._guard:
-            before, cls._loads = cls._loads, _preloads()
+            before, cls._loads = cls._loads, linker_told()
             if before == cls._loads and cls._current is not None and cls._current.alive:
                 return cls._current
             shared = os.environ.get("ALLRANKS_FORKSERVER")

@@ -86,6 +86,17 @@ def _source(cell: dict[str, Any]) -> str:
     return "".join(cell["source"])
 
 
+def calls(source: str) -> Iterator[ast.Call]:
+    """The calls in a code cell, whose magics are no Python.
+
+    Example:
+        >>> [ast.unparse(call) for call in calls("%%ranks\\nprint(1)")]
+        ['print(1)']
+    """
+    plain = "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("%"))
+    return (node for node in ast.walk(ast.parse(plain)) if isinstance(node, ast.Call))
+
+
 def _minutes(cells: list[dict[str, Any]], chapter: Chapter) -> int:
     stated = re.search(r"(\d+) minutes", _source(cells[0]))
     if stated is None:
@@ -108,13 +119,12 @@ def _named(source: str) -> Iterator[tuple[Kind, str]]:
     """What a cell checks and asks, by the calls in it. A name that only a run would tell is left out."""
     if not any(f"{call}(" in source for call in _CALLS):
         return
-    plain = "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("%"))
-    for node in ast.walk(ast.parse(plain)):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in _CALLS:
+    for call in calls(source):
+        if not isinstance(call.func, ast.Name) or call.func.id not in _CALLS:
             continue
-        kind = _CALLS[node.func.id]
-        given = {keyword.arg: keyword.value for keyword in node.keywords}
-        first = node.args[0] if node.args else None
+        kind = _CALLS[call.func.id]
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        first = call.args[0] if call.args else None
         if kind is Kind.CHECK:
             if isinstance(first, ast.Name):
                 yield kind, _text(given.get("exercise")) or first.id

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allranks.course.contents import calls
+
 WORDS = 200  # a minute
 LINES = 15  # of code, a minute
 RUN = 1 / 3  # minutes to run a cell and to look at what it shows
@@ -49,11 +51,8 @@ def _prose(source: str) -> float:
 
 def _code(source: str) -> float:
     """To read a code cell, run it, and answer or try what it shows."""
-    plain = "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("%"))
-    calls = [node.func for node in ast.walk(ast.parse(plain)) if isinstance(node, ast.Call)]
-    names = [_first_name(call) for call in calls]
     lines = [line for line in source.splitlines() if line.strip()]
-    return len(lines) / LINES + RUN + sum(_CALLS.get(name, 0) for name in names)
+    return len(lines) / LINES + RUN + sum(_CALLS.get(_first_name(call.func), 0) for call in calls(source))
 
 
 def _first_name(call: ast.expr) -> str:

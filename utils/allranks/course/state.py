@@ -98,12 +98,11 @@ class State:
 
         After the last chapter that is the first one of the core that was not ended; None when the core is done.
         """
-        at: Chapter | None = self.here or core()[0]
-        if at is not None and self[at.number].ended:
-            at = self.onward(at)
-        return at or next((p.chapter for p in self.core if not p.ended), None)
+        at = self.here or core()[0]
+        found = self._onward(at) if self[at.number].ended else at
+        return found or next((p.chapter for p in self.core if not p.ended), None)
 
-    def onward(self, chapter: Chapter) -> Chapter | None:
+    def _onward(self, chapter: Chapter) -> Chapter | None:
         """What follows a chapter on the core; of what follows, chapters that were ended are left out only if something of them is proved."""
         at = after(chapter)
         while at is not None and self[at.number].ended and self[at.number].walked:

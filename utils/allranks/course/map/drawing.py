@@ -37,12 +37,8 @@ IN_A_ROW = 7  # stations
 TABLE_TEXT = 48  # of a column of such a table, what the pictogram and the space after the words take
 INSET = 16  # what a table of side trips leaves free on both sides
 LINE_AT = 146  # below the upper edge of a row
-EDGE, GAP, SIDE, END = (
-    22,
-    10,
-    58,
-    124,
-)  # where the line goes down; between fields; what a row leaves free for it, and the last row for its end
+EDGE, GAP, SIDE = 22, 10, 58  # where the line goes down; between fields; what a row leaves free for it
+END = 124  # what the last row leaves free for the line's end
 FIRST = 54  # what the first row leaves free for the tag, which stands before the first station: behind it, it would seem to name the next
 # what each argument of `plan` is called on the line
 WON = {

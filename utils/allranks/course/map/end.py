@@ -38,9 +38,7 @@ class ChapterEnd:
     @property
     def next(self) -> Chapter | None:
         """Where the one button leads: along the core, and after its last chapter to one that was skipped; None if there is none."""
-        return self.state.onward(self.chapter) or next(
-            (one.chapter for one in self._marked.core if not one.ended), None
-        )
+        return self._marked.go_on
 
     def text(self) -> str:
         """The card as plain text."""

@@ -28,10 +28,9 @@ _STYLE = (
 def top(chapter: Chapter, cells: Sequence[Mapping[str, Any]]) -> str:
     """The lines below a chapter's title, for its text cell; `cells` are those of its notebook, by which it says how long it takes."""
     about = [f"{minutes(cells)} minutes", chapter.runs]
-    named = _named(chapter)
     for said, numbers in (("needs", chapter.needs), ("helps", chapter.helps)):
-        # a side trip may hang on a chapter that it does not need: so it names all that it needs
-        others = [find(number) for number in numbers if not chapter.core or find(number) not in named]
+        # `where` names what is before a chapter of the core; a side trip may hang on a chapter that it does not need
+        others = [other for other in map(find, numbers) if other != _before(chapter)]
         about += [f"{said}: {_links(chapter, others)}"] if others else []
     about += [f"the short way: {chapter.short}"] if chapter.short else []
     return "\n".join([picture(chapter), "", f"{where(chapter)}  ", " · ".join(about)])
@@ -43,20 +42,20 @@ def where(chapter: Chapter) -> str:
     >>> where(find("23"))  # doctest: +ELLIPSIS
     '**Part 3 of 4, One model on many GPUs** · a side trip from [22 Sharded](...): *When do weights come, and when go?* · then ...'
     """
-    path_, following = core(), after(chapter)
+    path_, before, following = core(), _before(chapter), after(chapter)
     if chapter.core:
-        at = path_.index(chapter)
-        said = [f"{at + 1} of {len(path_)} on the core"]
-        said += [f"before it {_links(chapter, [path_[at - 1]])}" if at else "the first one"]
+        said = [f"{path_.index(chapter) + 1} of {len(path_)} on the core"]
+        said += [f"before it {_links(chapter, [before])}" if before else "the first one"]
         said += [f"after it {_links(chapter, [following])}" if following else "the last one"]
         return f"**{_part(chapter)}** · {' · '.join(said)}"
     hangs_on = find(chapter.hangs_on)
-    way = "on the way to" if following == hangs_on and hangs_on != path_[-1] else "from"
-    said = [f"a side trip {way} {_links(chapter, [hangs_on])}: *{chapter.why}*"]
-    if following:
-        back = "" if way == "on the way to" else "then back"
-        said += [f"then {_links(chapter, [following])}" if following != hangs_on else back]
-    return f"**{_part(chapter)}** · {' · '.join(filter(None, said))}"
+    on_the_way = following == hangs_on != path_[-1]
+    said = [f"a side trip {'on the way to' if on_the_way else 'from'} {_links(chapter, [hangs_on])}: *{chapter.why}*"]
+    if following and following != hangs_on:
+        said += [f"then {_links(chapter, [following])}"]
+    elif not on_the_way:
+        said += ["then back"]
+    return f"**{_part(chapter)}** · {' · '.join(said)}"
 
 
 def _part(chapter: Chapter) -> str:
@@ -65,10 +64,10 @@ def _part(chapter: Chapter) -> str:
     return f"Part {part.number} of {len(numbered)}, {part.title}" if part.number else part.title
 
 
-def _named(chapter: Chapter) -> list[Chapter]:
-    """The chapters that `where` names."""
+def _before(chapter: Chapter) -> Chapter | None:
+    """The chapter before one of the core; None for the first one, and for a side trip."""
     at = core().index(chapter) if chapter.core else 0
-    return [core()[at - 1]] if at else [find(chapter.hangs_on)] if chapter.hangs_on else []
+    return core()[at - 1] if at else None
 
 
 def _links(source: Chapter, targets: Iterable[Chapter]) -> str:

@@ -22,8 +22,10 @@ from allranks.show.widgets.first_figures import (
     wished,
     written,
 )
+from allranks.show.widgets.my_model_story import digits
 from allranks.theory import cost, pipelines, topology
 from allranks.theory.cost import rooflines
+from allranks.theory.cost.normal import size_in_words
 
 _LAYERS = 12
 _AFTER = {"nothing": "8 words", "flag": "8 words, a flag", "fence": "8 words, a fence, a flag"}
@@ -42,8 +44,8 @@ _ORDER_NAMES = {
 
 def _percent(share: float) -> str:
     """As the browser writes it: a half is rounded up, below ten there is one digit more."""
-    digits = 1 if 0 < share < 0.0995 else 0
-    return f"{math.floor(100 * share * 10**digits + 0.5) / 10**digits:.{digits}f} %"
+    places = 1 if 0 < share < 0.0995 else 0
+    return f"{math.floor(100 * share * 10**places + 0.5) / 10**places:.{places}f} %"
 
 
 class ExploreError(CourseError):
@@ -295,8 +297,7 @@ def _protocols_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     first, last = (
         f"{prices[name]['us']:,.{1 if prices[name]['us'] < 100 else 0}f}" for name in (ranked[0], ranked[-1])
     )
-    power = nbytes.bit_length() - 1
-    size = f"{2 ** (power % 10)} {('B', 'KiB', 'MiB', 'GiB')[power // 10]}"
+    size = size_in_words(nbytes)
     return f"{size} on {machine}: {ranked[0]} is the fastest with {first} µs; {ranked[-1]} takes {last} µs."
 
 
@@ -350,9 +351,8 @@ def _uneven_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     p = int(values["p"])
     share = max(values["share"], 1 / p)
     padded, broadcasts = padded_gather_s(p, share, **data)
-    times = p * share
     return (
-        f"{p} ranks, the longest part is {_percent(share)} of all: padding moves {times:.{1 if times < 9.95 else 0}f} "
+        f"{p} ranks, the longest part is {_percent(share)} of all: padding moves {digits(p * share)} "
         f"times the needed bytes and takes {_time(padded)}, broadcasts take {_time(broadcasts)}."
     )
 
@@ -360,8 +360,8 @@ def _uneven_text(data: dict[str, Any], values: dict[str, Any]) -> str:
 def _time(seconds: float) -> str:
     """As the browser writes it: two or three digits that count."""
     scaled, unit = (1e6 * seconds, "µs") if seconds < 999.5e-6 else (1e3 * seconds, "ms")
-    digits = 0 if scaled >= 99.95 else 1
-    text = f"{math.floor(scaled * 10**digits + 0.5) / 10**digits:.{digits}f}"
+    places = 0 if scaled >= 99.95 else 1
+    text = f"{math.floor(scaled * 10**places + 0.5) / 10**places:.{places}f}"
     return f"{text.removesuffix('.0')} {unit}"
 
 
@@ -413,7 +413,7 @@ def _path_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     found = critical_path(values["way"], values["nvlink"], values["card"], **data)
     return (
         f"{_WAYS[values['way']]}, NVLink {values['nvlink']:g} GB/s, cards {values['card']:g} GB/s: "
-        f"{_time(found['total'])}, {_digits(found['total'] / found['bound'])} times the lower bound; "
+        f"{_time(found['total'])}, {digits(found['total'] / found['bound'])} times the lower bound; "
         f"{_percent(found['onCard'])} of the path is the network card."
     )
 
@@ -446,16 +446,8 @@ def search(steps: int = 5, rounds: int = 11, nbytes: int = 3 << 20) -> Explorabl
 def _search_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     steps, rounds, nbytes = values["steps"], values["rounds"], int(values["nbytes"])
     wish, rings, why = wished(steps, rounds, nbytes, data)
-    size = f"{nbytes / 1024:g} KiB" if nbytes < 1 << 20 else f"{nbytes / 2**20:g} MiB"
     says = f"no algorithm can: {why}" if why else f"{rings / wish:.2f} times as fast as six rings"
     return (
-        f"{size}, {steps} step{'s' if steps > 1 else ''} with {rounds} sixths of a part on a link: "
-        f"{_digits(1e6 * wish)} µs, {says}."
+        f"{size_in_words(nbytes)}, {steps} step{'s' if steps > 1 else ''} with {rounds} sixths of a part on a link: "
+        f"{digits(1e6 * wish)} µs, {says}."
     )
-
-
-def _digits(value: float) -> str:
-    """As the browser writes it: with two or three digits that count."""
-    if value >= 1000:
-        return f"{math.floor(value + 0.5):,}"
-    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}"

@@ -398,18 +398,22 @@ def _gb(nbytes: float) -> str:
 
 
 def _gigabytes(nbytes: float) -> str:
-    return f"{_digits(nbytes / 1e9)} GB"
+    return f"{digits(nbytes / 1e9)} GB"
 
 
 def _seconds(seconds: float) -> str:
     """Of a step, in which a hundredth counts: 1.13 s, 72 s, 447 ms."""
     if seconds >= 9.995:
-        return f"{_digits(seconds)} s"
+        return f"{digits(seconds)} s"
     if seconds >= 0.9995:
         return f"{seconds:.2f} s"
-    return f"{_digits(1e3 * seconds)} ms" if seconds >= 999.5e-6 else f"{_digits(1e6 * seconds)} µs"
+    return f"{digits(1e3 * seconds)} ms" if seconds >= 999.5e-6 else f"{digits(1e6 * seconds)} µs"
 
 
-def _digits(value: float) -> str:
-    """With two or three digits that count."""
+def digits(value: float) -> str:
+    """With two or three digits that count, as the browser writes it.
+
+    >>> digits(1.52), digits(24.3), digits(1447)
+    ('1.5', '24', '1,447')
+    """
     return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"

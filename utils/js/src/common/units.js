@@ -29,6 +29,12 @@ function withUnit(value, names, exact) {
 /** @param {number} n */
 export const bytes = (n, exact = false) => withUnit(n, ["B", "kB", "MB", "GB", "TB"], exact || n < 999.5);
 
+/** With the largest unit of 1024 that fits: 32 KiB, 1.5 MiB. @param {number} n whole bytes, less than 4 GiB */
+export function binary(n) {
+  const place = Math.floor((31 - Math.clz32(n)) / 10);
+  return `${n / 1024 ** place} ${["B", "KiB", "MiB", "GiB"][place]}`;
+}
+
 /** @param {number} s */
 export function seconds(s, exact = true) {
   if (s >= 0.9995) return `${digits(s, exact)} s`;

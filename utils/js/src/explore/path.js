@@ -8,7 +8,8 @@ import { Frame } from "./frame.js";
 /** @typedef {{nbytes: number, alpha: {nvlink: number, card: number}}} Given */
 /** @typedef {{link: "nvlink" | "card", seconds: number}} Message */
 
-const WAYS = ["one ring", "8 segments", "two levels"];
+/** @type {Record<string, string>} */
+const WAYS = { "one ring": "One ring", "8 segments": "One ring in 8 segments", "two levels": "Two levels" };
 const NVLINKS = [25, 50, 75, 100, 150, 200, 300, 371, 450, 600, 900];
 const CARDS = [25, 37.5, 50, 75, 100, 150, 200, 300, 400];
 const [RANKS, EACH, SEGMENTS] = [4, 2, 8];
@@ -21,7 +22,11 @@ const GIVEN =
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function path(model, el) {
   const frame = new Frame(model, el, "This all-reduce is slow. Which link does it wait for?", GIVEN);
-  frame.choice({ key: "way", name: "all-reduce", options: WAYS.map((value) => ({ value, label: value })) });
+  frame.choice({
+    key: "way",
+    name: "all-reduce",
+    options: Object.keys(WAYS).map((value) => ({ value, label: value })),
+  });
   const figures = frame.figures(1);
   const format = (/** @type {number} */ gb) => `${gb} GB/s`;
   const { picture, handles } = frame.stage(
@@ -38,8 +43,8 @@ export function path(model, el) {
     handles[0].place(rails.nvlink.at(nvlink), rails.y.nvlink, (gb) => rails.nvlink.at(gb));
     handles[1].place(rails.card.at(card), rails.y.card, (gb) => rails.card.at(gb));
     return (
-      `${way === "8 segments" ? "One ring in 8 segments" : way === "one ring" ? "One ring" : "Two levels"}, NVLink ` +
-      `${nvlink} GB/s, cards ${card} GB/s: ${seconds(total)}, ${digits(total / bound)} times the lower bound; ` +
+      `${WAYS[way]}, NVLink ${nvlink} GB/s, cards ${card} GB/s: ` +
+      `${seconds(total)}, ${digits(total / bound)} times the lower bound; ` +
       `${percent(onCard)} of the path is the network card.`
     );
   }, picture);

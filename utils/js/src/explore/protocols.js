@@ -2,7 +2,7 @@
 
 import { linear, logarithmic } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
-import { digits } from "../common/units.js";
+import { binary, digits } from "../common/units.js";
 import { Frame } from "./frame.js";
 
 /** @typedef {{us: number, latency: number}} Price */
@@ -26,7 +26,7 @@ export function protocols(model, el) {
   frame.choice({ key: "machine", name: "machine", options });
   const figures = frame.figures(1);
   const grip = { key: "nbytes", name: "size of the vector", stops: () => sizes };
-  const { picture, handles } = frame.stage("ar-protocols", { ...grip, format: (n) => sizeOf(n) });
+  const { picture, handles } = frame.stage("ar-protocols", { ...grip, format: binary });
   frame.legend(
     ["ar-lost", "latency: fences, trips, looking for flags"],
     ["ar-wire", "data on the wire"],
@@ -39,22 +39,16 @@ export function protocols(model, el) {
     const names = Object.keys(FLAGS).sort((a, b) => prices[a].us - prices[b].us);
     const [first, , last] = names;
     const times = `${last} takes ${digits(prices[last].us / prices[first].us)} times as long`;
-    figures([first, `is the fastest for ${sizeOf(nbytes)};\n${times}`]);
+    figures([first, `is the fastest for ${binary(nbytes)};\n${times}`]);
     const rail = logarithmic([sizes[0], sizes[sizes.length - 1]], [frame.width < 500 ? 16 : 150, frame.width - 24]);
     const low = draw(picture, frame, prices, first, rail);
     handles[0].place(rail.at(nbytes), low, (n) => rail.at(n));
     return (
-      `${sizeOf(nbytes)} on ${machine}: ${first} is the fastest with ${micro(prices[first].us)}; ` +
+      `${binary(nbytes)} on ${machine}: ${first} is the fastest with ${micro(prices[first].us)}; ` +
       `${last} takes ${micro(prices[last].us)}.`
     );
   }, picture);
   return frame;
-}
-
-/** @param {number} n */
-function sizeOf(n) {
-  const power = Math.round(Math.log2(n));
-  return `${2 ** (power % 10)} ${["B", "KiB", "MiB", "GiB"][Math.floor(power / 10)]}`;
 }
 
 /** @param {number} us */
@@ -92,7 +86,7 @@ function draw(picture, frame, prices, first, rail) {
   const here = rail.at(nbytes);
   sketch.track(rail.range[0], rail.range[1], here, low);
   const edge = here > rail.range[1] - 160;
-  sketch.text(`ar-strong ${edge ? "ar-end" : ""}`, here + (edge ? -20 : 20), low - 10, `${sizeOf(nbytes)}: drag`);
+  sketch.text(`ar-strong ${edge ? "ar-end" : ""}`, here + (edge ? -20 : 20), low - 10, `${binary(nbytes)}: drag`);
   for (const [n, words] of /** @type {[number, string][]} */ ([
     [2 ** 10, "1 KiB"],
     [2 ** 15, "32 KiB"],

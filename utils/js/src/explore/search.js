@@ -2,7 +2,7 @@
 
 import { linear, logarithmic } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
-import { digits } from "../common/units.js";
+import { binary, digits } from "../common/units.js";
 import { Frame } from "./frame.js";
 
 /** @typedef {{steps: number, rounds: number}} Cost */
@@ -32,7 +32,7 @@ export function search(model, el) {
       format: (r) => `${r} sixths of a part`,
       axis: "y",
     },
-    { key: "nbytes", name: "size", stops: () => SIZES, format: size },
+    { key: "nbytes", name: "size", stops: () => SIZES, format: binary },
   );
   frame.legend(["ar-lost", "no algorithm can do this"], ["ar-mark", "as fast as the six rings"]);
   frame.start(() => {
@@ -49,7 +49,7 @@ export function search(model, el) {
     handles[2].place(places.n.at(nbytes), places.low, (n) => places.n.at(n));
     const says = why ? `no algorithm can: ${why}` : `${times.toFixed(2)} times as fast as six rings`;
     return (
-      `${size(nbytes)}, ${steps} step${steps > 1 ? "s" : ""} with ${rounds} sixths of a part on a link: ` +
+      `${binary(nbytes)}, ${steps} step${steps > 1 ? "s" : ""} with ${rounds} sixths of a part on a link: ` +
       `${us(wish)}, ${says}.`
     );
   }, picture);
@@ -58,9 +58,6 @@ export function search(model, el) {
 
 /** @param {number} s */
 const us = (s) => `${digits(1e6 * s)} µs`;
-
-/** @param {number} n */
-const size = (n) => (n < 2 ** 20 ? `${n / 1024} KiB` : `${n / 2 ** 20} MiB`);
 
 /**
  * Seconds of a wish and of six rings, and why a wish can't be had.
@@ -128,7 +125,7 @@ function draw(picture, frame, ringSeconds) {
   const n = logarithmic([SIZES[0], SIZES[SIZES.length - 1]], [left, end]);
   sketch.text("ar-lane-name", 0, low + 5, "size");
   sketch.track(left, end, n.at(nbytes), low);
-  sketch.text("ar-strong", end + 20, low + 5, `${size(nbytes)}${narrow ? "" : " in all: drag"}`);
+  sketch.text("ar-strong", end + 20, low + 5, `${binary(nbytes)}${narrow ? "" : " in all: drag"}`);
   sketch.into(picture, frame.width, low + 22);
   return { x, y, n, low };
 }

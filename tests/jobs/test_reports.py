@@ -1,6 +1,7 @@
 """The inputs of public reports: `fit` and `explain` say what is right of each, and nothing that is false."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,7 @@ FOREIGN = [
     ("12:00:01[1,0]<stdout>:# Size      Latency (us)\n12:00:01[1,0]<stdout>:0      2.35\n", "Size Latency (us)"),
     ("#   size   ntok   NCCL   NCCL_SYMMETRIC\n#     time(us)  algbw\n#-----\n  16384   1   12.3   1.33\n", "size ntok"),
     ("Comm. Op     Message Size    Count    Avg Latency(ms)\nbroadcast\n      2.0 KB    146     0.08\n", "Message Size Count"),
+    ("   Elements   Time (us)\n   4096   12.3\n   8192   13.4\n", "Elements Time (us)"),
 ]  # fmt: skip
 
 
@@ -251,3 +253,8 @@ def test_the_milliseconds_of_2019_are_no_microseconds(tmp_path):
     (tmp_path / "old.txt").write_text(text)
     code, words = said("fit", str(tmp_path / "old.txt"))
     assert code == 0 and "all_reduce 2 2" in words and " 1.07" in words
+    # rows that were pasted to the middle, and one whose time is no number
+    half = re.sub(r"N/A [12].*", "N/A", text) + "2147483648 536870912 float sum 1.2.3 1.07 1.07 N/A\n"
+    (tmp_path / "half.txt").write_text(half)
+    code, words = said("fit", str(tmp_path / "half.txt"))
+    assert code == 0 and " 1.07" in words and "holds no number where its time is" in words

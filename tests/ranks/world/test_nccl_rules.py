@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 from allranks import World, WorldError
 from allranks.ranks.world import RanksError, RanksStuck
+from allranks.ranks.world.nccl_queue import Queue, Ticket
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 P = 4
@@ -623,6 +625,19 @@ def test_one_batch_more_of_ddp_meets_the_next_collective_without_a_crash(world):
         world.run(program)
     assert "rank 0: all_reduce of 20 elements" in str(told.value) and "SIGSEGV" not in str(told.value)
     assert "running the callback" not in str(told.value)
+
+
+def test_a_queue_has_the_error_of_an_operation_before_anyone_is_told():
+    """DDP's C++ code may raise at once in another thread, and the queue must then know why."""
+
+    def job():
+        raise ValueError("the job's")
+
+    queue, told = Queue(), threading.Event()
+    ticket, seen = Ticket(queue, job, {}), []
+    ticket.then(lambda: (seen.append(queue.failed), told.set()))
+    ticket.run()
+    assert told.wait(30) and seen == [ticket.error] and str(ticket.error) == "the job's"
 
 
 def test_sizes_of_an_all_gather_and_lists_of_a_new_group_that_differ_are_named(world):

@@ -1,4 +1,4 @@
-"""The root of all errors that the package raises for its readers, and how their messages name ranks and break lines."""
+"""The root of all errors that the package raises for its readers; how messages name ranks, sizes and break lines."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ def listed(things: Iterable[object]) -> str:
     """
     *most, last = map(str, things)
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def size_in_words(nbytes: float) -> str:
+    """The bytes with the largest unit that fits.
+
+    >>> size_in_words(8 << 20)
+    '8 MiB'
+    """
+    units = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+    return next(f"{nbytes / scale:.3g} {unit}" for unit, scale in units if nbytes >= scale or unit == "B")
 
 
 def capital(text: str) -> str:

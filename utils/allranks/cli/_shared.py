@@ -1,4 +1,4 @@
-"""What several commands share: how they fail, how they write a file, and how a number of bytes is read and printed."""
+"""What several commands share: how they fail, how they write a file, and how a number of bytes is read."""
 
 from __future__ import annotations
 
@@ -80,11 +80,3 @@ class Size(click.ParamType[int]):
         if number != int(number):
             raise CommandError(f"{value!r} is not a whole number of bytes.")
         return int(number)
-
-
-def size_in_words(nbytes: float) -> str:
-    """The bytes with the largest unit that fits: "1.5 MiB"."""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes:.3g} B"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allranks.cli._shared import CommandError, Size, size_in_words
+from allranks.base.errors import size_in_words
+from allranks.cli._shared import CommandError, Size
 
 if TYPE_CHECKING:
     from allranks.machine.bench import Call, Prediction, Sweep

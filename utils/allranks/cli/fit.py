@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allranks.base.errors import capital
-from allranks.cli._shared import CommandError, size_in_words, write_text
+from allranks.base.errors import capital, size_in_words
+from allranks.cli._shared import CommandError, write_text
 
 if TYPE_CHECKING:
     from allranks.theory.cost import FittedSweep, OwnCluster

@@ -246,13 +246,13 @@ def _behind(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[t
     """Of ranks whose log has only how many calls were enqueued and completed: in which they stood."""
     found = []
     for rank, record in records.items():
-        done = record.facts.get("completed") or {}
-        for group, last in (record.facts.get("enqueued") or {}).items():
-            if record.source == "watchdog" and 0 <= done.get(group, last) < last:
-                where = groups[group].words() if group in groups else "a group that the logs do not name"
-                words = f"Rank {rank} had not completed call {done[group] + 1} of {where} when a watchdog gave up."
+        for name, last in record.facts.get("enqueued", {}).items():
+            done = groups[name].completed.get(rank, last)
+            if record.source == "watchdog" and 0 <= done < last:
+                where = groups[name].words()
+                words = f"Rank {rank} had not completed call {done + 1} of {where} when a watchdog gave up."
                 why = (
-                    f"it enqueued {last} calls there, of which the last completed is {done[group]}; "
+                    f"it enqueued {last} calls there, of which the last completed is {done}; "
                     "the lines that name the call are not here"
                 )
                 found.append((4, Cause(words, why, None, 0.6, "hang", None)))

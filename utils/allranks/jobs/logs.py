@@ -45,15 +45,11 @@ _BLOCKING = re.compile(r"\bWork Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\) t
 _DIED = re.compile(
     r"watchdog thread terminated with exception: (.*(?:CUDA error: (?!driver shutting)|INTERNAL ASSERT).*)"
 )
-_BEGUN = (
-    "Watchdog caught",
-    "Exception (either an error or timeout)",
-    "at NCCL work",
-    "last enqueued",
-    "Last enqueued",
-)  # texts that end with numbers
+# texts that end with numbers
+_BEGUN = ("Watchdog caught", "Exception (either an error or timeout)", "at NCCL work", "ast enqueued")
 _REPEATED = re.compile(r"\[repeated (\d{1,6})x across cluster\]")  # Ray prints like lines of several ranks once
 _OF_A_RANK = (*_BEGUN[:2], "ast enqueued", "watchdog got stuck")  # texts before which a rank stands
+_BROKEN = (*_BEGUN, "watchdog got stuck")  # what a line has in it that may be a part of its text only
 _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
@@ -232,6 +228,10 @@ class _Log:
                 self._file(joined)
             else:
                 self.held += line.rstrip("\r\n")
+            return
+        if not any(word in line for word in _BROKEN):  # as most lines
+            self.last = line
+            self._file(line)
             return
         line, self.last = self._with_its_rank(line), line
         text = line.rstrip("\r\n")
@@ -416,12 +416,13 @@ class _Log:
     def _failures(self, line: str) -> None:
         if "Root Cause" in line or line.strip().endswith("Failures:"):
             self.root = "Root Cause" in line
-        self.aborted |= "watchdog thread terminated with exception" in line
-        if self.aborted and (died := _DIED.search(line)) and (rank := _rank_of(line)) is not None:
-            self._died(line, rank, died[1])
-        if (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
+        if "watchdog thread terminated with exception" in line:
+            self.aborted = True
+            if (died := _DIED.search(line)) and (rank := _rank_of(line)) is not None:
+                self._died(line, rank, died[1])
+        if "(local_rank: " in line and (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
             self.last_failed = int(exited[1])
-        if (code := _EXITCODE.search(line)) and self.last_failed is not None:
+        if self.last_failed is not None and (code := _EXITCODE.search(line)):
             self.exits[self.last_failed] = (int(code[1][:8]), self.root)
             self.last_failed = None
         if "exitcode: " in line and (local := _FAILED_LOCAL.search(line)):

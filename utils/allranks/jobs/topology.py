@@ -43,8 +43,8 @@ class _Table:
     label: int  # words before the row's name
     heads: list[str]
     with_numa: bool
+    pci_only: bool  # nvidia-smi topo -mp: NVLinks are left out
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
-    pci_only: bool = False  # nvidia-smi topo -mp: NVLinks are left out
     own_memory: bool = False  # whether a GPU's memory is a NUMA node, as on Grace
 
     def links(self) -> Counter[str]:
@@ -66,12 +66,9 @@ def _tables(lines: Iterable[str]) -> list[_Table]:
         if cells[at] == "GPU0" and (
             at + 1 == len(cells) or cells[at + 1] in ("GPU1", "CPU") or _HEAD.fullmatch(cells[at + 1])
         ):
-            found.append(
-                _Table(at, [c for c in cells[at:] if _HEAD.fullmatch(c)], "NUMA" in cells and cells[-1] == "ID")
-            )
-            found[-1].pci_only = pci_only
             # the title of the last column, GPU NUMA ID, begins as a GPU's name does
-            found[-1].heads = [head for head in found[-1].heads if re.search(r"\d", head)]
+            heads = [c for c in cells[at:] if _HEAD.fullmatch(c) and re.search(r"\d", c)]
+            found.append(_Table(at, heads, "NUMA" in cells and cells[-1] == "ID", pci_only))
         elif found and at == found[-1].label and len(cells) - at > len(found[-1].heads):
             table, row = found[-1], cells[at + 1 :]
             table.rows[cells[at]] = dict(zip(table.heads, row, strict=False))

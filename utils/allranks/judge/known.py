@@ -92,15 +92,16 @@ def _shows(run: Run, mistake: Mistake) -> bool:
 
 def would_show(run: Run, number: int) -> bool:
     """Whether the exercise's mistake of this number would have made the run's first call wrong on some rank."""
-    for one, mistake in run.exercise.numbered:
-        if one == number:
-            try:
-                predicted = mistake.oracle(run.setup, run.args[0])
-            except (RuntimeError, IndexError, ValueError):
-                continue
-            if any(_is_other(run.expected[0][rank], predicted[rank]) for rank in range(run.ranks)):
-                return True
-    return False
+    return any(makes_wrong(mistake, run) for one, mistake in run.exercise.numbered if one == number)
+
+
+def makes_wrong(mistake: Mistake, run: Run) -> bool:
+    """Whether the mistake leaves what is beyond right on some rank, in the run's first call."""
+    try:
+        predicted = mistake.oracle(run.setup, run.args[0])
+    except (RuntimeError, IndexError, ValueError):  # it can't be made with these shapes
+        return False
+    return any(_is_other(run.expected[0][rank], predicted[rank]) for rank in range(run.ranks))
 
 
 def _is_other(right: Expected, predicted: Expected) -> bool:

@@ -12,6 +12,7 @@ from allranks.judge.cases import Oracle
 from allranks.judge.compare import difference
 from allranks.judge.evidence import Holds
 from allranks.judge.exercise import Mistake, Run
+from allranks.judge.known import makes_wrong
 
 # what a mistake leaves on every rank, when the run's log allows it, and whether no rank is right then
 Told = Oracle | tuple[Oracle, Holds] | tuple[Oracle, Holds, bool]
@@ -77,12 +78,7 @@ def no_other(exact: Sequence[Mistake]) -> Holds:
 
 def where_it_shows(mistake: Mistake) -> Mistake:
     """The mistake, only in a run in which its results are beyond what is right: else they are no cause."""
-
-    def holds(run: Run) -> bool:
-        pairs = zip(mistake.oracle(run.setup, run.args[0]), run.expected[0], strict=True)
-        return any(difference(wrong.returns, right.returns, right.atol) is not None for wrong, right in pairs)
-
-    return replace(mistake, holds=holds)
+    return replace(mistake, holds=lambda run: makes_wrong(mistake, run))
 
 
 def attention_error(

@@ -135,7 +135,9 @@ class Judging:
     def _tried(self, case: Case, pictured: bool) -> Tried:
         """The case, and if it is wrong why."""
         one = self._played(case, pictured)
-        if not pictured and not self._is_right(one):  # once more, with what each number is made of
+        if self._is_right(one):
+            return one
+        if not pictured:  # once more, with what each number is made of
             one = self._played(case, True)
         if one.run.failure is not None:
             one.told = verdict.of_failure(one.run.failure, one.run)

@@ -46,7 +46,7 @@ class Ticket:
             if self.job is not None:
                 self.job()
         except BaseException as error:
-            self.error = error
+            self.error = self.queue.failed = error  # before anyone is told
         self.finish()
 
     def finish(self) -> None:
@@ -117,8 +117,6 @@ class Queue:
                 continue
             self.current = ticket
             ticket.run()
-            if ticket.error is not None:
-                self.failed = ticket.error
             self.current = None
 
 

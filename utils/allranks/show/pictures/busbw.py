@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
 
-from allranks.base.errors import capital
+from allranks.base.errors import capital, size_in_words
 from allranks.base.theme import DARK, LIGHT
-from allranks.theory.cost.normal import LARGE, LOW, Curve, Normal, published, size_in_words
+from allranks.theory.cost.normal import LARGE, LOW, Curve, Normal, published
 
 __all__ = ["busbw_page"]
 

@@ -160,9 +160,9 @@ def _by_parts(collective: str, rows: list[Cells]) -> int | None:
         size, count = row.get("size", ""), row.get("count", "")
         if not size.isdigit() or not count.isdigit() or not int(count):
             return None
-        found.add(int(size) / (int(count) * _WIDTH.get(row.get("type", ""), 4)))
-    parts = found.pop() if len(found) == 1 else 0
-    return int(parts) if parts > 1 and parts == int(parts) else None
+        found.add(divmod(int(size), int(count) * _WIDTH.get(row.get("type", ""), 4)))
+    parts, rest = found.pop() if len(found) == 1 else (0, 0)
+    return parts if parts > 1 and not rest else None
 
 
 def _why_ranks(count: int, listed: Sequence[int], known: int | None, exact: bool) -> str:

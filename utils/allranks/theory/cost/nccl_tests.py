@@ -37,6 +37,7 @@ _UNDERLINED = re.compile(
 _CONCLUDED = re.compile(r"[Cc]ollective test concluded:\s*(?:\S*/)?(\w+)")
 _HEADER = re.compile(r"\bsize(?:\(B\))?\s+count(?:\(elems\))?\s.*\b(?:cpu)?time\b.*")
 _OLD_HEADER = re.compile(r"\bbytes\s+N\s+type\s+(op|root|op\s+root)\s+time\s+algbw\s")  # of 2019, in milliseconds
+_SECONDS = {"µs": 1e-6, "ms": 1e-3}
 _UNIT = re.compile(r"\([\w/]+\)")  # AWS Neuron's nccom-test puts the unit behind the name
 # size, count, type: where a row begins, whatever stands before it
 _ROW = re.compile(
@@ -51,7 +52,7 @@ _OTHER_HEAD = re.compile(
 _SIZES = re.compile(r"\b(?:size|bytes|count|ntok|numel|elements)\b", re.I)
 _TIMES = re.compile(r"\b(?:time|latency|bandwidth|bw|algbw|busbw)\b|\((?:us|µs|usec|ms|GB/s|MB/s|Gbps)\)", re.I)
 _COLUMNS = re.compile(r"\S(?:\s{2,}|\s*\|\s*)\S")
-_NUMBERS = re.compile(r"(?<![\w.])\d[\d ]*(?:\.\d+)?(?![\w.])")
+_NUMBERS = re.compile(r"(?<![\w.])\d+(?: \d{3})*(?:\.\d+)?(?![\w.])")  # 2 287.61 is one
 # what nccl-tests prints when a call fails (src/common.h), on each process that sees it
 _FAILURE = re.compile(r"\b(?:Test (?:\w+ )?|NCCL |CUDA )failure\b.*")
 _SETTING = re.compile(r"\b(NCCL_(?!DEBUG)[A-Z0-9_]+)\s*[= ]\s*([\w,.:^-]+)")
@@ -165,7 +166,7 @@ class _Table:
     gpu: str
     rows: list[tuple[int, list[str]]] = field(default_factory=list)  # (number of the line, cells)
     cut: list[int] = field(default_factory=list)
-    milliseconds: bool = False
+    unit: str = "µs"  # of its times
 
 
 class _Reader:
@@ -231,9 +232,7 @@ class _Reader:
             self._begin(_UNIT.sub("", header[0]).split())
         elif old := _OLD_HEADER.search(line):
             middle = old[1].replace("op", "redop").split()
-            self._begin(
-                ["size", "count", "type", *middle, *["time", "algbw", "busbw", "error"] * 2]
-            ).milliseconds = True
+            self._begin(["size", "count", "type", *middle, *["time", "algbw", "busbw", "error"] * 2]).unit = "ms"
         elif _OF_PYTORCH in line:
             self._begin(["size", "algbw", "time", "least", "most", "busbw"])
         elif self.current is not None and "least" in self.current.columns and (row := _PYTORCH_ROW.match(line)):
@@ -273,7 +272,9 @@ class _Reader:
             return
         sizes = [word.start() for word in _SIZES.finditer(line)]
         named = line[sizes[0] :] if sizes else line
-        if _NUMBERS.search(named) or "NCCL INFO" in line or not (_TIMES.search(named) or len(sizes) > 1):
+        if not (sizes or near) or "NCCL INFO" in line or _NUMBERS.search(named):
+            return
+        if not (_TIMES.search(named) or len(sizes) > 1):
             return
         if sizes and _COLUMNS.search(named) and not near:
             self.maybe = (number, line)
@@ -320,10 +321,6 @@ class _Reader:
         half = len(table.columns) - 4 if halves == 2 else None
         if cut or (len(cells) < max(4, len(table.columns)) and len(cells) != half):
             table.cut.append(number)
-        elif table.milliseconds:
-            times = [i for i, name in enumerate(table.columns) if name == "time"]
-            in_us = {i: f"{1000 * float(cells[i]):g}" for i in times if re.fullmatch(r"[\d.]+", cells[i])}
-            table.rows.append((number, [in_us.get(i, cell) for i, cell in enumerate(cells)]))
         else:
             table.rows.append((number, cells))
 
@@ -360,18 +357,20 @@ class _Reader:
         on, deduced = count_of_nodes(table.devices, counted, nodes)
         sweep = Measured(collective, counted, on, setting=table.setting, gpu=table.gpu)
         sweep.notes += [note for note in (why, deduced) if note]
-        _fill(sweep, rows, columns)
+        _fill(sweep, rows, columns, table.unit)
         sweep.notes += [f"line {number} is cut off, and was left out" for number in table.cut]
         return sweep
 
 
-def _fill(sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], columns: list[str]) -> None:
+def _fill(
+    sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], columns: list[str], unit: str = "µs"
+) -> None:
     """Puts the rows' times into the sweep, and says of each other row why it was left out."""
     marks = [i for i, name in enumerate(columns) if name in ("#wrong", "wrong")]
     for number, row, cells in rows:
         nbytes = int(row["size"])
         try:
-            seconds = 1e-6 * float(row["time"])
+            seconds = _SECONDS[unit] * float(row["time"])
             bad = any(float(cells[i]) for i in marks if i < len(cells) and cells[i] != "N/A")
         except ValueError:
             sweep.notes.append(f"line {number} holds no number where its time is, and was left out")
@@ -381,7 +380,7 @@ def _fill(sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], co
         elif nbytes > 0 and 0 < seconds < 1e6:
             sweep.points.append((nbytes, seconds))
         elif nbytes > 0:
-            sweep.notes.append(f"line {number} has a time of {row['time']} µs, and was left out")
+            sweep.notes.append(f"line {number} has a time of {row['time']} {unit}, and was left out")
 
 
 def _logged(text: str) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from allranks.base.errors import size_in_words
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.nccl_bounds import links_of, machine_bound_s
 from allranks.theory.cost.nccl_machines import MACHINES, NcclMachine
@@ -25,7 +26,7 @@ from allranks.theory.cost.nccl_price import nccl_price
 from allranks.theory.cost.nccl_tests import Measured
 from allranks.theory.cost.terms import CostError
 
-__all__ = ["Normal", "Shape", "chip_of", "normal", "published", "size_in_words"]
+__all__ = ["Normal", "Shape", "chip_of", "normal", "published"]
 
 PUBLISHED = Path(__file__).with_name("static") / "nccl_tests.csv"
 SITES_FOR_A_PERCENTILE = 5
@@ -347,13 +348,3 @@ def _dent(rows: Sequence[Row]) -> int | None:
 def _middle(rows: Sequence[Row]) -> int | None:
     low = [row for row in rows if SMALL < row[0] < LARGE and (s := _share(row)) is not None and s < 0.6]
     return low[0][0] if len(low) >= 2 else None
-
-
-def size_in_words(nbytes: float) -> str:
-    """The bytes with the largest unit that fits.
-
-    >>> size_in_words(8 << 20)
-    '8 MiB'
-    """
-    units = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
-    return next(f"{nbytes / scale:.3g} {unit}" for unit, scale in units if nbytes >= scale or unit == "B")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from allranks.base.errors import CourseError
+from allranks.base.errors import CourseError, size_in_words
 from allranks.show.widgets.explorable import Explorable
 from allranks.show.widgets.first_figures import (
     OWNERS,
@@ -25,7 +25,6 @@ from allranks.show.widgets.first_figures import (
 from allranks.show.widgets.my_model_story import digits
 from allranks.theory import cost, pipelines, topology
 from allranks.theory.cost import rooflines
-from allranks.theory.cost.normal import size_in_words
 
 _LAYERS = 12
 _AFTER = {"nothing": "8 words", "flag": "8 words, a flag", "fence": "8 words, a fence, a flag"}

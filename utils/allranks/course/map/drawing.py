@@ -182,14 +182,17 @@ def _trips(chapter: Chapter) -> list[Chapter]:
 def _stations(row: Row, number: int, rows: int, state: State, width: int) -> None:
     """Gives the stations of a row their places from left to right, and the parts their fields."""
     stops = [progress for progress in state.core if progress.chapter.part in {part.folder for part in row.parts}]
-    weights = [_weight(progress.chapter, row) for progress in stops]
+    shown = stops if number % 2 == 0 else stops[::-1]
+    weights = [
+        _weight(one.chapter, after.chapter if after else None, row)
+        for one, after in zip(shown, [*shown[1:], None], strict=True)
+    ]
     left = FIRST if number == 0 else SIDE
     last = number == rows - 1
     right = width - (END if last else SIDE)
     each = (right - left) / sum(weights)
-    order = list(zip(stops, weights, strict=True))
     at, found = float(left), []
-    for progress, weight in order if number % 2 == 0 else reversed(order):
+    for progress, weight in zip(shown, weights, strict=True):
         slot = at, at + each * weight
         x = (slot[0] + slot[1]) / 2 if _pictured(progress.chapter) else slot[0] + min(60.0, each / 2)
         found.append(Stop(progress, x, 0.0, 0.0, slot))
@@ -203,10 +206,13 @@ def _stations(row: Row, number: int, rows: int, state: State, width: int) -> Non
     _fields(row, width)
 
 
-def _weight(chapter: Chapter, row: Row) -> float:
-    """How wide the slot of a station is beside the others: a table of pictures needs more, and so do words that end at a field's edge."""
+def _weight(chapter: Chapter, after: Chapter | None, row: Row) -> float:
+    """How wide the slot of a station is beside the others: a table of pictures needs more, and so do words that end at a field's edge, or
+    in a full row at those of the station to its right, `after`."""
     if _pictured(chapter):
         return 2.6
+    if after is not None and sum(one.core for part in row.parts for one in part.chapters) == IN_A_ROW:
+        return 1.6 if _trips(chapter) and _trips(after) else 1.0
     edges = [[one for one in part.chapters if one.core][-1] for part in row.parts]
     if chapter not in edges or not _trips(chapter) or len(edges) == 1:
         return 1.0

@@ -30,7 +30,7 @@ from allranks.ranks.wire import (
     values,
     window,  # noqa: F401  not at the first use: then each rank would import it
 )
-from allranks.ranks.wire.body import CodecError
+from allranks.ranks.wire.body import Body, CodecError
 from allranks.ranks.wire.call_site import CallSites
 from allranks.ranks.wire.codec import Channel
 from allranks.ranks.wire.endpoint import Endpoint, Stopped
@@ -67,26 +67,35 @@ class Rank:
         sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]  # Final for those who type it only
         leftovers = Leftovers()
         self.channel.send({"hello": os.getpid()})
-        alone = False  # it has run an answer, and will run nothing else
-        with contextlib.ExitStack() as hidden:
-            while True:
-                try:
-                    message, body = self.channel.receive()
-                except (EOFError, OSError):
-                    return
-                if "stop" not in message:
-                    if message["alone"] and not alone:
-                        # once for all answers that come: to hide 200 modules and to put them back takes a tenth of a small run
-                        alone = True
-                        refuse_searches()
-                        hidden.enter_context(without_the_course())
-                    elif alone:
-                        refuse_imports()
-                    self.run(message, body, leftovers)
-                    if not self.endpoint.stopped:
-                        continue
-                self.endpoint.posted.clear()
-                self.channel.send({"stopped": True, "changed": leftovers.found()})
+        frame = self._serve_while(False, leftovers, None)
+        while frame is not None:
+            refuse_searches()
+            # once for all answers that come: to hide 200 modules and to put them back takes a tenth of a small run
+            with without_the_course():
+                frame = self._serve_while(True, leftovers, frame)
+            if frame is not None:
+                frame = self._serve_while(False, leftovers, frame)
+
+    def _serve_while(
+        self, alone: bool, leftovers: Leftovers, frame: tuple[Any, Body] | None
+    ) -> tuple[Any, Body] | None:
+        """Runs `frame` and what comes, as long as it is to run with or without the course; the first frame that is not, or None at the end."""
+        while True:
+            try:
+                message, body = frame or self.channel.receive()
+            except (EOFError, OSError):
+                return None
+            frame = None
+            if "stop" not in message:
+                if message["alone"] is not alone:
+                    return message, body
+                if alone:
+                    refuse_imports()
+                self.run(message, body, leftovers)
+                if not self.endpoint.stopped:
+                    continue
+            self.endpoint.posted.clear()
+            self.channel.send({"stopped": True, "changed": leftovers.found()})
 
     def run(self, job: dict, body, leftovers: Leftovers) -> None:
         """One run: loads the program, calls it, sends the results and what became of the arguments."""

@@ -6,10 +6,10 @@ import json
 import os
 import shutil
 import stat
-import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -479,9 +479,8 @@ def test_the_key_is_made_once_and_only_this_account_reads_it(course, platform):
     }
     before = (folder / "key.pem").read_bytes()
     os.chmod(folder, 0o755)
-    threads = [threading.Thread(target=lti.connect, args=(course.root, at(platform))) for _ in range(4)]
-    [thread.start() for thread in threads]
-    [thread.join() for thread in threads]
+    with ThreadPoolExecutor(4) as pool:  # which raises what one of them raises
+        list(pool.map(lambda _: lti.connect(course.root, at(platform)), range(16)))
     assert (folder / "key.pem").read_bytes() == before and stat.S_IMODE(folder.stat().st_mode) == 0o700
     pem = typed("course", "connect", "--show", "pem", "--course", course.root).stdout
     assert pem.startswith("-----BEGIN PUBLIC KEY-----") and "PRIVATE" not in pem

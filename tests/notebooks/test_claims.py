@@ -237,3 +237,15 @@ def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():
     told = words("40_topology", "torus_explained")
     assert "four times as many chips sum in half the time" in told
     assert "the all-to-all takes as long on four times as many chips" in told
+
+
+def test_the_bytes_of_a_step_in_the_table_of_strategies():
+    """Those of context parallelism are of a step too, forward and backward."""
+    here, told = run("26_context_parallel", "formulas"), cells("01_nine_pictures")["strategies"]
+    for p in (2, 8, 64):
+        block = here["ring_bytes"](131_072, p, 8) / (p - 1)
+        assert here["ring_step_bytes"](131_072, p, 8) / block == pytest.approx(3 * p - 2)
+        shape = 131_072, p, 128, 128
+        assert here["ulysses_step_bytes"](*shape) == 2 * here["ulysses_bytes"](*shape)
+    assert "backward also of their gradients | $3p-2$ blocks a layer |" in told
+    assert r"four a layer forward, four backward | $2\frac{p-1}{p}$ of queries, keys, values, results |" in told

@@ -249,3 +249,11 @@ def test_the_bytes_of_a_step_in_the_table_of_strategies():
         assert here["ulysses_step_bytes"](*shape) == 2 * here["ulysses_bytes"](*shape)
     assert "backward also of their gradients | $3p-2$ blocks a layer |" in told
     assert r"four a layer forward, four backward | $2\frac{p-1}{p}$ of queries, keys, values, results |" in told
+
+
+def test_where_scatter_and_all_gather_wins_a_broadcast_to_1024(capsys):
+    run("10_broadcast", "names", "competition", "winners", math=math)
+    won = re.findall(r"(\d+) ranks, from +([\d.]+) MB on: (.*)", capsys.readouterr().out)
+    begin, end = (float(mb) for p, mb, name in won if p == "1024" and name != "tree")
+    assert (begin, end) == (pytest.approx(32, rel=0.1), pytest.approx(1020, rel=0.1))
+    assert "the fastest from about 32 MB to 1 GB" in words("10_broadcast", "competition_explained")

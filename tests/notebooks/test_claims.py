@@ -257,3 +257,21 @@ def test_where_scatter_and_all_gather_wins_a_broadcast_to_1024(capsys):
     begin, end = (float(mb) for p, mb, name in won if p == "1024" and name != "tree")
     assert (begin, end) == (pytest.approx(32, rel=0.1), pytest.approx(1020, rel=0.1))
     assert "the fastest from about 32 MB to 1 GB" in words("10_broadcast", "competition_explained")
+
+
+def asks_for_messages(chapter) -> bool:
+    """Whether the reader of the chapter is to write a function that sends or receives."""
+    notebook = nbformat.read(ROOT / chapter.path, as_version=4)
+    asked = [c.source for c in notebook.cells if c.cell_type == "code" and re.search(r"^check\(", c.source, flags=re.M)]
+    return any(re.search(r"dist\.(i?send|i?recv|P2POp)\(", source) for source in asked)
+
+
+def test_a_chapter_whose_exercise_sends_messages_needs_the_one_on_messages():
+    by_number = {chapter.number: chapter for chapter in chapters()}
+
+    def known(number: str) -> set[str]:
+        return {number}.union(*(known(needed) for needed in by_number[number].needs))
+
+    asking = [c for c in chapters() if asks_for_messages(c)]
+    assert len(asking) > 5
+    assert not [c.stem for c in asking if "03" not in known(c.number)]

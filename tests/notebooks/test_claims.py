@@ -259,6 +259,15 @@ def test_where_scatter_and_all_gather_wins_a_broadcast_to_1024(capsys):
     assert "the fastest from about 32 MB to 1 GB" in words("10_broadcast", "competition_explained")
 
 
+def test_five_functions_of_autograd_are_deprecated():
+    from torch.distributed.nn import functional
+
+    public = {name: f for name, f in vars(functional).items() if inspect.isfunction(f) and name[0] != "_"}
+    deprecated = [name for name, f in public.items() if "_deprecated(" in inspect.getsource(f)]
+    assert len(deprecated) == 5 and "all_gather" in deprecated
+    assert "torch 2.13 calls five of these deprecated, `all_gather` too" in words("13_all_gather", "grad_explained")
+
+
 def asks_for_messages(chapter) -> bool:
     """Whether the reader of the chapter is to write a function that sends or receives."""
     notebook = nbformat.read(ROOT / chapter.path, as_version=4)

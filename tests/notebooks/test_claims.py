@@ -15,7 +15,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from allranks import cost, rooflines, topology, wire, workload
+from allranks import cost, rooflines, schedules, topology, wire, workload
 from allranks.base.chapters import chapters, find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -284,3 +284,13 @@ def test_a_chapter_whose_exercise_sends_messages_needs_the_one_on_messages():
     asking = [c for c in chapters() if asks_for_messages(c)]
     assert len(asking) > 5
     assert not [c.stem for c in asking if "03" not in known(c.number)]
+
+
+def test_the_steps_of_the_first_picture_are_not_equally_long():
+    pieces = {
+        name: schedules.find("all_reduce", name)(8) for name in ("recursive doubling", "ring", "double binary tree")
+    }
+    assert [{len(move.chunks) for move in s.moves} for s in pieces.values()] == [{1}] * 3
+    assert [len(s.chunk_nbytes(1600)) for s in pieces.values()] == [1, 8, 16]
+    told = words("17_all_reduce_algorithms", "title")
+    assert "*doubling* sends the whole vector, of the *ring* an eighth, of the *double tree* a sixteenth" in told

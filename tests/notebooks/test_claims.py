@@ -15,8 +15,10 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+import torch.distributed as dist
 from allranks import cost, rooflines, schedules, topology, wire, workload
 from allranks.base.chapters import chapters, find
+from torch.nn.parallel import DistributedDataParallel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -239,6 +241,16 @@ def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():
     assert "the all-to-all takes as long on four times as many chips" in told
 
 
+def test_a_short_backward_pass_leaves_bytes_that_nothing_hides():
+    cluster = workload.Cluster(ranks=32, bytes_per_s=200e9, alpha_s=5e-6)
+    sizes = [2**k << 20 for k in range(13)]
+    left_s = min(workload.ddp(7e9, cluster, bucket_nbytes=n, backward_s=0.1).exposed_s for n in sizes)
+    bytes_s = 2 * 31 / 32 * 14e9 / 200e9
+    assert left_s > bytes_s - 0.1 == pytest.approx(0.036, abs=0.001)
+    told = words("21_overlap_and_bucketing", "sizes_explained")
+    assert "If backward took only 100 ms, at least 36 of the 136 ms would stay exposed" in told
+
+
 def test_the_bytes_of_a_step_in_the_table_of_strategies():
     """Those of context parallelism are of a step too, forward and backward."""
     here, told = run("26_context_parallel", "formulas"), cells("01_nine_pictures")["strategies"]
@@ -294,3 +306,51 @@ def test_the_steps_of_the_first_picture_are_not_equally_long():
     assert [len(s.chunk_nbytes(1600)) for s in pieces.values()] == [1, 8, 16]
     told = words("17_all_reduce_algorithms", "title")
     assert "*doubling* sends the whole vector, of the *ring* an eighth, of the *double tree* a sixteenth" in told
+
+
+@pytest.fixture
+def one_rank():
+    """This process as a group of one rank, enough for DDP's own order of buckets."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_tied_matrix_delays_all_buckets_only_if_it_is_registered_last(one_rank):
+    given = {"dist": dist, "DistributedDataParallel": DistributedDataParallel}
+    here = run("21_overlap_and_bucketing", "diary", "tied", **given)
+
+    def waits(model) -> bool:
+        """Whether the matrix is ready before any bucket is launched."""
+        page = here["diary"](model, torch.arange(3), find_unused_parameters=True)[1].split()
+        return page.index("head.weight") < next(i for i, word in enumerate(page) if word[0] == "[")
+
+    last, first = here["Tied"](skip=1), here["Tied"](skip=1)
+    first._modules["body"] = first._modules.pop("body")  # now the matrix is registered first, as GPT-2's embedding is
+    assert next(name for name, _ in first.named_parameters()) == "head.weight"
+    assert waits(last) and not waits(first)
+    told = words("21_overlap_and_bucketing", "tied_explained")
+    assert "GPT-2 registers it first, as its embedding: then its bucket is the last, and nothing waits" in told
+
+
+def test_the_small_bucket_of_ddp_goes_first_unless_buckets_stay_as_they_were(one_rank):
+    def sent(**options) -> list[int]:
+        """MiB of each bucket of the second backward pass, in the order in which they go."""
+        layers = (torch.nn.Linear(512, 512, bias=False) for _ in range(4))  # 1 MiB each
+        ddp, sizes = DistributedDataParallel(torch.nn.Sequential(*layers), **options), []
+
+        def note(_, bucket):
+            sizes.append(bucket.buffer().nbytes >> 20)
+            return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
+
+        ddp.register_comm_hook(None, note)
+        ddp(torch.ones(1, 512)).sum().backward()
+        first = len(sizes)
+        ddp(torch.ones(1, 512)).sum().backward()
+        return sizes[first:]
+
+    assert sent() == [1, 3]
+    assert sent(find_unused_parameters=True) == [3, 1]
+    told = words("21_overlap_and_bucketing", "where")
+    assert "From the second step on the first one that is sent, with 1 MiB instead of 25" in told
+    assert "With `find_unused_parameters=True` the buckets are never rebuilt, and the small one is the last" in told

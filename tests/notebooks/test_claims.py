@@ -241,6 +241,14 @@ def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():
     assert "the all-to-all takes as long on four times as many chips" in told
 
 
+def test_the_tree_on_1024_gpus_has_28_steps():
+    """A chain of 8 in each node and a tree between 128 of them, up and down."""
+    assert cost.nccl_choice("all_reduce", 25 << 20, "dgx-h100", nodes=128).algorithm == "tree"
+    assert 2 * (8 - 1 + round(math.log2(128))) == 28 and 2 * (128 * 8 - 1) == 2046
+    told = words("20_data_parallel", "efficiency_explained")
+    assert "a tree for vectors of such a size: on 128 nodes of 8 GPUs that is 28 steps instead of 2046" in told
+
+
 def test_a_short_backward_pass_leaves_bytes_that_nothing_hides():
     cluster = workload.Cluster(ranks=32, bytes_per_s=200e9, alpha_s=5e-6)
     sizes = [2**k << 20 for k in range(13)]
@@ -296,6 +304,24 @@ def test_a_chapter_whose_exercise_sends_messages_needs_the_one_on_messages():
     asking = [c for c in chapters() if asks_for_messages(c)]
     assert len(asking) > 5
     assert not [c.stem for c in asking if "03" not in known(c.number)]
+
+
+def test_the_core_names_each_call_before_it_makes_it():
+    """Also for readers who take no side trip: in a text above, or in a comment on the line."""
+    told, unknown = "", []
+    for chapter in chapters():
+        if not chapter.core:
+            continue
+        for cell in nbformat.read(ROOT / chapter.path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                told += cell.source.replace("-", "_").lower()
+                continue
+            for line in cell.source.splitlines():
+                for name in re.findall(r"\bdist\.(?!get_)([a-z_]+?)(?:_single|_object)?\(", line):
+                    told += f" {name} " * ("#" in line)
+                    if not re.search(rf"\b{name}\b", told):
+                        unknown.append((chapter.number, cell.id, name))
+    assert not unknown
 
 
 def test_the_steps_of_the_first_picture_are_not_equally_long():

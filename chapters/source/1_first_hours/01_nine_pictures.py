@@ -53,6 +53,8 @@ Quiz(
 # %% [markdown] name="strategies"
 # ## Which calls does a strategy make?
 #
+# A table for later: each row names the chapters that build the strategy.
+#
 # $n$ is the bytes of all gradients (or weights) of the model, $a$ those of one activation of a layer on a rank, $p$ the ranks of the group. Bytes are what a rank sends in a step.
 #
 # | strategy | calls | bytes | chapter |

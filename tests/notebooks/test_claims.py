@@ -380,3 +380,18 @@ def test_the_small_bucket_of_ddp_goes_first_unless_buckets_stay_as_they_were(one
     told = words("21_overlap_and_bucketing", "where")
     assert "From the second step on the first one that is sent, with 1 MiB instead of 25" in told
     assert "With `find_unused_parameters=True` the buckets are never rebuilt, and the small one is the last" in told
+
+
+def test_a_slow_link_makes_a_ring_longer_on_every_rank():
+    def ends(slow: float) -> list[float]:
+        """When each of eight ranks is done, if a message takes a second, and `slow` seconds from rank 2 to rank 3."""
+        done = [0.0] * 8
+        for moves in schedules.ring_all_reduce(8).by_step:
+            over = [(m, max(done[m.src], done[m.dst]) + (slow if m.src == 2 else 1)) for m in moves]
+            done = [max(end for m, end in over if rank in (m.src, m.dst)) for rank in range(8)]
+        return done
+
+    assert set(ends(1)) == {14} and min(ends(10)) > 5 * 14
+    assert "A slow link is different: it makes an all-reduce longer on every rank" in words(
+        "02_why_communication", "straggler_explained"
+    )

@@ -65,7 +65,7 @@ def test_broadcast(ranks, solved):
     assert len(pairs) == 4
     assert all(counted == formula for counted, formula in pairs)
     order = [line.split(": ")[1] for line in chapter.text("winners").splitlines()]
-    assert order == ["tree", "scatter, all-gather", "chain, best k"]
+    assert order == ["tree", "scatter, all-gather", "chain, best k"] * 2  # on 64 ranks and on 1024
     assert chapter.curves("figure")
 
     rows = [re.findall(r"(\d+\.\d{3})(?!\S)", line) for line in chapter.text("live_table").splitlines()[1:]]

@@ -15,8 +15,10 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from allranks import cost, rooflines, topology, wire, workload
+import torch.distributed as dist
+from allranks import cost, rooflines, schedules, topology, wire, workload
 from allranks.base.chapters import chapters, find
+from torch.nn.parallel import DistributedDataParallel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -237,3 +239,159 @@ def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():
     told = words("40_topology", "torus_explained")
     assert "four times as many chips sum in half the time" in told
     assert "the all-to-all takes as long on four times as many chips" in told
+
+
+def test_the_tree_on_1024_gpus_has_28_steps():
+    """A chain of 8 in each node and a tree between 128 of them, up and down."""
+    assert cost.nccl_choice("all_reduce", 25 << 20, "dgx-h100", nodes=128).algorithm == "tree"
+    assert 2 * (8 - 1 + round(math.log2(128))) == 28 and 2 * (128 * 8 - 1) == 2046
+    told = words("20_data_parallel", "efficiency_explained")
+    assert "a tree for vectors of such a size: on 128 nodes of 8 GPUs that is 28 steps instead of 2046" in told
+
+
+def test_a_short_backward_pass_leaves_bytes_that_nothing_hides():
+    cluster = workload.Cluster(ranks=32, bytes_per_s=200e9, alpha_s=5e-6)
+    sizes = [2**k << 20 for k in range(13)]
+    left_s = min(workload.ddp(7e9, cluster, bucket_nbytes=n, backward_s=0.1).exposed_s for n in sizes)
+    bytes_s = 2 * 31 / 32 * 14e9 / 200e9
+    assert left_s > bytes_s - 0.1 == pytest.approx(0.036, abs=0.001)
+    told = words("21_overlap_and_bucketing", "sizes_explained")
+    assert "If backward took only 100 ms, at least 36 of the 136 ms would stay exposed" in told
+
+
+def test_the_bytes_of_a_step_in_the_table_of_strategies():
+    """Those of context parallelism are of a step too, forward and backward."""
+    here, told = run("26_context_parallel", "formulas"), cells("01_nine_pictures")["strategies"]
+    for p in (2, 8, 64):
+        block = here["ring_bytes"](131_072, p, 8) / (p - 1)
+        assert here["ring_step_bytes"](131_072, p, 8) / block == pytest.approx(3 * p - 2)
+        shape = 131_072, p, 128, 128
+        assert here["ulysses_step_bytes"](*shape) == 2 * here["ulysses_bytes"](*shape)
+    assert "backward also of their gradients | $3p-2$ blocks a layer |" in told
+    assert r"four a layer forward, four backward | $2\frac{p-1}{p}$ of queries, keys, values, results |" in told
+
+
+def test_where_scatter_and_all_gather_wins_a_broadcast_to_1024(capsys):
+    run("10_broadcast", "names", "competition", "winners", math=math)
+    won = re.findall(r"(\d+) ranks, from +([\d.]+) MB on: (.*)", capsys.readouterr().out)
+    begin, end = (float(mb) for p, mb, name in won if p == "1024" and name != "tree")
+    assert (begin, end) == (pytest.approx(32, rel=0.1), pytest.approx(1020, rel=0.1))
+    assert "the fastest from about 32 MB to 1 GB" in words("10_broadcast", "competition_explained")
+
+
+def test_five_functions_of_autograd_are_deprecated():
+    from torch.distributed.nn import functional
+
+    public = {name: f for name, f in vars(functional).items() if inspect.isfunction(f) and name[0] != "_"}
+    deprecated = [name for name, f in public.items() if "_deprecated(" in inspect.getsource(f)]
+    assert len(deprecated) == 5 and "all_gather" in deprecated
+    assert "torch 2.13 calls five of these deprecated, `all_gather` too" in words("13_all_gather", "grad_explained")
+
+
+def asks_for_messages(chapter) -> bool:
+    """Whether the reader of the chapter is to write a function that sends or receives."""
+    notebook = nbformat.read(ROOT / chapter.path, as_version=4)
+    asked = [c.source for c in notebook.cells if c.cell_type == "code" and re.search(r"^check\(", c.source, flags=re.M)]
+    return any(re.search(r"dist\.(i?send|i?recv|P2POp)\(", source) for source in asked)
+
+
+def test_a_chapter_whose_exercise_sends_messages_needs_the_one_on_messages():
+    by_number = {chapter.number: chapter for chapter in chapters()}
+
+    def known(number: str) -> set[str]:
+        return {number}.union(*(known(needed) for needed in by_number[number].needs))
+
+    asking = [c for c in chapters() if asks_for_messages(c)]
+    assert len(asking) > 5
+    assert not [c.stem for c in asking if "03" not in known(c.number)]
+
+
+def test_the_core_names_each_call_before_it_makes_it():
+    """Also for readers who take no side trip: in a text above, or in a comment on the line."""
+    told, unknown = "", []
+    for chapter in chapters():
+        if not chapter.core:
+            continue
+        for cell in nbformat.read(ROOT / chapter.path, as_version=4).cells:
+            if cell.cell_type == "markdown":
+                told += cell.source.replace("-", "_").lower()
+                continue
+            for line in cell.source.splitlines():
+                for name in re.findall(r"\bdist\.(?!get_)([a-z_]+?)(?:_single|_object)?\(", line):
+                    told += f" {name} " * ("#" in line)
+                    if not re.search(rf"\b{name}\b", told):
+                        unknown.append((chapter.number, cell.id, name))
+    assert not unknown
+
+
+def test_the_steps_of_the_first_picture_are_not_equally_long():
+    pieces = {
+        name: schedules.find("all_reduce", name)(8) for name in ("recursive doubling", "ring", "double binary tree")
+    }
+    assert [{len(move.chunks) for move in s.moves} for s in pieces.values()] == [{1}] * 3
+    assert [len(s.chunk_nbytes(1600)) for s in pieces.values()] == [1, 8, 16]
+    told = words("17_all_reduce_algorithms", "title")
+    assert "*doubling* sends the whole vector, of the *ring* an eighth, of the *double tree* a sixteenth" in told
+
+
+@pytest.fixture
+def one_rank():
+    """This process as a group of one rank, enough for DDP's own order of buckets."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def test_a_tied_matrix_delays_all_buckets_only_if_it_is_registered_last(one_rank):
+    given = {"dist": dist, "DistributedDataParallel": DistributedDataParallel}
+    here = run("21_overlap_and_bucketing", "diary", "tied", **given)
+
+    def waits(model) -> bool:
+        """Whether the matrix is ready before any bucket is launched."""
+        page = here["diary"](model, torch.arange(3), find_unused_parameters=True)[1].split()
+        return page.index("head.weight") < next(i for i, word in enumerate(page) if word[0] == "[")
+
+    last, first = here["Tied"](skip=1), here["Tied"](skip=1)
+    first._modules["body"] = first._modules.pop("body")  # now the matrix is registered first, as GPT-2's embedding is
+    assert next(name for name, _ in first.named_parameters()) == "head.weight"
+    assert waits(last) and not waits(first)
+    told = words("21_overlap_and_bucketing", "tied_explained")
+    assert "GPT-2 registers it first, as its embedding: then its bucket is the last, and nothing waits" in told
+
+
+def test_the_small_bucket_of_ddp_goes_first_unless_buckets_stay_as_they_were(one_rank):
+    def sent(**options) -> list[int]:
+        """MiB of each bucket of the second backward pass, in the order in which they go."""
+        layers = (torch.nn.Linear(512, 512, bias=False) for _ in range(4))  # 1 MiB each
+        ddp, sizes = DistributedDataParallel(torch.nn.Sequential(*layers), **options), []
+
+        def note(_, bucket):
+            sizes.append(bucket.buffer().nbytes >> 20)
+            return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
+
+        ddp.register_comm_hook(None, note)
+        ddp(torch.ones(1, 512)).sum().backward()
+        first = len(sizes)
+        ddp(torch.ones(1, 512)).sum().backward()
+        return sizes[first:]
+
+    assert sent() == [1, 3]
+    assert sent(find_unused_parameters=True) == [3, 1]
+    told = words("21_overlap_and_bucketing", "where")
+    assert "From the second step on the first one that is sent, with 1 MiB instead of 25" in told
+    assert "With `find_unused_parameters=True` the buckets are never rebuilt, and the small one is the last" in told
+
+
+def test_a_slow_link_makes_a_ring_longer_on_every_rank():
+    def ends(slow: float) -> list[float]:
+        """When each of eight ranks is done, if a message takes a second, and `slow` seconds from rank 2 to rank 3."""
+        done = [0.0] * 8
+        for moves in schedules.ring_all_reduce(8).by_step:
+            over = [(m, max(done[m.src], done[m.dst]) + (slow if m.src == 2 else 1)) for m in moves]
+            done = [max(end for m, end in over if rank in (m.src, m.dst)) for rank in range(8)]
+        return done
+
+    assert set(ends(1)) == {14} and min(ends(10)) > 5 * 14
+    assert "A slow link is different: it makes an all-reduce longer on every rank" in words(
+        "02_why_communication", "straggler_explained"
+    )

@@ -53,6 +53,8 @@ Quiz(
 # %% [markdown] name="strategies"
 # ## Which calls does a strategy make?
 #
+# A table for later: each row names the chapters that build the strategy.
+#
 # $n$ is the bytes of all gradients (or weights) of the model, $a$ those of one activation of a layer on a rank, $p$ the ranks of the group. Bytes are what a rank sends in a step.
 #
 # | strategy | calls | bytes | chapter |
@@ -65,8 +67,8 @@ Quiz(
 # | tensor parallel | `all_reduce`, two a layer forward, two backward | $4 \cdot 2\frac{p-1}{p}a$ a layer | [24](../3_one_model/24_tensor_parallel.ipynb) |
 # | with sequence parallel | `all_gather` and `reduce_scatter` in place of each | the same | [24](../3_one_model/24_tensor_parallel.ipynb) |
 # | pipeline | `send`, `recv` between neighbouring stages | $a$ each way a micro-batch | [25](../3_one_model/25_pipelines.ipynb) |
-# | context parallel, ring | `send`, `recv` of keys and values | $p-1$ blocks a layer | [26](../3_one_model/26_context_parallel.ipynb) |
-# | context parallel, Ulysses | `all_to_all`, four a layer | $\frac{p-1}{p}$ of queries, keys, values, results | [26](../3_one_model/26_context_parallel.ipynb) |
+# | context parallel, ring | `send`, `recv` of keys and values, backward also of their gradients | $3p-2$ blocks a layer | [26](../3_one_model/26_context_parallel.ipynb) |
+# | context parallel, Ulysses | `all_to_all`, four a layer forward, four backward | $2\frac{p-1}{p}$ of queries, keys, values, results | [26](../3_one_model/26_context_parallel.ipynb) |
 # | experts | `all_to_all`, dispatch and combine, forward and backward | $\frac{p-1}{p}$ of $k$ copies of each token, each time | [15](../2_collectives/15_all_to_all.ipynb), [27](../3_one_model/27_mixture_of_experts.ipynb) |
 # | local SGD, DiLoCo | `all_reduce` of weights, once in $H$ steps | $2\frac{p-1}{p}\frac{n}{H}$ | [60](../extras/60_send_less.ipynb) |
 #

@@ -387,7 +387,7 @@ guess.reveal(
 
 # %% [markdown] name="straggler_explained"
 # The rank with the **shortest** time in collectives is the straggler. Read a
-# profiler's "NCCL time" in the same way: it includes waiting for late ranks.
+# profiler's "NCCL time" in the same way: it includes waiting for late ranks. (A slow link is different: it makes an all-reduce longer on every rank.)
 
 # %% [markdown] name="yours"
 # ## 6. Your turn: one call less

@@ -83,7 +83,7 @@ guess
 import time
 
 x = torch.zeros(1)
-dist.barrier()
+dist.barrier()  # no rank goes on before all have come
 if device.type == "cuda":
     torch.cuda.synchronize()  # the barrier waits on the CPU, but not for other streams
 start = time.perf_counter()
@@ -265,6 +265,8 @@ print(arriving.item())
 # ## 4. When may you change the buffer?
 #
 # Rank 0 starts to send ones. Then, before `wait()`, it writes 7 into the tensor, to be ready for the next step. Rank 1 receives a little later.
+# (`new_group(backend="gloo")` makes a second group of all ranks, with Gloo and tensors on the CPU. This course tries mistakes there, because NCCL leaves
+# many of them undefined: so you see the same on any machine.)
 
 # %% name="guess_buffer"
 guess = predict(
@@ -307,7 +309,8 @@ print(run(overwrite_too_early, ranks=2).failure)
 # %% [markdown] name="yours"
 # ## 5. Your turn: shift by k
 #
-# `ring_shift(tensor, k)` returns the tensor of the rank $k$ places to the left. This version hangs. **Run it, look at the picture, and fix it.**
+# `ring_shift(tensor, k)` returns the tensor of the rank $k$ places to the left. This version hangs. `check` runs your function on ranks of its own and says
+# what is wrong with it. **Run it, look at the picture, and fix it.**
 
 
 # %% name="ring_shift"

@@ -524,7 +524,7 @@ print(x.item())
 #
 # <details><summary>3. Two ranks of a job print slightly different weights after 1000 steps. Is it rounding?</summary>
 #
-# No: its result is bitwise the same on all ranks. Look for what differs: a seed, a skipped parameter, a buffer that is not synchronised.
+# No: an all-reduce gives all ranks the same bits. Look for what differs: a seed, a skipped parameter, a buffer that is not synchronised.
 # </details>
 
 # %% [markdown] name="recap"

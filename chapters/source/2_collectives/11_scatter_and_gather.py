@@ -486,7 +486,8 @@ for p, (_, _, scatter, gather) in enumerate(times, start=2):
 # ## 8. Your turn: which rank has the largest?
 #
 # Each rank has a tensor of rewards, and their lengths may differ. `distributed_argmax` must return on *every* rank the largest value, the rank that
-# has it, and its index there. This version collects all tensors on all ranks. **Send less**: 16 bytes from each rank are enough. (If several values
+# has it, and its index there. This version collects all tensors on all ranks: `all_gather` is a gather
+# whose list every rank gets ([All-gather](13_all_gather.ipynb)). **Send less**: 16 bytes from each rank are enough. (If several values
 # are the largest, take that of the lowest rank, and there the lowest index. A NaN counts as the largest, as in `torch.argmax`.) What does a rank need
 # to know about the others?
 

@@ -370,7 +370,7 @@ for i, n in enumerate(sizes):
 # - **Parameter servers**: workers reduce their gradients to the server, which broadcasts its weights: together an all-reduce through one machine.
 # - **Reduce-scatter**: it is $p$ reduces, one for each chunk, each with another root.
 #
-# In a sub-group, `dst` is a rank of the whole world, not of the group; newer torch also has `group_dst`.
+# In a sub-group, `dst` is a rank of the whole world, and `group_dst` one of the group, as in [Broadcast](10_broadcast.ipynb).
 
 # %% [markdown] name="quiz"
 # ## 6. Check yourself

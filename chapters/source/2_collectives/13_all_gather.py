@@ -134,7 +134,7 @@ guess.reveal(
 
 # %% [markdown] name="grad_explained"
 # Autograd does not see the collectives called as `dist.…`. (It does see those of `torch.distributed._functional_collectives`,
-# which is still a private interface, and the older ones of `torch.distributed.nn.functional`, most of which torch 2.13 calls deprecated.) If a
+# which is still a private interface, and the older ones of `torch.distributed.nn.functional`; torch 2.13 calls five of these deprecated, `all_gather` too.) If a
 # contrastive loss gathers the embeddings of all ranks in this way, it gets no gradient through the gathered tensors, and there is no error.
 # (`all_gather_single` does raise an error in torch 2.13, about a view that was changed in place: the message is strange, but the failure is safe.)
 #

@@ -438,8 +438,8 @@ for _ in range(2):
 print("dispatch, combine:", *spent)
 
 # %% [markdown] name="late_explained"
-# All others wait in the first exchange, and the late rank nowhere. A step has two exchanges for each layer, and in each one *another* rank may be last, because the router gives it the most tokens. So a step takes
-# the sum over the layers of the slowest rank's time, not the slowest rank's sum.
+# All others wait in the first exchange, and the late rank nowhere. A step has two exchanges for each layer, and in each one *another* rank may be last, because the router gives it the most tokens. So the waits
+# add up: each exchange takes as long as its own slowest rank, even if over the whole step all ranks have equally much to do.
 
 # %% [markdown] name="moe_bill"
 # ### The cost of one layer
@@ -487,7 +487,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="serving_explained"
-# Below some hundred tokens $\alpha$ decides. So libraries for serving (DeepEP's low-latency kernels) put all messages on the network at once, GPU to GPU, and count $\alpha$ about once instead of $p-1$ times.
+# Below a few hundred tokens $\alpha$ decides. So libraries for serving (DeepEP's low-latency kernels) put all messages on the network at once, GPU to GPU, and count $\alpha$ about once instead of $p-1$ times.
 #
 # ### Find it in torch
 #
@@ -566,7 +566,7 @@ dist.all_to_all_single(inbox, outbox, there, here, group=gloo)
 #
 # **Now you:** [Lab 7](../../labs/lab07_all_to_all/all_to_all.ipynb) asks for the pairwise exchange, the lookup and the experts.
 #
-# **Next question:** all the moves are there. How do several GPUs train one model with them? [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
+# **Next question:** how do several GPUs train one model with these moves? [Data parallel, by hand](../3_one_model/20_data_parallel.ipynb)
 #
 # {{side_trips}}
 #

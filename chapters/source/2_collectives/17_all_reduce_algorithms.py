@@ -7,7 +7,8 @@
 #
 # {{picture}}
 #
-# Three all-reduces of eight ranks: a line joins two ranks that exchange messages. All three give the same sum.
+# Three all-reduces of eight ranks: a line joins two ranks that exchange messages. All three give the same sum. Their steps are not equally long: in one
+# step a rank of *doubling* sends the whole vector, of the *ring* an eighth, of the *double tree* a sixteenth at a time.
 
 # %% name="start_world"
 import math
@@ -477,8 +478,8 @@ for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", 
 # %% [markdown] name="library_story"
 # ### Why is yours slower than the library's?
 #
-# Not because it is Python. This course's first ring took 2.58 times as long as gloo's at 64 MiB. It copied its input and made a new result, and new memory comes page by page: each first touch of 4 KiB is a **page fault**.
-# 64 MiB have 16,384 pages.
+# Not because it is Python. The ring below either copies its input and makes a new result, or works in place. New memory comes page by page: each first
+# touch of 4 KiB is a **page fault**, and 64 MiB have 16,384 pages. How much does that cost?
 
 
 # %% name="ring_in_place"
@@ -514,16 +515,9 @@ for fresh in (True, False):
     print(f"{words:19} {1e3 * own:6.0f} ms, {own / library:.2f} of the library's, {pages:7,.0f} page faults a call")
 
 # %% [markdown] name="library_story_end"
-# We measured more variants of this ring on one machine (4 ranks on 2 busy cores, torch 2.13, median of 11 rounds). The second column is the time with 64 MiB, divided by the time of gloo's own all-reduce:
-#
-# | variant | times gloo's | page faults a call |
-# |---|---|---|
-# | copies, and a new result | 3.35 | 40,256 |
-# | in place | 1.35 | 0 |
-# | in place, one buffer for all receives | 1.25 | 0 |
-# | the same in 4 **segments**, one added while the next one comes | 1.00 | 0 |
-#
-# So memory that is new for the process costs most, and segments win the rest. But segments help only large vectors. With 64 KiB, 4 segments take 3.9 times as long as gloo instead of 1.34 times, and 8 take 6.2 times, because each message costs its $\alpha$.
+# Memory that is new for the process costs most. The rest can be won with **segments**: one is added while the next one comes. In 4 segments the ring in
+# place took as long as gloo's all-reduce with 64 MiB, but 3.9 times as long with 64 KiB, because each message costs its $\alpha$. (Measured once: 4 ranks
+# on 2 busy cores, torch 2.13, median of 11 rounds.)
 #
 # What your code waits for on a cluster: [Make it fast](../4_real_cluster/47_make_it_fast.ipynb).
 
@@ -553,7 +547,7 @@ def tuner_latency_us(nodes, gpus=8):
 
 # %% [markdown] name="tuner_guess"
 # Inside a machine NCCL's tree is a *chain*; it branches only between machines. Which has the lower latency on one machine of 8
-# GPUs, and how many times lower it is on 128 machines.
+# GPUs, ring or tree? And on 128 machines, how many times lower?
 
 # %% name="tuner_table"
 machines = [1, 2, 4, 8, 16, 32, 64, 128]

@@ -375,7 +375,7 @@ first_guess.reveal(
 # %% [markdown] name="class"
 # ### What did the class say?
 #
-# Others guessed too. Here each rank holds the guesses of one row of the class: rank 0 yours and two more, rank 1 those of four people, and so on. Only yours is real; the others are drawn.
+# The same choice with other data. Each rank holds the guesses of one row of a class: rank 0 yours and two more, rank 1 those of four people, and so on. Only yours is real; the others are drawn.
 # (With a class, replace `drawn` by what people typed. Where everybody has a notebook, `allranks board` gathers the predictions.) To see them together, either **gather** the
 # guesses on rank 0, or **reduce** a histogram. Which sends less?
 

@@ -12,7 +12,7 @@
 
 # %% [markdown] name="my_model_needs"
 # One GPU would take 72 s for a step of **my model** with 1 million tokens. 64 GPUs can share the tokens; then a step takes 1.20 s, if all
-# GPUs agree on one gradient. It does not fit yet: 134 GB for a GPU with 80 GB.
+# GPUs agree on one gradient. Until its state is sharded it does not fit: 134 GB for a GPU with 80 GB.
 
 # %% name="start_world"
 import torch
@@ -36,7 +36,8 @@ model = torch.nn.Linear(3, 1)
 print(f"{model.weight[0, 0].item():+.4f}")
 
 # %% [markdown] name="equal_guess"
-# You could give all ranks the same seed. Which of these would make the copies differ *in spite* of equal seeds?
+# You could give all ranks the same seed. But if one rank draws a random number before it builds the model, or is the only one that loads a checkpoint,
+# the copies differ in spite of it. `dist.broadcast(tensor, src=0)` copies rank 0's tensor into that of every other rank:
 
 # %% name="broadcast"
 # %%ranks
@@ -45,14 +46,13 @@ for tensor in model.state_dict().values():
 print(f"{model.weight[0, 0].item():+.4f}")
 
 # %% [markdown] name="equal_explained"
-# Both. So don't rely on seeds: rank 0 broadcasts its weights and buffers ([Broadcast](../2_collectives/10_broadcast.ipynb) showed why). `DistributedDataParallel` does the same when you wrap
+# All ranks have rank 0's number. So don't rely on seeds: rank 0 broadcasts its weights and buffers ([Broadcast](../2_collectives/10_broadcast.ipynb) shows why both). `DistributedDataParallel` does the same when you wrap
 # a model. Then only rank 0 needs the checkpoint.
 #
 # ## 2. A share of the data for each rank
 #
-# Each sample should be read once, by one rank. The `DistributedSampler` of [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb) gives indices to each rank; this needs no
-# messages, because all ranks compute the same order. Remember what it did with
-# $2p + 1$ samples for $p$ ranks:
+# Each sample should be read once, by one rank. torch's `DistributedSampler` gives indices to each rank; this needs no messages, because all ranks compute
+# the same order. How many of $2p + 1$ samples does each of $p$ ranks get?
 
 # %% name="sampler"
 # %%ranks
@@ -99,7 +99,7 @@ guess.reveal(
 #
 # ## 3. Train together
 #
-# Now a whole training run. One function trains in three ways: `"alone"` uses the whole batch without communication, `"averaged"` uses a share and
+# [All-reduce](../1_first_hours/04_all_reduce.ipynb) averaged the gradients of one step. Now a whole training run. One function trains in three ways: `"alone"` uses the whole batch without communication, `"averaged"` uses a share and
 # averages gradients, `"never averaged"` uses a share without communication.
 
 
@@ -212,8 +212,8 @@ for kind in ("SGD", "Adam"):
 # With SGD this multiplies the learning rate by $p$: a run that works on two GPUs may diverge on 64. Adam divides each gradient by its own size, so
 # the factor cancels; you don't notice the bug until you clip gradients.
 #
-# **Your turn.** Write the whole function: the mean of a tensor over all ranks, with one `all_reduce`, for any dtype and layout, without changing the
-# input. `check` tells you what you forgot.
+# **Your turn.** Write the whole function: the mean of a tensor over all ranks, with one `all_reduce`, for any floating dtype and any layout, without
+# changing the input. `check` tells you what you forgot.
 
 
 # %% name="mean_mine"
@@ -348,9 +348,9 @@ for p in (2, 8, 32, 128, 1024):
     print(f"{p:5} GPUs: {'; '.join(parts)}")
 
 # %% [markdown] name="efficiency_explained"
-# In one call the time hardly depends on $p$: nearly all of it is for bytes. In buckets every call pays the ring's $2(p-1)$ messages again, and on
-# 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and NCCL takes a tree with $2\lg p$ steps for vectors of such a size
-# ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its 16 samples,
+# In one call the time levels off: nearly all of it is for the bytes, of which there are never more than $2n$. In buckets every call pays the ring's $2(p-1)$ messages again, and on
+# 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and NCCL takes a tree for vectors of such a size: on 128 nodes of 8
+# GPUs that is 28 steps instead of 2046 ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its 16 samples,
 # so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter
 # shows how.
 

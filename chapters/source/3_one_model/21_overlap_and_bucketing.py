@@ -206,8 +206,7 @@ Player(after, during, titles=("After", "During"))
 # %% [markdown] name="order"
 # ## 4. The same order everywhere
 #
-# Collectives have no names: the first call of one rank is matched with the first call of the others. Hooks fire in the order in which gradients
-# become ready. Here is a model whose branches A and B run in an order that depends
+# Collectives are matched by their order (last chapter), and hooks fire in the order in which gradients become ready. Here is a model whose branches A and B run in an order that depends
 # on the data. A's gradient is 1 on every rank, B's is 10; even ranks ran A first, odd ranks B.
 
 
@@ -343,8 +342,9 @@ guess.reveal(
 # So in many models the largest gradient can't be hidden.
 #
 # The second line is worse. Here a layer is skipped, which needs `find_unused_parameters=True`, and with that option DDP doesn't rebuild its buckets.
-# They stay in the reverse order of *registration*, in which the head comes first; all other buckets are ready but must wait for it. The option is
-# needed for correctness (last chapter), and this is its cost.
+# They stay in the reverse order of *registration*. This model registers the matrix last, as its head, so its bucket is the first in the order; all other
+# buckets are ready but must wait for it. (GPT-2 registers it first, as its embedding: then its bucket is the last, and nothing waits.) The option is needed for
+# correctness (last chapter), and this is its cost.
 #
 # **Never.** On the last rank a layer is skipped, as in stochastic depth. What do the hooks of section 3 do?
 
@@ -461,8 +461,8 @@ explore.overlap(7e9, cluster.ranks, cluster.bytes_per_s, cluster.alpha_s, bucket
 # %% [markdown] name="sizes_explained"
 # Drag the bucket to both ends, and look at the two lanes. If buckets are too small, the $\alpha$s add up until backward can't hide them. If they are too large, the last bucket is exposed for a long time;
 # with one bucket for all gradients nothing is hidden. Many sizes between these are good, and only a millisecond or two of the 136 ms remain. **Overlap
-# makes the all-reduce of a long backward pass nearly free, which is why DDP scales.** If backward is shorter than the time for the bytes (100 ms),
-# the rest is exposed, whatever the bucket size.
+# makes the all-reduce of a long backward pass nearly free, which is why DDP scales.** If backward took only 100 ms, at least 36 of the 136 ms
+# would stay exposed, whatever the bucket size.
 #
 # The best size depends on $p$ (through $2(p-1)\alpha$) and on your links; 25 MiB is only DDP's default.
 
@@ -601,7 +601,9 @@ for (kind, together), (alone, both, comm) in rows.items():
 #
 # <details><summary><b>Answer</b></summary>
 #
-# The first one that is sent, with 1 MiB instead of 25: sending begins earlier in the backward pass.
+# From the second step on the first one that is sent, with 1 MiB instead of 25: sending begins earlier in the backward pass. (With
+# `find_unused_parameters=True` the buckets are never rebuilt, and the small one is the last that is sent, so that little is left when backward ends. torch's
+# comment beside the name is about that case.)
 # </details>
 #
 # You also meet it here:
@@ -638,8 +640,8 @@ for save in (False, True):
 #
 # <details><summary>1. A profile shows one large all-reduce after backward, and nothing during it. Name two causes.</summary>
 #
-# It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. (*Several* after backward, and none during it: the model ties its head
-# to the embedding *and* runs with `find_unused_parameters=True`. The head's bucket comes first in the order but is ready last, so all others wait for it.)
+# It is the first step, where DDP has one bucket. Or the bucket is larger than all gradients. (*Several* after backward, and none during it: the head is tied to the
+# embedding and registered last, *and* DDP runs with `find_unused_parameters=True`. Its bucket comes first in the order but is ready last, so all others wait.)
 # </details>
 #
 # <details><summary>2. You double the GPUs from 512 to 1024. Should buckets grow or shrink?</summary>

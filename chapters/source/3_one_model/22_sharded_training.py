@@ -151,7 +151,7 @@ def train(sharded, steps=3):
 
 
 # %% [markdown] name="train_guess"
-# Do the two ways differ in what they send, or in the weights after three steps?
+# Do the two ways differ in what they send, or in the weights after three steps? (`workload` predicts the bytes, by the formulas of section 5.)
 
 # %% name="train_run"
 (plain, plain_trace), (sharded, sharded_trace) = world.trace(train, False), world.trace(train, True)
@@ -179,8 +179,7 @@ for name, trace, price in (
 
 # %% [markdown] name="volume_explained"
 # Both send the same: an all-reduce is a reduce-scatter and an all-gather, and sharding does its update between the two. Training is the same too; the small difference from the prediction is padding.
-# (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`. No rank sends Adam's step counter: every rank
-# counts for itself, and torch may keep that one number on the CPU, from where NCCL sends nothing.) We write $2P$ for this volume of
+# (A trace has torch's older names for two calls, `reduce_scatter_tensor` and `all_gather_into_tensor`.) We write $2P$ for this volume of
 # $2\frac{p-1}{p}P$ elements. Only the optimizer's state is smaller, $\frac1p$ of the whole.
 #
 # ### Stage 1 in torch

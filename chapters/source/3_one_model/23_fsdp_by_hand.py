@@ -502,7 +502,7 @@ hybrid.reveal(
 #
 # ## 6. A fair scaling study
 #
-# "It scales to 512 GPUs" can mean two things. **Strong scaling** keeps the *global* batch: $p$ ranks share the work of one, and the ideal step is $p$ times as short.
+# Your sharded model runs on a few ranks, and a formula prices 64 GPUs. Does it scale? "It scales to 512 GPUs" can mean two things. **Strong scaling** keeps the *global* batch: $p$ ranks share the work of one, and the ideal step is $p$ times as short.
 # **Weak scaling** keeps the batch *of a rank*: the work grows with $p$, and the ideal step stays as long. With $T_p$, the seconds of a step on $p$ ranks, the efficiency is
 #
 # $$E_{strong} = \frac{T_1}{p\,T_p}, \qquad E_{weak} = \frac{T_1}{T_p}.$$

@@ -18,7 +18,7 @@
 #
 # - `ring_shift` and `halo_exchange` are right for any number of ranks from 1 up, any shape and any dtype. They use sends and receives, no collectives.
 # - A send may wait until its receiver is ready.
-# - `fit_line` is tested on links that the grader invents. What is about *your* machine and in *your* words, your teacher reads.
+# - `fit_line` is tested on links that the grader invents. Your teacher reads what you measure and what you write in words.
 #
 # {{contract.md}}
 

@@ -207,8 +207,8 @@ def _data_parallel() -> str:
     one, many = step_of(values_wanted("data_parallel")), step_of(values_at("data_parallel"))
     return (
         f"One GPU would take {one.seconds:.0f} s for a step of my model with 1 million tokens. 64 GPUs can share the tokens; then a step "
-        f"takes {many.seconds:.2f} s, if all GPUs agree on one gradient. It does not fit yet: {_gb(many.nbytes)} for a GPU with "
-        f"{_gb(many.gpu.nbytes)}."
+        f"takes {many.seconds:.2f} s, if all GPUs agree on one gradient. Until its state is sharded it does not fit: {_gb(many.nbytes)} for "
+        f"a GPU with {_gb(many.gpu.nbytes)}."
     )
 
 

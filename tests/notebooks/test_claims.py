@@ -11,11 +11,12 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import nbformat
 import pytest
 import torch
-from allranks import cost, rooflines, topology, wire, workload
+from allranks import cost, rooflines, schedules, topology, wire, workload
 from allranks.base.chapters import chapters, find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,6 +181,79 @@ def test_the_example_on_the_page_about_costs():
     )
     assert f"says {1e3 * links['seconds']:.1f} ms too" in page
     assert nccl["algorithm"] == "nvls_tree" and f"most likely time is {1e3 * nccl['seconds']:.0f} ms" in page
+
+
+def test_the_limit_of_an_all_reduce_is_the_busiest_ranks():
+    """A leaf of a tree sends its vector once, which is less: so the page must not say it of every rank."""
+    n, p = 64_000, 8
+    limit = 2 * n * (p - 1) / p
+    sent = {a: schedules.find("all_reduce", a)(p).bytes_sent(n) for a in ("ring", "tree", "rabenseifner", "flat")}
+    assert all(max(of_rank) >= limit for of_rank in sent.values()) and max(sent["ring"]) == limit
+    assert min(sent["tree"]) == n < limit
+    page = " ".join((ROOT / "docs/cost_model.md").read_text().split())
+    assert "in an all_reduce the busiest rank sends at least 2n(p-1)/p bytes, whatever the algorithm." in page
+    assert n * (1 + 1 / p) < limit and "Only where switches add (SHARP, NVLS) about n are enough." in page
+
+
+def test_ring_and_tree_side_by_side_send_what_the_gallery_says():
+    ring, tree = schedules.ring_all_reduce(8), schedules.tree_all_reduce(8)
+    n = 800
+    sent = [[of_rank / n for of_rank in schedule.bytes_sent(n)] for schedule in (ring, tree)]
+    assert (tree.steps, ring.steps) == (6, 14) and sum(sent[0]) == sum(sent[1]) == 14
+    assert set(sent[0]) == {1.75} and max(sent[1]) == sent[1][0] == 3
+    told = words("64_player_gallery", "beside")
+    assert "The tree needs 6 steps and the ring 14. In all both send the same bytes, 14 vectors." in told
+    assert "in the ring each rank sends 1.75 of them, and in the tree rank 0 sends 3." in told
+
+
+def test_the_first_difference_of_the_dumps_comes_in_step_4():
+    class Recorded:
+        """A rank of a process group that only writes down what is called."""
+
+        def __init__(self, rank):
+            self.rank, self.calls = rank, []
+
+        def get_rank(self):
+            return self.rank
+
+        def __getattr__(self, name):
+            return lambda *_: self.calls.append(name)
+
+    called = []
+    for rank in (0, 1):
+        here = run("48_your_own_job", "dump", dist=Recorded(rank), threading=MagicMock())
+        here["skipping"](None)
+        called.append(here["dist"].calls)
+    others, skipper = called
+    first = next(i for i, (a, b) in enumerate(zip(others, skipper, strict=False)) if a != b)
+    step, call = divmod(first, 2)  # two calls a step
+    assert (step, call, skipper[first]) == (4, 0, "barrier") and "step == 2" in cells("48_your_own_job")["dump"]
+    told = words("48_your_own_job", "dump_explained")
+    assert "In this job the others are in step 4 there, and the mistake is in step 2." in told
+
+
+def test_a_torch_without_cuda_refuses_the_hook_for_bfloat16():
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Told:
+        def _log_and_throw(self, kind, text):
+            raise kind(text)
+
+    DistributedDataParallel._check_comm_hook(Told(), default_hooks.fp16_compress_hook)
+    if torch.version.cuda is None and torch.version.hip is None:
+        with pytest.raises(TypeError, match="BF16 all reduce communication hook"):
+            DistributedDataParallel._check_comm_hook(Told(), default_hooks.bf16_compress_hook)
+    assert "and bf16 a TypeError where torch was built without CUDA" in words("60_send_less", "libraries")
+    assert "a torch that was built without CUDA refuses it" in words("61_bits", "hooks_explained")
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*s/*/*.ipynb")), ids=lambda path: path.stem)
+def test_the_numbers_of_sections_count_up(path):
+    notebook = nbformat.read(path, as_version=4)
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    numbers = [int(n) for text in texts for n in re.findall(r"^## (\d+)\. ", text, flags=re.M)]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def tasks() -> list[tuple[str, str, str]]:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 from allranks import Trace
@@ -41,6 +42,14 @@ def test_the_rank_that_comes_last_is_the_straggler(tmp_path):
     assert row.moving_us == pytest.approx(12 * 2000, rel=0.05)
     assert row.busbw_gb_per_s == pytest.approx(20e6 / 2000e-6 / 1e9 * 4 / 3, rel=0.05)
     assert row.price_us == pytest.approx(20e6 * 4 / 3 / 240e9 * 1e6)
+
+
+def test_the_report_that_the_page_shows(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs/explain.md").read_text(encoding="utf-8")
+    shown = page.split("```text\n")[1].split("```")[0].rstrip("\n").split("\n\n")
+    found = explain(job(tmp_path, 3, lambda p, r: steps(p, r, late=5000))).text()
+    assert len(shown) == 2 and all(part in found for part in shown)
+    assert "of which rank 1 computes 5 ms longer in each of 12 steps" in page
 
 
 def test_a_job_without_a_fault_is_healthy(tmp_path):

@@ -9,6 +9,7 @@ import math
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -165,6 +166,31 @@ def test_what_is_said_of_torch_is_so():
     assert hasattr(_attention, "_ContextParallel") and hasattr(_attention, "_context_parallel_shard")
     assert "NVSHMEM" in inspect.getsource(_symmetric_memory.set_backend)
     assert "accumulation" in FSDPModule.set_requires_all_reduce.__doc__
+
+
+def test_the_defaults_of_torch_that_chapters_name():
+    from torch.distributed import constants, monitored_barrier
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
+
+    given = inspect.signature(PowerSGDState.__init__).parameters
+    assert (given["start_powerSGD_iter"].default, given["min_compression_rate"].default) == (1000, 2)
+    told = words("60_send_less", "power_explained")
+    assert "(`min_compression_rate`, 2)" in told and "(1000 by default)" in told
+    assert inspect.signature(monitored_barrier).parameters["wait_all_ranks"].default is False
+    headers = Path(torch.__path__[0]) / "include/torch/csrc/distributed/c10d"
+    nccl = (headers / "ProcessGroupNCCL.hpp").read_text(encoding="utf-8")
+    assert "std::chrono::milliseconds(10 * 60 * 1000)" in " ".join(nccl.split())
+    assert constants.default_pg_timeout == timedelta(minutes=30)
+    assert "10 minutes by default with NCCL (the watchdog's), 30 with other" in words(
+        "45_when_it_hangs", "pause_explained"
+    )
+    assert "void broadcastDumpSignal();" in nccl  # to the others, through the store
+    assert "that rank tells the others through the store" in words("45_when_it_hangs", "flight")
+    recorder = " ".join((headers / "FlightRecorder.hpp").read_text(encoding="utf-8").split())
+    assert '{"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}, 2000)' in recorder
+    assert "(2000 by default, 0 is off; its older name is `TORCH_NCCL_TRACE_BUFFER_SIZE`)" in words(
+        "45_when_it_hangs", "flight"
+    )
 
 
 def test_the_example_on_the_page_about_costs():

@@ -144,7 +144,7 @@ guess_last.reveal(
 # the answer: run this cell; its code is folded away because it holds the answer
 guess_network.reveal(
     "nothing: it takes the other ranks' files",
-    why="A bar in the file is waiting and moving in one, and only the other ranks' starts tell them apart.",
+    why="A bar in the file holds both waiting and sending, and only the other ranks' starts tell them apart.",
 )
 
 # %% [markdown] name="by_hand_explained"

@@ -282,6 +282,36 @@ def test_the_numbers_of_sections_count_up(path):
     assert numbers == list(range(1, len(numbers) + 1))
 
 
+def test_the_figures_of_the_labs_answers_in_words():
+    fast = words("lab12_make_it_fast", "worth_doing")
+    ring, levels = 2 * 127 / 128, 8 * 2 * 15 / 16 / 8
+    assert f"= {ring:.2f} n through each card" in fast and f"= {levels:.2f} n: the card" in fast
+    assert f"two levels save only {100 * (1 - levels / ring):.1f} % of them" in fast
+    assert f"take {512 / 371e9 * 1e9:.1f} ns at 371 GB/s" in fast and "make 112 messages of 14" in fast
+
+    less = words("lab16_send_less", "which_one")
+    whole, top, diloco = 2 * 10 * 2 * 7 / 8, 8 * 0.1 * 7, 2 * 10 * 4 * 7 / 8  # GB, so seconds at 1 GB/s
+    assert f"= {whole:.0f} GB" in less and f"{100 * whole / (whole + 4):.0f} % waiting" in less
+    assert f"= {top:.1f} GB, {top:.1f} s, {100 * top / (top + 4):.0f} %" in less
+    assert f"= {diloco:.0f} GB a round, {diloco / 200:.2f} GB a step" in less
+    assert f"{diloco:.0f} s after 800 s, {100 * diloco / (diloco + 800):.0f} %" in less
+
+    hops = words("lab21_bits", "every_hop")
+    assert f"(1 + 2 + ... + 16)/2 = {sum(range(17)) // 2} steps" in hops
+    parts, total = (
+        16 / 2,
+        16 * (1 / 2),
+    )  # half a step of each rank, and of one step of the sum, which is 16 times as large
+    assert f"{parts:.0f} in all" in hops and f"{total:.0f} more: {parts + total:.0f} steps" in hops
+
+    pad, alpha, beta = words("lab22_uneven", "pad_or_not"), 10e-6, 20e-12
+    long = alpha + 64e6 * beta
+    assert f": {63e3 * (alpha + 1.1e6 * beta):.1f} ms" in pad and f"63 x 1.29 ms = {63e3 * long:.0f} ms" in pad
+    assert f"6 x 1.29 = {6e3 * long:.1f} ms" in pad
+    chain = (math.sqrt(62 * alpha) + math.sqrt(64e6 * beta)) ** 2
+    assert f"a chain in well-chosen pieces in {1e3 * chain:.1f} ms" in pad
+
+
 def tasks() -> list[tuple[str, str, str]]:
     """Of each chapter that sends its reader into torch: its name, the file, and what is to be found there."""
     found = []

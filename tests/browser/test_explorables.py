@@ -371,3 +371,12 @@ def test_a_figure_has_no_white_box_and_follows_the_theme(new_page):
     smallest = """Math.min(...[...document.querySelectorAll(".ar-figure text")].filter((e) => !e.children.length).map(
       (e) => parseFloat(getComputedStyle(e).fontSize) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)))"""
     assert page.evaluate(smallest) >= 11
+
+
+def test_guides_look_unlike_the_line_of_equal_speed(explored):
+    """Three lines of one look were three lines to read."""
+    page = explored(explore.search())
+    dashes = """() => [".ar-mark", ".ar-rail"].map((look) =>
+      getComputedStyle(document.querySelector(`.ar-picture ${look}`)).strokeDasharray)"""
+    line, guide = page.evaluate(dashes)
+    assert line == "none" != guide

@@ -1,11 +1,14 @@
 """Jobs whose answer is known: matched calls, aligned clocks, causes and their words."""
 
+import inspect
 import json
 import random
+import re
+from pathlib import Path
 
 import pytest
 from allranks import Trace
-from allranks.jobs import ProfileError, explain, read, trace_of_files
+from allranks.jobs import ProfileError, explain, read, slowness, trace_of_files
 from allranks.jobs.matching import match
 from kineto_files import Profile, job
 
@@ -41,6 +44,25 @@ def test_the_rank_that_comes_last_is_the_straggler(tmp_path):
     assert row.moving_us == pytest.approx(12 * 2000, rel=0.05)
     assert row.busbw_gb_per_s == pytest.approx(20e6 / 2000e-6 / 1e9 * 4 / 3, rel=0.05)
     assert row.price_us == pytest.approx(20e6 * 4 / 3 / 240e9 * 1e6)
+
+
+def test_the_report_that_the_page_shows(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs/explain.md").read_text(encoding="utf-8")
+    shown = page.split("```text\n")[1].split("```")[0].rstrip("\n").split("\n\n")
+    found = explain(job(tmp_path, 3, lambda p, r: steps(p, r, late=5000))).text()
+    assert len(shown) == 2 and all(part in found for part in shown)
+    assert "of which rank 1 computes 5 ms longer in each of 12 steps" in page
+
+
+def test_the_page_names_the_limits_of_the_causes():
+    page = " ".join((Path(__file__).resolve().parents[2] / "docs/explain.md").read_text(encoding="utf-8").split())
+    assert f"less than {100 * slowness.WORTH:.0f} % of the span is not told" in page
+    assert f"at least {slowness.MANY} calls a rank of {slowness.SMALL >> 10} KiB or less" in page
+    assert f"buckets of {slowness.BUCKET / 1e6:.0f} MB" in page
+    assert slowness.MUCH_EXPOSED == 1 / 5 and "a fifth of the time or more is communication that nothing hides" in page
+    on_gpu, without = re.findall(r"least < \(([\d.]+) if on_gpu else ([\d.]+)\)", inspect.getsource(slowness._idle))[0]
+    assert (float(on_gpu), float(without)) == (1 / 4, 1 / 2)
+    assert "for a quarter of the span or more on every rank; without a GPU no operator for half of it" in page
 
 
 def test_a_job_without_a_fault_is_healthy(tmp_path):

@@ -40,6 +40,9 @@ def test_send_less(ranks):
     assert with_it[1] < 1e-3 * with_it[0]
     assert 0.1 * without[0] < without[1] < 0.5 * without[0]  # it falls, since nothing cancels, but far less
     assert found["1 bit with feedback"] < 0.1 * found["1 bit"]
+    # "one bit reaches the same loss with the fewest bytes"
+    needed = {n: min(kb for kb, y in c if y <= 1) for n, c in chapter.curves("one_bit_bytes").items() if n != "1 bit"}
+    assert min(needed, key=needed.get) == "1 bit with feedback" and len(needed) == 3
     without, with_feedback = (
         int(re.search(r"(\d+) of the 64", line)[1]) for line in chapter.text("which").splitlines()[:2]
     )

@@ -9,8 +9,10 @@ import math
 import re
 import subprocess
 import sys
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import nbformat
 import pytest
@@ -168,6 +170,31 @@ def test_what_is_said_of_torch_is_so():
     assert "accumulation" in FSDPModule.set_requires_all_reduce.__doc__
 
 
+def test_the_defaults_of_torch_that_chapters_name():
+    from torch.distributed import constants, monitored_barrier
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState
+
+    given = inspect.signature(PowerSGDState.__init__).parameters
+    assert (given["start_powerSGD_iter"].default, given["min_compression_rate"].default) == (1000, 2)
+    told = words("60_send_less", "power_explained")
+    assert "(`min_compression_rate`, 2)" in told and "(1000 by default)" in told
+    assert inspect.signature(monitored_barrier).parameters["wait_all_ranks"].default is False
+    headers = Path(torch.__path__[0]) / "include/torch/csrc/distributed/c10d"
+    nccl = (headers / "ProcessGroupNCCL.hpp").read_text(encoding="utf-8")
+    assert "std::chrono::milliseconds(10 * 60 * 1000)" in " ".join(nccl.split())
+    assert constants.default_pg_timeout == timedelta(minutes=30)
+    assert "10 minutes by default with NCCL (the watchdog's), 30 with other" in words(
+        "45_when_it_hangs", "pause_explained"
+    )
+    assert "void broadcastDumpSignal();" in nccl  # to the others, through the store
+    assert "that rank tells the others through the store" in words("45_when_it_hangs", "flight")
+    recorder = " ".join((headers / "FlightRecorder.hpp").read_text(encoding="utf-8").split())
+    assert '{"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}, 2000)' in recorder
+    assert "(2000 by default, 0 is off; its older name is `TORCH_NCCL_TRACE_BUFFER_SIZE`)" in words(
+        "45_when_it_hangs", "flight"
+    )
+
+
 def test_the_example_on_the_page_about_costs():
     page = (ROOT / "docs/cost_model.md").read_text()
     h100 = topology.preset("dgx-h100")
@@ -182,6 +209,109 @@ def test_the_example_on_the_page_about_costs():
     )
     assert f"says {1e3 * links['seconds']:.1f} ms too" in page
     assert nccl["algorithm"] == "nvls_tree" and f"most likely time is {1e3 * nccl['seconds']:.0f} ms" in page
+
+
+def test_the_limit_of_an_all_reduce_is_the_busiest_ranks():
+    """A leaf of a tree sends its vector once, which is less: so the page must not say it of every rank."""
+    n, p = 64_000, 8
+    limit = 2 * n * (p - 1) / p
+    sent = {a: schedules.find("all_reduce", a)(p).bytes_sent(n) for a in ("ring", "tree", "rabenseifner", "flat")}
+    assert all(max(of_rank) >= limit for of_rank in sent.values()) and max(sent["ring"]) == limit
+    assert min(sent["tree"]) == n < limit
+    page = " ".join((ROOT / "docs/cost_model.md").read_text().split())
+    assert "in an all_reduce the busiest rank sends at least 2n(p-1)/p bytes, whatever the algorithm." in page
+    assert n * (1 + 1 / p) < limit and "Only where switches add (SHARP, NVLS) about n are enough." in page
+
+
+def test_ring_and_tree_side_by_side_send_what_the_gallery_says():
+    ring, tree = schedules.ring_all_reduce(8), schedules.tree_all_reduce(8)
+    n = 800
+    sent = [[of_rank / n for of_rank in schedule.bytes_sent(n)] for schedule in (ring, tree)]
+    assert (tree.steps, ring.steps) == (6, 14) and sum(sent[0]) == sum(sent[1]) == 14
+    assert set(sent[0]) == {1.75} and max(sent[1]) == sent[1][0] == 3
+    told = words("64_player_gallery", "beside")
+    assert "The tree needs 6 steps and the ring 14. In all both send the same bytes, 14 vectors." in told
+    assert "in the ring each rank sends 1.75 of them, and in the tree rank 0 sends 3." in told
+
+
+def test_the_first_difference_of_the_dumps_comes_in_step_4():
+    class Recorded:
+        """A rank of a process group that only writes down what is called."""
+
+        def __init__(self, rank):
+            self.rank, self.calls = rank, []
+
+        def get_rank(self):
+            return self.rank
+
+        def __getattr__(self, name):
+            return lambda *_: self.calls.append(name)
+
+    called = []
+    for rank in (0, 1):
+        here = run("48_your_own_job", "dump", dist=Recorded(rank), threading=MagicMock())
+        here["skipping"](None)
+        called.append(here["dist"].calls)
+    others, skipper = called
+    first = next(i for i, (a, b) in enumerate(zip(others, skipper, strict=False)) if a != b)
+    step, call = divmod(first, 2)  # two calls a step
+    assert (step, call, skipper[first]) == (4, 0, "barrier") and "step == 2" in cells("48_your_own_job")["dump"]
+    told = words("48_your_own_job", "dump_explained")
+    assert "In this job the others are in step 4 there, and the mistake is in step 2." in told
+
+
+def test_a_torch_without_cuda_refuses_the_hook_for_bfloat16():
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Told:
+        def _log_and_throw(self, kind, text):
+            raise kind(text)
+
+    DistributedDataParallel._check_comm_hook(Told(), default_hooks.fp16_compress_hook)
+    if torch.version.cuda is None and torch.version.hip is None:
+        with pytest.raises(TypeError, match="BF16 all reduce communication hook"):
+            DistributedDataParallel._check_comm_hook(Told(), default_hooks.bf16_compress_hook)
+    assert "and bf16 a TypeError where torch was built without CUDA" in words("60_send_less", "libraries")
+    assert "a torch that was built without CUDA refuses it" in words("61_bits", "hooks_explained")
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("*s/*/*.ipynb")), ids=lambda path: path.stem)
+def test_the_numbers_of_sections_count_up(path):
+    notebook = nbformat.read(path, as_version=4)
+    texts = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    numbers = [int(n) for text in texts for n in re.findall(r"^## (\d+)\. ", text, flags=re.M)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_figures_of_the_labs_answers_in_words():
+    fast = words("lab12_make_it_fast", "worth_doing")
+    ring, levels = 2 * 127 / 128, 8 * 2 * 15 / 16 / 8
+    assert f"= {ring:.2f} n through each card" in fast and f"= {levels:.2f} n: the card" in fast
+    assert f"two levels save only {100 * (1 - levels / ring):.1f} % of them" in fast
+    assert f"take {512 / 371e9 * 1e9:.1f} ns at 371 GB/s" in fast and "make 112 messages of 14" in fast
+
+    less = words("lab16_send_less", "which_one")
+    whole, top, diloco = 2 * 10 * 2 * 7 / 8, 8 * 0.1 * 7, 2 * 10 * 4 * 7 / 8  # GB, so seconds at 1 GB/s
+    assert f"= {whole:.0f} GB" in less and f"{100 * whole / (whole + 4):.0f} % waiting" in less
+    assert f"= {top:.1f} GB, {top:.1f} s, {100 * top / (top + 4):.0f} %" in less
+    assert f"= {diloco:.0f} GB a round, {diloco / 200:.2f} GB a step" in less
+    assert f"{diloco:.0f} s after 800 s, {100 * diloco / (diloco + 800):.0f} %" in less
+
+    hops = words("lab21_bits", "every_hop")
+    assert f"(1 + 2 + ... + 16)/2 = {sum(range(17)) // 2} steps" in hops
+    parts, total = (
+        16 / 2,
+        16 * (1 / 2),
+    )  # half a step of each rank, and of one step of the sum, which is 16 times as large
+    assert f"{parts:.0f} in all" in hops and f"{total:.0f} more: {parts + total:.0f} steps" in hops
+
+    pad, alpha, beta = words("lab22_uneven", "pad_or_not"), 10e-6, 20e-12
+    long = alpha + 64e6 * beta
+    assert f": {63e3 * (alpha + 1.1e6 * beta):.1f} ms" in pad and f"63 x 1.29 ms = {63e3 * long:.0f} ms" in pad
+    assert f"6 x 1.29 = {6e3 * long:.1f} ms" in pad
+    chain = (math.sqrt(62 * alpha) + math.sqrt(64e6 * beta)) ** 2
+    assert f"a chain in well-chosen pieces in {1e3 * chain:.1f} ms" in pad
 
 
 def tasks() -> list[tuple[str, str, str]]:

@@ -71,8 +71,8 @@ guess.reveal(
 )
 
 # %% [markdown] name="skip_explained"
-# **The hang comes after the mistake.** The sum mixes two different steps, and no error says so. "If one rank skips a collective, the others hang" is true only if rank 1 makes no other call
-# afterwards: otherwise the others' call **is matched with rank 1's next call**.
+# **The hang comes after the mistake.** Before it the sum mixes two different steps, and no error says so. "If one rank skips a collective, the others hang" is true only if that rank makes no other call
+# afterwards.
 #
 # Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts all calls of a
 # group, also those of our World), and **which rank is missing**. There the program stopped; the mistake is at that point or before it.
@@ -332,9 +332,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="wire_explained"
-# Even the wire needs a time limit to find a stopped rank (we set 2 s): from outside, a stopped rank looks like a rank that still computes. A slow rank is
-# no error, and the wire's clock counts messages and not sleep, so the wire reports nothing. A rank that ends, and a message that nobody sends, are found
-# at once, because the router sees what all ranks do.
+# (The limit here is 2 s. The wire's clock counts messages and not sleep, so the slow rank does not even look slow there.)
 
 # %% [markdown] name="monitored"
 # ## 4. Asking which ranks are there
@@ -366,7 +364,7 @@ world.reset()
 #
 # You can't look at 512 ranks by hand. PyTorch's **flight recorder** keeps the last collectives of each rank in memory; `TORCH_FR_BUFFER_SIZE` says
 # how many (2000 by default, 0 is off; its older name is
-# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on a rank, the rank writes these records to a file. This is on unless
+# `TORCH_NCCL_TRACE_BUFFER_SIZE`). When an NCCL call exceeds its deadline on a rank, that rank tells the others through the store, and each writes its records to a file. This is on unless
 # `TORCH_NCCL_DUMP_ON_TIMEOUT=0` turns it off (in torch 2.15 also `TORCH_FR_DUMP_ON_TIMEOUT`), and `TORCH_FR_DUMP_TEMP_FILE` says where.
 #
 # **Not every rank writes one.** A rank that was killed can't, and a rank that is already in `destroy_process_group` doesn't (in torch 2.15, a rank that
@@ -525,8 +523,8 @@ print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.
 # $\alpha$ of
 # 5 µs each pays $62 \cdot 5 = 310$ µs, 166 ms in all. Too few pieces are bad as well, because then none can start before backward ends.
 #
-# **After backward.** Only the exposed part makes the step longer, $t_{\text{exposed}} = t_{\text{step}} - t_{\text{compute}}$; communication during
-# backward is free. If calls continue long after the end of backward, the last bucket is too big, nothing overlaps, or the links are too slow. **Between
+# **After backward.** Only the exposed part makes the step longer, $t_{\text{exposed}} = t_{\text{step}} - t_{\text{compute}}$. Communication during
+# backward costs little (on GPUs its kernels slow down those that compute). If calls continue long after the end of backward, the last bucket is too big, nothing overlaps, or the links are too slow. **Between
 # nodes?** Time the same call in a group within one node and in a group across nodes.
 #
 # The player shows your own trace:

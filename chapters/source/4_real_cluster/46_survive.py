@@ -125,7 +125,7 @@ divisor.reveal(
 )
 
 # %% [markdown] name="shrink_explained"
-# The World reports the death, because it is right to. But look at what the others printed: they went on in a smaller group, and the weight is right.
+# The report names the rank that died. But look at what the others printed: they went on in a smaller group, and the weight is right.
 # (The new group's ranks are renumbered: rank 2 of the World is rank 1 of the new group.)
 #
 # `use_local_synchronization=True` is important: by default *all* ranks of the World must call `new_group`, also the dead one.
@@ -173,7 +173,7 @@ zero.reveal(
 # %% [markdown] name="vote_explained"
 # Here the vote is a call of its own. It may also travel behind the gradient, one number more: then it costs no second round of messages, and the sum of the votes says by how many the sum of the gradients must be divided. You write
 # that below. A vote knows only what went wrong *before* the
-# all-reduce: if that fails on one rank, only a vote after it tells, so torchft has a round of its own for it. All ranks get the same sum, so all decide alike,
+# all-reduce: if that fails on one rank, only a vote after it tells, so torchft votes after it. All ranks get the same sum, so all decide alike,
 # *also the rank that failed*: it must make the same step, or its weights differ from now on.
 #
 # The price by the formula for a ring: $2(p-1)\alpha + 2\frac{p-1}{p}\,n\,\beta$. One number more is nothing beside $n$. A vote of its own costs
@@ -242,8 +242,11 @@ check(commit_step)
 # ## 3. A quorum in each step: torchft
 #
 # **torchft** does both in every step. A *lighthouse*, a process that does not train, hears from each replica; one that is silent for 5 s (by default) counts
-# as gone. `start_quorum` asks it who takes part in this step. Errors in the all-reduce are noted and not raised. `should_commit` is the vote: enough replicas, and no error
-# here? A replica that comes back is *healed*: it copies the weights from a replica that is alive, without any file.
+# as gone. `start_quorum` asks it who takes part in this step. Errors in the all-reduce are noted and not raised. `should_commit` is the vote, **among the ranks of one replica**:
+# enough replicas, and no error on any of these ranks? So one replica may commit a step and another one not. The one that did not is a step behind, and the next quorum *heals* it, like a
+# replica that comes back: it copies the weights from a replica that is ahead, without any file.
+#
+# <!-- torchft 7eb7087 (2026-04-03): torchft/manager.py 856-921 (should_commit, "different replica groups may return different values"), src/manager.rs (should_commit counts the ranks of its group) -->
 #
 # This works only across **copies**. If a model is split over 8 GPUs and copied 16 times, one dead GPU takes its whole replica away. The other 15 have
 # everything that is needed. If there is one copy only, a dead rank's part is gone, and only a checkpoint has it.

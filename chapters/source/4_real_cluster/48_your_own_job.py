@@ -144,7 +144,7 @@ guess_last.reveal(
 # the answer: run this cell; its code is folded away because it holds the answer
 guess_network.reveal(
     "nothing: it takes the other ranks' files",
-    why="A bar in the file is waiting and moving in one, and only the other ranks' starts tell them apart.",
+    why="A bar in the file holds both waiting and sending, and only the other ranks' starts tell them apart.",
 )
 
 # %% [markdown] name="by_hand_explained"
@@ -296,7 +296,7 @@ for cause in profiles.explain(profiles.read(dumps)).causes:
     print(cause.text())
 
 # %% [markdown] name="dump_explained"
-# So the first difference is the *latest* place of the mistake; the mistake is there or before it. In this job it is three steps before. What would have shown it
+# So the first difference is the *latest* place of the mistake; the mistake is there or before it. In this job the others are in step 4 there, and the mistake is in step 2. What would have shown it
 # earlier? Calls that differ from step to step, for example in their sizes; or a number of the step in the log.
 #
 # The JSON form does not have the source lines. The pickle (`_dump_fr_trace`, and the files of NCCL's watchdog) does, and with it the tool prints the line

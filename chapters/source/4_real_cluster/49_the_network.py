@@ -137,23 +137,26 @@ pairs.reveal(
 # two GPUs and switches that hash further header fields.
 # <!-- Llama 3, arXiv:2407.21783, section 3.3.1, "Load balancing": 16 network flows between two GPUs, E-ECMP; the cost in latency of split mode: env.rst 1022 -->
 #
-# ## 4. Adaptive routing, and a cloud without queue pairs
+# ## 4. Adaptive routing
 #
-# The other way is to drop the rule "one flow, one way". With **adaptive routing** the switch sends *each packet* over the emptiest uplink (in the picture of section 1: the
+# Must a flow stay on one way? The other remedy is to drop this rule. With **adaptive routing** the switch sends *each packet* over the emptiest uplink (in the picture of section 1: the
 # other button). Packets then arrive in another order, and a number that says "all is there" must not overtake the data. So above 8 KiB (`NCCL_IB_AR_THRESHOLD`) NCCL writes
 # the data first and sends the number in a message of its own. NCCL sends in this manner by default on InfiniBand, not on RoCE (`NCCL_IB_ADAPTIVE_ROUTING`). The switches must
 # be set up for it too: on InfiniBand, for the service level that NCCL uses (`NCCL_IB_SL`).
 # <!-- env.rst 987, 1058 (2.30.7); src/transport/net_ib/init.cc 441 (ar = 1 if the link layer is InfiniBand); p2p.cc 132-145 -->
 #
-# Amazon's **EFA** has no connected queue pairs to spread: its protocol, SRD, sends the packets of each message over many ways, delivers them in any order, and leaves the order to software.
+# <details><summary>On Amazon's EFA: a cloud without queue pairs</summary>
+#
+# **EFA** has no connected queue pairs to spread: its protocol, SRD, sends the packets of each message over many ways, delivers them in any order, and leaves the order to software.
 # NCCL does not speak it. A **net plugin** does: `libnccl-net.so`, here `aws-ofi-nccl`, turns NCCL's connections into **libfabric**'s reliable datagrams. It cuts a message above
 # 128 KiB into parts of at least about this size, and shares them out over the GPU's cards. If the plugin is not found, NCCL takes what it has itself, in the end TCP sockets, and only the log says so (`NCCL_NET_PLUGIN`, `NCCL_NET`).
+# </details>
 # <!-- SRD: Shalev et al., "A Cloud-Optimized Transport Protocol for Elastic and Scalable HPC", IEEE Micro 2020; aws-ofi-nccl 2daf7d3 (2026-08-12): README.md (maps connections to
 # libfabric's connection-less reliable interface, FI_EP_RDM), include/nccl_ofi_param.h 160 (min_stripe_size 128 KiB), src/nccl_ofi_scheduler.cpp 47 (number of stripes); how NCCL looks for plugins: env.rst 451 -->
 #
 # ## 5. Full queues
 #
-# Where two flows share an uplink, its queue grows. With TCP the switch drops packets, and the sender slows down. RDMA cards of the first generations send *everything* from the lost packet on again, so the switch must not drop:
+# Two flows share an uplink that carries one. Where do the other bytes go? Into the switch's queue, which grows. With TCP the switch drops packets, and the sender slows down. RDMA cards of the first generations send *everything* from the lost packet on again, so the switch must not drop:
 #
 # - **PFC** (priority flow control): a switch that is nearly full tells the port before it to *pause*, for one priority. The pause travels backwards, and stops flows that never wanted the full link.
 # - **ECN**: long before, the switch marks packets. The receiver's card tells the sender's, which slows down (the DCQCN algorithm). Then PFC is only the last resort.
@@ -164,8 +167,11 @@ pairs.reveal(
 # <!-- PFC: IEEE 802.1Qbb (2011); pauses that spread: Guo et al., "RDMA over Commodity Ethernet at Scale", SIGCOMM 2016 (also go-back-N); DCQCN: Zhu et al., SIGCOMM 2015;
 # NCCL_IB_TC, NCCL_IB_SL default 0: env.rst 329-353. Meta ran 400G RoCE without DCQCN, with the receiver's clear-to-send as admission: Gangidi et al., SIGCOMM 2024 -->
 #
-# One more number on RoCE: a card has several addresses, its **GIDs** (v1 or v2, IPv4 or IPv6, one for each VLAN), and both sides must use the same kind. `NCCL_IB_GID_INDEX` was needed once;
+# <details><summary>On RoCE: which address of the card?</summary>
+#
+# A card has several addresses, its **GIDs** (v1 or v2, IPv4 or IPv6, one for each VLAN), and both sides must use the same kind. `NCCL_IB_GID_INDEX` was needed once;
 # since 2.21 NCCL looks for one itself: IPv4 and version 2. An index copied from another cluster is a common cause of "no route" and timeouts.
+# </details>
 # <!-- env.rst 277-325: default -1 (chosen by NCCL); NCCL_IB_ADDR_FAMILY AF_INET and NCCL_IB_ROCE_VERSION_NUM 2, since 2.21 -->
 #
 # ## 6. Rails
@@ -346,7 +352,7 @@ check(find_bad_cable)
 #
 # (Between *two* leaf switches only, an uplink and the downlink behind it always carry the same flows: no times can tell which is bad. Four leaves can.)
 #
-# Measure your own ranks in rounds, as on a cluster. Here all share one memory, so differences are chance:
+# Measure your own ranks in rounds, as on a cluster. On one machine they share one memory or one switch, so differences are chance:
 
 
 # %% name="own_rounds"

@@ -30,7 +30,6 @@ import torch.distributed as dist
 
 from allranks import SharedMemory, World, bench, cost, plots, predict, predictions, profiles
 
-# %% name="world"
 folder = Path(tempfile.mkdtemp())
 world = World()
 gpus = {"nccl": torch.cuda.device_count()}.get(world.backend, 0)
@@ -71,11 +70,9 @@ rows, names = sorted({row for row, _ in links}), list(dict.fromkeys(name for _, 
 # %% name="place"
 def place(name):
     """GPUs on a circle, network cards on a wider one."""
-    alike = [one for one in [*rows, *names] if one[:3] == name[:3]]
-    turn = 2 * math.pi * int(name[3:]) / len(set(alike))
-    return (1 if name.startswith("GPU") else 1.7) * math.sin(turn), (1 if name.startswith("GPU") else 1.7) * math.cos(
-        turn
-    )
+    alike = {one for one in [*rows, *names] if one[:3] == name[:3]}
+    turn, far = 2 * math.pi * int(name[3:]) / len(alike), 1 if name.startswith("GPU") else 1.7
+    return far * math.sin(turn), far * math.cos(turn)
 
 
 # %% name="topo"
@@ -131,8 +128,6 @@ def pair_gb_per_s(numbers):
 matrix = world.run(pair_gb_per_s, 2**26 if gpus > 1 else 2**20, deadline=120)
 away = [x for a, row in enumerate(matrix) for b, x in enumerate(row) if a != b]
 print(f"measured on your ranks: {min(away):.2f} to {max(away):.2f} GB/s from rank to rank")
-
-# %% name="matrix_figure"
 figure, axes = plots.chart("to rank", "from rank", size=(3.6, 3.2))
 axes.imshow(matrix, cmap="viridis")
 axes.set(xticks=range(world.ranks), yticks=range(world.ranks))
@@ -276,7 +271,7 @@ ring_guess.reveal(
 #
 # ## 4. Count the bytes
 #
-# NVLink has counters of what went out and came in. Read them before and after *one* call.
+# NVLink has counters of what went out and came in. Read them before and after *one* call, and they tell which algorithm ran: in a ring of $p$ GPUs each sends $2\frac{p-1}{p}\,n$ bytes, with NVLS $n + n/p$.
 #
 # <!-- NVML: NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX (138), in KiB, scope UINT_MAX for all links: nvml.h. Bytes of NVLS: NVIDIA/nccl src/device/all_reduce.h; chapter on shared memory, section 6 -->
 
@@ -319,13 +314,19 @@ def ring_by_hand(numbers):
     return torch.cat(parts).sum().item()
 
 
-# %% name="counted"
+# %% name="guess_two"
+two_guess = predict(
+    "The same all-reduce on two GPUs only. With which of the two does a GPU send fewer bytes?",
+    choices=["the ring", "NVLS", "both alike"],
+    title="On two GPUs fewer bytes with",
+)
+two_guess
+
+# %% name="ring_counted"
 p, numbers = world.ranks, 2**20 // world.ranks * world.ranks
 if gpus > 1:
     sent = world.run(sent_bytes, numbers)
     print("measured: NVLink's counters, of n:", [round(s / (4 * numbers), 3) for s in sent])
-
-# %% name="ring_counted"
 results, trace = world.trace(ring_by_hand, numbers)
 sent = sum(e.nbytes for e in trace if e.rank == 0 and "send" in e.op)
 print(
@@ -333,12 +334,46 @@ print(
 )
 
 # %% name="bytes_computed"
-for ranks in sorted({p, 8}):
+for ranks in sorted({2, 3, p, 8}):
     print(f"computed, {ranks} ranks: a ring sends {2 * (ranks - 1) / ranks:.3f} n, NVLS {1 + 1 / ranks:.3f} n")
 
-# %% [markdown] name="counted_explained"
-# The counters see *all* traffic of the GPU, so nothing else may run. With eight GPUs a count near 1.75 n was a ring, and one near 1.125 n was NVLS.
+# %% name="reveal_two" jupyter={"source_hidden": true}
+# the answer: run this cell
+two_guess.reveal(
+    "the ring",
+    why="A ring of two sends n, and with NVLS each GPU sends its n to the switch and the half that it stores for both on top; from four GPUs on NVLS sends less.",
+)
+
+# %% [markdown] name="ran_task"
+# The counters see *all* traffic of the GPU, so nothing else may run.
 #
+# ### Your turn
+#
+# Name the algorithm by what one GPU sent. A count may be a few percent too high.
+
+
+# %% name="ran_mine"
+def what_ran(sent, n, p):
+    """ "ring" or "NVLS", by the bytes that one of p GPUs sent in an all-reduce of n bytes."""
+    return "ring"  # your turn
+
+
+# %% name="judge_ran"
+for ranks, of_n, ran in ((8, 1.78, "ring"), (8, 1.15, "NVLS"), (4, 1.27, "NVLS"), (2, 1.53, "NVLS"), (2, 1.02, "ring")):
+    said = what_ran(of_n * 2**30, 2**30, ranks)
+    print(f"computed: {ranks} GPUs, one sent {of_n} n:", "right" if said == ran else f"yours says {said}")
+
+# %% [markdown] name="ran_mine_answer"
+# <details><summary><b>An answer</b></summary>
+#
+# ```python
+# def what_ran(sent, n, p):
+#     counts = {"ring": 2 * (p - 1) / p * n, "NVLS": (1 + 1 / p) * n}
+#     return min(counts, key=lambda name: abs(counts[name] - sent))
+# ```
+# </details>
+
+# %% [markdown] name="counted_explained"
 # ## 5. Before and after bucketing
 #
 # Which calls lie over computing, and which are alone? The same step in torch's profiler, with a bucket for each layer and with buckets of 25 MiB.
@@ -468,9 +503,17 @@ def kernels_of(name):
 
 # %% name="bytes_of"
 def bytes_in(nbytes, p=8):
-    """Bytes that a GPU reads from others: one-shot, two-shot, and the switch."""
+    """Bytes that come into a GPU: one-shot, two-shot, and with a switch that adds."""
     return {"one-shot": (p - 1) * nbytes, "two-shot": 2 * (p - 1) / p * nbytes, "multimem": (1 + 1 / p) * nbytes}
 
+
+# %% name="guess_shot"
+shot_guess = predict(
+    "128 KiB on eight GPUs: in one shot, in two shots (reduce-scatter, then all-gather), or added by the switch. Which moves the most bytes into each GPU?",
+    choices=["one shot", "two shots", "the switch"],
+    title="Most bytes into each GPU",
+)
+shot_guess
 
 # %% name="kernels_run"
 for name in ("one_shot_all_reduce", "two_shot_all_reduce_", "multimem_all_reduce_"):
@@ -480,8 +523,15 @@ for name in ("one_shot_all_reduce", "two_shot_all_reduce_", "multimem_all_reduce
 for name, nbytes in bytes_in(2**17).items():
     print(f"computed: {name:9} moves {nbytes / 1024:5.0f} KiB into each of 8 GPUs for 128 KiB")
 
+# %% name="reveal_shot" jupyter={"source_hidden": true}
+# the answer: run this cell
+shot_guess.reveal(
+    "one shot",
+    why="Each GPU reads seven whole buffers. But nobody waits for a second step, so it is made for small sizes.",
+)
+
 # %% [markdown] name="symmetric_explained"
-# One-shot moves most bytes and waits least, so it is for small sizes. NCCL has such kernels too, for buffers that all ranks registered as a **window**: memory of NCCL's own allocator, in a pool of torch. The log then says `[Symmetric]` and the kernel's name. With `NCCL_CTA_POLICY=ZERO` an all-gather of windows is moved by the GPU's copy engines and takes no multiprocessor: the log says `[Copy Engine]`.
+# NCCL has such kernels too, for buffers that all ranks registered as a **window**: memory of NCCL's own allocator, in a pool of torch. The log then says `[Symmetric]` and the kernel's name. With `NCCL_CTA_POLICY=ZERO` an all-gather of windows is moved by the GPU's copy engines and takes no multiprocessor: the log says `[Copy Engine]`.
 #
 # <!-- torch 2.13: ProcessGroupNCCL.hpp:1021 registerMemPool(pool, symm). Megatron-LM d98e8a6: core/nccl_allocator.py:171. NVIDIA/nccl 5067397: src/scheduler/symmetric_sched.cc:356, src/ce_coll.cc:1435, docs/userguide/source/env.rst:688 (NCCL_CTA_POLICY, since 2.29) -->
 
@@ -500,7 +550,7 @@ if gpus < 2:
 #
 # A figure without its conditions is worth nothing a month later. GPUs lower their clocks when they are hot or at their limit of power.
 
-# %% name="conditions"
+# %% name="record"
 record = {"torch": torch.__version__, "ranks": world.ranks, "backend": world.backend, "when": time.strftime("%Y-%m-%d")}
 if gpus:
     query = (
@@ -509,8 +559,6 @@ if gpus:
     program = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
     record["gpus"] = subprocess.run(program, capture_output=True, text=True).stdout.splitlines()
     record["nccl"] = trace.meta["nccl"]  # what the ranks used; torch.cuda.nccl.version() is what torch was built for
-
-# %% name="record"
 record["all_reduce"] = [[row.size, row.time_us] for row in found.rows]
 (folder / "record.json").write_text(json.dumps(record))
 print("measured:", json.dumps({key: record[key] for key in record if key != "all_reduce"}))

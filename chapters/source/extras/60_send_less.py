@@ -611,7 +611,7 @@ print(
 # Inside a node it rarely pays: NVLink is fast, and bfloat16 gradients are already half the bytes. Between data centres it can.
 #
 # - **torch** 2.13, hooks of DDP: `fp16_compress_hook`, `bf16_compress_hook`, `powerSGD_hook`, `post_localSGD_hook`, two quantization hooks. On CPU
-#   ranks (gloo) we tried them: fp16, PowerSGD and local SGD work; bf16 raises a TypeError, both quantization hooks an IndexError.
+#   ranks (gloo) we tried them: fp16, PowerSGD and local SGD work; both quantization hooks raise an IndexError, and bf16 a TypeError where torch was built without CUDA.
 # - **DeepSpeed** has 1-bit Adam; **torchft** has local SGD and DiLoCo with streaming (`sync_every`, `fragment_sync_delay`).
 #
 # ## 7. Check yourself

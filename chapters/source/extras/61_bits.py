@@ -237,7 +237,7 @@ for name in ("allreduce_hook", "fp16_compress_hook"):
     print(f"{name:20} {nbytes:7,} bytes, gradient off by {off_by:.1e}")
 
 # %% [markdown] name="hooks_explained"
-# Half the bytes of float32, and a sum that is right to about three digits, which training usually forgives. (`bf16_compress_hook` keeps two digits, and torch takes it with NCCL only.) But the sum is now *added* in
+# Half the bytes of float32, and a sum that is right to about three digits, which training usually forgives. (`bf16_compress_hook` keeps two digits; a torch that was built without CUDA refuses it.) But the sum is now *added* in
 # 16 bits too. With bfloat16 on 1,024 ranks in a ring that is the chain above. float16 has 11 digits and loses less: about 0.5 % with normal numbers.
 #
 # ## 4. One byte

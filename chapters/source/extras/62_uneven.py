@@ -300,7 +300,7 @@ for way in (padded, broadcasts, by_all_to_all):
     print(f"{way.__name__:14} right: {all(results)}, calls: {calls}, {nbytes:10,} bytes, {1e3 * took:6.2f} ms")
 
 # %% [markdown] name="price_intro"
-# Even on few ranks padding moves more bytes than are needed, and the last column shows that it takes longer. Now price them for 64 ranks, with $\alpha = 10$ µs and 50 GB/s: a ring for the padded all-gather, $p$ binomial trees one after the other, and an all-to-all in which the rank
+# Even on few ranks padding moves more bytes than are needed; the last column says what that costs on your machine. Now price them for 64 ranks, with $\alpha = 10$ µs and 50 GB/s: a ring for the padded all-gather, $p$ binomial trees one after the other, and an all-to-all in which the rank
 # with the long part sends it $p-1$ times.
 
 # %% name="price_ways"
@@ -441,10 +441,12 @@ for p in (4, 64, 1024):
 # the answer: run this cell
 zeros.reveal(
     "little, but every rank must know how much comes from each other rank",
-    why="torch leaves out sends of 0 numbers, but someone must have told the receivers how much comes, usually by another all-to-all of p numbers. An algorithm that visits every partner in turn, empty or not, pays p-1 latencies all the same.",
+    why="On NCCL torch leaves out sends of 0 numbers, but someone must have told the receivers how much comes, usually by another all-to-all of p numbers. Gloo sends empty messages too, to all p-1 others.",
 )
 
 # %% [markdown] name="check_yourself"
+# <!-- gloo 081799c alltoallv.cc: a send and a receive for each other rank, whatever the length; torch/csrc/cuda/nccl.cpp, all2all_single_unequal_split: none where a count is 0 -->
+#
 # ## 6. Check yourself
 #
 # <details><summary>1. Why does gather in section 2 fail on the root only, and why is that worse than failing everywhere?</summary>

@@ -15,7 +15,7 @@ from allranks import explore
 explore.search(steps=5, rounds=11, nbytes=3 << 20)
 
 # %% [markdown] name="first_question"
-# **Ask the picture.** The search saves two steps. How many more bytes may a link carry before the rings are faster, for 48 KiB and for 48 MiB?
+# **Ask the picture.** Suppose that a program finds an all-gather with 5 steps instead of 7. How far up may its point go before the rings are faster, for 48 KiB in all and for 48 MiB?
 
 # %% name="start_world"
 from dataclasses import replace

@@ -300,7 +300,7 @@ Player(faster.critical_path.marked(faster.trace), axis="time")
 
 # %% [markdown] nbgrader={"grade_id": "worth_doing", "grade": true, "solution": true, "points": 2}
 # 4 KiB: a chunk has 512 bytes, which take 1.4 ns at 371 GB/s, against 2 µs for each message: the path is all start-up. Eight segments make 112 messages of 14, so it gets up to eight times slower; fewer steps would help (recursive doubling: 3 instead of
-# 14). 1 GiB on 16 nodes with one card each: a plain ring sends 2 · 127/128 = 1.98 n through each card, two levels 8 · 2 · 15/16 · n/8 = 1.88 n: the card carries almost the same bytes, so two levels save only 5 % of
+# 14). 1 GiB on 16 nodes with one card each: a plain ring sends 2 · 127/128 = 1.98 n through each card, two levels 8 · 2 · 15/16 · n/8 = 1.88 n: the card carries almost the same bytes, so two levels save only 5.5 % of
 # them. With one card a node the ring is already near the bound; two levels help where each rank has a card. (1 point for start-up and the eight times, 1 for the equal bytes through the one card.)
 
 # %% [markdown] name="marking"

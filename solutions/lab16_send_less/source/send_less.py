@@ -109,7 +109,7 @@ print("with feedback, less than 2 % of the distance is left:", max(world.run(des
 print("without, more than half is left:", min(world.run(descent, False)) > 0.5)
 
 # %% [markdown] name="power_task"
-# ## 3. One round of PowerSGD
+# ## 2. One round of PowerSGD
 #
 # `matrix` and `error` have the shape (n, m), and `q` the shape (m, r), the same on all ranks, all float32 or float64. With $M$ = `matrix + error` of this rank:
 #

@@ -158,7 +158,7 @@ def _unsure(seen: Seen) -> float:
 
 
 def _straggler(seen: Seen) -> Iterable[Cause]:
-    """The rank that waits least of all with whom it has collectives: nobody is left to wait for.
+    """The rank that waits least of all with whom it has collectives: it has nobody to wait for.
 
     Who comes last in one collective may have been held up in another group's by the real straggler; that rank has
     waited there.
@@ -205,8 +205,7 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
     evidence = (
         f"{capital(called(rank))} comes last in {often[rank]:,} of {counted:,} collectives, and waits for "
         f"{ms(waited[rank])} in all, the others "
-        f"for {ms(others)} in the median{shorter if calls[rank] < 0.95 * typical else ''}: nobody is left for whom it "
-        f"could wait. "
+        f"for {ms(others)} in the median{shorter if calls[rank] < 0.95 * typical else ''}: it has nobody to wait for. "
         f"{_why_late(seen, rank)}"
     )
     sure = (0.95 - 0.4 * waited[rank] / others) * (0.7 if unknown else 1.0)

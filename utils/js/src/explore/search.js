@@ -14,9 +14,9 @@ const SIZES = Array.from({ length: 15 }, (_, i) => 3 * 2 ** (i + 11));
 const CHUNKS = 6;
 const [TALL, TOP] = [250, 18];
 const GIVEN =
-  "An all-gather on the machine above costs its steps, and the bytes on a link. " +
+  "A part is what one GPU gives. Each step takes time, and so does each part on a link. " +
   "Six rings take 7 steps with the least bytes. " +
-  "Drag your wish to fewer steps, then the size: when may a link carry more for it?";
+  "Drag the point to fewer steps, then the size: how much more may a link carry?";
 
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function search(model, el) {
@@ -34,14 +34,14 @@ export function search(model, el) {
     },
     { key: "nbytes", name: "size", stops: () => SIZES, format: binary },
   );
-  frame.legend(["ar-lost", "no algorithm can do this"], ["ar-mark", "as fast as the six rings"]);
+  frame.legend(["ar-lost", "no algorithm can do this"], ["ar-mark", "as fast as the six rings; below it is faster"]);
   frame.start(() => {
     const { steps, rounds, nbytes } = frame.values;
     const { wish, rings, why } = wished(steps, rounds, nbytes, frame.data);
     const times = rings / wish;
     figures(
-      [why ? "never" : `× ${times.toFixed(2)}`, why || "as fast as the rings,\nif there is one"],
-      [us(wish), `your wish;\nthe rings take ${us(rings)}`],
+      [why ? "never" : `× ${times.toFixed(2)}`, why || "as fast as the rings,\nif it can be found"],
+      [us(wish), `what you search for;\nthe rings take ${us(rings)}`],
     );
     const places = draw(picture, frame, rings);
     handles[0].place(places.x.at(steps), TOP + TALL + 26, (s) => places.x.at(s));
@@ -116,7 +116,7 @@ function draw(picture, frame, ringSeconds) {
   sketch.line("ar-rail", left - 24, y.at(rounds), x.at(steps), y.at(rounds));
   sketch.dot("ar-wish-dot", x.at(steps), y.at(rounds), 9);
   const edge = steps > 6;
-  const name = narrow ? "wish" : "your wish";
+  const name = narrow ? "this" : "search for this";
   sketch.text(`ar-strong ar-halo ${edge ? "ar-end" : ""}`, x.at(steps) + (edge ? -14 : 14), y.at(rounds) - 12, name);
   sketch.text("ar-tick", 0, 10, "parts on a link");
   sketch.text("ar-tick ar-end", right, floor + 66, "steps");

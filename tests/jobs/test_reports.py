@@ -65,6 +65,8 @@ FITS = [
     ("158_*/*.txt", [], 2, ["52 to 113 ranks"], ["no line of sizes"]),
     ("158_*/*.txt", ["--ranks", "64"], 0, ["all_reduce 64"], []),
     ("159_*/*.txt", [], 0, ["all_to_all 8 1", "216.7"], ["cut off"]),
+    ("174_*/*.txt", [], 2, ["no line of all_reduce is whole (line 12 is cut off"], ["wrong elements"]),
+    ("175_*/*.txt", [], 0, ["all_reduce 24 1", "96.4"], ["larger than what is told"]),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 
@@ -140,6 +142,7 @@ EXPLAINED = [
     ("171_*", 0, "hang", ["Every rank made call 1 of group 1", "ranks 0 and 1 did not finish it"], ["call 0"]),
     ("172_*", 0, "nccl_error", ["could not connect to another one", "Operation now in progress"], ["nothing of it is wrong"]),
     ("173_*", 0, "missing_rank", ["Ranks 0, 2, 3 and 4 waited in call 1580"], ["Ranks 0, 2 and 4"]),
+    ("176_*", 0, "hang", ["Rank 0 waited in call 35582"], ["ended first", "at least 1"]),
     ("160_*", 0, "desync", ["Ranks 12 and 13 made more calls of all_gather than the other 30", "640", "641"], []),
     ("161_*", 0, "missing_rank", ["Rank 1 does not answer"], []),
     ("162_*", 0, "hang", ["Rank 118 waited in call 2398459"], ["ncclras"]),

@@ -121,7 +121,11 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
             why = "torchrun says so; which machine, and which rank that is, this log does not say"
             if code == -9:
                 why += ": look at dmesg and the scheduler's log for the out-of-memory killer"
-            found.append(Cause(words, why, None, 0.8, "failed_rank"))
+            gave_up = code == -6 and any(
+                r.facts.get("timed_out") for r in job.records
+            )  # a watchdog ends its own process
+            if not gave_up:
+                found.append(Cause(words, why, None, 0.8, "failed_rank"))
         lacked = [n for n, how in record.facts.get("tasks", {}).items() if how == "Out Of Memory"]
         if lacked or record.facts.get("out_of_memory"):
             who = f"Slurm's {_tasks(lacked)}" if lacked else "A process of the job"

@@ -179,7 +179,8 @@ class Explanation:
         ]
         same = facts[0] if facts and all(f == facts[0] for f in facts) else {}
         words = [f"NCCL {v}" if k == "nccl_version" else str(v) for k, v in same.items()]
-        world = f" of {'at least ' if self.job.at_least else ''}{self.job.world_size}" if self.job.world_size else ""
+        named = self.job.at_least or any(r.world_size for r in self.job.records)
+        world = f" of {'at least ' if self.job.at_least else ''}{self.job.world_size}" if named else ""
         which = "rank" if len(records) == 1 else "ranks"
         numbers = _ranks([r.rank for r in records]) if all(r.rank_from != "unknown" for r in records) else "unknown"
         return ", ".join([f"{which} {numbers}{world}", *dict.fromkeys(r.source for r in records), *words])

@@ -228,7 +228,7 @@ class Job:
     @property
     def at_least(self) -> bool:
         """Whether the world may have more ranks than `world_size`, as only the highest rank of a log tells it."""
-        return self.world_size is not None and self.world_size not in (r.world_size for r in self.records)
+        return (self.world_size or 1) > 1 and self.world_size not in (r.world_size for r in self.records)
 
     @property
     def missing(self) -> tuple[int, ...]:

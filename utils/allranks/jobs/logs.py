@@ -611,8 +611,8 @@ class _Log:
         if self.broken and not any(r.calls for r in self.ranks.values()):
             raise ProfileError(
                 counted(self.broken, "line of a watchdog's text is", "lines of a watchdog's text are")
-                + " cut in the middle, as where it was copied from a terminal or a page that breaks lines: give the file "
-                "that the job wrote"
+                + " cut in the middle, as where it was copied from a terminal or a page that breaks lines: give the "
+                "file that the job wrote"
             )
         if not self.ranks and not self.not_come:
             if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory)):

@@ -199,7 +199,10 @@ class _Reader:
             raise CostError(f"it holds {what}; give what nccl-tests or `allranks bench` printed")
         whole = [sweep for sweep in found if sweep.points]
         if not whole:
-            raise CostError(f"every size of {found[0].collective} has wrong elements: such times say nothing")
+            if any(sweep.wrong for sweep in found):
+                raise CostError(f"every size of {found[0].collective} has wrong elements: such times say nothing")
+            notes = dict.fromkeys(note for sweep in found for note in sweep.notes if "left out" in note)
+            raise CostError(f"no line of {found[0].collective} is whole ({'; '.join(notes) or 'its sizes are 0'})")
         others = [f"{name} was left out: no formula is known for it" for name in dict.fromkeys(self.left_out)]
         if self.failure:
             whole[-1].notes.append(f"the run failed ({self.failure}): larger sizes are missing, or wrong")

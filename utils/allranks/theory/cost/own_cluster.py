@@ -264,7 +264,8 @@ def fit_measured(measured: Iterable[Measured], nodes: int | None = None) -> tupl
                 notes.append(f"{what} was run {len(same)} times; a size counts with its median")
             one = fit_sweep(collective, ranks, [p for s in same for p in s.points], on)
             fitted.append(replace(one, setting=setting if len(apart) > 1 else ""))
-            if one.seconds(one.efficiency[-1][0]) < 2 * one.seconds(one.efficiency[0][0]):
+            first, last = one.efficiency[0][0], one.efficiency[-1][0]
+            if last >= 8 * first and one.seconds(last) < 2 * one.seconds(first):
                 notes.append(
                     f"{what}: the largest size takes less than twice as long as the smallest, so that the bandwidth is larger "
                     "than what is told; measure larger sizes"

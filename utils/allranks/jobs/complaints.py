@@ -67,6 +67,13 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.8,
     ),
     (
+        r"Address already in use",
+        "NCCL could not take a port: all that it may use are taken.",
+        "look at ss -s and net.ipv4.ip_local_port_range; a program that makes a new communicator at each step, or a "
+        "process of an earlier run, keeps them",
+        0.6,
+    ),
+    (
         r"has already checked in",
         "Two processes say that they are the same rank.",
         "look at what gives each its number: RANK or SLURM_PROCID, the tasks of a node, the launcher's count of "

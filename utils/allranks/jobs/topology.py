@@ -145,7 +145,8 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
     if far and table.own_memory:
         said.append("GPU and CPU are one chip's two halves here (Grace), so that a card behind the CPU is no fault")
     elif far:
-        words = f"the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
+        ways = listed(dict.fromkeys(nearest[gpu] for gpu in far))
+        words = f"the nearest card is behind a CPU ({ways}), so that GPUDirect RDMA is slow or off"
         bad.append(f"{', '.join(far)}: {words}")
         said.append(bad[-1])
 

@@ -191,7 +191,8 @@ def _by_ratio(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:
         return low, high  # the factor is 1 whatever the number of ranks
     pairs = [pair for row in rows if (pair := _bandwidths(row)) is not None]
     # old tests print the bus bandwidth twice; a rack of a thousand ranks has a busbw that is lower
-    twice = of == 1.0 and len(pairs) > 1 and all(row.get("algbw") == row.get("busbw") for row in rows)
+    same = of == 1.0 and all(row.get("algbw") == row.get("busbw") for row in rows)
+    twice = same and bool(pairs) and (len(pairs) > 1 or not any(map(_is_size_over_time, rows)))
     votes = Counter[tuple[int, int]]() if twice else _votes(of, pairs)
     if not votes:
         votes = _votes(of, [pair for row in rows if (pair := _by_time(row)) is not None])
@@ -229,6 +230,11 @@ def _by_time(row: Cells) -> tuple[float, float, float, float] | None:
         return None
     nbytes = int(row["size"]) / 1e3
     return nbytes / (time[0] + time[1]), nbytes / (time[0] - time[1]), bus[0] - bus[1], bus[0] + bus[1]
+
+
+def _is_size_over_time(row: Cells) -> bool:
+    """Whether the algbw is what it is by its definition, as far as one can tell."""
+    return _close([row.get(name, "") for name in ("size", "time", "algbw")], 1) is not False
 
 
 def _printed(cell: str) -> tuple[float, float] | None:

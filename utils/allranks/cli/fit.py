@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, html, as_json) -> None:
     """Fits overhead, alpha, bandwidth and efficiency to what nccl-tests or `allranks bench` printed, one or more FILES.
 
+    Tables of OSU's and Intel's MPI benchmarks, hccl_test, NVSHMEM's perftest and nccom-test are read too.
+
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
     `topology.preset`. The exit status is 2 if nothing could be fitted.
 

@@ -143,6 +143,7 @@ EXPLAINED = [
     ("171_*", 0, "hang", ["Every rank made call 1 of group 1", "ranks 0 and 1 did not finish it"], ["call 0"]),
     ("172_*", 0, "nccl_error", ["could not connect to another one", "Operation now in progress"], ["nothing of it is wrong"]),
     ("173_*", 0, "missing_rank", ["Ranks 0, 2, 3 and 4 waited in call 1580"], ["Ranks 0, 2 and 4"]),
+    ("180_*", 0, "hang", ["Rank 1 waited in call 1522789 of group 3", "whose members no file names"], ["no other rank waits"]),
     ("178_*", 0, "slow_links", ["behind a CPU (SYS, NODE and PHB)", "4 by SYS, 3 by NODE, 1 by PHB"], []),
     ("179_*", 0, "nccl_error", ["could not take a port"], ["no rule for"]),
     ("176_*", 0, "hang", ["Rank 0 waited in call 35582"], ["ended first", "at least 1"]),

@@ -566,7 +566,9 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     if len(gone) > 1 and len(awaited) == 1:
         words = f"{words[:-1]}, and the other ranks wait for rank {min(awaited)}."
         gone = sorted(awaited)
-    tail = _waiting(waits[0]) if waits else "no other rank waits for it in a call of its files"
+    tail = "no other rank waits for it in a call of its files"
+    if told := waits or [g for g in groups.values() if not g.known and _waiting(g)]:
+        tail = _waiting(told[0]) + ("" if waits else ", whose members no file names")
     why = NO_TEXT if logged else f"{NO_FILE}: look how {'it' if len(gone) == 1 else 'they'} ended"
     lone = gone[0] if len(gone) == 1 else None
     few = logged and len(job.missing) > 1  # a log that lacks several ranks is a part of one, as pasted into a report

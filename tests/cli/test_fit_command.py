@@ -4,6 +4,7 @@ import json
 
 import pytest
 from allranks.cli import main
+from allranks.theory.cost.normal import published
 from click.testing import CliRunner
 
 HEAD = """# Collective test starting: all_reduce_perf
@@ -117,3 +118,15 @@ def test_both_parts_of_the_report_have_the_same_nodes(tmp_path):
     assert (
         [sweep["nodes"] for sweep in found["topology"]["measured"]] == [one["nodes"] for one in found["normal"]] == [2]
     )
+
+
+def test_of_two_sites_one_that_is_faster_is_one(tmp_path):
+    first, second = (dict(curve) for curve in published("all_reduce", 8, 1, "H100").values())
+    sizes = sorted(first.keys() & second.keys())[-3:]
+    between = {n: (first[n] + second[n]) / 2 for n in sizes}
+    devices = "".join(f"#  Rank  {i} Group  0 Pid {i} on a device {i} [0x07] NVIDIA H100\n" for i in range(8))
+    rows = "".join(f"  {n} {n // 4} float sum -1 {1.75 * n / between[n] / 1e3:.2f} 0 0 0 0 0 0 0\n" for n in sizes)
+    start, *_, head = HEAD.splitlines(keepends=True)
+    (tmp_path / "all_reduce.txt").write_text(start + devices + head + rows)
+    ran = run("fit", tmp_path / "all_reduce.txt")
+    assert "; 1 of them is faster at the largest size" in ran.stdout, ran.output

@@ -53,6 +53,21 @@ FITS = [
     ("92_*/*.txt", [], 2, ["1011 to 1035 ranks"], []),
     ("92_*/*.txt", ["--ranks", "1024"], 0, ["all_reduce 1024", "the run failed"], []),
     ("93_*/*.txt", [], 2, ["failed before its first size", "unhandled cuda error"], ["no line of sizes"]),
+    ("150_*/*.txt", [], 0, ["reduce 192 1", "192 ranks by the command line", "bandwidth is larger than what is told"], []),
+    ("151_*/*.txt", [], 2, ["at least 2 sizes"], []),
+    ("152_*/*.txt", [], 0, ["all_reduce 2 1", "2 ranks by the command line", "1.663", "From 16 KiB to 32 KiB the busbw falls to 1/11"], ["left out"]),
+    ("153_*/*.txt", [], 2, ["no collectives of equal parts", "osu_bw", "Bandwidth Test"], ["no line of sizes"]),
+    ("154_*/*.txt", [], 2, ["how many ranks ran"], ["not one of nccl-tests"]),
+    ("154_*/*.txt", ["--ranks", "4"], 0, ["all_to_all 4 1"], []),
+    ("155_*/*.txt", [], 0, ["all_reduce 8 1", "8 ranks by busbw / algbw"], []),
+    ("156_*/*.txt", [], 0, ["all_reduce 16 1", "wrong elements at 16777216", "50.33"], []),
+    ("157_*/*.txt", [], 0, ["all_to_all 2 1", "all_to_all 4 1", "8 MiB", "16 MiB"], ["run 2 times"]),
+    ("158_*/*.txt", [], 2, ["52 to 113 ranks"], ["no line of sizes"]),
+    ("158_*/*.txt", ["--ranks", "64"], 0, ["all_reduce 64"], []),
+    ("159_*/*.txt", [], 0, ["all_to_all 8 1", "216.7"], ["cut off"]),
+    ("177_*/*.txt", [], 2, ["all_gather, 4 ranks", "1.927", "at least 2 sizes"], ["how many ranks"]),
+    ("174_*/*.txt", [], 2, ["no line of all_reduce is whole (line 12 is cut off"], ["wrong elements"]),
+    ("175_*/*.txt", [], 0, ["all_reduce 24 1", "96.4"], ["larger than what is told"]),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 
@@ -78,7 +93,7 @@ EXPLAINED = [
     ("54_*", 0, "unread_device", ["mtia_ccp_events"], ["neither compute nor communicate most"]),
     ("70_*/watchdog.log", 0, "desync", ["Rank 2 made another call than ranks 0 and 1", "1042"], []),
     ("70_*/nccl_info.log", 0, "wrong_interface", ["Socket over eth0", "no InfiniBand device was found"], []),
-    ("94_*", 0, "hang", ["Ranks 11, 12, 14 and 15 waited in call 2070 of the group of all ranks, reduce of 1 element"], []),
+    ("94_*", 0, "hang", ["Ranks 3, 11, 12, 14 and 15 waited in call 2070 of the group of all ranks, reduce of 1 element"], []),
     ("95_*", 0, "hang", ["Rank 0 waited in call 96117", "rank 7 waited in call 64088"], ["never made"]),
     ("96_*", 0, "hang", ["Rank 1 waited in call 1 of group 1", "1,572,864"], ["93459313471793", "never made"]),
     ("97_*", 0, "hang", ["rank 0 of 3", "call 17284", "one of 15 such texts"], ["No watchdog's text is of"]),
@@ -117,6 +132,25 @@ EXPLAINED = [
     ("142_*", 0, "failed_rank", ["Slurm's task 5 was ended for lack of the host's memory"], []),
     ("143_*", 0, None, ["Rank 1 waited in call 7"], ["cut in the middle"]),
     ("144_*/topo.txt", 2, None, ["rocm-smi"], ["its format is not known"]),
+    ("150_*/out.txt", 2, None, ["OSU Micro-Benchmarks", "allranks fit"], ["its format is not known"]),
+    ("164_*", 0, "hang", ["Ranks 115 and 5995 waited in call 2", "of 5,994 other ranks"], ["ranks 14"]),
+    ("165_*", 0, "desync", ["Rank 6 made the call with another size than rank 4", "coalesced calls of 76,800"], ["unknown of"]),
+    ("166_*", 0, "hang", ["of 8, watchdog", "Ranks 0, 3 and 4 waited"], ["of 5, watchdog"]),
+    ("167_*", 0, "nccl_error", ["did not make the same collective", "local size 496640"], ["no rule for"]),
+    ("168_*", 0, "nccl_error", ["could not open the memory of another one", "NCCL_P2P_DISABLE=1"], ["no rule for"]),
+    ("169_*", 0, "nccl_error", ["whose plugin was not found"], ["no rule for"]),
+    ("170_*", 0, "slow_links", ["8 GPUs, with no whole row of GPU7"], ["7 GPUs"]),
+    ("171_*", 0, "hang", ["Every rank made call 1 of group 1", "ranks 0 and 1 did not finish it"], ["call 0"]),
+    ("172_*", 0, "nccl_error", ["could not connect to another one", "Operation now in progress"], ["nothing of it is wrong"]),
+    ("173_*", 0, "missing_rank", ["Ranks 0, 2, 3 and 4 waited in call 1580"], ["Ranks 0, 2 and 4"]),
+    ("180_*", 0, "hang", ["Rank 1 waited in call 1522789 of group 3", "whose members no file names"], ["no other rank waits"]),
+    ("178_*", 0, "slow_links", ["behind a CPU (SYS, NODE and PHB)", "4 by SYS, 3 by NODE, 1 by PHB"], []),
+    ("179_*", 0, "nccl_error", ["could not take a port"], ["no rule for"]),
+    ("176_*", 0, "hang", ["Rank 0 waited in call 35582"], ["ended first", "at least 1"]),
+    ("160_*", 0, "desync", ["Ranks 12 and 13 made more calls of all_gather than the other 30", "640", "641"], []),
+    ("161_*", 0, "missing_rank", ["Rank 1 does not answer"], []),
+    ("162_*", 0, "hang", ["Rank 118 waited in call 2398459"], ["ncclras"]),
+    ("163_*/stacks.txt", 2, None, ["py-spy"], ["its format is not known"]),
     ("70_*/report1.sqlite", 2, None, ["SQLite"], ["its format is not known"]),
 ]  # fmt: skip
 
@@ -258,3 +292,13 @@ def test_the_milliseconds_of_2019_are_no_microseconds(tmp_path):
     (tmp_path / "half.txt").write_text(half)
     code, words = said("fit", str(tmp_path / "half.txt"))
     assert code == 0 and " 1.07" in words and "holds no number where its time is" in words
+
+
+NOUNS = "ranks nodes calls lines times files channels sizes results processes collectives rows texts kernels settings GPUs cards"
+MANY = re.compile(rf"(?<![\d.,/:-])1 (?:{NOUNS.replace(' ', '|')}|(?:of \w+ |\w+ )are)\b")
+
+
+@pytest.mark.parametrize(("command", "names"), [("fit", FITS), ("explain", EXPLAINED)])
+def test_no_sentence_speaks_of_one_thing_as_of_many(command, names):
+    told = {name: said(command, path(name))[1] for name, *_ in names}
+    assert {name: MANY.findall(text) for name, text in told.items() if MANY.search(text)} == {}

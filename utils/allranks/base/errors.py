@@ -1,4 +1,4 @@
-"""The root of all errors that the package raises for its readers; how messages name ranks, sizes and break lines."""
+"""The root of all errors that the package raises for its readers; how messages name ranks, counts and sizes."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ def listed(things: Iterable[object]) -> str:
     """
     *most, last = map(str, things)
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A count with its noun, and with the verb where the noun's number needs another one.
+
+    >>> counted(1, "check"), counted(3000, "check"), counted(1, "GPU has", "GPUs have")
+    ('1 check', '3,000 checks', '1 GPU has')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def size_in_words(nbytes: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.base.errors import counted
 from allranks.cli._shared import CommandError
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
     """The result for a terminal."""
     from allranks.theory.cost.calibrated import PARTS
 
-    where = f"{found['nodes']} node{'s' if found['nodes'] > 1 else ''} of {found['topology']}"
+    where = f"{counted(found['nodes'], 'node')} of {found['topology']}"
     chosen = found["algorithm"] + (
         f" with {found['protocol']}, {found['channels']} channels" if found["protocol"] else ""
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allranks.base.errors import capital, size_in_words
+from allranks.base.errors import capital, counted, size_in_words
 from allranks.cli._shared import CommandError, write_text
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 )
 def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, html, as_json) -> None:
     """Fits overhead, alpha, bandwidth and efficiency to what nccl-tests or `allranks bench` printed, one or more FILES.
+
+    Tables of OSU's and Intel's MPI benchmarks, hccl_test, NVSHMEM's perftest and nccom-test are read too.
 
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
     `topology.preset`. The exit status is 2 if nothing could be fitted.
@@ -97,7 +99,7 @@ def _write(out: Path, text: str) -> None:
 
 
 def _report(cluster: OwnCluster) -> list[str]:
-    lines = [f"{cluster.topology.name}: nodes of {cluster.topology.ranks_per_node} ranks"]
+    lines = [f"{cluster.topology.name}: nodes of {counted(cluster.topology.ranks_per_node, 'rank')}"]
     head = ("collective", "ranks", "nodes", "overhead us", "alpha us", "busbw GB/s", "at half from", "held-out error")
     widths = (16, 6, 6, 12, 10, 11, 13, 24)
     lines.append(
@@ -132,9 +134,7 @@ def _normal(one: Normal, setting: str) -> list[str]:
     """Whether the busbw is normal, for a terminal."""
     from allranks.theory.cost.normal import LARGE, LOW
 
-    where = f"{one.ranks} ranks on {one.nodes} node{'s' if one.nodes > 1 else ''}" + (
-        f" of {one.gpu}" if one.gpu else ""
-    )
+    where = f"{one.ranks} ranks on {counted(one.nodes, 'node')}" + (f" of {one.gpu}" if one.gpu else "")
     if one.domains < one.nodes:
         where += ", which share one NVLink domain (one node for NCCL)"
     lines = [f"Is it normal? {one.collective}, {where}" + (f", {setting}" if setting else "")]
@@ -148,7 +148,9 @@ def _normal(one: Normal, setting: str) -> list[str]:
         cells = (size_in_words(nbytes), f"{own:.4g}", *("-" if x is None else f"{x:.4g}" for x in (others, model)))
         lines.append("  " + "".join(c.rjust(13) for c in (*cells, f"{own / reference:.0%}" if reference else "-")))
     if one.sites:
-        faster = "" if one.below is None else f"; {one.below} of them are faster at the largest size"
+        faster = ""
+        if one.below is not None:
+            faster = f"; {counted(one.below, 'of them is', 'of them are')} faster at the largest size"
         at = "" if one.percentile is None else f" (percentile {100 * one.percentile:.0f})"
         lines.append(f"  Published by {len(one.sites)}: {', '.join(one.sites)}{faster}{at}.")
         if one.percentile is None:

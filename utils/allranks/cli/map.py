@@ -11,6 +11,7 @@ import click
 from allranks.base import course_files as files
 from allranks.base import record
 from allranks.base.chapters import chapters
+from allranks.base.errors import counted
 from allranks.cli._shared import CommandError
 from allranks.course import folder
 from allranks.course.map import words
@@ -62,7 +63,7 @@ def _clear(where: Path, yes: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"folder": str(where), "changed": [str(path) for path in changed]}))
     else:
-        click.echo(f"Cleared. {words.counted(len(changed), 'file')} changed. Reload notebooks that are open.")
+        click.echo(f"Cleared. {counted(len(changed), 'file')} changed. Reload notebooks that are open.")
 
 
 def _as_data(found: State, where: Path) -> dict[str, Any]:

@@ -46,6 +46,34 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.6,
     ),
     (
+        r"collective mismatch error|Mismatched collective",
+        "Ranks did not make the same collective, or not of the same size.",
+        "compare the calls of these ranks: one call more or fewer, another order or size "
+        "(TORCH_DISTRIBUTED_DEBUG=DETAIL names the first that differs); whether all hosts have one NCCL and the same "
+        "NCCL_ variables",
+        0.7,
+    ),
+    (
+        r"CUDA IPC handle|peer access is not supported|[Cc]uda\w*IpcOpenMemHandle",
+        "A GPU could not open the memory of another one, to copy directly.",
+        "run once with NCCL_P2P_DISABLE=1: where that works, look at nvidia-smi topo -p2p r, at containers that do not "
+        "share IPC and PID namespaces, at CUDA_VISIBLE_DEVICES and at the IOMMU",
+        0.7,
+    ),
+    (
+        r"network \S.* not found",
+        "NCCL_NET asks for a network whose plugin was not found.",
+        "look at NCCL_NET and NCCL_NET_PLUGIN, and whether LD_LIBRARY_PATH has the plugin's libnccl-net.so",
+        0.8,
+    ),
+    (
+        r"Address already in use",
+        "NCCL could not take a port: all that it may use are taken.",
+        "look at ss -s and net.ipv4.ip_local_port_range; a program that makes a new communicator at each step, or a "
+        "process of an earlier run, keeps them",
+        0.6,
+    ),
+    (
         r"has already checked in",
         "Two processes say that they are the same rank.",
         "look at what gives each its number: RANK or SLURM_PROCID, the tasks of a node, the launcher's count of "
@@ -66,7 +94,8 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.6,
     ),
     (
-        r"Connection refused|No route to host|Network is unreachable|Connection timed out|Connect to \S+ failed",
+        r"Connection refused|Operation now in progress|No route to host|Network is unreachable|Connection timed out|"
+        r"Connect to \S+ failed",
         "A rank could not connect to another one: NCCL took an interface or address that the other side does "
         "not reach.",
         "compare the address with ip addr of both hosts (172.17.0.1 is docker0); set NCCL_SOCKET_IFNAME to the "
@@ -143,7 +172,7 @@ def shortened(text: str) -> str:
     >>> shortened("word " * 100)[-10:]
     'word word…'
     """
-    text = " ".join(text.split())
+    text = " ".join(text.split()).rstrip(".")
     return text if len(text) <= _LETTERS else f"{text[:_LETTERS].rsplit(' ', 1)[0]}…"
 
 

@@ -16,11 +16,14 @@ from allranks.jobs.complaints import complaints, settings_words, slow_settings
 from allranks.jobs.formats import STANDS
 from allranks.jobs.job import Call, Cause, Job, RankRecord
 from allranks.jobs.logs import NO_GROUP, SIGNALS
+from allranks.jobs.names import operation
 from allranks.jobs.reading import sources
 
 # collectives whose inputs (outputs) must have one size on all ranks
+COALESCED = "COALESCED"  # a watchdog's word for several calls at once
 SAME_IN = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 SAME_OUT = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
+MOST_NAMED = 16  # ranks in a sentence
 NO_FILE = "it was killed, or it was already in destroy_process_group, or its machine is gone"
 # a watchdog speaks only of calls that its own rank enqueued
 NO_TEXT = (
@@ -118,7 +121,11 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
             why = "torchrun says so; which machine, and which rank that is, this log does not say"
             if code == -9:
                 why += ": look at dmesg and the scheduler's log for the out-of-memory killer"
-            found.append(Cause(words, why, None, 0.8, "failed_rank"))
+            gave_up = code == -6 and any(
+                r.facts.get("timed_out") for r in job.records
+            )  # a watchdog ends its own process
+            if not gave_up:
+                found.append(Cause(words, why, None, 0.8, "failed_rank"))
         lacked = [n for n, how in record.facts.get("tasks", {}).items() if how == "Out Of Memory"]
         if lacked or record.facts.get("out_of_memory"):
             who = f"Slurm's {_tasks(lacked)}" if lacked else "A process of the job"
@@ -228,13 +235,17 @@ def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tu
     }
     if not stuck:
         return _behind(records, groups)
+    for group in groups.values():  # of some ranks only the numbers are here, and other ranks' texts say what these are
+        for rank in group.members:
+            if rank in records and rank not in stuck and (call := group.like(group.pending(rank) or 0, rank)):
+                stuck[rank] = call
     waits = "; ".join(
         f"{name_ranks(ranks)} waited in {'' if call.seq is None else f'call {call.seq}'}{_in_group(call, groups)}"
         f"{'' if call.seq is None else ', '}{_said(call)}"
         for ranks, call in _by_call(stuck)
     )
     words = f"{capital(waits)}, until the watchdog gave up."
-    waited = records[min(stuck)].facts.get("waited_s")
+    waited = max(records[rank].facts.get("waited_s") or 0 for rank in stuck)
     evidence = (f"after {waited:,.0f} s; " if waited else "") + (
         "the logs of the other ranks would say who did not come: the rank whose last call has a lower number, or is "
         "another one"
@@ -374,16 +385,17 @@ def _shape(call: Call) -> tuple[object, ...]:
     return (
         call.op,
         call.dtype if call.op not in ("gather", "scatter") else None,
-        call.in_elements if call.op in SAME_IN else None,
+        call.in_elements if call.op in SAME_IN or call.label == COALESCED else None,
         call.out_elements if call.op in SAME_OUT else None,
     )
 
 
 def _said(call: Call) -> str:
     """A call in words: all_reduce of 8 float32."""
+    name = "coalesced calls" if call.label == COALESCED else call.op
     if call.in_elements is None:
-        return call.op
-    return f"{call.op} of {call.in_elements:,} {call.dtype or ('element' if call.in_elements == 1 else 'elements')}"
+        return name
+    return f"{name} of {call.in_elements:,} {call.dtype or ('element' if call.in_elements == 1 else 'elements')}"
 
 
 def _at(call: Call) -> str:
@@ -542,16 +554,21 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     if not job.missing or any(r.facts.get("repeated") for r in job.records):
         return []  # Ray prints one text for several ranks: who has none says nothing
     gone = list(job.missing)
-    waits = [g for g in groups.values() if set(gone) & set(g.members) and _waiting(g)]
+    absent = frozenset(gone)
+    waits = [g for g in groups.values() if absent & set(g.members) and _waiting(g)]
     # where all other members wait in one call, the member without a file is the one that did not come
-    awaited = {r for g in waits for r in set(gone) & set(g.members) if _all_wait(g, gone)}
+    awaited = {r for g in waits if _all_wait(g, absent) for r in absent & set(g.members)}
     logged = any(r.source == "watchdog" for r in job.records)
     start = "No watchdog's text is" if logged else "There is no dump"
     words = f"{start} of {name_ranks(gone)}."
+    if len(gone) > MOST_NAMED:
+        words = f"{start} of {len(gone):,} other ranks."
     if len(gone) > 1 and len(awaited) == 1:
         words = f"{words[:-1]}, and the other ranks wait for rank {min(awaited)}."
         gone = sorted(awaited)
-    tail = _waiting(waits[0]) if waits else "no other rank waits for it in a call of its files"
+    tail = "no other rank waits for it in a call of its files"
+    if told := waits or [g for g in groups.values() if not g.known and _waiting(g)]:
+        tail = _waiting(told[0]) + ("" if waits else ", whose members no file names")
     why = NO_TEXT if logged else f"{NO_FILE}: look how {'it' if len(gone) == 1 else 'they'} ended"
     lone = gone[0] if len(gone) == 1 else None
     few = logged and len(job.missing) > 1  # a log that lacks several ranks is a part of one, as pasted into a report
@@ -559,7 +576,7 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     return [(1 if waits and not few else 6, Cause(words, f"{why}; {tail}", None, sure, "missing_rank", lone))]
 
 
-def _all_wait(group: _Group, gone: Sequence[int]) -> bool:
+def _all_wait(group: _Group, gone: frozenset[int]) -> bool:
     """Whether only one member of the group has no file, and all others wait in the group's last call."""
     rest = [rank for rank in group.members if rank not in gone]
     last = {rank: max(group.calls[rank]) for rank in rest if group.calls.get(rank)}
@@ -578,8 +595,11 @@ def _from_ras(job: Job) -> tuple[Cause, ...]:
         counts = {r.rank: r.facts["counts"].get(op, 0) for r in asked}
         most = max(counts.values())
         behind = [rank for rank, count in counts.items() if count < most]
+        ahead = [rank for rank, count in counts.items() if count == most]
         if behind:
-            words = f"{capital(name_ranks(behind))} made fewer calls of {op} than the others."
+            words = f"{capital(name_ranks(behind))} made fewer calls of {operation(op)} than the others."
+            if len(behind) > len(ahead):
+                words = f"{capital(name_ranks(ahead))} made more calls of {operation(op)} than the other {len(behind)}."
             evidence = f"rank {behind[0]}: {counts[behind[0]]:,}, the others up to {most:,}, when RAS asked"
             lone = behind[0] if len(behind) == 1 else None
             causes.append(
@@ -597,7 +617,8 @@ def _from_ras(job: Job) -> tuple[Cause, ...]:
 
 def _waiting(group: _Group) -> str:
     """Which ranks wait in which call of a group."""
-    stuck = {rank: call for rank in group.calls if (call := group.like(group.pending(rank) or -1, rank)) is not None}
+    speak = {*group.calls, *group.enqueued}
+    stuck = {rank: call for rank in speak if (call := group.like(group.pending(rank) or -1, rank)) is not None}
     return "; ".join(
         f"{name_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} in call {call.seq} of {group.words()}, "
         f"{_said(call)}{_at(call)}"

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allranks.base.errors import counted
 from allranks.jobs.formats import CALLS, WORK, Format
 from allranks.jobs.job import MAX_RANKS, Call, Interval, ProfileError, RankRecord, is_time, merged
 from allranks.jobs.kernels import is_peer_copy, sends
@@ -309,7 +310,8 @@ def _read_profiler(path: Path) -> list[RankRecord]:
     for rank, mine in sorted(calls.items()):
         span = (min(c.start_us or 0.0 for c in mine), max(c.end_us or 0.0 for c in mine))
         notes = ["NCCL's profiler sees calls only: what the GPU computes meanwhile is not in the file"]
-        notes += [f"{len(begun)} calls begin and do not end in the file"] if begun else []
+        if begun:
+            notes.append(f"{counted(len(begun), 'call begins and does', 'calls begin and do')} not end in the file")
         found.append(
             RankRecord(
                 rank, str(path), PROFILER, calls=tuple(mine), span=span, facts={"backend": "nccl"}, notes=tuple(notes)

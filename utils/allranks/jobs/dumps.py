@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.jobs.formats import STANDS, Format
 from allranks.jobs.job import MOST_US, Call, ProfileError, RankRecord, is_time
 from allranks.jobs.names import operation, rank_list
@@ -273,7 +274,10 @@ def _whose(name: str, entries: Sequence[dict[str, Any]]) -> tuple[int, str, list
 def _notes(entries: Sequence[dict[str, Any]], backend: str | None, whole: bool) -> list[str]:
     notes = []
     if not whole:
-        notes.append(f"it ends in the middle: the process was ended while it wrote; {len(entries)} calls are complete")
+        notes.append(
+            "it ends in the middle: the process was ended while it wrote; "
+            f"{counted(len(entries), 'call is', 'calls are')} complete"
+        )
     first = _int(entries[0].get("record_id")) if entries else 0
     if first:
         notes.append(f"its first {first} calls are not in the file: the recorder keeps the last {len(entries)} only")

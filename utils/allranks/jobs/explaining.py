@@ -10,7 +10,7 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-from allranks.base.errors import wrapped
+from allranks.base.errors import counted, wrapped
 from allranks.jobs.analysis import Collective, RankTimes, collectives, rank_times
 from allranks.jobs.desync import by_logs, desync
 from allranks.jobs.formats import CALLS, STANDS, WORK
@@ -75,7 +75,8 @@ class Explanation:
         words = [f"{_whose(of)}: {note}" if len(self.job.records) > 1 else note for note, of in found.items()]
         missing, world = self.job.missing, self.job.world_size
         if missing:
-            words.append(f"{len(missing)} of the {world} ranks left no file here: {_ranks(missing)}")
+            of = "at least" if self.job.at_least else "the"
+            words.append(f"{len(missing)} of {of} {world} ranks left no file here: {_ranks(missing)}")
         return (*words, *self.job.notes, *self.matching.notes)
 
     @property
@@ -89,7 +90,7 @@ class Explanation:
             count = len({r.file for r in records})
             numbers = [r.rank for r in records if r.rank_from != "unknown"]
             whose = f" of rank{'s' if len(numbers) > 1 else ''} {_ranks(numbers)}" if numbers else ", of no known rank"
-            found.append(f"{count} file{'s' if count > 1 else ''} of {source}{whose}")
+            found.append(f"{counted(count, 'file')} of {source}{whose}")
         if self.skipped:
             found.append(f"{len(self.skipped)} skipped")
         return tuple(found)
@@ -154,7 +155,9 @@ class Explanation:
         if self.collectives:
             parts += ["", "The collectives", *_table(_CALLS, [_call_row(c) for c in self.collectives[:ROWS]])]
             if len(self.collectives) > ROWS:
-                parts.append(f"  and {len(self.collectives) - ROWS} rows more, of less time (--json has them)")
+                parts.append(
+                    f"  and {counted(len(self.collectives) - ROWS, 'row')} more, of less time (--json has them)"
+                )
         for title, sentences in (
             (
                 "What the files were taken for",
@@ -176,7 +179,8 @@ class Explanation:
         ]
         same = facts[0] if facts and all(f == facts[0] for f in facts) else {}
         words = [f"NCCL {v}" if k == "nccl_version" else str(v) for k, v in same.items()]
-        world = f" of {self.job.world_size}" if self.job.world_size else ""
+        named = self.job.at_least or any(r.world_size for r in self.job.records)
+        world = f" of {'at least ' if self.job.at_least else ''}{self.job.world_size}" if named else ""
         which = "rank" if len(records) == 1 else "ranks"
         numbers = _ranks([r.rank for r in records]) if all(r.rank_from != "unknown" for r in records) else "unknown"
         return ", ".join([f"{which} {numbers}{world}", *dict.fromkeys(r.source for r in records), *words])
@@ -221,7 +225,8 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     found = found if stopped else leading(timed, matching, found)
     dumps = [r for r in job.records if r.source in sources(STANDS)]
     if dumps and not stopped and all(c.state == "completed" for r in dumps for c in r.calls):
-        words = f"{sum(len(r.calls) for r in dumps):,} calls of {len(dumps)} ranks are recorded, and all of them ended"
+        calls = sum(len(r.calls) for r in dumps)
+        words = f"{counted(calls, 'recorded call')} of {counted(len(dumps), 'rank')}, and none is open"
         found = [Cause("Every recorded call ended: these dumps show no hang.", words, None, 0.9, "no_hang"), *found[1:]]
     if stopped:
         found = [c for c in found if c.kind not in ("healthy", "missing_rank")]

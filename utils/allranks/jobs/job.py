@@ -226,6 +226,11 @@ class Job:
         return max([*logged, *(r.world_size for r in self.records if r.world_size is not None)], default=None)
 
     @property
+    def at_least(self) -> bool:
+        """Whether the world may have more ranks than `world_size`, as only the highest rank of a log tells it."""
+        return (self.world_size or 1) > 1 and self.world_size not in (r.world_size for r in self.records)
+
+    @property
     def missing(self) -> tuple[int, ...]:
         """The ranks of the world of which no file speaks."""
         here = {r.rank for r in self.records if r.rank_from != "unknown"}

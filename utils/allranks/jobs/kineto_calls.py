@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.jobs.job import MAX_RANKS, Call
 from allranks.jobs.kernels import sends
 from allranks.jobs.names import (
@@ -164,7 +165,7 @@ class Calls:
     def _note(self, calls: list[Call], notes: list[str]) -> None:
         """Says what the file leaves open."""
         if self.repeated:
-            notes.append(f"{self.repeated} communication kernels are in the file twice and were counted once")
+            notes.append(f"twice in the file, and counted once: {counted(self.repeated, 'communication kernel')}")
         for what, unknown in (
             ("which collective it is", [c for c in calls if c.op == UNKNOWN]),
             ("how many bytes", [c for c in calls if c.nbytes is None and c.op not in (UNKNOWN, "barrier")]),

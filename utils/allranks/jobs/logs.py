@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.jobs.complaints import shortened
 from allranks.jobs.dumps import DTYPES
 from allranks.jobs.formats import STANDS, Format
@@ -361,7 +362,7 @@ class _Log:
         """Files a status line; a timeout's text that names no group is of the group whose status has its number."""
         mine = self.ranks[rank]
         mine.enqueued[group] = enqueued
-        if completed <= enqueued:  # torch 2.3 prints memory that was never set where no work was completed
+        if 0 <= completed <= enqueued:  # -1, or memory that was never set in torch 2.3, where no work was completed
             mine.completed[group] = completed
         if work is not None and group != NO_GROUP:
             place = next((i for i, c in enumerate(mine.calls) if c.group == NO_GROUP and c.seq == int(work)), None)
@@ -387,7 +388,8 @@ class _Log:
         if rank is None:
             return
         said = dict(part.split("=", 1) for part in re.split(r",\s*(?=\w+(?:\(ms\))?=)", work) if "=" in part)
-        numbers = {name: int(v) for name, v in said.items() if v.strip().isdigit()}
+        # -1, of coalesced messages, is printed as the largest number
+        numbers = {name: int(v) for name, v in said.items() if v.strip().isdigit() and len(v) < 19}
         op = operation(said.get("OpType", ""))
         into = numbers.get("NumelIn", _elements(said.get("TensorShape", "")))
         out = numbers.get("NumelOut", into if op in ("all_reduce", "broadcast") else None)
@@ -410,8 +412,9 @@ class _Log:
             )  # fmt: skip
         if ran_ms:
             mine.waited_s = int(ran_ms) / 1000
-        if op == "all_gather" and into and out and out % into == 0:
-            mine.world = out // into
+        many, one = (out, into) if op == "all_gather" else (into, out) if op == "reduce_scatter" else (None, None)
+        if many and one and many % one == 0:
+            mine.world = many // one
 
     def _failures(self, line: str) -> None:
         if "Root Cause" in line or line.strip().endswith("Failures:"):
@@ -469,6 +472,8 @@ class _Log:
                 self.ranks[rank].world = max(size, self.ranks[rank].world or 0)
         if network := re.match(r"Using (?:internal N|n)etwork (.+)", told):
             self.networks[network[1].strip()[:40]] += 1
+        elif "socket.cc:" in told and told.endswith(")"):  # an error in words, of a connection that NCCL only tells of
+            self._warns(told)
         elif told.startswith(("NET/IB : No device", "NET/IB: No device")):
             self.missing_ib = True
         elif (found := re.match(r"NET(?:/(\w+))? ?: (?=Using |\[\d)(?:Using )?(.*)", told)) is not None:
@@ -526,11 +531,11 @@ class _Log:
             words.append(f"network: {network}{by}" + ("; no InfiniBand device was found" if self.missing_ib else ""))
         if self.channels:
             words.append(
-                f"{self.count} channel{'s' if self.count > 1 else ''}; "
+                f"{counted(self.count, 'channel')}; "
                 f"the ring of channel {min(self.channels)}: {self.channels[min(self.channels)]}"
             )
         elif self.nvls_channels:
-            words.append(f"{self.nvls_channels[0]} channels for collectives")
+            words.append(f"{counted(self.nvls_channels[0], 'channel')} for collectives")
         if self.nvls_channels and not self.nvls and not self.nvls_channels[1]:
             words.append("no channel uses NVLS")
         if self.starts:
@@ -544,7 +549,7 @@ class _Log:
         if self.nvls:
             words.append(self.nvls)
         for (op, algorithm, protocol), count in self.chosen.most_common(6):
-            words.append(f"{op} was done by {algorithm} with {protocol}, {count:,} times")
+            words.append(f"{op} was done by {algorithm} with {protocol}, {counted(count, 'time')}")
         for op, ways in list(self.tuning.items())[:4]:
             if ways:
                 first, most = min(ways, key=lambda way: way[1]), max(ways, key=lambda way: way[2])
@@ -605,9 +610,9 @@ class _Log:
         world = max((r.world for r in self.ranks.values() if r.world), default=None)
         if self.broken and not any(r.calls for r in self.ranks.values()):
             raise ProfileError(
-                f"{self.broken} lines of a watchdog's text are cut in the middle, as where it was copied from a "
-                f"terminal or "
-                "a page that breaks lines: give the file that the job wrote"
+                counted(self.broken, "line of a watchdog's text is", "lines of a watchdog's text are")
+                + " cut in the middle, as where it was copied from a terminal or a page that breaks lines: give the "
+                "file that the job wrote"
             )
         if not self.ranks and not self.not_come:
             if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory)):

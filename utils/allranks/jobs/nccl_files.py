@@ -2,22 +2,35 @@
 
 The Inspector (NCCL's ext-profiler/inspector, output format 4) writes one JSON object for each finished collective of
 each communicator. `ncclras -f json` (NCCL's src/ras) prints the communicators, their ranks with counts of calls, and
-the ranks that did not answer. Both know ranks of communicators only: the largest communicator is taken for the world.
+the ranks that did not answer; its text (NCCL 2.24 to 2.30, src/ras/client_support.cc) names only ranks that differ.
+Both know ranks of communicators only: the largest communicator is taken for the world, in the text of those that
+differ.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.jobs.formats import CALLS, Format
-from allranks.jobs.job import Call, ProfileError, RankRecord
+from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.plain import bounded, content
 
 INSPECTOR, RAS = "nccl inspector", "ras"
 RAS_TEXT = "NCCL version "
+# of RAS's text: a row of its table of communicators, the head of what it says of one, an operation, a count, a rank
+_GROUP = re.compile(r"^ *(\d+) +\d+ +\d+ +[\d-]+ +(\d+) +\d+ +[A-Z]+ +[A-Z,]+ *$", re.M)
+_COMM = re.compile(r"^#(\d+)-\d+ \((\w+)\) (\w+)")
+_OPERATION = re.compile(r"ranks have different (\w+) operation counts")
+_COUNT = re.compile(r"\d+ ranks have (?:launched up to operation (\d+)|not launched any operations)")
+_RANK = re.compile(
+    r"^ +Rank (\d{1,7})(?: has launched up to operation (\d+)| has (not) launched any operations)? -- "
+    r"(?:GPU .* managed by process (\d+) on node (\S+))?"
+)
 NO_TIMES = (
     "the Inspector's file says how long each call took, but not when it began (NCCL_INSPECTOR_DUMP_VERBOSE=1 adds that)"
 )
@@ -32,7 +45,7 @@ def is_nccl_file(head: bytes) -> bool:
     start = head.lstrip()
     if start.startswith(b"{"):
         return b'"inspector_output_format_version"' in head or (b'"nccl_version"' in head and b'"communicators' in head)
-    return start.startswith(RAS_TEXT.encode()) and b"compiled with CUDA" in head
+    return start.startswith(RAS_TEXT.encode()) and b"compiled with CUDA" in head and b"ProcessGroupNCCL" not in head
 
 
 def read_nccl(name: str, data: bytes) -> list[RankRecord]:
@@ -47,7 +60,7 @@ def read_nccl(name: str, data: bytes) -> list[RankRecord]:
     """
     text = data.decode("utf-8", "replace")
     if text.lstrip().startswith(RAS_TEXT):
-        raise ProfileError("it is the text that ncclras prints; its JSON can be read: ncclras -f json")
+        return _ras(name, _of_text(text))
     objects, whole = [], True
     for value in _objects(text):
         if value is None:
@@ -115,7 +128,7 @@ def _process(name: str, host: str, pid: int | None, entries: list[dict[str, Any]
     times = [at for call in calls for at in (call.start_us, call.end_us) if at is not None]
     notes = [] if times else [NO_TIMES]
     if not whole:
-        notes.append(f"it ends in the middle: {len(calls)} calls are complete")
+        notes.append(f"it ends in the middle: {counted(len(calls), 'call is', 'calls are')} complete")
     return RankRecord(
         rank,
         name,
@@ -146,6 +159,50 @@ def _finished(rank: int, entry: dict[str, Any]) -> Call:
         nbytes=_number(perf.get("coll_msg_size_bytes")),
         label=said[:40],
     )
+
+
+def _of_text(text: str) -> dict[str, Any]:
+    """What RAS's text says, in the form of its JSON: of the communicators that differ, or of all where none does."""
+    sizes = {int(group): int(size) for group, size in _GROUP.findall(text) if 0 < int(size) <= MAX_RANKS}
+    if not sizes:
+        raise ProfileError("it is the text that ncclras prints, without its table; ncclras -f json says more")
+    comms: dict[str, dict[str, Any]] = {}
+    told: dict[str, Any] = {}
+    kind, op, count = "", "", 0
+    for line in text.splitlines():
+        if head := _COMM.match(line):
+            told = {"size": sizes.get(int(head[1]), 0), "missing_ranks": [], "who": {}, "counts": {}, "others": {}}
+            told = comms.setdefault(head[2], told)
+            kind, op = head[3], ""
+        elif found := _OPERATION.search(line):
+            op = found[1]
+        elif op and (found := _COUNT.search(line)):
+            count = int(found[1] or 0)
+            told["others"].setdefault(op, set()).add(count)
+        elif told and (rank := _RANK.match(line)):
+            number = int(rank[1])
+            who = {"rank": number, "pid": int(rank[4] or 0), "host": rank[5]}
+            if kind == "INCOMPLETE":
+                told["missing_ranks"].append(who)
+            elif op:
+                count = int(rank[2]) if rank[2] else 0 if rank[3] else count
+                told["who"][number] = who
+                told["counts"].setdefault(op, {})[number] = count
+                told["others"].get(op, set()).discard(count)
+    for comm in comms.values():
+        # of who is not named, where all these have one count
+        others = {op: counts.pop() for op, counts in comm["others"].items() if len(counts) == 1}
+        absent = {missing["rank"] for missing in comm["missing_ranks"]}
+        comm["ranks"] = [
+            comm["who"].get(r, {"rank": r})
+            | {"collective_counts": others | {op: n[r] for op, n in comm["counts"].items() if r in n}}
+            for r in range(comm["size"])
+            if r not in absent
+        ]
+    if not comms:
+        largest = max(sizes.values())
+        comms = {"": {"size": largest, "ranks": [{"rank": r} for r in range(largest)]}}
+    return {"nccl_version": text.split()[2], "communicators": list(comms.values())}
 
 
 def _ras(name: str, said: dict[str, Any]) -> list[RankRecord]:

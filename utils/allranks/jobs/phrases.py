@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from allranks.base.errors import counted
+
 __all__ = ["gigabytes", "many", "ms", "percent", "size"]
 
 
@@ -52,10 +54,11 @@ def gigabytes(gb_per_s: float) -> str:
     return f"{gb_per_s:.3g} GB/s"
 
 
-def many(op: str) -> str:
-    """An operation's plural.
+def many(op: str, count: int | None = None) -> str:
+    """An operation's plural, or so many of it.
 
-    >>> many("all_reduce"), many("broadcast"), many("unknown")
-    ('all_reduces', 'broadcasts', 'unknown calls')
+    >>> many("all_reduce"), many("broadcast", 1), many("unknown", 2000)
+    ('all_reduces', '1 broadcast', '2,000 unknown calls')
     """
-    return "unknown calls" if op == "unknown" else f"{op}s"
+    one = "unknown call" if op == "unknown" else op
+    return f"{one}s" if count is None else counted(count, one)

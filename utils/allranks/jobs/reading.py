@@ -20,6 +20,7 @@ from allranks.jobs import devices, dumps, kineto, logs, nccl_files, topology, tr
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
+from allranks.theory.cost.sweep_tables import FORMS as TABLES
 
 __all__ = ["FORMATS", "read", "read_file", "sources"]
 
@@ -125,11 +126,20 @@ _OTHERS = (
     ),
     (".nsys-rep", rb"\ANSYS", "it is a report of Nsight Systems: export it with nsys export -t sqlite"),
     ("", rb"(?s)\A(?=.*nThread).*minBytes", "it is the output of nccl-tests: allranks fit reads it"),
+    (
+        "",
+        rb'(?m)^Thread (?:0x)?\w+ \((?:active|idle)(?:\+gil)?\)(?:: ".*")?$',
+        "it is what py-spy dump prints, the stacks of one process, which are not read: a flight recorder's dumps of "
+        "all ranks say who waits in which call",
+    ),
+    ("", rb"(?m)^#\d+ +(?:0x[0-9a-f]+ in )?\w+", "it is the stack that a debugger prints, which is not read"),
 )
 
 
 def _foreign(path: Path, head: bytes) -> str:
     """What a file of another tool is, in the end of a sentence; "" where that is not known."""
+    if form := next((form for form in TABLES if form.head.search(head.decode("utf-8", "replace"))), None):
+        return f"it is a table of {form.tool}: allranks fit reads it"
     for ending, pattern, words in _OTHERS:
         if (ending and path.name.endswith(ending)) or (pattern and re.search(pattern, head)):
             return words

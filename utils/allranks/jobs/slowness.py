@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from allranks.base.errors import capital
+from allranks.base.errors import capital, counted
 from allranks.jobs.analysis import Collective, RankTimes, length, shared
 from allranks.jobs.job import Call, Cause, Job, merged
 from allranks.jobs.matching import ALL_WAIT, Matching
@@ -103,10 +103,10 @@ def _unread(kinds: Sequence[str]) -> Cause:
 
 def _untimed(seen: Seen) -> Cause:
     """The calls are in the files, and how long they took is not."""
-    counted: dict[str, int] = defaultdict(int)
+    calls: dict[str, int] = defaultdict(int)
     for row in seen.rows:
-        counted[row.op] += row.calls
-    words = ", ".join(f"{n:,} {many(op)}" for op, n in sorted(counted.items(), key=lambda item: -item[1]))
+        calls[row.op] += row.calls
+    words = ", ".join(many(op, n) for op, n in sorted(calls.items(), key=lambda item: -item[1]))
     evidence = f"they have {words}, and no event of a GPU: record with the activities CPU and CUDA"
     return Cause("The files do not say how long the calls take, nor what they cost.", evidence, None, 0.9, "no_times")
 
@@ -178,7 +178,7 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
             late[one.last] += one.late_us
     gain = {r: min(waited[p] for p in peers[r] & set(waited)) - w for r, w in waited.items() if peers[r] & set(waited)}
     rank = max(gain, key=lambda r: gain[r])
-    counted = sum(1 for m in seen.matching.matches if m.op in ALL_WAIT and rank in m.calls)
+    matched = sum(1 for m in seen.matching.matches if m.op in ALL_WAIT and rank in m.calls)
     others = median(w for r, w in waited.items() if r in peers[rank])
     ranks = sorted({r for m in seen.matching.matches for r in m.calls})
     rank = max(late, key=lambda r: late[r])
@@ -203,7 +203,7 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
     typical = median(calls[r] for r in calls if r != rank)
     shorter = f"; its own calls are shorter ({ms(calls[rank])} in the median, {ms(typical)} on the others)"
     evidence = (
-        f"{capital(called(rank))} comes last in {often[rank]:,} of {counted:,} collectives, and waits for "
+        f"{capital(called(rank))} comes last in {often[rank]:,} of {counted(matched, 'collective')}, and waits for "
         f"{ms(waited[rank])} in all, the others "
         f"for {ms(others)} in the median{shorter if calls[rank] < 0.95 * typical else ''}: it has nobody to wait for. "
         f"{_why_late(seen, rank)}"
@@ -213,16 +213,17 @@ def _straggler(seen: Seen) -> Iterable[Cause]:
     yield Cause(cause, evidence.strip(), gain[rank] / 1e6, round(sure, 2), "straggler", seen.job.numbered(rank))
 
 
-def _later_of_few(job: Job, late: dict[int, float], often: dict[int, int], counted: int, unknown: int) -> Cause:
+def _later_of_few(job: Job, late: dict[int, float], often: dict[int, int], matched: int, unknown: int) -> Cause:
     """With files of less than half of the ranks, nobody can be called the straggler."""
     words = ", ".join(
-        f"{job.called(r)} {often[r]:,} times, {ms(late[r])} in all" for r in sorted(late, key=lambda r: -late[r])[:4]
+        f"{job.called(r)} {counted(often[r], 'time')}, {ms(late[r])} in all"
+        for r in sorted(late, key=lambda r: -late[r])[:4]
     )
     return Cause(
         "The ranks do not come at the same time, and wait for each other.",
-        f"Of the ranks whose files are here, the last to come in {counted:,} matched collectives was: {words}. Whether "
-        f"one of the "
-        f"other {unknown} ranks came later still, and who is to blame, only their files would say.",
+        f"Of the ranks whose files are here, the last to come in {counted(matched, 'matched collective')} was: "
+        f"{words}. Whether one of the other {unknown} ranks came later still, and who is to blame, only "
+        "their files would say.",
         sum(late.values()) / 1e6, 0.4, "imbalance",
     )  # fmt: skip
 
@@ -287,13 +288,13 @@ def _tiny(seen: Seen) -> Iterable[Cause]:
         after = buckets * alpha + nbytes * beta
         exposed = _exposed_share(seen, small)
         evidence = (
-            f"The {calls:,} {many(op)} of {size(nbytes / calls)} in the mean cost {ms(cost)} of {ms(seen.span_us)}; "
+            f"The {many(op, calls)} of {size(nbytes / calls)} in the mean cost {ms(cost)} of {ms(seen.span_us)}; "
             f"in buckets of 25 MB about {ms(after)} by this job's own alpha ({alpha:,.0f} µs a call, {fitted})"
         )
         if exposed < 0.95:
             evidence += f"; {percent(1 - exposed)} of their time is hidden under compute"
         yield Cause(
-            f"Too many small calls: {calls:,} {many(op)}.", evidence + ".", max(0.0, cost - after) * exposed / 1e6,
+            f"Too many small calls: {many(op, calls)}.", evidence + ".", max(0.0, cost - after) * exposed / 1e6,
             0.6 if len(alone) > len(small) / 2 else 0.85, "tiny_calls",
         )  # fmt: skip
 
@@ -361,9 +362,9 @@ def _slow_link(seen: Seen) -> Iterable[Cause]:
         if like and mine < 0.4 * (other := median(b.busbw_gb_per_s or 0.0 for b in like)):
             yield Cause(
                 f"Group {row.group} runs over a slower link than groups like it: a wrong interface?",
-                f"Its {many(row.op)} reach a busbw of {gigabytes(mine)}, those of {len(like)} other groups of "
-                f"{row.ranks} ranks "
-                f"{gigabytes(other)}; this is after all its ranks had come, so that it is not waiting.",
+                f"Its {many(row.op)} reach a busbw of {gigabytes(mine)}, those of "
+                f"{counted(len(like), 'other group')} of {row.ranks} ranks {gigabytes(other)}; "
+                "this is after all its ranks had come, so that it is not waiting.",
                 time_us * (1 - mine / other) / 1e6, 0.8 if len(like) > 1 else 0.6, "wrong_interface",
             )  # fmt: skip
             return
@@ -442,9 +443,8 @@ def _skewed(seen: Seen) -> Iterable[Cause]:
         yield Cause(
             f"The all_to_alls are skewed: {seen.job.called(rank)} has the most to send or receive, and all wait for "
             f"it.",
-            f"In {len(moved):,} all_to_alls it moves {factor:.2f} times the mean of the ranks; evenly spread, the same "
-            f"bytes would take "
-            f"{ms(cost)} less, and the work on them would be even too.",
+            f"In {many('all_to_all', len(moved))} it moves {factor:.2f} times the mean of the ranks; evenly "
+            f"spread, the same bytes would take {ms(cost)} less, and the work on them would be even too.",
             cost / 1e6, 0.85 if all(m.complete for m in moved) else 0.65, "skewed_all_to_all", seen.job.numbered(rank),
         )  # fmt: skip
         return
@@ -459,9 +459,8 @@ def _skewed(seen: Seen) -> Iterable[Cause]:
         cost = sum(c.duration_us or 0.0 for _, c in split) / 2
         yield Cause(
             "The all_to_alls are skewed: this rank's parts differ much.",
-            f"In {len(split):,} lists of parts the largest is {median(f for f, _ in split):.1f} times the mean in the "
-            f"median. The other "
-            "ranks' files would say who has the most in all.",
+            f"In {counted(len(split), 'list')} of parts the largest is {median(f for f, _ in split):.1f} times the "
+            "mean in the median. The other ranks' files would say who has the most in all.",
             cost / 1e6 * 0.5, 0.35, "skewed_all_to_all",
         )  # fmt: skip
 

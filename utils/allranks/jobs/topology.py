@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from allranks.base.errors import counted, listed
 from allranks.base.unpacked import plain_text
 from allranks.jobs.formats import Format
 from allranks.jobs.job import ProfileError, RankRecord
@@ -102,7 +103,12 @@ def _read(path: Path) -> list[RankRecord]:
 def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
     """Adds sentences on one table: what links there are, and which of them are slow."""
     gpus, links = list(table.rows), table.links()
-    said.append(f"{len(gpus)} GPUs; pairs: " + ", ".join(f"{n} by {_link(kind)}" for kind, n in links.most_common()))
+    named = [head for head in table.heads if head.startswith("GPU")]
+    cut = [head for head in named if head not in gpus]
+    said.append(
+        f"{counted(len(named), 'GPU')}{f', with no whole row of {listed(cut)}' if cut and gpus else ''}; pairs: "
+        + ", ".join(f"{n} by {_link(kind)}" for kind, n in links.most_common())
+    )
     by_nvlink = {g: sum(table.rows[g].get(o, "").startswith("NV") for o in gpus if o != g) for g in gpus}
     apart = [
         f"{a}-{b}" for i, a in enumerate(gpus) for b in gpus[i + 1 :] if not table.rows[a].get(b, "NV").startswith("NV")
@@ -115,12 +121,13 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
         )
     elif len(gpus) > 1 and len(alone) == len(gpus):
         far_apart = links["SYS"] + links["SOC"]
-        across = f", and {far_apart} of {sum(links.values())} pairs are across CPU sockets" if far_apart else ""
+        are = "is" if far_apart == 1 else "are"
+        across = f", and {far_apart} of {sum(links.values())} pairs {are} across CPU sockets" if far_apart else ""
         word = f"no pair of GPUs has an NVLink: what they exchange goes over PCIe{across}"
     elif alone:
-        verb = "has" if len(alone) == 1 else "have"
+        have = "has" if len(alone) == 1 else "have"
         word = (
-            f"{', '.join(alone)} {verb} no NVLink to any other GPU, and the others have: a ring must leave NVLink there"
+            f"{', '.join(alone)} {have} no NVLink to any other GPU, and the others have: a ring must leave NVLink there"
         )
     elif apart:
         more = ", ..." if len(apart) > 8 else ""
@@ -133,12 +140,13 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
         return
     nearest = {g: min((row[c] for c in cards if c in row), key=_distance, default="") for g, row in table.rows.items()}
     kinds = ", ".join(f"{n} by {kind}" for kind, n in Counter(nearest.values()).items())
-    said.append(f"{len(cards)} network cards; nearest to a GPU by {kinds}")
+    said.append(f"{counted(len(cards), 'network card')}; nearest to a GPU by {kinds}")
     far = [g for g, kind in nearest.items() if kind in FAR]
     if far and table.own_memory:
         said.append("GPU and CPU are one chip's two halves here (Grace), so that a card behind the CPU is no fault")
     elif far:
-        words = f"the nearest card is behind a CPU ({nearest[far[0]]}), so that GPUDirect RDMA is slow or off"
+        ways = listed(dict.fromkeys(nearest[gpu] for gpu in far))
+        words = f"the nearest card is behind a CPU ({ways}), so that GPUDirect RDMA is slow or off"
         bad.append(f"{', '.join(far)}: {words}")
         said.append(bad[-1])
 

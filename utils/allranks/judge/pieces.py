@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from allranks.base.errors import capital
+from allranks.base.errors import capital, counted
 from allranks.judge.cases import Setup, shape_of
 from allranks.judge.verdict import Reason
 from allranks.ranks.wire import Failure
@@ -89,19 +89,15 @@ def lacks_item(failure: Failure | None) -> bool:
 
 
 def _in_words(cut: _Cut, length: int, count: int) -> str:
-    gives = f"{_counted(length, cut.unit)} {'gives' if length == 1 else 'give'}"
+    gives = counted(length, f"{cut.unit} gives", f"{cut.unit}s give")
     advice = f"but {cut.name} is {count}. torch.tensor_split always makes as many pieces as you ask for"
     if not cut.equal:
-        full = "1 piece that is not empty" if length == 1 else f"{length} pieces that are not empty"
+        full = counted(length, "piece that is not empty", "pieces that are not empty")
         return f"{gives} at most {full}, {advice}, some of them empty."
     return (
         f"pieces of ceil(size / {cut.name}) {cut.unit}s, as torch.chunk makes them, can be fewer than {cut.name}: {gives} "
-        f"{_counted(pieces_of(length, count), 'piece')}, {advice}."
+        f"{counted(pieces_of(length, count), 'piece')}, {advice}."
     )
-
-
-def _counted(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def pieces_of(length: int, count: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from allranks.base.errors import counted
 from allranks.theory.cost import nccl_tables as tables
 from allranks.theory.cost.nccl_machines import Graph, Graphs, NcclMachine, machine
 from allranks.theory.cost.nccl_tables import VERSION, VERSIONS, Version, version_of
@@ -73,7 +74,7 @@ def nccl_options(
     check_size(ranks, nbytes)
     if nodes < 1 or ranks % nodes or ranks // nodes > where.gpus_per_node:
         raise CostError(
-            f"{ranks} ranks do not fill {nodes} node{'s' if nodes > 1 else ''} of up to {where.gpus_per_node} GPUs evenly"
+            f"{ranks} ranks do not fill {counted(nodes, 'node')} of up to {where.gpus_per_node} GPUs evenly"
         )
     job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes, sharp, version_of(version))
     found = [

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from allranks.base.errors import counted
 from allranks.theory.cost.terms import CostError
 
 __all__ = ["by_columns", "columns_of", "count_of_nodes", "count_of_ranks", "named"]
@@ -86,11 +87,12 @@ def by_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | N
         return "all_reduce"
     last = cells[-1]
     size, count, width = last.get("size", ""), last.get("count", ""), _WIDTH.get(last.get("type", ""), 4)
-    if "redop" not in last or "root" not in last or not size.isdigit() or not count.isdigit():
+    root = last.get("root", "-1")  # old versions print it for tests that have one only
+    if "redop" not in last or not size.isdigit() or not count.isdigit():
         return None
     if last["redop"] in ("none", ""):
-        return "all_to_all" if last["root"] == "-1" and _is_alltoall(columns, rows, cells) else None
-    if last["root"] != "-1":
+        return "all_to_all" if root == "-1" and _is_alltoall(columns, rows, cells) else None
+    if root != "-1":
         return "reduce"
     return "all_reduce" if int(count) * width == int(size) else "reduce_scatter"
 
@@ -118,10 +120,10 @@ def count_of_ranks(
 ) -> tuple[int, str]:
     """How many ranks ran, by the table's own evidence, and a note where the sources differ. Raises CostError.
 
-    `listed` are the ranks of the device lines; `said` is what the table's first line and NCCL's log say, `known` what the reader of
-    the table does.
+    `listed` are the ranks of the device lines; `said` is what the tool's own line, NCCL's log and the launcher's command line say,
+    `known` what the reader of the table does.
 
-    >>> count_of_ranks("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}], [], (None, None), None)[0]
+    >>> count_of_ranks("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}], [], (None, None, None), None)[0]
     8
     """
     low, high = _by_ratio(collective, rows)
@@ -129,7 +131,7 @@ def count_of_ranks(
         apart = len(listed) > 1 or listed.count(0) > 1
         if apart:
             raise CostError(
-                f"busbw is 0 and rank {listed[0]} is listed {listed.count(listed[0])} times: {len(listed)} processes ran alone, "
+                f"busbw is 0 and rank {listed[0]} is listed {counted(listed.count(listed[0]), 'time')}: {len(listed)} processes ran alone, "
                 f"each with one rank, and sent nothing; {_MPI}"
             )
         raise CostError("busbw is 0: one rank ran alone, which sends nothing; run at least two (-g 2, or with MPI)")
@@ -138,11 +140,13 @@ def count_of_ranks(
             f"rank 0 is listed {len(listed)} times: {len(listed)} processes ran alone, each as rank 0; {_MPI}"
         )
     told = max(listed) + 1 if listed else None
-    for count in (said[0], told, known, said[1]):
+    by_ratio, own, command = "busbw / algbw", "its own line", "the command line"
+    sources = ((said[0], own), (told, "the highest rank"), (known, ""), (said[1], "NCCL's log"), (said[2], command))
+    for count, by in sources:
         if count and low <= count <= high:
-            return count, _why_ranks(count, listed, known, low == high)
+            return count, _why_ranks(count, listed, known, by_ratio if low == high else by)
     if low == high:
-        return low, _why_ranks(low, listed, known, exact=True)
+        return low, _why_ranks(low, listed, known, by_ratio)
     parts = _by_parts(collective, rows)
     if parts and low <= parts <= high:
         return parts, f"{parts} ranks by size / count: a count is one rank's part"
@@ -165,13 +169,18 @@ def _by_parts(collective: str, rows: list[Cells]) -> int | None:
     return parts if parts > 1 and not rest else None
 
 
-def _why_ranks(count: int, listed: Sequence[int], known: int | None, exact: bool) -> str:
-    by = "busbw / algbw" if exact else "the highest rank"
+def _why_ranks(count: int, listed: Sequence[int], known: int | None, by: str) -> str:
     if known is not None and known != count:
         return f"{count} ranks by {by}, not {known} as --ranks says"
-    if listed and len(set(listed)) != count:
-        return f"{count} ranks by {by}; {len(set(listed))} of their device lines are in the file"
-    return f"{count} ranks by {by}; the file has no device lines" if not listed and exact and known is None else ""
+    if listed and (here := len(set(listed))) != count:
+        return f"{count} ranks by {by}; {counted(here, 'of their device lines is', 'of their device lines are')} in the file"
+    if by == "the command line":
+        return f"{count} ranks by {by}"
+    return (
+        f"{count} ranks by {by}; the file has no device lines"
+        if by == "busbw / algbw" and known is None and not listed
+        else ""
+    )
 
 
 def _by_ratio(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:
@@ -182,7 +191,8 @@ def _by_ratio(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:
         return low, high  # the factor is 1 whatever the number of ranks
     pairs = [pair for row in rows if (pair := _bandwidths(row)) is not None]
     # old tests print the bus bandwidth twice; a rack of a thousand ranks has a busbw that is lower
-    twice = of == 1.0 and len(pairs) > 1 and all(row.get("algbw") == row.get("busbw") for row in rows)
+    same = of == 1.0 and all(row.get("algbw") == row.get("busbw") for row in rows)
+    twice = same and bool(pairs) and (len(pairs) > 1 or not any(map(_is_size_over_time, rows)))
     votes = Counter[tuple[int, int]]() if twice else _votes(of, pairs)
     if not votes:
         votes = _votes(of, [pair for row in rows if (pair := _by_time(row)) is not None])
@@ -220,6 +230,11 @@ def _by_time(row: Cells) -> tuple[float, float, float, float] | None:
         return None
     nbytes = int(row["size"]) / 1e3
     return nbytes / (time[0] + time[1]), nbytes / (time[0] - time[1]), bus[0] - bus[1], bus[0] + bus[1]
+
+
+def _is_size_over_time(row: Cells) -> bool:
+    """Whether the algbw is what it is by its definition, as far as one can tell."""
+    return _close([row.get(name, "") for name in ("size", "time", "algbw")], 1) is not False
 
 
 def _printed(cell: str) -> tuple[float, float] | None:

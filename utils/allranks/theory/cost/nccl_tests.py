@@ -1,49 +1,35 @@
-"""Reads what nccl-tests prints, of any version, and what `allranks bench` prints or writes.
+"""Reads what nccl-tests prints, of any version, what other tools print that measure collectives, and what `allranks bench` does.
 
-Both print a line for each size. The header names the columns: older versions of nccl-tests have `error` where newer ones
-have `#wrong`, and some collectives have no `redop` or `root`. Times are microseconds, out of place and in place; the time
-out of place is taken, as the other one is missing for some collectives.
+All print a line for each size below a head; `sweep_tables` says of each tool how these look and what they mean. Of nccl-tests' times
+the one out of place is taken, as the other one is missing for some collectives.
 
 A table is known by its columns wherever they stand in a line, so that launchers' labels, indents and a lost "#" do no harm.
 The number of ranks is what `busbw / algbw` says, then the highest rank; lists of devices are often pasted in part. Seen: nccl-tests
-up to 2.20, also from before it printed its version (its source of 2.0 to 2.18, src/common.cu), its JSON of versions 1 and 2 (`-J`,
-src/util.cu), RCCL's and MSCCL++'s tests, and AWS Neuron's nccom-test.
+up to 2.20, also from before it printed its version, its JSON of versions 1 and 2 (`-J`, src/util.cu), RCCL's and MSCCL++'s tests,
+AWS Neuron's nccom-test, and the tools of `sweep_tables`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.base.unpacked import PackedError, Unpacked, plain_text
 from allranks.theory.cost.nccl_evidence import by_columns, columns_of, count_of_nodes, count_of_ranks, named
+from allranks.theory.cost.sweep_tables import FORMS, NCCL_TESTS, TYPED, UNTYPED, Form, collective_of, launched, started
 from allranks.theory.cost.terms import CostError
 from allranks.theory.schedules import COLLECTIVES
 
 MAX_NBYTES = 64 << 20  # of a file; a sweep has a few kilobytes
-_STARTING = re.compile(r"[Cc]ollective test starting:\s*(?:\S*/)?(\w+)")
-_PROGRAM = re.compile(r"(?:^|[\s/])(\w+?_perf\w*)\s+-")  # a command line: mpirun ... ./all_reduce_perf -b 8
 _DEVICE = re.compile(r"\bRank\s+(\d+)\s(?:.*?\bPid\s+(\d+)\s+)?on\s+(\S+)\s+device\s+(\d+)")
 _NRANKS = re.compile(r"NCCL INFO .*\bn[rR]anks (\d+)")
 _OURS = re.compile(r"# (\w+) \([^)]*\), (\d+) ranks?, \w+")
-_UNDERLINED = re.compile(
-    r"^\W*=+\s*(\w+?_perf\w*)"
-)  # a script that runs one test after the other writes its name above
+_PROCESSES = re.compile(r"# #processes = (\d+)")  # Intel MPI Benchmarks
 _CONCLUDED = re.compile(r"[Cc]ollective test concluded:\s*(?:\S*/)?(\w+)")
-_HEADER = re.compile(r"\bsize(?:\(B\))?\s+count(?:\(elems\))?\s.*\b(?:cpu)?time\b.*")
-_OLD_HEADER = re.compile(r"\bbytes\s+N\s+type\s+(op|root|op\s+root)\s+time\s+algbw\s")  # of 2019, in milliseconds
-_SECONDS = {"µs": 1e-6, "ms": 1e-3}
-_UNIT = re.compile(r"\([\w/]+\)")  # AWS Neuron's nccom-test puts the unit behind the name
-# size, count, type: where a row begins, whatever stands before it
-_ROW = re.compile(
-    r"(?<![\w.,/:+-])(\d+)\s+(\d+)\s+((?:u?int(?:8|16|32|64)?|half|float(?:16|32|64|8\w*)?|double|bfloat16|fp8\w*|f8\w*)(?![a-z]).*)"
-)
-_PLAIN_ROW = re.compile(r"(?<![\w.,/:+-])(\d+)\s+(\d+)\s+(\d[\d.]*\s+\d.*)")  # MSCCL++'s tests print no type
 _LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<std\w+>:?)?")  # of a launcher that writes it before each piece of a line
 _OTHER_HEAD = re.compile(
     r"^\W*(?:(?:size|bytes|count|message)\b.*\b(?:time|latency|bandwidth|bw|algbw|busbw|avg)\b.*)$", re.I
@@ -52,14 +38,13 @@ _OTHER_HEAD = re.compile(
 _SIZES = re.compile(r"\b(?:size|bytes|count|ntok|numel|elements)\b", re.I)
 _TIMES = re.compile(r"\b(?:time|latency|bandwidth|bw|algbw|busbw)\b|\((?:us|µs|usec|ms|GB/s|MB/s|Gbps)\)", re.I)
 _COLUMNS = re.compile(r"\S(?:\s{2,}|\s*\|\s*)\S")
+_NUMBER = re.compile(r"\d[\d.]*")
 _NUMBERS = re.compile(r"(?<![\w.])\d+(?: \d{3})*(?:\.\d+)?(?![\w.])")  # 2 287.61 is one
 # what nccl-tests prints when a call fails (src/common.h), on each process that sees it
 _FAILURE = re.compile(r"\b(?:Test (?:\w+ )?|NCCL |CUDA )failure\b.*")
 _SETTING = re.compile(r"\b(NCCL_(?!DEBUG)[A-Z0-9_]+)\s*[= ]\s*([\w,.:^-]+)")
-# IBM's pytorch-communication-benchmarks: megabytes, the mean, least and largest microseconds, and bus bandwidths
-_OF_PYTORCH = "size(MB)   tavg(usec)"
-_PYTORCH_ROW = re.compile(r"\s*(\d+\.\d+)\s+([1-9][\d.]*)\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\d.]+\s*$")
-_OTHER_NAMES = {"alltoall": "all_to_all", "broadcast": "broadcast"}
+# on a command line, the variables of other libraries too
+_GIVEN = re.compile(r"\b((?:UCC|UCX|OMPI_MCA|MV2|I_MPI|HCCL|NVSHMEM|RCCL|MSCCL\w*)_[A-Za-z0-9_]+)=([\w,.:^-]+)")
 
 
 @dataclass
@@ -98,12 +83,12 @@ def read_measured(
     4
     """
     stripped = text.lstrip("\ufeff \t\r\n")
-    if "\\n" in stripped and _HEADER.search(logged := _logged(stripped)):
+    if "\\n" in stripped and NCCL_TESTS.head.search(logged := _logged(stripped)):
         return _Reader(collective, ranks, nodes).read(logged)
     if stripped.startswith("{"):
         return _of_json(stripped, nodes)
-    if stripped.startswith("size,"):
-        return _of_csv(stripped, collective, ranks, nodes)
+    if stripped.startswith("size,"):  # `allranks bench --csv`
+        text = stripped.replace(",", " ")
     return _Reader(collective, ranks, nodes).read(text)
 
 
@@ -145,14 +130,6 @@ def _in_name(file: str) -> str | None:
     return next((c for c in sorted(COLLECTIVES, key=len, reverse=True) if c.replace("_", "") in plain), None)
 
 
-def _name(word: str) -> str | None:
-    """Our name of a collective; None for a test of another kind, such as alltoallv, sendrecv and hypercube."""
-    word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower().replace("-", "_")
-    word = re.sub(r"_perf(_\w+)?$", "", word)
-    plain = {known.replace("_", ""): known for known in COLLECTIVES}
-    return _OTHER_NAMES.get(word) or plain.get(word.replace("_", ""))
-
-
 @dataclass
 class _Table:
     """What one table says before its sweep is made: its rows as they are printed, and what stood above it."""
@@ -162,11 +139,12 @@ class _Table:
     columns: list[str]
     devices: list[tuple[int, str, int]]  # (rank, host, device)
     nranks: int | None
+    launched: int | None
     setting: str
     gpu: str
+    form: Form = NCCL_TESTS
     rows: list[tuple[int, list[str]]] = field(default_factory=list)  # (number of the line, cells)
     cut: list[int] = field(default_factory=list)
-    unit: str = "µs"  # of its times
 
 
 class _Reader:
@@ -177,6 +155,7 @@ class _Reader:
         self.test: str | None = None
         self.our_ranks: int | None = None
         self.nranks: int | None = None
+        self.launched: int | None = None
         self.settings: dict[str, str] = {}
         self.gpu = ""
         self.devices: list[tuple[int, str, int]] = []
@@ -217,10 +196,13 @@ class _Reader:
         if not found:
             what = f"only tests that are no collectives of equal parts ({', '.join(dict.fromkeys(self.left_out))})"
             what = what if self.left_out else "no line of sizes and times"
-            raise CostError(f"there is {what} in it; give what nccl-tests or `allranks bench` printed")
+            raise CostError(f"it holds {what}; give what nccl-tests or `allranks bench` printed")
         whole = [sweep for sweep in found if sweep.points]
         if not whole:
-            raise CostError(f"every size of {found[0].collective} has wrong elements: such times say nothing")
+            if any(sweep.wrong for sweep in found):
+                raise CostError(f"every size of {found[0].collective} has wrong elements: such times say nothing")
+            notes = dict.fromkeys(note for sweep in found for note in sweep.notes if "left out" in note)
+            raise CostError(f"no line of {found[0].collective} is whole ({'; '.join(notes) or 'its sizes are 0'})")
         others = [f"{name} was left out: no formula is known for it" for name in dict.fromkeys(self.left_out)]
         if self.failure:
             whole[-1].notes.append(f"the run failed ({self.failure}): larger sizes are missing, or wrong")
@@ -228,26 +210,26 @@ class _Reader:
         return whole
 
     def _line(self, line: str, number: int, cut: bool) -> None:
-        if header := _HEADER.search(line):
-            self._begin(_UNIT.sub("", header[0]).split())
-        elif old := _OLD_HEADER.search(line):
-            middle = old[1].replace("op", "redop").split()
-            self._begin(["size", "count", "type", *middle, *["time", "algbw", "busbw", "error"] * 2]).unit = "ms"
-        elif _OF_PYTORCH in line:
-            self._begin(["size", "algbw", "time", "least", "most", "busbw"])
-        elif self.current is not None and "least" in self.current.columns and (row := _PYTORCH_ROW.match(line)):
-            nbytes = round(1e6 * float(row[1]))
-            self._row([str(nbytes), f"{nbytes / float(row[2]) / 1e3:.2f}", *row[0].split()[1:]], number, cut)
-        elif row := self._row_in(line):
-            self._row([row[1], row[2], *row[3].split()], number, cut)
-        elif started := _STARTING.search(line) or _PROGRAM.search(line) or _UNDERLINED.search(line):
+        for form in FORMS if "ize" in line or "ytes" in line else ():  # most lines of a log name no size
+            if head := form.head.search(line):
+                self._begin(form.columns_in(head), form)
+                return
+        if row := self._row_in(line):
+            self._row(row, number, cut)
+        elif test := started(line):
             if self.test is not None or self.current is not None:
                 self._next_run()
-            self.test = started[1]
+            self.test = test
+            self.launched = launched(line, test) or self.launched
+            self.settings |= dict(_GIVEN.findall(line))
             self._set(line)
+            if collective_of(test) is None:
+                self.left_out.append(re.sub(r"_perf(_\w+)?$", "", test))
         elif ours := _OURS.search(line):
             self._next_run()
             self.test, self.our_ranks = ours[1], int(ours[2])
+        elif processes := _PROCESSES.search(line):
+            self.our_ranks = int(processes[1])
         elif concluded := _CONCLUDED.search(line):
             if self.current is not None and self.current.test is None:
                 self.current.test = concluded[1]
@@ -285,11 +267,15 @@ class _Reader:
         text = " ".join(head.split())
         self.other = text if len(text) <= 100 else f"{text[:100].rsplit(' ', 1)[0]} ..."
 
-    def _row_in(self, line: str) -> re.Match[str] | None:
-        """The row that a line holds, whatever labels stand in it."""
+    def _row_in(self, line: str) -> list[str] | None:
+        """The cells of the row that a line holds, whatever labels stand in it."""
         plain = _LABEL.sub(" ", line)
+        if self.current is not None and self.current.form.row is not None:
+            fixed = self.current.form.row.search(plain)
+            return fixed[0].replace("|", " ").split() if fixed else None
         typed = self.current is None or not self.current.columns or "type" in self.current.columns
-        return (_ROW if typed else _PLAIN_ROW).search(plain)
+        row = (TYPED if typed else UNTYPED).search(plain)
+        return [row[1], row[2], *row[3].split()] if row else None
 
     def _device(self, line: str, device: re.Match[str]) -> None:
         if self.current is not None and (self.current.rows or self.current.cut):
@@ -304,22 +290,31 @@ class _Reader:
         rows = self.current is not None and bool(self.current.rows or self.current.cut)
         self.current, self.test, self.our_ranks = None, None, None
         if rows:
-            self.devices, self.settings, self.gpu, self.nranks = [], {}, "", None
+            self.devices, self.settings, self.gpu, self.nranks, self.launched = [], {}, "", None, None
 
-    def _begin(self, columns: list[str]) -> _Table:
+    def _begin(self, columns: list[str], form: Form = NCCL_TESTS) -> _Table:
         if self.current is not None and not self.current.rows and self.current.columns == columns:
             return self.current  # processes that each print a head
         setting = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
-        self.current = _Table(self.test, self.our_ranks, columns, self.devices, self.nranks, setting, self.gpu)
+        self.current = _Table(
+            self.test, self.our_ranks, columns, self.devices, self.nranks, self.launched, setting, self.gpu, form
+        )
         self.tables.append(self.current)
         return self.current
 
     def _row(self, cells: list[str], number: int, cut: bool) -> None:
         table = self.current or self._begin([])  # the head may not have been pasted
-        halves = table.columns.count("time")
+        columns, form = table.columns, table.form
+        if form.nbytes != 1:  # IBM's prints megabytes, and no algbw
+            cells[0] = str(round(form.nbytes * float(cells[0])))
+            cells.append(f"{int(cells[0]) / float(cells[1]) / 1e3:.2f}")
+        if "redop" in columns and len(cells) == len(columns) - 1 and _NUMBER.fullmatch(cells[columns.index("redop")]):
+            cells.insert(columns.index("redop"), "")  # which old versions leave blank for an alltoall
+        halves = columns.count("time")
         # a whole row of one half only: the other was not run, as in MSCCL++'s tests
-        half = len(table.columns) - 4 if halves == 2 else None
-        if cut or (len(cells) < max(4, len(table.columns)) and len(cells) != half):
+        half = len(columns) - 4 if halves == 2 else None
+        short = form.row is None and len(cells) < max(4, len(columns)) and len(cells) != half
+        if cut or short:
             table.cut.append(number)
         else:
             table.rows.append((number, cells))
@@ -327,14 +322,11 @@ class _Reader:
     def _sweep(self, table: _Table) -> Measured | None:
         """The sweep of a table; None for a test that is no collective. Raises CostError where it can't be used."""
         said, ranks, nodes = self.known
-        collective = _name(table.test) if table.test else None
+        collective = collective_of(table.test) if table.test else None
         if table.test and collective is None:
-            self.left_out.append(re.sub(r"_perf(_\w+)?$", "", table.test))
             return None
         if collective is None and said is not None:
-            collective = _name(said)
-            if collective is None:
-                raise CostError(f"{said!r} is no collective; there are {', '.join(COLLECTIVES)}")
+            collective = _known(said)
         columns = table.columns or columns_of(table.rows)
         if "time" not in columns:
             if "cputime" in columns:
@@ -347,40 +339,44 @@ class _Reader:
         collective = collective or by_columns(columns, [cells for _, _, cells in rows])
         if collective is None:
             raise CostError("nothing in it says which collective ran; say it with --collective")
-        counted, why = count_of_ranks(
+        if collective in table.form.unsure:
+            raise CostError(f"{collective} of {table.form.tool} can't be read: {table.form.why}")
+        world, why = count_of_ranks(
             collective,
             [cells for _, cells, _ in rows],
             [r for r, _, _ in table.devices],
-            (table.our_ranks, table.nranks),
+            (table.our_ranks, table.nranks, table.launched),
             ranks,
         )
-        on, deduced = count_of_nodes(table.devices, counted, nodes)
-        sweep = Measured(collective, counted, on, setting=table.setting, gpu=table.gpu)
+        on, deduced = count_of_nodes(table.devices, world, nodes)
+        kinds = [f"{name}={rows[0][1][name]}" for name in table.form.apart if rows and name in rows[0][1]]
+        sweep = Measured(collective, world, on, setting=" ".join([table.setting, *kinds]).strip(), gpu=table.gpu)
         sweep.notes += [note for note in (why, deduced) if note]
-        _fill(sweep, rows, columns, table.unit)
+        _fill(sweep, rows, columns, table.form)
         sweep.notes += [f"line {number} is cut off, and was left out" for number in table.cut]
         return sweep
 
 
 def _fill(
-    sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], columns: list[str], unit: str = "µs"
+    sweep: Measured, rows: list[tuple[int, dict[str, str], list[str]]], columns: list[str], form: Form = NCCL_TESTS
 ) -> None:
     """Puts the rows' times into the sweep, and says of each other row why it was left out."""
     marks = [i for i, name in enumerate(columns) if name in ("#wrong", "wrong")]
+    parts = sweep.ranks if sweep.collective in form.of_parts else 1
     for number, row, cells in rows:
-        nbytes = int(row["size"])
+        nbytes = int(row["size"]) * parts
         try:
-            seconds = _SECONDS[unit] * float(row["time"])
+            seconds = form.seconds * float(row["time"])
             bad = any(float(cells[i]) for i in marks if i < len(cells) and cells[i] != "N/A")
         except ValueError:
             sweep.notes.append(f"line {number} holds no number where its time is, and was left out")
             continue
-        if bad:
+        if bad or cells[-1].lower() in ("fail", "failed"):
             sweep.wrong.append(nbytes)
         elif nbytes > 0 and 0 < seconds < 1e6:
             sweep.points.append((nbytes, seconds))
         elif nbytes > 0:
-            sweep.notes.append(f"line {number} has a time of {row['time']} {unit}, and was left out")
+            sweep.notes.append(f"line {number} has a time of {row['time']} {form.unit}, and was left out")
 
 
 def _logged(text: str) -> str:
@@ -424,18 +420,18 @@ def _of_nccl_json(text: str, nodes: int | None) -> list[Measured]:
     found, left_out = [], []
     gpu = str(listed[0].get("device_info") or "") if listed else ""
     for test, rows in tables.items():
-        collective = _name(test)
+        collective = collective_of(test)
         if collective is None:
             left_out.append(f"{test} was left out: no formula is known for it")
             continue
         ranks, why = count_of_ranks(
-            collective, [cells for _, cells, _ in rows], [r["rank"] for r in listed], (None, None), None
+            collective, [cells for _, cells, _ in rows], [r["rank"] for r in listed], (None, None, None), None
         )
         on, deduced = count_of_nodes(devices, ranks, nodes)
         sweep = Measured(collective, ranks, on, setting=env, gpu=gpu, notes=[n for n in (why, deduced) if n])
         _fill(sweep, rows, columns)
         if not whole:
-            sweep.notes.append(f"the JSON ends in the middle; {len(rows)} results are whole")
+            sweep.notes.append(f"the JSON ends in the middle; {counted(len(rows), 'result is', 'results are')} whole")
         found.append(_checked(sweep))
     if not found:
         raise CostError(
@@ -485,22 +481,6 @@ def _of_our_json(text: str) -> list[Measured]:
     return [_checked(sweep) for sweep in found]
 
 
-def _of_csv(text: str, collective: str | None, ranks: int | None, nodes: int | None) -> list[Measured]:
-    """What `allranks bench --csv` wrote; it names neither the collective nor the ranks."""
-    if collective is None or ranks is None:
-        raise CostError("a table of `allranks bench --csv` does not say what ran; say it with --collective and --ranks")
-    sweep = Measured(_known(collective), ranks, nodes)
-    try:
-        for row in csv.DictReader(io.StringIO(text)):
-            if float(row["#wrong"]):
-                sweep.wrong.append(int(row["size"]))
-            elif int(row["size"]) > 0:
-                sweep.points.append((int(row["size"]), 1e-6 * float(row["time"])))
-    except (ValueError, KeyError, TypeError):
-        raise CostError("this table is not what `allranks bench --csv` writes") from None
-    return [_checked(sweep)]
-
-
 def _checked(sweep: Measured) -> Measured:
     if not sweep.points:
         raise CostError("there is no time in it that can be used")
@@ -509,7 +489,7 @@ def _checked(sweep: Measured) -> Measured:
 
 def _known(word: str) -> str:
     """Our name of a collective. Raises CostError for another word."""
-    found = _name(word)
+    found = collective_of(word)
     if found is None:
         raise CostError(f"{word!r} is no collective; there are {', '.join(COLLECTIVES)}")
     return found

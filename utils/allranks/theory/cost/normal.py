@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -325,6 +326,13 @@ def _shapes(
             f"a dent at {size_in_words(dent)}", "NCCL changes protocol, algorithm or the number of channels there",
             f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING {program} -b {dent} -e {dent}, and again with NCCL_PROTO=Simple: the faster one shows which",
         ))  # fmt: skip
+    if (fall := _fall(rows)) is not None and fall[1][0] != dent:
+        before, here = fall
+        found.append(Shape(
+            f"from {size_in_words(before[0])} to {size_in_words(here[0])} the busbw falls to 1/{before[1] / here[1]:.3g}",
+            "another protocol or another way of the bytes begins there (rendezvous, registered memory, copies through the host), or other traffic",
+            "measure several sizes between the two, two times: a place that moves is other traffic, one that stays is a setting",
+        ))  # fmt: skip
     if falls is None and not found and large and small and (middle := _middle(rows)) is not None:
         found.append(Shape(
             f"middle sizes are low (at {size_in_words(middle)}), small and large ones normal", "few channels, small buffers, or LL128 that is off",
@@ -343,6 +351,12 @@ def _dent(rows: Sequence[Row]) -> int | None:
         if here[0] > SMALL and here[1] < LOW * before[1] and after[1] > here[1]:
             return here[0]
     return None
+
+
+def _fall(rows: Sequence[Row]) -> tuple[Row, Row] | None:
+    """The two sizes between which the busbw falls most, where it is more than to a half."""
+    deepest = min(pairwise(rows), key=lambda pair: pair[1][1] / pair[0][1], default=None)
+    return deepest if deepest and deepest[1][1] < 0.5 * deepest[0][1] else None
 
 
 def _middle(rows: Sequence[Row]) -> int | None:

@@ -264,6 +264,12 @@ def fit_measured(measured: Iterable[Measured], nodes: int | None = None) -> tupl
                 notes.append(f"{what} was run {len(same)} times; a size counts with its median")
             one = fit_sweep(collective, ranks, [p for s in same for p in s.points], on)
             fitted.append(replace(one, setting=setting if len(apart) > 1 else ""))
+            first, last = one.efficiency[0][0], one.efficiency[-1][0]
+            if last >= 8 * first and one.seconds(last) < 2 * one.seconds(first):
+                notes.append(
+                    f"{what}: the largest size takes less than twice as long as the smallest, so that the bandwidth is larger "
+                    "than what is told; measure larger sizes"
+                )
         if len(apart) > 1:
             speeds = sorted(fitted[-len(apart) :], key=lambda f: -f.bytes_per_s)
             words = "; ".join(f"{f.setting}: {f.bytes_per_s / 1e9:.4g} GB/s" for f in speeds)

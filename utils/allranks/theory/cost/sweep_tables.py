@@ -1,0 +1,180 @@
+"""The tables of sizes and times that are known: how each one's head and rows look, and what its figures stand for.
+
+A tool is one `Form`; `nccl_tests` reads them all in one way. nccl-tests' own definition holds for every size: one rank's
+input of all_reduce, broadcast, reduce and all_to_all, all ranks' parts together of all_gather, reduce_scatter, gather and scatter.
+
+Sources: nccl-tests 2.0 to 2.18 (src/common.cu), OSU Micro-Benchmarks 3.7 to 7.5 (c/util/osu_util_mpi.c, c/mpi/collective, c/xccl),
+Intel MPI Benchmarks 2021 (src_c), CANN's hccl_test (opbase_test, common), NVSHMEM 3.4 (perftest/common/utils.cu).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from allranks.theory.schedules import COLLECTIVES
+
+__all__ = ["FORMS", "NCCL_TESTS", "Form", "collective_of", "launched", "started"]
+
+PARTS = frozenset(("all_gather", "all_to_all", "gather", "scatter"))
+
+
+@dataclass(frozen=True)
+class Form:
+    """A tool's table. `head` finds its head in a line; without `columns`, the head names them itself.
+
+    `row` finds a row wherever it stands in a line. `seconds` and `nbytes` are what 1 of its times and sizes is. `of_parts` are the
+    collectives whose size is one rank's part, `unsure` those of whose size nothing is certain, and `why`. Tables that differ in
+    the columns `apart` are of different settings.
+
+    >>> [form.tool for form in FORMS if form.head.search("# Size       Avg Latency(us)")]
+    ['OSU Micro-Benchmarks']
+    """
+
+    tool: str
+    head: re.Pattern[str]
+    columns: tuple[str, ...] = ()
+    row: re.Pattern[str] | None = None
+    seconds: float = 1e-6
+    nbytes: float = 1
+    of_parts: frozenset[str] = frozenset()
+    apart: tuple[str, ...] = ()
+    unsure: frozenset[str] = frozenset()
+    why: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Of its times."""
+        return "ms" if self.seconds == 1e-3 else "µs"
+
+    def columns_in(self, head: re.Match[str]) -> list[str]:
+        """The names of its columns, of which the head has some or all."""
+        if self.columns:
+            middle = (head[1] or "").replace("op", "redop").split() if head.re.groups else []
+            return [name for column in self.columns for name in (middle if column == "*" else [column])]
+        names = re.sub(r"\([\w/]+\)", "", head[0]).split()  # AWS Neuron's nccom-test puts the unit behind the name
+        return ["time" if name.startswith(("time", "latency")) else name for name in names]
+
+
+# size, count and a type, with what stands after them; MSCCL++'s tests print no type
+_TYPE = r"(?:u?int(?:8|16|32|64)?|u?long(?:long)?|half|float(?:16|32|64|8\w*)?|double|b?fp?(?:8|16|32|64)\w*|bfloat16|f8\w*|(?:32|64)-bit)"
+_BEGINS = r"(?<![\w.,/:+-])"
+TYPED = re.compile(rf"{_BEGINS}(\d+)\s+(\d+)\s+({_TYPE}(?![a-z]).*)")
+UNTYPED = re.compile(rf"{_BEGINS}(\d+)\s+(\d+)\s+(\d[\d.]*\s+\d.*)")
+_TIME, _MORE = r"\d+\.\d+", r"(?:\s+[\d.]+)*"
+
+NCCL_TESTS = Form(
+    "nccl-tests",
+    re.compile(r"\bsize(?:\(B\))?\s+count(?:\(elems\))?\s.*\b(?:cpu)?time\b.*"),
+)
+FORMS = (
+    Form(
+        "NVSHMEM's perftest",
+        re.compile(r"\bsize\(B\)\s+count\s+type\s.*\blatency\(us\).*\bbusbw\b.*"),
+        apart=("type", "redop", "scope"),
+        unsure=frozenset(("all_gather", "all_to_all", "reduce_scatter")),
+        why="its size is that of one part or of all, by the version of NVSHMEM, which the table does not say",
+    ),
+    NCCL_TESTS,
+    Form(
+        "nccl-tests of 2019",
+        re.compile(r"\bbytes\s+N\s+type\s+(op|root|op\s+root)\s+time\s+algbw\s"),
+        ("size", "count", "type", "*", *("time", "algbw", "busbw", "error") * 2),
+        seconds=1e-3,
+    ),
+    Form(
+        "IBM's pytorch-communication-benchmarks",
+        re.compile(r"size\(MB\)\s+tavg\(usec\)"),
+        ("size", "time", "least", "most", "busbw", "maxbw", "minbw", "algbw"),
+        re.compile(rf"^\s*({_TIME})\s+[1-9][\d.]*(?:\s+[\d.]+){{5}}\s*$"),
+        nbytes=1e6,
+    ),
+    Form(
+        "OSU Micro-Benchmarks",
+        re.compile(r"\bSize\s+Avg Latency\(us\)"),
+        ("size", "time"),
+        re.compile(rf"{_BEGINS}\d+\s+{_TIME}{_MORE}(?:\s+(?:Pass|Fail))?\s*$"),
+        of_parts=PARTS,
+    ),
+    Form(
+        "Intel MPI Benchmarks",
+        re.compile(r"#bytes\s+#repetitions\s+t_min\[usec\]\s+t_max\[usec\]\s+t_avg\[usec\]"),
+        ("size", "repetitions", "least", "most", "time"),
+        re.compile(rf"{_BEGINS}\d+\s+\d+(?:\s+{_TIME}){{3,4}}\s*$"),
+        of_parts=PARTS,
+        unsure=frozenset(("reduce_scatter",)),
+        why="its size is that of all parts or of one, by how the benchmark was built, which the table does not say",
+    ),
+    Form(
+        "CANN's hccl_test",
+        re.compile(
+            r"data_size\(Bytes\):?\s*\|\s*ave?g_time\(us\):?\s*\|\s*alg_bandwidth\(GB/s\):?\s*\|\s*check_result"
+        ),
+        ("size", "time", "algbw", "check"),
+        re.compile(rf"{_BEGINS}\d+\s*\|\s*{_TIME}\s*\|\s*{_TIME}\s*\|\s*\w+"),
+    ),
+)
+
+# what names the test that runs: a line of the tool's, a command line, a script's underlined title
+_STARTED = (
+    re.compile(r"[Cc]ollective test starting:\s*(?:\S*/)?(\w+)"),
+    re.compile(
+        r"(?:^|[\s/])(\w+?_perf\w*(?=\s+-)|osu_\w+|(?:all_?gather|all_?reduce|all_?to_?all\w*|broadcast|reduce|reduce_scatter|scatter)_test)(?=\s|$)"
+    ),
+    re.compile(r"^\W*=+\s*(\w+?_perf\w*)"),
+    re.compile(r"\b(OSU (?:MPI|NCCL|RCCL|OpenSHMEM)\S* .+? Test)\b"),
+    re.compile(r"# Benchmarking (\w+)"),
+    re.compile(
+        r"^\W*#\s*((?:reduction|broadcast|alltoall|fcollect|reducescatter)_on_stream|device_reduc\w+|(?:bcast|alltoall|fcollect)_device)\s*$"
+    ),
+)
+_OSU = re.compile(r"OSU (?:MPI|NCCL|RCCL|OpenSHMEM)(?:-\w+)?(?: MANAGED)? (.+?) Latency Test")
+_AROUND = re.compile(r"^osu_(?:xccl_)?|_(?:perf|test)(?:_\w+)?$|_on_stream$|_device$|^device_| Personalized Exchange$")
+_OTHER_NAMES = {
+    "bcast": "broadcast",
+    "reduction": "all_reduce",
+    "fcollect": "all_gather",
+    "reducescatterblock": "reduce_scatter",
+}
+_PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[\s=]+(\d{1,6})\b")
+_NODES = re.compile(r"\s(?:-N|--nodes)[\s=]+(\d{1,6})\b"), re.compile(r"\s--ntasks-per-node[\s=]+(\d{1,6})\b")
+_EACH = re.compile(r"\s-[tg]\s*(\d{1,3})\b")
+
+
+def started(line: str) -> str:
+    """The name of the test that a line says begins, as the tool writes it; "" for other lines.
+
+    >>> started("mpirun -np 8 ./all_reduce_perf -b 8"), started("# Benchmarking Bcast"), started("8 2 float")
+    ('all_reduce_perf', 'Bcast', '')
+    """
+    return next((found[1] for pattern in _STARTED if (found := pattern.search(line))), "")
+
+
+def collective_of(test: str) -> str | None:
+    """Our name of the collective that a test runs; None for a test of another kind, such as alltoallv, sendrecv and osu_bw.
+
+    >>> collective_of("alltoall_perf"), collective_of("OSU MPI-CUDA Allreduce Latency Test"), collective_of("sendrecv_perf")
+    ('all_to_all', 'all_reduce', None)
+    """
+    osu = _OSU.fullmatch(test)
+    plain = re.sub(r"[\W_]", "", _AROUND.sub("", _AROUND.sub("", osu[1] if osu else test))).lower()
+    known = {name.replace("_", ""): name for name in COLLECTIVES}
+    return known.get(plain) or _OTHER_NAMES.get(plain)
+
+
+def launched(line: str, test: str) -> int | None:
+    """How many ranks a command line of this test starts: its processes, times the threads and GPUs of each.
+
+    >>> launched("mpirun -np 4 ./all_reduce_perf -g 2", "all_reduce_perf"), launched("./osu_bcast -n 4", "osu_bcast")
+    (8, None)
+    """
+    before, _, after = line.partition(test)
+    nodes, per_node = (found[1] if (found := pattern.search(before)) else None for pattern in _NODES)
+    if processes := _PROCESSES.search(before):
+        count = int(processes[1])
+    elif nodes and per_node:
+        count = int(nodes) * int(per_node)
+    else:
+        return None
+    return count * math.prod(map(int, _EACH.findall(after))) if "_perf" in test else count

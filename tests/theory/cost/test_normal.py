@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from allranks.theory.cost.bandwidth import bus_factor
+from allranks.theory.cost.nccl_bounds import ABOVE_SEARCH
 from allranks.theory.cost.nccl_tests import Measured
-from allranks.theory.cost.normal import PUBLISHED, normal, published
+from allranks.theory.cost.normal import PUBLISHED, _rows, normal, published
+from allranks.theory.cost.terms import COLLECTIVES
 
 ROOT = Path(__file__).resolve().parents[3]
 H100 = "NVIDIA H100 80GB HBM3"
@@ -128,3 +130,33 @@ def test_nodes_that_only_the_reader_knows_count():
     points = [(2**k, 2**k / 1e11) for k in range(20, 34)]
     found = normal(Measured("all_reduce", 16, None, points, gpu=H100), nodes=2)
     assert (found.nodes, found.domains) == (2, 2)
+
+
+def test_no_published_run_is_above_the_highest_roof():
+    """Two nodes of GH200 once had a "roof" of 96 GB/s under their 122, and 8 B200 one of 720 under 845."""
+    seen = {}
+    rows = _rows()
+    for collective, ranks, nodes, chip in {
+        (row["collective"], int(row["gpus"]), int(row["nodes"]), row["hardware"].replace(" ", "-").split("-")[0])
+        for row in rows
+        if row["collective"] in COLLECTIVES
+    }:
+        factor = float(bus_factor(collective, ranks))
+        for site, whole in published(collective, ranks, nodes, chip).items():
+            curve = sorted(whole, key=lambda point: point[1])[-2:]  # the fastest decide
+            points = [(nbytes, nbytes * factor / busbw / 1e9) for nbytes, busbw in curve]
+            said = normal(Measured(collective, ranks, nodes, points, gpu=chip))
+            if said.roofs:
+                highest = max(busbw for _, busbw in said.roofs)
+                seen[collective, ranks, nodes, chip, site] = max(busbw for _, busbw in curve) / highest
+    assert len(seen) > 20 and {share: run for run, share in seen.items() if share > ABOVE_SEARCH} == {}
+
+
+def test_two_nodes_have_the_roof_of_a_tree_and_more_nodes_have_none():
+    points = [(2**k, 50e-6 + 2**k * 1.75 / 90e9) for k in range(10, 34)]
+    two, four = (
+        dict(normal(Measured("all_reduce", 4 * nodes, nodes, points, gpu="NVIDIA GH200 120GB")).roofs)
+        for nodes in (2, 4)
+    )
+    assert two["the network's cards, by a tree"] == pytest.approx(1.75 * two["the network's cards, by a ring"])
+    assert list(four) == ["the network's cards, by a ring"]

@@ -21,7 +21,7 @@ from typing import Any
 
 from allranks.base.errors import size_in_words
 from allranks.theory.cost.bandwidth import bus_factor
-from allranks.theory.cost.nccl_bounds import links_of, machine_bound_s
+from allranks.theory.cost.nccl_bounds import ABOVE_SEARCH, links_of, machine_bound_s
 from allranks.theory.cost.nccl_machines import MACHINES, NcclMachine
 from allranks.theory.cost.nccl_price import nccl_price
 from allranks.theory.cost.nccl_tests import Measured
@@ -155,6 +155,9 @@ def normal(sweep: Measured, machine: str | None = None, nodes: int | None = None
     share = None if below is None or len(at_last) < SITES_FOR_A_PERCENTILE else 1 - below / len(at_last)
     reference = rows[-1][2] or rows[-1][3]
     roofs = _roofs(sweep, nodes, where)
+    best = max((busbw for curve in others.values() for _, busbw in curve), default=0.0)
+    if max((busbw for _, busbw in roofs), default=0.0) * ABOVE_SEARCH < best:
+        roofs = ()  # NCCL's search counts less than these links carry, as on 8 B200
     falls = _falls_off(rows)
     return Normal(
         sweep.collective, sweep.ranks, hosts, nodes, chip, where.name if where is not None else "", tuple(rows), tuple(others), roofs, top,
@@ -212,6 +215,10 @@ def _roofs(sweep: Measured, nodes: int, where: NcclMachine | None) -> tuple[tupl
             found.append((NVLS, graphs.nvls.channels * graphs.nvls.between))
         elif (tree := factor * _nvls_tree(sweep.ranks // nodes, nodes, where)) > found[0][1]:
             found.append((NVLS_TREE, tree))
+    elif (
+        nodes == 2 and sweep.collective == "all_reduce"
+    ):  # each node sends its sum once; inner nodes of more would send twice
+        found.append((f"{what}, by a tree", factor * ring.channels * ring.between))
     return tuple(found)
 
 

@@ -11,11 +11,12 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
 import torch
-from allranks import cost, rooflines, topology, wire, workload
+from allranks import cost, plan, rooflines, topology, wire, workload
 from allranks.base.chapters import chapters, find
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +88,61 @@ def test_backward_with_wide_sums_asks_for_more_tokens():
     assert "from about 2500 tokens a GPU on forward, and from 3700 on backward" in words(
         "28_memory_and_rooflines", "recap"
     )
+
+
+def test_torch_batches_only_sends_with_receives(monkeypatch):
+    from torch import distributed as dist
+    from torch.distributed.pipelining import schedules
+
+    called = []
+    for name in ("isend", "irecv", "batch_isend_irecv"):
+        monkeypatch.setattr(dist, name, lambda *_, name=name, **__: called.append(name))
+    send, receive = (
+        SimpleNamespace(op=op, tensor=None, group=None, tag=0, group_peer=1) for op in (dist.isend, dist.irecv)
+    )
+    for calls in ([send, send], [receive], [send, receive]):
+        schedules._batch_p2p(calls)
+    assert called == ["isend", "isend", "irecv", "batch_isend_irecv"]
+    assert "torch's schedules batch only sends *with* receives (`_batch_p2p`)" in words(
+        "25_pipelines", "shorter_explained"
+    )
+
+
+def test_ulysses_would_copy_the_one_key_head_that_is_left(capsys):
+    run("26_context_parallel", "limit")
+    assert re.search(
+        r"405B +tp = 8: Ulysses up to cp = 1 without copies of keys, up to 16 with", capsys.readouterr().out
+    )
+    told = "With $tp = 8$ each GPU has one key head left, so Ulysses would copy it to all 16 ranks of a group"
+    assert told in words("26_context_parallel", "limit_explained")
+
+
+def test_some_copies_of_a_token_stay_on_its_node():
+    there = 1 - math.comb(224, 8) / math.comb(256, 8)  # that its own node, or another one, has one of its experts
+    told = words("27_mixture_of_experts", "nodes_explained")
+    assert f"sent {8 * there:.1f} times on average instead of 8 times" in told
+    assert f"so {7 * there:.1f} cross the network instead of {8 * 7 / 8:.0f}" in told
+
+
+def test_what_training_keeps_is_what_the_plan_says(capsys):
+    run("29_price_a_training_run", "question", predict=lambda *_, **__: None)
+    kept = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=0, batch=2048).state_nbytes
+    assert f"to keep: {kept / 1e9:,.0f} GB" in capsys.readouterr().out
+
+
+def code(folder: str) -> list[tuple[str, str]]:
+    """(notebook and cell, source) of every code cell of the notebooks in this folder of the course."""
+    found = []
+    for path in sorted(ROOT.glob(f"{folder}/*/*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        found += [(f"{path.stem}/{cell.id}", cell.source) for cell in cells if cell.cell_type == "code"]
+    return found
+
+
+@pytest.mark.parametrize("folder", ["chapters", "solutions"])
+def test_no_cell_calls_by_torchs_older_names(folder):
+    old = re.compile(r"\bdist\.(all_gather_into_tensor|reduce_scatter_tensor)\(")
+    assert not [cell for cell, source in code(folder) if old.search(source)]
 
 
 def test_the_price_says_how_wrong_it_was():
@@ -223,8 +279,10 @@ def test_a_mesh_is_as_fast_as_a_switch_for_all_and_eight_times_slower_for_two(ca
     )
     assert nvls < ring < rings
     assert pair / switch == pytest.approx(8, abs=0.1) and rings / ring == pytest.approx(1, abs=0.16)
-    told = words("41_libraries", "mesh_explained")
-    assert "With rings the two nodes are nearly alike; one pair alone is eight times slower on the mesh" in told
+    assert "With rings, which use all seven links, the two nodes are nearly alike" in words(
+        "41_libraries", "mesh_explained"
+    )
+    assert "one link of 46 GB/s, a seventh of what a GPU has" in words("41_libraries", "reveal_mesh")
 
 
 def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():

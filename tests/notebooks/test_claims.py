@@ -285,6 +285,17 @@ def test_a_mesh_is_as_fast_as_a_switch_for_all_and_eight_times_slower_for_two(ca
     assert "one link of 46 GB/s, a seventh of what a GPU has" in words("41_libraries", "reveal_mesh")
 
 
+def test_busbw_of_a_long_vector_falls_at_four_nodes_and_then_slowly():
+    one, two, four, most = (
+        2 * (8 * m - 1) / (8 * m) / cost.nccl_price("all_reduce", 2**30, "dgx-h100", nodes=m).seconds
+        for m in (1, 2, 4, 64)
+    )
+    assert two > one and four / two == pytest.approx(2 / 3, abs=0.02) and most / four == pytest.approx(4 / 5, abs=0.03)
+    assert cost.nccl_choice("all_reduce", 2**30, "dgx-h100", nodes=2).algorithm == "nvls_tree"
+    told = words("40_topology", "busbw_nodes_explained")
+    assert "lost a third of that, and from there to 64 nodes another fifth" in told
+
+
 def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():
     line, ring = ("tpu-v5e-8x8", "tpu-v5e-16x16")
     assert cost.torus_price("all_reduce", 1e9, line).seconds == pytest.approx(

@@ -159,8 +159,8 @@ faster.reveal(
 )
 
 # %% [markdown] name="measured_explained"
-# So the *reason* for LL is not visible on a CPU. Its *price* is not either: what you see at the right end is mostly the time that Python takes to pack data and flags into words. On a GPU the price is
-# half of the bandwidth, because half of the bytes are flags. On H100s NCCL's own tuner
+# So a CPU shows neither the *reason* for LL nor its *price*: what you see at the right end is mostly the time that Python takes to pack data and flags into words. On a GPU the price is
+# half of the bandwidth. On H100s NCCL's own tuner
 # counts, for each hop of a ring over NVLink, 0.6 µs with LL, 1.9 µs with LL128 and 3.4 µs with Simple, and for a call 6.6, 14 and 8.4 µs.
 #
 # ## 3. Slots
@@ -431,7 +431,7 @@ rack.reveal(
 #
 # ## 8. Run it
 #
-# A GPU of a running job fails. Which calls of NCCL help, and does your version have them?
+# A GPU of a running job fails, or one call is slow. What does NCCL have for it, and from which version on?
 #
 # | since | for operation |
 # |---|---|

@@ -171,6 +171,17 @@ def test_only_the_last_loop_of_a_ring_is_shortened(capsys):
     assert "chunks of [2048, 2048, 1365] KiB" in capsys.readouterr().out
 
 
+def test_with_more_bytes_the_tuner_goes_from_ll_to_ll128_to_simple(capsys):
+    choices = run("43_inside_nccl", "choices")["choices"]
+    where = (("dgx-a100", 1), ("dgx-h100", 1), ("dgx-h100", 2), ("dgx-h100", 32), ("dgx-a100", 2))
+    for machine, nodes in where:
+        found = [name.split()[1] for _, name, _ in choices(machine, nodes)]
+        assert found == sorted(found, key=("LL", "LL128", "Simple").index)
+        assert ("LL128" in found) != ((machine, nodes) == ("dgx-h100", 1))  # "one machine of H100s has no middle"
+    told = words("43_inside_nccl", "tuner_explained")
+    assert "In each line the protocol goes from LL to LL128 to Simple" in told
+
+
 def test_the_choice_on_two_a100_nodes_changes_three_times(capsys):
     here = run("43_inside_nccl", "choices")
     changes = [n for n, *_ in here["choices"]("dgx-a100", 2) if 3e6 < n < 15e6]

@@ -329,7 +329,7 @@ switch.reveal(
 )
 
 # %% [markdown] name="tuner_explained"
-# Each line has three parts, from left to right:
+# In each line the protocol goes from LL to LL128 to Simple, whatever the algorithm does:
 #
 # - **Small** vectors need the least latency: LL, in a ring or chain on one machine, in a tree on several.
 # - **Middle** ones take LL128, which has nearly all of the bandwidth and still no separate flag. (One machine of H100s has no middle: it goes from LL to the switch.)

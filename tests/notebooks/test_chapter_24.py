@@ -94,7 +94,8 @@ def test_tensor_parallel(ranks, answered):
         assert "rank 0 has (6, 8) of the first weights" in line
         mine, last = line.split("y begins with ")[1].split(", ")
         assert mine == last
-    assert first_ops.endswith("'broadcast', 'all_reduce', 'all_reduce']")
+    assert first_ops.endswith("['scatter', 'scatter', 'scatter', 'broadcast', 'all_reduce', 'all_reduce']")
+    assert "second bias, which all keep whole, is broadcast" in source("torch_explained")
     both = "'all_gather_into_tensor', 'reduce_scatter_tensor'"
     assert second_ops.endswith(f"'broadcast', {both}, {both}]")
 

@@ -339,6 +339,13 @@ def test_chapters_keep_to_the_style(path):
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_the_title_is_the_only_heading_of_its_size(path):
+    cells = nbformat.read(path, as_version=4).cells
+    texts = [re.sub(r"```.*?```", "", c.source, flags=re.S) for c in cells if c.cell_type == "markdown"]
+    assert len([line for text in texts for line in text.splitlines() if line.startswith("# ")]) == 1
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_chapters_use_every_gpu(path):
     """`World()` has a rank on each GPU; with a number of ranks, GPUs stay idle or the world falls back to the CPU."""
     code = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")

@@ -12,13 +12,14 @@ import sys
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import nbformat
 import pytest
 import torch
 import torch.distributed as dist
-from allranks import cost, rooflines, schedules, topology, wire, workload
+from allranks import cost, plan, rooflines, schedules, topology, wire, workload
 from allranks.base.chapters import chapters, find
 from torch.nn.parallel import DistributedDataParallel
 
@@ -93,6 +94,61 @@ def test_backward_with_wide_sums_asks_for_more_tokens():
     )
 
 
+def test_torch_batches_only_sends_with_receives(monkeypatch):
+    from torch import distributed as dist
+    from torch.distributed.pipelining import schedules
+
+    called = []
+    for name in ("isend", "irecv", "batch_isend_irecv"):
+        monkeypatch.setattr(dist, name, lambda *_, name=name, **__: called.append(name))
+    send, receive = (
+        SimpleNamespace(op=op, tensor=None, group=None, tag=0, group_peer=1) for op in (dist.isend, dist.irecv)
+    )
+    for calls in ([send, send], [receive], [send, receive]):
+        schedules._batch_p2p(calls)
+    assert called == ["isend", "isend", "irecv", "batch_isend_irecv"]
+    assert "torch's schedules batch only sends *with* receives (`_batch_p2p`)" in words(
+        "25_pipelines", "shorter_explained"
+    )
+
+
+def test_ulysses_would_copy_the_one_key_head_that_is_left(capsys):
+    run("26_context_parallel", "limit")
+    assert re.search(
+        r"405B +tp = 8: Ulysses up to cp = 1 without copies of keys, up to 16 with", capsys.readouterr().out
+    )
+    told = "With $tp = 8$ each GPU has one key head left, so Ulysses would copy it to all 16 ranks of a group"
+    assert told in words("26_context_parallel", "limit_explained")
+
+
+def test_some_copies_of_a_token_stay_on_its_node():
+    there = 1 - math.comb(224, 8) / math.comb(256, 8)  # that its own node, or another one, has one of its experts
+    told = words("27_mixture_of_experts", "nodes_explained")
+    assert f"sent {8 * there:.1f} times on average instead of 8 times" in told
+    assert f"so {7 * there:.1f} cross the network instead of {8 * 7 / 8:.0f}" in told
+
+
+def test_what_training_keeps_is_what_the_plan_says(capsys):
+    run("29_price_a_training_run", "question", predict=lambda *_, **__: None)
+    kept = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=0, batch=2048).state_nbytes
+    assert f"to keep: {kept / 1e9:,.0f} GB" in capsys.readouterr().out
+
+
+def code(folder: str) -> list[tuple[str, str]]:
+    """(notebook and cell, source) of every code cell of the notebooks in this folder of the course."""
+    found = []
+    for path in sorted(ROOT.glob(f"{folder}/*/*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        found += [(f"{path.stem}/{cell.id}", cell.source) for cell in cells if cell.cell_type == "code"]
+    return found
+
+
+@pytest.mark.parametrize("folder", ["chapters", "solutions"])
+def test_no_cell_calls_by_torchs_older_names(folder):
+    old = re.compile(r"\bdist\.(all_gather_into_tensor|reduce_scatter_tensor)\(")
+    assert not [cell for cell, source in code(folder) if old.search(source)]
+
+
 def test_the_price_says_how_wrong_it_was():
     measured = (ROOT / "docs/validation.md").read_text()
     row = r"^\| (.*?) \| .*? \| \d+ \| dp \d+, tp (\d+), pp (\d+).*?\| ([\d.]+) \|$"
@@ -117,6 +173,17 @@ def test_the_reader_must_acquire_too():
 def test_only_the_last_loop_of_a_ring_is_shortened(capsys):
     run("43_inside_nccl", "cut")
     assert "chunks of [2048, 2048, 1365] KiB" in capsys.readouterr().out
+
+
+def test_with_more_bytes_the_tuner_goes_from_ll_to_ll128_to_simple(capsys):
+    choices = run("43_inside_nccl", "choices")["choices"]
+    where = (("dgx-a100", 1), ("dgx-h100", 1), ("dgx-h100", 2), ("dgx-h100", 32), ("dgx-a100", 2))
+    for machine, nodes in where:
+        found = [name.split()[1] for _, name, _ in choices(machine, nodes)]
+        assert found == sorted(found, key=("LL", "LL128", "Simple").index)
+        assert ("LL128" in found) != ((machine, nodes) == ("dgx-h100", 1))  # "one machine of H100s has no middle"
+    told = words("43_inside_nccl", "tuner_explained")
+    assert "In each line the protocol goes from LL to LL128 to Simple" in told
 
 
 def test_the_choice_on_two_a100_nodes_changes_three_times(capsys):
@@ -355,8 +422,21 @@ def test_a_mesh_is_as_fast_as_a_switch_for_all_and_eight_times_slower_for_two(ca
     )
     assert nvls < ring < rings
     assert pair / switch == pytest.approx(8, abs=0.1) and rings / ring == pytest.approx(1, abs=0.16)
-    told = words("41_libraries", "mesh_explained")
-    assert "With rings the two nodes are nearly alike; one pair alone is eight times slower on the mesh" in told
+    assert "With rings, which use all seven links, the two nodes are nearly alike" in words(
+        "41_libraries", "mesh_explained"
+    )
+    assert "one link of 46 GB/s, a seventh of what a GPU has" in words("41_libraries", "reveal_mesh")
+
+
+def test_busbw_of_a_long_vector_falls_at_four_nodes_and_then_slowly():
+    one, two, four, most = (
+        2 * (8 * m - 1) / (8 * m) / cost.nccl_price("all_reduce", 2**30, "dgx-h100", nodes=m).seconds
+        for m in (1, 2, 4, 64)
+    )
+    assert two > one and four / two == pytest.approx(2 / 3, abs=0.02) and most / four == pytest.approx(4 / 5, abs=0.03)
+    assert cost.nccl_choice("all_reduce", 2**30, "dgx-h100", nodes=2).algorithm == "nvls_tree"
+    told = words("40_topology", "busbw_nodes_explained")
+    assert "lost a third of that, and from there to 64 nodes another fifth" in told
 
 
 def test_four_times_as_many_chips_of_a_torus_sum_in_half_the_time():

@@ -388,7 +388,7 @@ for split_tokens in (False, True):
     print("   ", [event.op for event in trace if event.rank == 0])
 
 # %% [markdown] name="torch_explained"
-# First rank 0's weights are scattered, so that the ranks agree. Then there is one all-reduce forward and one backward, or an all-gather and a
+# First rank 0's weights are scattered, and its second bias, which all keep whole, is broadcast: the ranks agree. Then there is one all-reduce forward and one backward, or an all-gather and a
 # reduce-scatter in each direction. The bias of the second product is added once. torch 2.13
 # calls this API experimental.
 #

@@ -17,7 +17,7 @@ explore.pipeline(ranks=4, micro_batches=8, order="1f1b")
 
 # %% [markdown] name="first_question"
 # **Ask the picture.** Drag $m$: which part of a row stays as long as it was? Then choose *all forward first*: the GPUs wait just as long, so what does 1F1B
-# give you? And which two of the three, $p$, $m$ and the order, does a batch of fixed size leave you?
+# give you?
 
 # %% [markdown] name="my_model_needs"
 # On 1,024 GPUs with fast links a step of **my model** takes 0.12 s. A cheaper cloud has one Ethernet card for eight GPUs. There the same
@@ -341,7 +341,10 @@ pipelines.picture(*shorter)
 # bubble is left. The price is memory. A rank must keep a micro-batch until its weights' gradient is made. So with ZB-H1 every rank keeps up to $p$ micro-batches; with 1F1B only the first rank does.
 #
 # One detail of our code matters here. `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. On GPUs this is harder to get right:
-# a batch is one piece of work for NCCL, so waiting for its receive also waits for its send. Schedules for GPUs therefore put sends and receives into different communicators and streams.
+# a batch is one piece of work for NCCL, so waiting for its receive also waits for its send. So libraries leave the batch where they can: torch's schedules batch only sends *with* receives (`_batch_p2p`), and Megatron-LM refuses
+# `overlap_p2p_comm` together with `batch_p2p_comm`. Outside a batch each pair of ranks has a communicator and a stream of its own, unless the group was made with `device_id`: then all its messages queue, and torch warns of it.
+# <!-- torch 2.13: distributed/pipelining/schedules.py:623 (_batch_p2p, its docstring). Megatron-LM d98e8a6: core/pipeline_parallel/schedules.py:1086. ProcessGroupNCCL.cpp, pointToPoint, eagerInit_: the warning that
+# TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING turns off -->
 #
 # **ZB-H2** runs more forward passes ahead, up to $2p-1$ on rank 0. Then no rank waits between its first and its last action.
 
@@ -584,7 +587,7 @@ fsdp_guess.reveal(
 )
 
 # %% [markdown] name="with_fsdp_explained"
-# The *weights* are another matter: resharded after each forward pass, they are gathered again and again. So torchtitan's default keeps them whole in a step if there is a pipeline: of ZeRO stage 3 nearly stage 1 is left, the optimizer's share.
+# The *weights* are another matter: resharded after each forward pass, they are gathered again and again. So torchtitan's default keeps them whole in a step if there is a pipeline. During a step weights and gradients are then whole, as in ZeRO stage 1; only the optimizer's state stays cut.
 #
 # **On your own cluster.** Compare one step with $m$ micro-batches against a run without pipeline: loss and gradient norm must agree. And look in a profile for all-gathers inside the pipeline's steady part.
 #

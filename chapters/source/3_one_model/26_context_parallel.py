@@ -124,7 +124,7 @@ def ring(q, k, v):
 print(f"off by {(ring(q, k, v) - mine).abs().max():.0e}")
 
 # %% [markdown] name="ring_explained"
-# The result is the same, up to rounding, and no rank ever held more than two blocks. Step through it: a chunk here is a block of keys and values.
+# The result is the same, up to rounding, and beside its own keys and values no rank held more than two blocks. Step through it: a chunk here is a block of keys and values.
 
 # %% name="watch"
 Player(schedules.ring_all_gather(ranks=4))
@@ -610,7 +610,7 @@ packed_guess.reveal(
 # %% [markdown] name="packed_explained"
 # So zigzag *each document*. Each length must then be divisible by $2\,cp$: documents are padded (Megatron-LM does it where it packs), and padding must not count in the loss. Places begin again at 0 in each document. torch 2.13 has a balancer for the whole sequence (the default), one for each document, and one that shares out the blocks of a mask; their names are still private.
 #
-# **The limit.** Tensor parallel cuts heads, and so does Ulysses: $tp \cdot cp$ ranks need as many query heads, and where there are fewer key heads, keys are copied. The ring and the gather cut tokens: with zigzag and sequence parallel, the length must be divisible by $2\,cp \cdot tp$.
+# **The limit.** Tensor parallel cuts heads, and so does Ulysses: $tp \cdot cp$ must not be larger than the number of query heads, and if it is larger than the number of key heads, keys and values are copied. The ring and the gather cut tokens: with zigzag and sequence parallel, the length must be divisible by $2\,cp \cdot tp$.
 #
 # <!-- Megatron-LM d98e8a6: training/datasets/sft_dataset.py:127 (pads to 2 * context_parallel_size), training/arguments.py:1336 (seq_length % (2 cp)). torch 2.13: distributed/tensor/experimental/_context_parallel/_load_balancer.py:78, :167, :295 (_HeadTail, _PerDocumentHeadTail, _PTRR LoadBalancer). torchtitan b5bcd76: parallel_dims.py:664, seq_len_divisor = tp * (cp * 2). Heads: arXiv:2309.14509 section 3; Megatron-LM core/ssm/mamba_context_parallel.py:118 -->
 
@@ -623,7 +623,7 @@ for model, h_q, h_k in (("Llama 3 8B", 32, 8), ("Llama 3 405B", 128, 8)):
         )
 
 # %% [markdown] name="limit_explained"
-# Llama 3 405B was trained with $tp = 8$ and $cp = 16$ for its long sequences: each GPU has one key head already, nothing is left for Ulysses to cut, and keys and values were gathered.
+# Llama 3 405B was trained with $tp = 8$ and $cp = 16$ for its long sequences. With $tp = 8$ each GPU has one key head left, so Ulysses would copy it to all 16 ranks of a group. Keys and values were gathered instead.
 #
 # **On your own cluster.** Print the mesh: do the ranks of one `cp` group get the same sequence, and do all ranks of `dp` times `cp` divide by the same count? Compare the loss of $cp = 1$ and $cp = 2$ on the same batch: it must agree to rounding.
 #

@@ -215,7 +215,8 @@ nodes.reveal(
 )
 
 # %% [markdown] name="nodes_explained"
-# With one copy a node, a token crosses the network 5.3 times on average instead of 8 times. Inside the node it is then copied over NVLink, which is faster.
+# With one copy a node, a token is sent 5.3 times on average instead of 8 times. (In both cases an eighth of the copies stays on the token's own node, so 4.6 cross the network instead of 7.) Inside the node it is then copied
+# over NVLink, which is faster.
 #
 # **Node-limited routing** goes further. In DeepSeek-V3 a token first chooses its 4 best nodes, and then 8 experts on these nodes only. This does two things:
 #
@@ -616,7 +617,7 @@ for divisor in (world.ranks // ep, world.ranks):
     print(f"sum divided by {divisor}: {ratios} times the right gradient")
 
 # %% [markdown] name="watch_intro"
-# **Watch the load.** Log for each layer, over all ranks, the busiest expert's tokens against the mean: 1 is perfect, and the slowest rank waits for nobody. Here the router prefers some of 16 experts, and section 4's *bias* works against it: after each step it rises for experts below the mean and falls for those above.
+# **Watch the load.** Log for each layer, over all ranks, the busiest expert's tokens against the mean. At 1 all experts have equally much to do. Here the router prefers some of 16 experts, and section 4's *bias* works against it: after each step it rises for experts below the mean and falls for those above.
 #
 # <!-- arXiv:2408.15664 (the bias, and MaxVio = largest load / mean - 1). torchtitan b5bcd76: components/optimizer/optimizer.py:512 (coefficient times the sign), models/common/moe.py:362 (1e-3). Megatron-LM d98e8a6: core/transformer/moe/moe_utils.py:1225, transformer_config.py:821 (1e-3) -->
 
@@ -662,7 +663,7 @@ figure
 #
 # <details><summary>1. Why may a capacity make training faster, although it sends padding?</summary>
 #
-# No counts: no wait of the CPU, fixed shapes, and the slowest expert is never slower than its room.
+# No counts: the CPU does not wait, shapes are fixed, and no expert gets more rows than its room has.
 # </details>
 #
 # <details><summary>2. Two experts of a token are on one rank. What goes there, what comes back?</summary>

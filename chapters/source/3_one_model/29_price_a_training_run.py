@@ -16,9 +16,12 @@ import itertools
 from allranks import TrainingStep, my_model, plan, predict, predictions, topology, training_step, workload
 
 # %% [markdown] name="guess_intro"
-# Section 3 has the answer. Say first what you expect:
+# Training keeps 16 bytes a parameter (section 2 says which). Section 3 has the answer to the question below; say first what you expect:
 
 # %% name="question"
+print(
+    f"to keep: {16 * 65.2e9 / 1e9:,.0f} GB; there: {64 * 80:,} GB, and {80 / 16:.0f} billion parameters fit on one GPU"
+)
 first_guess = predict(
     "How many seconds of each step does the best of those splits lose to communication and waiting?",
     low=0.001,
@@ -202,8 +205,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="compute_explained"
-# With 64 sequences it is, because each replica still has one sequence to compute while it gathers. On Ethernet it is not: the gathers of 130 GB take longer than
-# the computing, and a pipeline with few replicas loses less. (Its GPUs are A100s, which compute three times as slowly: with faster ones a larger share would
+# On Ethernet a pipeline with few replicas loses less. (Its GPUs are A100s, which compute three times as slowly: with faster ones a larger share would
 # be lost.) **Try** it in the picture above: under *Change the model or the machine* are the machine and the tokens of a step.
 #
 # ## 4. Where the groups are
@@ -272,8 +274,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="experts_explained"
-# An eighth of the gradients takes most of the time that all of them took. The replicas of one expert are now in different machines, one in each, and
-# a rank there uses only one network card of 50 GB/s; before, eight ranks of one group used eight cards together. The advantage of EP is the memory.
+# So an eighth of the gradients takes most of the time that all of them took: before, eight ranks of one group used eight cards of 50 GB/s together. The advantage of EP is the memory.
 #
 # In buckets of 25 MiB it is the other way round: without EP, rings of 32 ranks then pay 1.1 s of $\alpha$ for 7126 calls, and EP 8 is faster. **Try** `bucket_nbytes=25 << 20`.
 #

@@ -228,7 +228,7 @@ for way in (ddp, zero, tensor_parallel):
     print(f"{way.__name__:16}last {by_rank[0, -1]:.6f}, at most {far:.0e} from alone; between ranks {apart:.0e}")
 
 # %% [markdown] name="losses_explained"
-# # **Without `enter`.** It does nothing forward, so you might leave it out.
+# **Without `enter`.** It does nothing forward, so you might leave it out.
 
 # %% name="guess_careless"
 guess = predict(

@@ -30,8 +30,8 @@ world
 # %% [markdown] name="point"
 # ## 1. The link out of a node
 #
-# **A collective is as slow as its busiest link. So ask how many bytes leave a node, and how many GPUs share the link out of it.** Four machines of the package, in bytes a second *in one direction*: an H100's NVLink is sold as 900 GB/s, both
-# directions together: 450 in one, of which NCCL counts with 371. A "400 Gb/s" card is 50 GB/s.
+# **A collective is as slow as its busiest link. So ask how many bytes leave a node, and how many GPUs share the link out of it.** Four machines, in bytes a second *in one direction*. (An H100's NVLink is sold as 900 GB/s, both
+# directions together; NCCL counts with 371 in one. A "400 Gb/s" card is 50 GB/s.)
 
 # %% name="presets"
 print(f"{'':16}{'ranks a node':>14}{'inside GB/s':>13}{'card GB/s':>11}{'cards':>7}{'inside : share of cards':>26}")
@@ -83,7 +83,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="ring_explained"
-# NVLink is idle most of the time. This takes 39 ms.
+# So it takes 39 ms, and NVLink is idle most of the time.
 #
 # ## 3. Placement of ranks
 #
@@ -131,18 +131,16 @@ display(
 #
 # ## 4. Two levels
 #
-# If sending between nodes is expensive, send less there, as in [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb). With $m$ nodes of $g$ ranks:
+# Send less between nodes, as in [Barrier and groups](../2_collectives/16_barrier_and_groups.ipynb). With $m$ nodes of $g$ ranks:
 # reduce-scatter in each node, so that each rank owns a $g$-th; all-reduce this part between the ranks with the same place; all-gather in each node. **Derive**
 # the time before you unfold it.
 #
 # <details><summary><b>The derivation</b></summary>
 #
-# Inside, a reduce-scatter and an all-gather of $n$ bytes on $g$ ranks; between, a ring of $m$ ranks for $n/g$ bytes:
-#
 # $$T_\text{two} = \underbrace{2(g-1)\,\alpha_1 + 2\tfrac{g-1}{g}\,n\,\beta_1}_{\text{inside}} + \underbrace{2(m-1)\,\alpha_2 + 2\tfrac{m-1}{m}\,\tfrac{n}{g}\,\beta_2}_{\text{between}}$$
 # </details>
 #
-# Both on two small nodes. How many ranks send between nodes at a time?
+# Ring and two levels on two small nodes. How many ranks send between nodes at a time?
 
 # %% name="watch"
 small = replace(dgx, ranks_per_node=4, nics_per_node=4)
@@ -175,13 +173,13 @@ guess.reveal(
 )
 
 # %% [markdown] name="two_explained"
-# With two levels it takes 9 ms, with as many bytes from each rank as in the ring: all eight cards work, each for an eighth. The leader sends the whole vector over *its* card.
+# With two levels it takes 9 ms, with as many bytes from each rank as in the ring: all eight cards work. The leader uses one.
 #
 # In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms
 # on PCIe: there the plain ring is faster. **Two levels help most if a node has more cards than one ring uses.**
 
 # %% [markdown] name="placement_intro"
-# Look at one link after another: choose a machine, an algorithm and a placement, and see what leaves each node over which card.
+# Choose a machine, an algorithm and a placement, and see what leaves each node over which card.
 
 # %% name="placement"
 from allranks import explore
@@ -195,13 +193,13 @@ print(f"formula {1e3 * cost.two_level(4, 8, n, inner, outer):.3f} ms, simulated 
 print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 
 # %% [markdown] name="two_formula_explained"
-# NCCL's kernels for an all-reduce have no algorithm of this name. They run many rings at once, each of which leaves a node over another card; a tree that is a chain inside each node; and NVLS, in which the switch adds.
+# NCCL has no algorithm of this name. It runs many rings at once, each over another card; a tree that is a chain inside each node; or NVLS, in which the switch adds.
 
 # %% [markdown] name="beyond"
 # ## 5. Beyond the card: leaves and rails
 #
-# Cards are connected to leaf switches, and leaf switches to spine switches by uplinks. With **oversubscription** 4:1 there are a quarter as many uplinks as ports. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of 32
-# nodes: **rails**. Eight nodes, 1 GB. *Scattered*: the scheduler places neighbouring nodes on different leaves. Which rows stay the same from 1:1 to 8:1?
+# Cards are connected to leaf switches, and these to spine switches by uplinks. With **oversubscription** 4:1 there are a quarter as many uplinks as ports. A leaf of 32 ports can serve all cards of four nodes; or card $k$ of 32
+# nodes: **rails**. Eight nodes, 1 GB. *Scattered*: neighbouring nodes are on different leaves. Which row stays the same from 1:1 to 8:1?
 
 # %% name="designs"
 rows = ("two levels", "two levels, scattered", "two levels, scattered, rails", "one ring, rails")
@@ -218,11 +216,11 @@ for row, (schedule, machine) in zip(rows, designs, strict=True):
 
 # %% [markdown] name="rails_explained"
 # Two levels send between nodes only from place $k$ to place $k$. On rails these messages stay on one switch, so uplinks and the order of nodes do not
-# matter. Without rails the order decides. The ring does not suit rails: it leaves a node over card 7 and enters the next over card 0, so every hop between nodes uses an uplink. (NCCL can first move data to the GPU whose card is on the right rail: **PXN**.)
+# matter. The ring does not suit rails: it leaves a node over card 7 and enters the next over card 0, by an uplink. (NCCL can first move data to the GPU whose card is on the right rail: **PXN**.)
 #
 # ### A torus: no switch at all
 #
-# Chips of a TPU v5e have links to four neighbours, and no switch. A pod is 16 times 16 chips, and a collective runs along both axes at once. An axis is a ring if its last chip has a link to its first. `cost.torus_price` has the formulas. Which slice below has rings?
+# Chips of a TPU v5e have links to four neighbours, and no switch. A collective runs along both axes at once. An axis is a ring if its last chip has a link to its first. Which slice below has rings?
 
 # %% name="torus"
 for shape in ("tpu-v5e-8x8", "tpu-v5e-16x16"):
@@ -232,14 +230,14 @@ for shape in ("tpu-v5e-8x8", "tpu-v5e-16x16"):
     print(f"{'':14} all-to-all, 1 GB from each chip: {1e3 * price.seconds:5.1f} ms")
 
 # %% [markdown] name="torus_explained"
-# (By formula, as `allranks simulate --topology tpu-v5e-16x16`; nothing of it is measured.) On a v5e only an axis of 16 is a ring, so four times as many chips sum in half the time. If each chip sends 1 GB, the all-to-all takes as long on four times as many
-# chips: half of all bytes go from one half of an axis to the other, and there a ring has two links for each row, a line one. So a group should fill an axis that is a ring.
+# (By formula; nothing of it is measured.) On a v5e only an axis of 16 is a ring, so four times as many chips sum in half the time, and the all-to-all takes as long on four times as many
+# chips: between the halves of an axis a ring has two links for each row, a line one. So a group should fill an axis that is a ring.
 # <!-- jax-ml/scaling-book 0819a7d (2025-02-18; 7e97132 corrected the rates of the first version), tpus.md: the links, wraparound on axes of 16 only, 45 GB/s a link and direction; sharding.md: the formulas, in utils/allranks/theory/cost/torus.py.
 # Google's page of the v5e has 400 GB/s a chip, both ways over 4 ports: 50, the nominal rate. Looked up 2026-11 -->
 #
 # ## 6. A machine that is new to you
 #
-# Ask three questions: which devices are there, what links connect them, and which rank is where? `allranks doctor` answers the first two; the next cell shows its lines, and each rank's answer to the third.
+# Which devices are there, what links connect them, and which rank is where? `allranks doctor` answers the first two, and each rank the third.
 
 # %% name="doctor"
 for examine in (doctor.gpus, doctor.links, doctor.cores, doctor.shared_memory):
@@ -256,13 +254,13 @@ print(f"device {device}; my node has ranks {[r for r, host in enumerate(hosts) i
 
 # %% [markdown] name="legend"
 # `nvidia-smi topo -m` names the connection between each two devices, from near to far: **NV#** (so many NVLinks), **PIX** (one PCIe bridge), **PXB**
-# (several), **PHB** (the CPU's host bridge), **NODE** (several host bridges of one NUMA node), **SYS** (across sockets). Look for GPUs that are `SYS` apart, and for each GPU the nearest card (`PIX` or `PXB`): it belongs to this GPU. A process takes its GPU by `LOCAL_RANK`.
+# (several), **PHB** (the CPU's host bridge), **NODE** (several host bridges of one NUMA node), **SYS** (across sockets). Look for GPUs that are `SYS` apart, and for each GPU the nearest card (`PIX` or `PXB`).
 
 
 # %% [markdown] name="measured_explained"
 # ### busbw against the number of nodes
 #
-# By the ring's formula busbw is the same for any number of nodes. By NCCL's own model, with a fitted floor for each call:
+# By the ring's formula busbw is the same for any number of nodes. And by NCCL's own model?
 
 # %% name="busbw_nodes"
 figure, axes = plots.chart("nodes of 8 H100", "busbw, GB/s")
@@ -282,7 +280,7 @@ figure
 #
 # ## 7. Wrong assumptions about placement
 #
-# Most programs assume that ranks with neighbouring numbers are on one node, and so did our code above. We pretend that ranks $0$ to $g-1$ are one node and the rest another, run ring and two levels on the live ranks, in order and round robin, and count the bytes between the nodes.
+# Most programs assume that ranks with neighbouring numbers are on one node. We pretend that ranks $0$ to $g-1$ are one node and the rest another, run ring and two levels on the live ranks, in order and round robin, and count the bytes between the nodes.
 
 # %% name="guess_crossing"
 names = ("ring", "ring, round robin", "two levels", "two levels, round robin")
@@ -329,12 +327,11 @@ guess.reveal(
 )
 
 # %% [markdown] name="crossing_explained"
-# With the wrong placement two levels still give the right sum, without a warning, but now the *large* part goes between nodes: **you
-# notice it only if you count bytes or measure time.**
+# Nothing warns you: **you notice it only if you count bytes or measure time.**
 #
 # ### Your turn: find the real placement
 #
-# Return the ranks of each node, as lists, for *any* numbering of the `hosts` of section 6; the version below assumes that neighbours
+# Return the ranks of each node, as lists, for *any* numbering of the `hosts`; the version below assumes that neighbours
 # are on one node. The next cell counts the bytes between nodes.
 
 

@@ -23,7 +23,7 @@ world
 # %% [markdown] name="the_step"
 # ## 1. The step
 #
-# Its five calls: the data loader's tokens from rank 0, activations to the next stage, the gradient, "did any rank overflow?", and the mean number of samples.
+# The data loader's tokens from rank 0, activations to the next stage, the gradient, "did any rank overflow?", and the mean number of samples. No line names a library.
 
 
 # %% name="step"
@@ -43,9 +43,6 @@ def step():
     yield "samples", samples, lambda: dist.all_reduce(samples, op=dist.ReduceOp.AVG)
 
 
-# %% [markdown] name="step_guess"
-# No line names a library.
-
 # %% name="guess_step"
 guess = predict(
     "How many of the five calls does your library carry out?",
@@ -56,7 +53,7 @@ guess = predict(
 guess
 
 
-# %% name="carry"
+# %% name="carry_run"
 def carry(names):
     """What the tensors of these lines hold afterwards, and "ok" or what the library said."""
     found = {}
@@ -70,7 +67,6 @@ def carry(names):
     return found
 
 
-# %% name="carry_run"
 lines = ["tokens", "activations", "gradient", "overflow", "samples"]
 live, trace = world.trace(carry, lines)
 for name, (values, said) in live[-1].items():
@@ -87,11 +83,11 @@ guess.reveal(
 )
 
 # %% [markdown] name="step_explained"
-# The cell shows the last rank's tensors. A call that is not `ok` is correct, but this library refused it. Who decides which library is asked?
+# (The last rank's tensors.) A call that is not `ok` is correct, but this library refused it. Who decides which library is asked?
 #
 # ## 2. Which library carries out a call?
 #
-# `torch.distributed` moves no bytes. It takes the **backend** that the group has for the *device* of the tensor, and the backend calls a library. You choose once, by a name in `init_process_group`.
+# `torch.distributed` moves no bytes. It takes the **backend** that the group has for the *device* of the tensor, and the backend calls a library. You choose it in `init_process_group`.
 
 # %% name="inspect"
 for name, devices in sorted(dist.Backend.backend_capability.items()):
@@ -119,7 +115,7 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 #
 # ## 3. How do you find out?
 #
-# The script may be wrong, so ask the ranks. The operating system counts every byte that a process writes to a socket, and knows where each socket leads. One all-reduce of 20 MB; Gloo carries it as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
+# Ask the ranks: the operating system counts every byte that a process writes to a socket, and knows where each socket leads. One all-reduce of 20 MB; Gloo carries it as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
 
 # %% name="guess_written"
 guess = predict(
@@ -163,7 +159,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="follow_explained"
-# With Gloo every byte of the ring goes through the kernel's TCP. With NCCL the count is almost zero: GPUs of one machine write into each other's memory, and the operating system does not see it. There you ask the library: `NCCL_DEBUG=INFO` prints its
+# Of GPUs in one machine the operating system sees nothing, so ask the library: `NCCL_DEBUG=INFO` prints its
 # network (`NET/IB` or `NET/Socket`) and every ring. **If it says `NET/Socket` on an InfiniBand cluster, the job is much too slow.** `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA` and `GLOO_SOCKET_IFNAME` choose the interface; a name from another cluster is a common mistake.
 
 # %% [markdown] name="interface_explained"
@@ -213,11 +209,11 @@ guess.reveal(
 )
 
 # %% [markdown] name="bool_explained"
-# In brackets is the byte that stores the flag. Gloo adds bytes, so after $k$ steps it is $p^k$: with four ranks 4, 16, 64, and then 256, which becomes 0. NCCL's backend takes a `MAX` of flags instead (`ProcessGroupNCCL.cpp`). One line gives different results with two libraries, without an error.
+# In brackets is the byte that stores the flag: after $k$ steps $p^k$, with four ranks 4, 16, 64, and then 256, which becomes 0. One line gives different results with two libraries, without an error.
 #
 # ### Your turn: a step for any library
 #
-# Below are the three lines as they were. **Fix them**, in place, so that both libraries agree. The next cell judges them on your backend and on the wire.
+# **Fix the three lines**, in place, so that both libraries agree. The next cell judges them on your backend and on the wire.
 
 
 # %% name="portable"
@@ -261,8 +257,6 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 #     samples //= dist.get_world_size()
 # ```
 # </details>
-#
-# Tests on Gloo tell you that a program is *right*; they say nothing about its speed.
 
 # %% [markdown] name="mesh_intro"
 # ## 5. Eight MI300X: a mesh and no switch
@@ -272,17 +266,33 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # <!-- ROCm/rocm-systems, projects/rccl/docs at 5c5541b: conceptual/hardware-specific-optimizations.rst (mesh, 64 GB/s raw, 46 to 48 effective, seven non-colliding rings, Rome models), conceptual/collective-algorithms.rst (ring, tree, DDA). All of it is of eight MI300X or MI350; RCCL for ROCm 7.13 already has gfx1250 (MI450) and fabrics of several nodes.
 # DDA's default: 0 in some versions of src/rccl_wrap.cc and in that page, 1 at 006a440, up to 128 MiB; CHANGELOG.md at 0005e8e, RCCL 2.30.7: "both default on". NVLS in RCCL: projects/rccl at 03a8914 (2026), src/transport/nvls.cc 20: compiled for CUDA only, as in ROCm/rccl 0cbce2a (2024). H100: 371, NCCL's topo.h. MSCCL and MSCCL++ removed: rocm.docs.amd.com/projects/rccl/en/docs-7.14.0/how-to/rccl-usage-tips.html. Looked up 2026-11 -->
 
+# %% name="guess_mesh"
+guess = predict(
+    "1 GB from one GPU to one other: how many times as long does it take on the mesh as between two H100s behind NVSwitch?",
+    low=0.5,
+    high=16.0,
+    title="One GPU to one other: mesh against switch",
+)
+guess
+
 # %% name="mesh"
-n, gpus = 1e9, 8
+n, gpus, alone = 1e9, 8, {}
 for name, pair, rings in (("8 H100, NVSwitch", 371e9, 1), ("8 MI300X, mesh", 46e9, 7)):
-    alone, ring = n / pair, 2 * (gpus - 1) / gpus * n / (rings * pair)
-    print(f"{name:17} 1 GB to one GPU: {1e3 * alone:4.1f} ms; all-reduce of 1 GB by rings: {1e3 * ring:.1f} ms")
+    alone[name], ring = n / pair, 2 * (gpus - 1) / gpus * n / (rings * pair)
+    print(f"{name:17} 1 GB to one GPU: {1e3 * alone[name]:4.1f} ms; all-reduce of 1 GB by rings: {1e3 * ring:.1f} ms")
 print(f"8 H100 with NVLS, by NCCL's model: {1e3 * cost.nccl_price('all_reduce', n, 'dgx-h100').seconds:.1f} ms")
 
+# %% name="reveal_mesh" jupyter={"source_hidden": true}
+# the answer: run this cell
+guess.reveal(
+    alone["8 MI300X, mesh"] / alone["8 H100, NVSwitch"],
+    why="On the mesh a pair has one link of 46 GB/s, a seventh of what a GPU has; behind the switch each pair can use all of a GPU's 371 GB/s.",
+)
+
 # %% [markdown] name="mesh_explained"
-# (Computed, with what each library says of its links: 371 GB/s for a GPU, 46 GB/s for a link.) With rings the two nodes are nearly alike; one pair alone is eight times slower on the mesh. So on such a node a pipeline's `send` between two
-# stages, or a tensor parallel group of two, uses a seventh of what a GPU has. Make tensor parallel groups whole nodes there. RCCL can also read the peers' memory directly (DDA). Some versions do so by default, up to some size; `RCCL_DDA_ENABLE=0` or `1` decides. From ROCm 7.13 on
-# RCCL has no MSCCL and MSCCL++ (programs for your own algorithms, [chapter 63](../extras/63_can_a_machine_find_it.ipynb)).
+# (Computed, with what each library says of its links.) With rings, which use all seven links, the two nodes are nearly alike. So on such a node a pipeline's `send` between two
+# stages, or a tensor parallel group of two, uses a seventh of what a GPU has. Make tensor parallel groups whole nodes there. (RCCL can also read the peers' memory directly, by default in some versions: `RCCL_DDA_ENABLE=0` or `1` decides. From ROCm 7.13 on
+# it has no MSCCL and MSCCL++, for [your own algorithms](../extras/63_can_a_machine_find_it.ipynb).)
 
 # %% [markdown] name="where"
 # ## 6. Find it in torch

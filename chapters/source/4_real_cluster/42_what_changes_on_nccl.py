@@ -35,7 +35,7 @@ guess = predict(
 guess
 
 
-# %% name="late_program"
+# %% name="late"
 def late():
     if dist.get_rank() == 0:
         time.sleep(1)
@@ -47,7 +47,6 @@ def late():
     return value, returned - began, time.monotonic() - returned
 
 
-# %% name="late"
 answers = world.run(late)
 for rank, (value, call_s, read_s) in enumerate(answers):
     print(f"rank {rank}: sum {value:g}, all_reduce returned after {call_s:.2f} s, reading it took {read_s:.2f} s more")

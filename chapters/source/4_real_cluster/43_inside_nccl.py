@@ -159,8 +159,8 @@ faster.reveal(
 )
 
 # %% [markdown] name="measured_explained"
-# So the *reason* for LL is not visible on a CPU. Its *price* is not either: what you see at the right end is mostly the time that Python takes to pack data and flags into words. On a GPU the price is
-# half of the bandwidth, because half of the bytes are flags. On H100s NCCL's own tuner
+# So a CPU shows neither the *reason* for LL nor its *price*: what you see at the right end is mostly the time that Python takes to pack data and flags into words. On a GPU the price is
+# half of the bandwidth. On H100s NCCL's own tuner
 # counts, for each hop of a ring over NVLink, 0.6 µs with LL, 1.9 µs with LL128 and 3.4 µs with Simple, and for a call 6.6, 14 and 8.4 µs.
 #
 # ## 3. Slots
@@ -329,7 +329,7 @@ switch.reveal(
 )
 
 # %% [markdown] name="tuner_explained"
-# Each line has three parts, from left to right:
+# In each line the protocol goes from LL to LL128 to Simple, whatever the algorithm does:
 #
 # - **Small** vectors need the least latency: LL, in a ring or chain on one machine, in a tree on several.
 # - **Middle** ones take LL128, which has nearly all of the bandwidth and still no separate flag. (One machine of H100s has no middle: it goes from LL to the switch.)
@@ -346,7 +346,7 @@ switch.reveal(
 #
 # ## 5. One GPU a node: PAT
 #
-# A ring all-gather has $p-1$ steps. With one GPU a node, NCCL 2.23 and later have **PAT** (parallel aggregated trees), a variation of Bruck's algorithm:
+# On 256 nodes with one GPU each, a ring all-gather has 255 steps. How does NCCL do it in eight? From 2.23 on it has **PAT** (parallel aggregated trees), a variation of Bruck's algorithm, for one GPU a node:
 #
 # | all-gather | rounds | first partner | data in the last round | order in memory |
 # |---|---|---|---|---|
@@ -431,36 +431,26 @@ rack.reveal(
 #
 # ## 8. Run it
 #
-# What an operator calls, and since which version. The dates are those of the tagged commits, from 2.31 on those of the pull requests:
+# A GPU of a running job fails, or one call is slow. What does NCCL have for it, and from which version on?
 #
-# | since | date | for operation |
-# |---|---|---|
-# | 2.24.3 | 2025-01-07 | **RAS**: a thread in each process knows all others. `ncclras` on any of the job's nodes (localhost, port 28028) asks who is alive, and at which call each communicator's ranks are |
-# | 2.27.3 | 2025-05-29 | `ncclCommShrink`: a communicator without some ranks, called by those that stay; with `NCCL_SHRINK_ABORT` it ends what is under way |
-# | 2.28.3 | 2025-09-02 | the **Inspector** (a profiler plugin) writes time and bandwidth of each call; `NCCL_NETDEVS_POLICY`; copy engines instead of multiprocessors (`NCCL_CTA_POLICY_ZERO`) |
-# | 2.28.7 | 2025-10-17 | `ncclCommRevoke` stops what is under way and keeps the resources, until shrink, split or destroy; RAS in JSON (`ncclras -f json`) |
-# | 2.29.2 | 2025-12-24 | `ncclCommGrow` adds ranks; RAS can watch continuously; the Inspector writes for Prometheus |
-# | 2.29.7 | 2026-02-27 | `ncclCommSuspend` and `ncclCommResume` give a communicator's GPU memory back for a while; failover to another port |
-# | 2.30.3 | 2026-04-14 | the failed port is taken back; several ranks on a GPU (experimental); buffers that are partly in host memory |
-# | 2.30.7 | 2026-06-04 | all-gather and all-to-all between nodes without multiprocessors |
-# | 2.31.2 | 2026-08-10 | algorithm and CTAs for *one call* (`ncclCollConfig_t`), and a tag that profilers see |
-# | 2.32.3 | 2026-09-17 | Vera Rubin (its tuning follows in 2.32.6); TLS for NCCL's own sockets |
-# <!-- dates: git tags of NVIDIA/nccl up to v2.30.7-1, their messages for 2.28.3 to 2.29.3; nccl pulls 2023 (2.29.5a2: suspend, failover), 2339 (2.31.2-1), 2419 (2.32.3-1), issue 1629 (JSON), issue 2337 (suspend
-# since 2.29.7); docs.nvidia.com/deeplearning/nccl/release-notes rel_2-30-3, rel_2-31-2, rel_2-32-6 (the date of 2.32.6 was not found). RAS: docs/userguide/source/troubleshooting/ras.rst; shrink,
+# | since | for operation |
+# |---|---|
+# | 2.24 | **RAS**: a thread in each process knows all others. `ncclras` on any of the job's nodes (localhost, port 28028) asks who is alive, and at which call each communicator's ranks are |
+# | 2.27 | `ncclCommShrink`: a communicator without some ranks, called by those that stay; with `NCCL_SHRINK_ABORT` it ends what is under way |
+# | 2.28.3 | the **Inspector** (a profiler plugin) writes time and bandwidth of each call |
+# | 2.28.7 | `ncclCommRevoke` stops what is under way and keeps the resources, until shrink, split or destroy |
+# | 2.29.2 | `ncclCommGrow` adds ranks |
+# | 2.29.7 | `ncclCommSuspend` and `ncclCommResume` give a communicator's GPU memory back for a while; failover to another port |
+# | 2.31.2 | algorithm and CTAs for *one call* (`ncclCollConfig_t`), and a tag that profilers see |
+# <!-- git tags of NVIDIA/nccl up to v2.30.7-1, their messages for 2.28.3 to 2.29.3; nccl pulls 2023 (2.29.5a2: suspend, failover), 2339 (2.31.2-1), issue 2337 (suspend
+# since 2.29.7); docs.nvidia.com/deeplearning/nccl/release-notes rel_2-31-2. RAS: docs/userguide/source/troubleshooting/ras.rst; shrink,
 # revoke, suspend: api/comms.rst 112, 171, 310. Looked up 2026-11 -->
 #
-# In this order after a failure: *revoke* on every survivor, agree who is left ([Survive](46_survive.ipynb)), *shrink*, train on, and *grow* when the replacement has come. Shrink closes the gap in the ranks' numbers; grow gives new ranks the *last* numbers, so the replacement of rank 3 is not rank 3. Two traps: a suspended
-# communicator keeps its NVLS state, so a snapshot of the GPU still fails (open in August 2026); and torch's `shrink_group` with `SHRINK_ABORT` hangs with NCCL 2.31 and later, until the fix is in your torch: it destroys the parent
-# group, and should abort it.
-# <!-- numbers: 2.30.7 docs/userguide/source/api/comms.rst 112-175; nccl issue 2337 (open, 2026-08-10); pytorch issue 194679, fix 194775 -->
+# In this order after a failure: *revoke* on every survivor, agree who is left ([Survive](46_survive.ipynb)), *shrink*, train on, and *grow* when the replacement has come. Shrink closes the gap in the ranks' numbers; grow gives new ranks the *last* numbers, so the replacement of rank 3 is not rank 3.
+# <!-- numbers: 2.30.7 docs/userguide/source/api/comms.rst 112-175 -->
 #
-# **Plugins** are libraries that NCCL loads by name:
-#
-# | plugin | library, variable | it can |
-# |---|---|---|
-# | net | `libnccl-net.so`, `NCCL_NET_PLUGIN` | carry the bytes: EFA, Slingshot ([The network](49_the_network.ipynb)) |
-# | tuner | `libnccl-tuner.so`, `NCCL_TUNER_PLUGIN` | choose algorithm, protocol and channels; NVIDIA's example reads a CSV file with rows such as `allreduce,0,65536,tree,ll,-1,...` |
-# | profiler | `libnccl-profiler.so`, `NCCL_PROFILER_PLUGIN` | hear of each call, kernel and network operation; the Inspector is one (`NCCL_INSPECTOR_ENABLE=1`) |
+# **Plugins** are libraries that NCCL loads: `NCCL_NET_PLUGIN` carries the bytes (EFA, Slingshot: [The network](49_the_network.ipynb)), `NCCL_TUNER_PLUGIN` chooses algorithm, protocol and channels, `NCCL_PROFILER_PLUGIN` hears of
+# each call, kernel and network operation (the Inspector is one: `NCCL_INSPECTOR_ENABLE=1`).
 # <!-- env.rst 451-497; plugins/tuner/example/README.md (2.30.7); plugins/profiler/inspector/README.md 63-90; tag message of v2.28.7-1 -->
 
 # %% [markdown] name="recap"

@@ -100,7 +100,7 @@ lost.reveal(
 )
 
 # %% [markdown] name="mend"
-# This is a **race**: two ranks use the same place, one of them writes, and nothing says who comes first. Three repairs, the dearest first:
+# This is a **race**: two ranks use the same place, one of them writes, and nothing says who comes first. Three repairs, the slowest first:
 #
 # 1. A **lock**: one rank at a time.
 # 2. An **atomic** operation: the hardware reads, adds and writes in one piece (`atomicAdd` on a GPU). Python has none.

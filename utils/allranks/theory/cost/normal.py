@@ -1,6 +1,6 @@
 """Is my busbw normal? A sweep beside what others published for the same machine, and beside what NCCL's tuner foretells.
 
-The published measurements are those of docs/measured/nccl_tests.csv, of which a copy is in the package. Where fewer than `SITES_FOR_A_PERCENTILE`
+The published measurements are those of `PUBLISHED`; docs/measured/README.md says what its columns hold. Where fewer than `SITES_FOR_A_PERCENTILE`
 sites are known, no percentile is given. The reasons are the usual ones for a shape; each comes with the test that would tell.
 """
 

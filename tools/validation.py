@@ -29,8 +29,8 @@ from allranks.theory.cost.calibrated import Point as Asked
 from allranks.theory.cost.nccl_machines import machine
 from allranks.theory.cost.nccl_price import kind_of, least_s, tuned
 from allranks.theory.cost.normal import PUBLISHED
-from allranks.theory.simulator import simulate
 from allranks.theory.simulator.channels import USUAL
+from allranks.theory.simulator.simulation import simulate
 from allranks.theory.topology import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from allranks.base.chapters import chapters, find
 from allranks.ranks.engines import kernels
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from jupyter_client.provisioning import KernelProvisionerFactory
 from nbclient import NotebookClient
 

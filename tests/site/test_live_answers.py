@@ -58,7 +58,7 @@ def test_every_example_does_what_its_title_says(tool, ask):
 
 def test_the_figures_are_those_of_the_simulator(tool, ask):
     from allranks import schedules, topology
-    from allranks.theory.simulator import run_schedule
+    from allranks.theory.simulator.simulation import run_schedule
 
     said = ask("schedule", source=programs(tool)["a_ring"], **FORM)
     wanted = run_schedule(schedules.ring_all_reduce(4), 1 << 20, topology.preset("dgx-h100"))

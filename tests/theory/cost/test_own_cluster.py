@@ -11,7 +11,7 @@ import pytest
 from allranks import cost
 from allranks.theory.cost.normal import PUBLISHED
 from allranks.theory.cost.plan import plan
-from allranks.theory.simulator import simulate
+from allranks.theory.simulator.simulation import simulate
 from allranks.theory.topology import TopologyError, preset
 
 DEVICES = "".join(

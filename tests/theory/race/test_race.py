@@ -17,9 +17,9 @@ from allranks.theory.race.bounds import lower_bound, spread_ps
 from allranks.theory.race.maker import make
 from allranks.theory.schedules import Move, Schedule, ScheduleError
 from allranks.theory.schedules.proof import fault_of
-from allranks.theory.simulator import programs
 from allranks.theory.simulator.clock import replay
 from allranks.theory.simulator.scale import price_at_scale
+from allranks.theory.simulator.simulation import programs
 from click.testing import CliRunner
 
 ENTRIES = leaderboard.load()

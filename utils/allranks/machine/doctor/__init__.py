@@ -32,7 +32,7 @@ from allranks.base.extras import how_to_install, requirements
 from allranks.base.rundir import RunDirError, run_dir
 from allranks.ranks.engines import libraries
 from allranks.ranks.engines.devices import EXCLUSIVE, PROMISED_RANKS, SHARING_NCCL, Gpu, Inventory, place
-from allranks.ranks.engines.forkserver import forking_is_safe
+from allranks.ranks.engines.forkserver.process import forking_is_safe
 from allranks.ranks.engines.served_leases import ledger_of
 
 __all__ = [

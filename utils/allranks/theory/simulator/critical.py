@@ -89,7 +89,7 @@ class CriticalPath:
     def marked(self, trace: Trace, where: Callable[[int], str] | None = None) -> Trace:
         """The trace with this path in its `meta`, which the player then draws; `trace` is of the same run.
 
-        >>> from allranks.theory.simulator import simulate
+        >>> from allranks.theory.simulator.simulation import simulate
         >>> from allranks.topology import preset
         >>> found = simulate("all_reduce", "ring", 16, 2**26, preset("dgx-h100"))
         >>> found.critical_path.marked(found.trace).meta["critical_path"]["legs"][0][:3]
@@ -104,7 +104,7 @@ class CriticalPath:
 
         `where` names a line of the code, such as "line 4".
 
-        >>> from allranks.theory.simulator import run_schedule
+        >>> from allranks.theory.simulator.simulation import run_schedule
         >>> from allranks.schedules import ring_all_reduce
         >>> from allranks.topology import preset
         >>> run_schedule(ring_all_reduce(16), 2**26, preset("dgx-h100")).critical_path.sentences()[1]

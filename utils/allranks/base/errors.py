@@ -1,4 +1,4 @@
-"""The root of all errors that the package raises for its readers; how messages name ranks, sizes and break lines."""
+"""The root of all errors that the package raises for its readers; how messages name ranks, counts and sizes, and break lines."""
 
 from __future__ import annotations
 
@@ -39,6 +39,15 @@ def listed(things: Iterable[object]) -> str:
     """
     *most, last = map(str, things)
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def counted(count: int, what: str) -> str:
+    """A count with its noun.
+
+    >>> counted(1, "rank"), counted(3, "rank")
+    ('1 rank', '3 ranks')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def size_in_words(nbytes: float) -> str:

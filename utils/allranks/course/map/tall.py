@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allranks.base.chapters import Chapter, parts
+from allranks.base.errors import counted
 from allranks.course.map import words
 from allranks.course.map.drawing import WON, Manner, _extras, _proved, _trips, hangs_near, linked, said_at, status
 from allranks.course.map.shapes import (
@@ -95,7 +96,7 @@ def _note(progress: Progress) -> str:
     if progress.minutes_left:
         return words.time(progress.minutes_left) + (" left" if progress.seen else "")
     missing = len(progress.contents.checks) - progress.proved
-    return f"{words.counted(missing, 'check')} left" if missing else ""
+    return f"{counted(missing, 'check')} left" if missing else ""
 
 
 def _trips_of(state: State, chapter: Chapter, middle: float, y: float, manner: Manner) -> tuple[str, float]:

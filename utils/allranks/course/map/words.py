@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from allranks.base.chapters import Chapter, Part, chapters, find, parts
+from allranks.base.errors import counted
 from allranks.course.state import Progress, State
 
 NOTHING_YET = "Nothing is proved yet: that is where everybody begins."
@@ -17,15 +18,6 @@ def time(minutes: int) -> str:
     """
     hours, rest = divmod(minutes, 60)
     return " ".join([f"{hours} h"] * bool(hours) + [f"{rest} min"] * bool(rest or not hours))
-
-
-def counted(count: int, what: str) -> str:
-    """A count with its noun.
-
-    >>> counted(1, "check"), counted(3, "check")
-    ('1 check', '3 checks')
-    """
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def named(chapter: Chapter) -> str:

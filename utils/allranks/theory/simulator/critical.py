@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from allranks.base.errors import name_ranks
+from allranks.base.errors import counted, name_ranks
 from allranks.theory.schedules import Number
 from allranks.theory.simulator.clock import Compute, Enter, Network, Recv, Send, Step, Timeline, Wait
 from allranks.theory.trace import Trace
@@ -124,7 +124,7 @@ class CriticalPath:
             (self.total(LegKind.COLLECTIVE), "collectives"),
         ]
         said = [f"{_percent(self.share(s))} is {what}" for s, what in parts if self.share(s) >= 0.01]
-        one = f"{messages} message{'' if messages == 1 else 's'} one after the other" if messages else "no message"
+        one = f"{counted(messages, 'message')} one after the other" if messages else "no message"
         return f"The critical path has {one}" + (f": {', '.join(said)}." if said else ".")
 
     def _waits(self, name: Callable[[int], str] | None) -> str:

@@ -1,4 +1,4 @@
-"""The root of all errors that the package raises for its readers; how messages name ranks, counts and sizes, and break lines."""
+"""The root of all errors that the package raises for its readers, and how messages name ranks, counts and sizes."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import subprocess
@@ -11,15 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def loaded(path: Path):
-    spec = importlib.util.spec_from_file_location(f"tried_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +162,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["resource"] = None  # no browser has it
 import answers
+from loading import loaded
 ring = open(sys.argv[2]).read()
 for name, request in (
     ("schedule", {"source": ring, "collective": "all_reduce", "ranks": 3, "nbytes": "1MB", "machine": "p5"}),

@@ -162,7 +162,6 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["resource"] = None  # no browser has it
 import answers
-from loading import loaded
 ring = open(sys.argv[2]).read()
 for name, request in (
     ("schedule", {"source": ring, "collective": "all_reduce", "ranks": 3, "nbytes": "1MB", "machine": "p5"}),

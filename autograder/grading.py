@@ -32,7 +32,7 @@ import nbformat
 import nbgrader.api
 import nbgrader.nbgraderformat.common
 from allranks.course.handin import Refused, read_notebook
-from allranks.ranks.engines.forkserver import die_with_parent
+from allranks.ranks.engines.forkserver.process import die_with_parent
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.apps import NbGraderAPI
 from nbgrader.utils import determine_grade

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base.errors import CourseError
-from allranks.ranks.engines.forkserver import die_with_parent, preload
+from allranks.ranks.engines.forkserver.process import die_with_parent, preload
 
 COURSE = Path(__file__).resolve().parent.parent
 MEMORY_BYTES = 8 << 30

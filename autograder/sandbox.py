@@ -4,7 +4,7 @@
         child = sandbox.spawn("package.module:function", args={"any": "JSON"}, fds=[3])
         child.poll(), child.wait(timeout=1), child.kill()
 
-It has the interface of `allranks.ranks.engines.forkserver.ForkServer`, so that the wire can fork its ranks here. The first
+It has the interface of `allranks.ranks.engines.forkserver.client.ForkServer`, so that the wire can fork its ranks here. The first
 process in the sandbox (`sandbox_forkserver.py`) imports torch once; every rank is a fork of it, with its own
 namespaces. Process ids are those inside the sandbox; they mean nothing outside.
 """
@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from allranks.base.errors import CourseError
-from allranks.ranks.engines import forkserver
 from allranks.ranks.engines.alone import SHOWN as IN_A_RANK
+from allranks.ranks.engines.forkserver import client, mailbox
 
 from autograder import seccomp
 
@@ -48,7 +48,7 @@ class SandboxError(CourseError, RuntimeError):
     """No sandbox can be made here, or it ended; the message says why, and how to fix it."""
 
 
-class Child(forkserver.Child):
+class Child(mailbox.Child):
     """A rank in the sandbox. `pid` is its process id inside, so only the sandbox can send it a signal."""
 
     def __init__(self, sandbox: Sandbox, pid: int) -> None:
@@ -62,7 +62,7 @@ class Child(forkserver.Child):
                 self._sandbox._send({"kill": self.pid, "signal": int(sig)})
 
 
-class Sandbox(forkserver.Connection):
+class Sandbox(client.Connection):
     """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
 
     `limits` are the resource limits of each rank, by name without RLIMIT_; MAPPED is how many bytes it may map after

@@ -16,7 +16,7 @@ import resource
 import socket
 import sys
 
-from allranks.ranks.engines.forkserver import Client, ForkLoop
+from allranks.ranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.ranks.engines.forkserver.process import use_large_pages
 
 WARM = (

@@ -18,7 +18,7 @@ def run(rounds: int, progress: Callable[[str], None]) -> Result:
     from allranks.exercises import get
     from allranks.judge.judging import judge
     from allranks.judge.source import read_source
-    from allranks.ranks.engines.forkserver import ForkServer
+    from allranks.ranks.engines.forkserver.client import ForkServer
 
     ForkServer.ensure().wait_warm()
     variants: dict[str, Callable[[], float]] = {}

@@ -14,7 +14,7 @@ FIRST_CELL = "import torch\nfrom allranks import World"
 
 def run(rounds: int, progress) -> Result:
     """Measures in turns; each kernel is new and ends before the next begins."""
-    from allranks.ranks.engines.forkserver import ForkServer
+    from allranks.ranks.engines.forkserver.client import ForkServer
     from allranks.ranks.engines.kernels import NAME
     from jupyter_client import KernelManager
     from jupyter_client.provisioning import KernelProvisionerFactory

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bench.common import Result, alternate, compared
 
 if TYPE_CHECKING:
-    from allranks.ranks.engines.forkserver import ForkServer
+    from allranks.ranks.engines.forkserver.client import ForkServer
 
 CODE = """
 import sys, time
@@ -35,7 +35,9 @@ print(time.perf_counter() - began, all(warm))
 
 def run(rounds: int, progress: Callable[[str], None]) -> Result:
     """Measures in turns; each world is new."""
-    from allranks.ranks.engines.forkserver import LATER, QUIET_S, ForkServer
+    from allranks.ranks.engines.forkserver.client import ForkServer
+    from allranks.ranks.engines.forkserver.loop import QUIET_S
+    from allranks.ranks.engines.forkserver.server import LATER
 
     plain, lasting = ForkServer.start(), ForkServer.start(lasting=True)
     for forkserver in (plain, lasting):

@@ -16,7 +16,7 @@ CASES = {
 }
 PROGRAM = """
 import json, resource, time
-from allranks.theory.simulator import simulate
+from allranks.theory.simulator.simulation import simulate
 from allranks.topology import preset
 began, used = time.perf_counter(), time.process_time()
 found = simulate("all_reduce", {!r}, {!r}, 1 << 30, preset("dgx-h100"), method={!r})

@@ -72,7 +72,7 @@ def join_and_reduce(rank: int, world_size: int, store: str) -> float:
 def run(rounds: int, progress) -> Result:
     """Measures in turns; the stop of each is measured apart."""
     from allranks import World
-    from allranks.ranks.engines.forkserver import ForkServer
+    from allranks.ranks.engines.forkserver.client import ForkServer
 
     stops: dict[str, list[float]] = {"ours": [], "ipyparallel": []}
 

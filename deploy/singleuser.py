@@ -151,7 +151,8 @@ def answer_the_proxy_and_me() -> None:
 
 def warm_engines() -> None:
     """Starts the fork server that all notebooks of this server share, if forking is safe here."""
-    from allranks.ranks.engines.forkserver import ForkServerError, forking_is_safe
+    from allranks.ranks.engines.forkserver.client import ForkServerError
+    from allranks.ranks.engines.forkserver.process import forking_is_safe
     from allranks.ranks.engines.kernels import name_to_jupyter, warm_for_jupyter
 
     name_to_jupyter()  # also where kernels are not forked: ours have no open port

@@ -117,7 +117,7 @@ def fingerprint(notebook: Path, root: Path) -> str:
 @functools.cache
 def warm() -> None:
     """Starts a fork server, if possible, from which all later kernels are forked."""
-    from allranks.ranks.engines.forkserver import ForkServerError
+    from allranks.ranks.engines.forkserver.client import ForkServerError
     from allranks.ranks.engines.kernels import warm_for_jupyter
 
     with contextlib.suppress(ForkServerError):

@@ -28,12 +28,12 @@ from allranks.theory.cost.calibrated import COVERAGE, NORMAL, Foretold, Process,
 from allranks.theory.cost.calibrated import Point as Asked
 from allranks.theory.cost.nccl_machines import machine
 from allranks.theory.cost.nccl_price import kind_of, least_s, tuned
-from allranks.theory.simulator import simulate
+from allranks.theory.cost.normal import PUBLISHED
 from allranks.theory.simulator.channels import USUAL
+from allranks.theory.simulator.simulation import simulate
 from allranks.theory.topology import PRESETS
 
 ROOT = Path(__file__).resolve().parent.parent
-MEASURED = ROOT / "docs" / "measured" / "nccl_tests.csv"
 KEPT = ROOT / "docs" / "measured" / "nccl_tests_kept.csv"
 PAGE = ROOT / "docs" / "validation.md"
 FIGURE = ROOT / "docs" / "measured" / "validation.svg"
@@ -127,7 +127,7 @@ class Held:
         return low <= self.point.asked.y <= high
 
 
-def points(path: Path = MEASURED) -> tuple[list[Point], dict[str, int]]:
+def points(path: Path = PUBLISHED) -> tuple[list[Point], dict[str, int]]:
     """The measurements that can be priced; and how many rows of each kind can't."""
     found, left_out = [], defaultdict(int)
     for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines()):

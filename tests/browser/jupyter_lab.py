@@ -19,7 +19,7 @@ from pathlib import Path
 
 import nbformat
 from allranks.ranks.engines import kernels, ports
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 
 CHROMIUM_FLAGS = [
     "--no-sandbox",

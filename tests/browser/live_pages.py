@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
+
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSWERS = ROOT / "tests" / "exercises" / "puzzles" / "answers"
@@ -35,7 +36,4 @@ def right(puzzle: str, name: str) -> str:
 
 def tool() -> ModuleType:
     """tools/live_site.py."""
-    spec = importlib.util.spec_from_file_location("live_site_of_test", ROOT / "tools" / "live_site.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "tools" / "live_site.py")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 from allranks.show.player import Player
 from allranks.theory.schedules import ring_all_reduce
-from allranks.theory.simulator import simulate
+from allranks.theory.simulator.simulation import simulate
 from allranks.theory.topology import uniform
 from allranks.theory.trace import Event, Trace
 from test_player_picture import cells, done, in_timeline, meter

@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import html
 import http.server
-import importlib.util
 import os
 import posixpath
 import re
@@ -21,6 +20,7 @@ import nbformat
 import pytest
 from allranks.base import chapters as course_map
 from allranks.base.chapters import find
+from loading import loaded
 
 pytest.importorskip("myst_nb", reason="the extra `site` is not installed: pip install -c constraints.txt -e '.[site]'")
 pytestmark = [
@@ -37,10 +37,7 @@ RUN = ("00_start_here", "01_nine_pictures")
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("allranks_site", ROOT / "tools" / "site.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "tools" / "site.py")
 
 
 @pytest.fixture(scope="module")

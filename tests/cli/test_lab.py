@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CELL = """
 import os
 from allranks import World
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 with World(ranks=2) as world:
     print(world.run(lambda: 7), ForkServer.ensure().pid, ForkServer.ensure().process, os.getppid())
 """

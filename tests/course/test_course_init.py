@@ -1,6 +1,5 @@
 """`allranks course init`: a course folder that nbgrader releases from and `allranks grade` grades, with and without a checkout."""
 
-import importlib.util
 import json
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ from allranks.base import course_files as files
 from allranks.cli import main
 from allranks.course import teaching
 from click.testing import CliRunner
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = "lab03_all_reduce"
@@ -64,9 +64,7 @@ def test_git_takes_no_key_no_secret_and_no_students_data(tmp_path):
 
 
 def test_without_answers_nbgrader_releases_the_same_labs(installed, tmp_path):
-    spec = importlib.util.spec_from_file_location("allranks_notebooks", ROOT / "tools" / "notebooks.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = loaded(ROOT / "tools" / "notebooks.py")
     made = json.loads(run(tmp_path / "course", "--json").output)
     assert made["answers"] is False and len(made["labs"]) == len(list((ROOT / "labs").iterdir()))
     for path in sorted((tmp_path / "course/solutions").glob("*/*.ipynb")):

@@ -1,25 +1,20 @@
 """The front page: the map of a visitor without a past, and the short courses of the guide."""
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from allranks.base import chapters as course_map
 from allranks.course.map import words
 from allranks.course.state import state
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
 def front():
-    spec = importlib.util.spec_from_file_location("allranks_front", ROOT / "tools" / "front.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "tools" / "front.py")
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +42,7 @@ def test_paths_are_those_of_the_guide(front):
 
 
 def test_old_addresses_lead_to_chapters_that_are_there(tmp_path):
-    spec = importlib.util.spec_from_file_location("allranks_site", ROOT / "tools" / "site.py")
-    site = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(site)
+    site = loaded(ROOT / "tools" / "site.py")
     (tmp_path / "chapters").mkdir()
     site.forward(tmp_path)
     for old, new in site.MOVED.items():

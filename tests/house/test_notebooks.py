@@ -1,23 +1,16 @@
 """The committed notebooks are what their percent scripts build, and a script that can't be built is refused by name."""
 
-import importlib.util
 import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _load():
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "tools" / "notebooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-notebooks = _load()
+notebooks = loaded(ROOT / "tools" / "notebooks.py")
 
 
 @pytest.fixture(scope="module")

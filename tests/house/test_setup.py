@@ -1,16 +1,14 @@
 """Which torch `make setup` installs: it goes by the NVIDIA driver, before any package is there."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 from allranks.ranks.engines import libraries
+from loading import loaded
 
 FILE = Path(__file__).resolve().parents[2] / "tools" / "setup.py"
-spec = importlib.util.spec_from_file_location("allranks_setup", FILE)
-setup = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(setup)
+setup = loaded(FILE)
 
 PROPRIETARY = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc "

@@ -1,6 +1,5 @@
 """What a backup has besides what restore.py plays with real accounts: who came from a platform, and what is in the way of it."""
 
-import importlib.util
 import json
 import os
 import pwd
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from allranks.machine.doctor.hub import Site
+from loading import loaded
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 TOLD = {"platform": {"name": "Moodle"}, "people": {"ada": {"sub": "u-7", "email": "ada@example.org"}}}
@@ -19,9 +19,7 @@ TOLD = {"platform": {"name": "Moodle"}, "people": {"ada": {"sub": "u-7", "email"
 @pytest.fixture
 def hub(tmp_path, monkeypatch) -> tuple[object, Site]:
     """The program, and a hub in a folder, with no accounts but the grader's, which is this one."""
-    spec = importlib.util.spec_from_file_location("backup", DEPLOY / "backup.py")
-    backup = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(backup)
+    backup = loaded(DEPLOY / "backup.py")
     (tmp_path / "state").mkdir()
     (tmp_path / "exchange").mkdir()
     sqlite3.connect(tmp_path / "state" / "jupyterhub.sqlite").close()

@@ -1,6 +1,5 @@
 """What deploy/singleuser.py does before the server: in a pod and a container as on one machine."""
 
-import importlib.util
 import json
 import os
 import re
@@ -11,6 +10,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB = "lab03_all_reduce"
@@ -21,9 +21,7 @@ def singleuser(tmp_path, monkeypatch):
     """The script, with an empty home."""
     for name in ("ALLRANKS_EXCHANGE", "ALLRANKS_HUB_ROLE"):
         monkeypatch.delenv(name, raising=False)
-    spec = importlib.util.spec_from_file_location("singleuser", ROOT / "deploy" / "singleuser.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = loaded(ROOT / "deploy" / "singleuser.py")
     script.HOME, script.COURSE = tmp_path, tmp_path / "allranks"
     script.COURSE.mkdir()
     return script

@@ -3,7 +3,6 @@ made of the packages that are installed, packed again as wheels."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import platform
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import c_libraries
 import pytest
+from loading import loaded
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packed import packed_again
@@ -25,15 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def _load(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-kit = _load("allranks_kit", ROOT / "tools" / "kit.py")
-carry = _load("allranks_carry", ROOT / "tools" / "kit" / "carry.py")
+kit = loaded(ROOT / "tools" / "kit.py")
+carry = loaded(ROOT / "tools" / "kit" / "carry.py")
 MACHINE = os.uname().machine
 
 

@@ -6,10 +6,11 @@ import math
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "10_broadcast"
+source = source_of(CHAPTER)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -95,11 +96,6 @@ def test_the_chain_moves_what_the_schedule_says():
         for rank in range(ranks):
             sent = [(m.dst, m.nbytes) for m in outcome.trace.messages() if m.src == rank]
             assert sent == [(m.dst, 4 * sizes[m.chunks[0]]) for m in planned.moves if m.src == rank]
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
 def answer() -> str:

@@ -5,23 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, filled, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "15_all_to_all"
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def solved_moe() -> str:
     """The cell of `moe_dispatch_combine` with the answer that its folded text gives."""
-    answer = re.search(r"```python\n(.*?)```", source("moe_answer"), flags=re.S).group(1).rstrip()
-    hole = "    # the way back: your turn"
-    assert hole in source("moe")
-    return source("moe").replace(hole, answer)
+    return filled(source, "moe", "moe_answer", "    # the way back: your turn")
 
 
 @pytest.mark.parametrize("ranks", RANKS)

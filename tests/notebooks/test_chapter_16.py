@@ -5,23 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, filled, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "16_barrier_and_groups"
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def solved_hierarchy() -> str:
     """The cell of `hierarchical_all_reduce` with the answer that its folded text gives."""
-    answer = re.search(r"```python\n(.*?)```", source("hierarchical_answer"), flags=re.S).group(1).rstrip()
-    hole = "    place = None  # your turn"
-    assert hole in source("hierarchical")
-    return source("hierarchical").replace(hole, answer)
+    return filled(source, "hierarchical", "hierarchical_answer", "    place = None  # your turn")
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -7,14 +7,11 @@ import re
 
 import pytest
 from allranks import explore, schedules
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "17_all_reduce_algorithms"
-
-
-def source(name: str) -> str:
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def solved_fold() -> str:

@@ -6,15 +6,11 @@ import math
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, numbers, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "18_composing"
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def solved_softmax() -> str:
@@ -26,11 +22,6 @@ def solved_softmax() -> str:
     for mark, line in zip(marks, lines, strict=True):
         cell = cell.replace(mark, line)
     return cell
-
-
-def numbers(text: str) -> list[float]:
-    """The decimal numbers in a text."""
-    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
 
 
 @pytest.mark.parametrize("ranks", RANKS)

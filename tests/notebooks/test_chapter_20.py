@@ -6,24 +6,17 @@ import re
 
 import pytest
 import torch
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, filled, read, source_of
 from torch.utils.data import DistributedSampler
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "20_data_parallel"
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def solved_mean() -> str:
     """The cell of `distributed_mean` with the answer that its folded text gives."""
-    answer = re.search(r"```python\n(.*?)```", source("mean_answer"), flags=re.S).group(1).rstrip()
-    hole = "    mean = tensor.clone()\n    # your turn"
-    assert hole in source("mean_mine")
-    return source("mean_mine").replace(hole, answer)
+    return filled(source, "mean_mine", "mean_answer", "    mean = tensor.clone()\n    # your turn")
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -6,23 +6,21 @@ import re
 
 import pytest
 from allranks import explore
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, filled, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "21_overlap_and_bucketing"
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def solved_buckets() -> str:
     """The cell of `bucketed_gradients` with the answer that its folded text gives."""
-    answer = re.search(r"```python\n(.*?)```", source("bucketed_answer"), flags=re.S).group(1).rstrip()
-    hole = "    buckets = [[parameter.grad for parameter in reversed(trained)]]  # your turn: this is one for all"
-    assert hole in source("bucketed_mine")
-    return source("bucketed_mine").replace(hole, answer)
+    return filled(
+        source,
+        "bucketed_mine",
+        "bucketed_answer",
+        "    buckets = [[parameter.grad for parameter in reversed(trained)]]  # your turn: this is one for all",
+    )
 
 
 def mixed(ranks: int) -> list[tuple[float, float]]:

@@ -5,33 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, filled, numbers, off_by, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "24_tensor_parallel"
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def solved() -> str:
     """The cell of `column_row_linear` with the line that its folded answer gives."""
-    line = re.search(r"```python\n(.*?)```", source("column_row_answer"), flags=re.S).group(1).rstrip()
-    cell = source("column_row_linear")
-    assert cell.count("    # your turn") == 1
-    return cell.replace("    # your turn", line)
-
-
-def floats(text: str) -> list[float]:
-    """The numbers in a text."""
-    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
-
-
-def off_by(text: str) -> float:
-    """The number after "off by"."""
-    return float(re.search(r"off by (\S+?),?(?:\s|$)", text)[1])
+    return filled(source, "column_row_linear", "column_row_answer", "    # your turn")
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -50,8 +33,8 @@ def test_tensor_parallel(ranks, answered):
     assert ("passed" in verdict, "the all_reduce is missing" in verdict) == (answered, not answered)
 
     _, right, wrong = chapter.text("forgot_run").splitlines()
-    assert all(x < 1e-4 for x in floats(right.removeprefix("with f")))
-    *below, a2, b2 = floats(wrong.removeprefix("without f"))
+    assert all(x < 1e-4 for x in numbers(right.removeprefix("with f")))
+    *below, a2, b2 = numbers(wrong.removeprefix("without f"))
     assert len(below) == 3
     assert min(below) > 0.1  # x, A1, B1
     assert max(a2, b2) < 1e-4
@@ -79,7 +62,7 @@ def test_tensor_parallel(ranks, answered):
     assert loss.count("'all_reduce'") == 3
     assert price.endswith("0.17 MB a rank; gathered 1,839 MB")
     assert set(chapter.by_rank("pieces_right").values()) == {"right: True"}
-    (piece,), _, after, pieces = (floats(line) for line in chapter.text("pieces_table").splitlines())
+    (piece,), _, after, pieces = (numbers(line) for line in chapter.text("pieces_table").splitlines())
     assert piece > 0 and all(
         shown[0] >= (piece - 0.1) * ranks for shown in (after, pieces)
     )  # the computing itself is not less
@@ -99,7 +82,7 @@ def test_tensor_parallel(ranks, answered):
     both = "'all_gather_into_tensor', 'reduce_scatter_tensor'"
     assert second_ops.endswith(f"'broadcast', {both}, {both}]")
 
-    assert all(x > 0 for x in floats(chapter.text("table").replace("1/beta", "")))
+    assert all(x > 0 for x in numbers(chapter.text("table").replace("1/beta", "")))
     assert "384 all-reduces 0.10 s: 13%" in chapter.text("share")
     assert "384 all-reduces 0.70 s: 51%" in chapter.text("share")
     assert chapter.text("share").endswith("sends 33.82 GB")  # 8 b s h (t-1)/t elements of 2 bytes a layer

@@ -6,21 +6,12 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from test_chapters import RANKS, execute, read
+from test_chapters import RANKS, execute, off_by, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "25_pipelines"
+source = source_of(CHAPTER)
 ORDERS = ("gpipe", "one_f_one_b", "zb_h1")
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
-
-
-def off_by(text: str) -> float:
-    """The number after "off by"."""
-    return float(re.search(r"off by (\S+?),?(?:\s|$)", text)[1])
 
 
 @pytest.mark.parametrize("ranks", RANKS)

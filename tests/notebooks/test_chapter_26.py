@@ -5,15 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, off_by, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "26_context_parallel"
-
-
-def off_by(text: str) -> float:
-    """The number after "off by"."""
-    return float(re.search(r"off by (\S+)", text)[1])
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -7,18 +7,14 @@ import re
 import pytest
 import torch
 from allranks.theory.cost import workload
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "30_capstone"
+source = source_of(CHAPTER)
 WAYS = ("ddp", "zero", "tensor_parallel")
 LAYERS, HIDDEN, LENGTH, VOCABULARY = 2, 64, 32, 128
 N = LAYERS * (12 * HIDDEN**2 + 4 * HIDDEN) + (VOCABULARY + LENGTH + 2) * HIDDEN
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
 def answer() -> str:

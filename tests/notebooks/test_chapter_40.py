@@ -6,15 +6,11 @@ import re
 
 import pytest
 from allranks.theory.topology import round_robin
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "40_topology"
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
+source = source_of(CHAPTER)
 
 
 def answer() -> str:

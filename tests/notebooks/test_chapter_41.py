@@ -6,26 +6,17 @@ import re
 
 import pytest
 import torch.distributed as dist
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, numbers, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "41_libraries"
+source = source_of(CHAPTER)
 LINES = ["tokens", "activations", "gradient", "overflow", "samples"]
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter."""
-    return next(cell.source for cell in read(CHAPTER).cells if cell.id == name)
 
 
 def answer() -> str:
     """The function that the folded answer gives."""
     return re.search(r"```python\n(.*?)```", source("portable_answer"), flags=re.S).group(1).rstrip()
-
-
-def numbers(text: str) -> list[float]:
-    """The numbers in a text."""
-    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -17,7 +18,7 @@ import psutil
 import pytest
 from allranks.base.chapters import chapters, find
 from allranks.ranks.engines import kernels
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from jupyter_client.provisioning import KernelProvisionerFactory
 from nbclient import NotebookClient
 
@@ -91,6 +92,31 @@ def read(chapter: str, ranks: int = 4, **replace: str) -> nbformat.NotebookNode:
                 cell.source = re.sub(r"\b(iterations=)(\d+)", lambda m: f"{m[1]}{min(int(m[2]), 4)}", cell.source)
     assert not replace
     return notebook
+
+
+def source_of(chapter: str) -> Callable[[str], str]:
+    """What gives the source of a cell of a chapter, by the cell's name."""
+    return lambda name: next(cell.source for cell in read(chapter).cells if cell.id == name)
+
+
+source = source_of("04_all_reduce")
+
+
+def filled(source: Callable[[str], str], cell: str, answer: str, hole: str) -> str:
+    """A cell with the code of its folded answer in the place of its hole, of which it has one."""
+    code = re.search(r"```python\n(.*?)```", source(answer), flags=re.S).group(1).rstrip()
+    assert source(cell).count(hole) == 1
+    return source(cell).replace(hole, code)
+
+
+def numbers(text: str) -> list[float]:
+    """The decimal numbers in a text."""
+    return [float(x) for x in re.findall(r"-?\d+\.?\d*(?:e[-+]?\d+)?", text)]
+
+
+def off_by(text: str) -> float:
+    """The number after "off by"."""
+    return float(re.search(r"off by (\S+?),?(?:\s|$)", text)[1])
 
 
 @functools.cache
@@ -253,11 +279,6 @@ def test_all_reduce(ranks, solved):
     for (n, seconds), (_, busbw) in zip(measured, chapter.curves("bandwidth")["all_reduce, busbw"], strict=True):
         assert busbw == pytest.approx(n / seconds / 1e9 * 2 * (ranks - 1) / ranks, rel=1e-4)
     assert all(float(text) != ranks for text in chapter.by_rank("dtype").values())
-
-
-def source(name: str) -> str:
-    """The source of a cell of the chapter on all-reduce."""
-    return next(cell.source for cell in read("04_all_reduce").cells if cell.id == name)
 
 
 def solved_ring() -> str:

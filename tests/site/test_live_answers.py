@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import subprocess
@@ -11,15 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def loaded(path: Path):
-    spec = importlib.util.spec_from_file_location(f"tried_{path.stem}", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +51,7 @@ def test_every_example_does_what_its_title_says(tool, ask):
 
 def test_the_figures_are_those_of_the_simulator(tool, ask):
     from allranks import schedules, topology
-    from allranks.theory.simulator import run_schedule
+    from allranks.theory.simulator.simulation import run_schedule
 
     said = ask("schedule", source=programs(tool)["a_ring"], **FORM)
     wanted = run_schedule(schedules.ring_all_reduce(4), 1 << 20, topology.preset("dgx-h100"))

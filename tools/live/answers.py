@@ -36,7 +36,7 @@ from allranks.theory.race.page import section
 from allranks.theory.race.scoring import MAX_PIECES
 from allranks.theory.schedules import COLLECTIVES, Schedule
 from allranks.theory.schedules.proof import fault_of
-from allranks.theory.simulator import run_schedule
+from allranks.theory.simulator.simulation import run_schedule
 from allranks.theory.topology import PRESETS, node_fabric, preset
 from allranks.theory.trace import Trace
 

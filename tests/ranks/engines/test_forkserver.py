@@ -10,7 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from allranks.ranks.engines.forkserver import LATER, QUIET_S, ForkServer, ForkServerError, describe_exit
+from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError
+from allranks.ranks.engines.forkserver.loop import QUIET_S
+from allranks.ranks.engines.forkserver.process import describe_exit
+from allranks.ranks.engines.forkserver.server import LATER
 from waiting import until
 
 pytestmark = [
@@ -123,7 +126,7 @@ def test_a_request_too_large_is_refused_before_it_is_sent(forkserver):
 def test_all_end_when_the_process_that_started_the_parent_is_killed():
     code = """
         import time
-        from allranks.ranks.engines.forkserver import ForkServer
+        from allranks.ranks.engines.forkserver.client import ForkServer
         forkserver = ForkServer.ensure()
         child = forkserver.spawn("forkserver_targets:sleep")
         print(forkserver.pid, child.pid, flush=True)

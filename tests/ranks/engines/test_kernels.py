@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from allranks.ranks.engines import kernels
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from jupyter_client import KernelManager
 from jupyter_client.provisioning import KernelProvisionerFactory
 from waiting import until

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from allranks import wire
 from allranks.base.errors import CourseError
-from allranks.theory.simulator import TopologyNetwork
+from allranks.theory.simulator.simulation import TopologyNetwork
 from allranks.theory.topology import Link, Topology, preset
 
 ALPHA, BETA = Fraction(5, 3), Fraction(2, 7)

@@ -307,7 +307,7 @@ def test_ranks_from_the_fork_server():
         assert pids
         assert pids <= mine()
     assert not pids & mine()
-    from allranks.ranks.engines.forkserver import ForkServer
+    from allranks.ranks.engines.forkserver.client import ForkServer
 
     ForkServer.ensure().close()
     assert mine() <= before  # another test's parent may end meanwhile

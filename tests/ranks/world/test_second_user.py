@@ -16,7 +16,7 @@ import psutil
 import pytest
 import zmq  # noqa: F401 - likewise
 from allranks import World
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from allranks.ranks.world.cluster import Engines
 
 pytestmark = [

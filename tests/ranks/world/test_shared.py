@@ -12,7 +12,7 @@ import psutil
 import pytest
 from allranks import World
 from allranks.ranks.engines.devices import DeviceError
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from allranks.ranks.world import WorldError, current
 from allranks.ranks.world.shared import Borrowed, Shared
 from waiting import until

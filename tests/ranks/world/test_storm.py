@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from allranks import World
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from allranks.ranks.world import WorldError
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(3600)]

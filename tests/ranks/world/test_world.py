@@ -12,7 +12,7 @@ import time
 import psutil
 import pytest
 from allranks import World
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from allranks.ranks.world import RankDied, RanksError, RanksStuck, WorldError, current
 from waiting import until
 

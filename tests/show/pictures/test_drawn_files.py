@@ -4,7 +4,6 @@ is on the first screen.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
@@ -12,16 +11,14 @@ from pathlib import Path
 import pytest
 from allranks import schedules
 from allranks.show.pictures.motion import motion, states
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("allranks_draw", ROOT / "tools" / "pictures.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "tools" / "pictures.py")
 
 
 def test_the_files_are_what_is_drawn(tool):

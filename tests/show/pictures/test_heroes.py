@@ -5,7 +5,6 @@ beside it.
 from __future__ import annotations
 
 import base64
-import importlib.util
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -17,6 +16,7 @@ from allranks.base.chapters import chapters, find
 from allranks.show.pictures import hero, pictogram, scenes, scenes_programs
 from allranks.show.pictures.moves import MOVES, markdown_table
 from allranks.show.pictures.palette import CLASSES
+from loading import loaded
 from nbconvert import HTMLExporter
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -81,9 +81,7 @@ def test_figures_in_pictures_are_those_of_the_chapters():
 
 
 def test_a_picture_that_is_not_drawn_is_refused():
-    spec = importlib.util.spec_from_file_location("allranks_notebooks", ROOT / "tools" / "notebooks.py")
-    notebooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(notebooks)
+    notebooks = loaded(ROOT / "tools" / "notebooks.py")
     script = '# %% [markdown] name="title"\n# {{here}}\n#\n# {{picture}}\n'
     built = notebooks.read_script(script, "chapters/source/2_collectives/10_broadcast.py")
     assert embedded(built.cells[0].source) == [hero.hero("10_broadcast")]

@@ -28,7 +28,7 @@ from allranks.theory.schedules import (
     ring_all_gather,
     ring_all_reduce,
 )
-from allranks.theory.simulator import simulate
+from allranks.theory.simulator.simulation import simulate
 from allranks.theory.topology import preset
 from allranks.theory.trace import Event, Trace
 

@@ -1,15 +1,12 @@
 """Is my busbw normal? Sweeps of known shapes beside the published ones."""
 
-from pathlib import Path
-
 import pytest
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.nccl_bounds import ABOVE_SEARCH
 from allranks.theory.cost.nccl_tests import Measured
-from allranks.theory.cost.normal import PUBLISHED, _rows, normal, published
+from allranks.theory.cost.normal import _rows, normal, published
 from allranks.theory.cost.terms import COLLECTIVES
 
-ROOT = Path(__file__).resolve().parents[3]
 H100 = "NVIDIA H100 80GB HBM3"
 
 
@@ -22,10 +19,6 @@ def reference():
 def sweep(shape, gpu=H100):
     points = [(n, n * 1.75 / (1e9 * busbw * shape(n))) for n, busbw in reference()]
     return normal(Measured("all_reduce", 8, 1, points, gpu=gpu))
-
-
-def test_the_packages_copy_is_that_of_the_docs():
-    assert PUBLISHED.read_bytes() == (ROOT / "docs/measured/nccl_tests.csv").read_bytes()
 
 
 def test_a_run_like_the_published_ones_is_normal():

@@ -5,16 +5,15 @@ import itertools
 import json
 import math
 from collections import defaultdict
-from pathlib import Path
 from statistics import median
 
 import pytest
 from allranks import cost
+from allranks.theory.cost.normal import PUBLISHED
 from allranks.theory.cost.plan import plan
-from allranks.theory.simulator import simulate
+from allranks.theory.simulator.simulation import simulate
 from allranks.theory.topology import TopologyError, preset
 
-ROOT = Path(__file__).resolve().parents[3]
 DEVICES = "".join(
     f"#  Rank {rank:2d} Group  0 Pid {900 + rank} on {host} device {rank % 2} [0x07] NVIDIA H100 80GB HBM3\n"
     for rank, host in enumerate(("a", "a", "b", "b"))
@@ -126,7 +125,7 @@ def test_what_our_own_bench_prints_is_read():
 
 def published_sweeps():
     groups = defaultdict(dict)
-    for r in csv.DictReader((ROOT / "docs/measured/nccl_tests.csv").read_text(encoding="utf-8").splitlines()):
+    for r in csv.DictReader(PUBLISHED.read_text(encoding="utf-8").splitlines()):
         if r["collective"] == "sendrecv":
             continue
         nbytes, ranks = int(r["bytes"]), int(r["gpus"])

@@ -6,8 +6,8 @@ import pytest
 from allranks.theory.cost import workload
 from allranks.theory.cost.plan import MODELS, Model, Plan, custom_model, plan
 from allranks.theory.cost.workload import Cluster, WorkloadError
-from allranks.theory.simulator import TopologyNetwork, simulate
 from allranks.theory.simulator.clock import Recv, Send, Wait, replay
+from allranks.theory.simulator.simulation import TopologyNetwork, simulate
 from allranks.theory.topology import PRESETS, Topology, preset, uniform
 
 EQUAL = uniform(0.0, 200e9)

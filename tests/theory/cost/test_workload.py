@@ -9,8 +9,8 @@ from allranks.theory.cost.nccl_bands import LINK_BANDS
 from allranks.theory.cost.nccl_bounds import machine_bound_s
 from allranks.theory.cost.nccl_price import kind_of
 from allranks.theory.cost.workload import Cluster, WorkloadError
-from allranks.theory.simulator import simulate
 from allranks.theory.simulator.channels import USUAL
+from allranks.theory.simulator.simulation import simulate
 from allranks.theory.topology import PRESETS
 from click.testing import CliRunner
 

@@ -1,6 +1,5 @@
 """The race: the proof and the clock against slower ones, the bounds, the entries, and what is said of wrong ones."""
 
-import importlib.util
 import json
 import random
 import re
@@ -17,10 +16,11 @@ from allranks.theory.race.bounds import lower_bound, spread_ps
 from allranks.theory.race.maker import make
 from allranks.theory.schedules import Move, Schedule, ScheduleError
 from allranks.theory.schedules.proof import fault_of
-from allranks.theory.simulator import programs
 from allranks.theory.simulator.clock import replay
 from allranks.theory.simulator.scale import price_at_scale
+from allranks.theory.simulator.simulation import programs
 from click.testing import CliRunner
+from loading import loaded
 
 ENTRIES = leaderboard.load()
 FILES = [e for e in ENTRIES if e.file is not None]
@@ -33,10 +33,7 @@ def run(*arguments):
 
 def by_file(entry):
     """The entry's schedule, made in this process."""
-    spec = importlib.util.spec_from_file_location("entry", leaderboard.COURSE.parent / entry.file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.schedule(race.task(entry.task))
+    return loaded(leaderboard.COURSE.parent / entry.file).schedule(race.task(entry.task))
 
 
 # ----------------------------------------------------------------------------------------------------- proof and clock

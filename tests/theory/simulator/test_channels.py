@@ -10,7 +10,8 @@ from allranks.cli import main
 from allranks.theory.cost import workload
 from allranks.theory.cost.plan import links_of_group, plan
 from allranks.theory.schedules import ScheduleError
-from allranks.theory.simulator import SimulateError, TopologyNetwork, channels, run_schedule, simulate
+from allranks.theory.simulator import channels
+from allranks.theory.simulator.simulation import SimulateError, TopologyNetwork, run_schedule, simulate
 from click.testing import CliRunner
 
 CALLS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")

@@ -8,16 +8,9 @@ from dataclasses import replace
 
 import pytest
 from allranks import schedules
-from allranks.theory.simulator import (
-    LegKind,
-    SimulateError,
-    TopologyNetwork,
-    critical_path,
-    programs,
-    run_schedule,
-    simulate,
-)
 from allranks.theory.simulator.clock import Compute, Enter, Recv, Send, UniformNetwork, Wait, replay
+from allranks.theory.simulator.critical import LegKind, critical_path
+from allranks.theory.simulator.simulation import SimulateError, TopologyNetwork, programs, run_schedule, simulate
 from allranks.theory.simulator.variations import in_parts, what_if
 from allranks.theory.topology import preset, uniform
 

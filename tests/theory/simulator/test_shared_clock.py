@@ -4,7 +4,6 @@ from fractions import Fraction
 
 import pytest
 from allranks.theory.schedules import ALGORITHMS, ceil_lg
-from allranks.theory.simulator import TopologyNetwork
 from allranks.theory.simulator.clock import (
     Compute,
     Enter,
@@ -16,6 +15,7 @@ from allranks.theory.simulator.clock import (
     collective_seconds,
     replay,
 )
+from allranks.theory.simulator.simulation import TopologyNetwork
 from allranks.theory.topology import Link, Topology
 
 ALPHA, BETA = Fraction(3, 7), Fraction(1, 11)

@@ -11,7 +11,7 @@ import pytest
 from allranks import cost
 from allranks.show.player import Player
 from allranks.theory.schedules import ALGORITHMS, Move, Schedule, ScheduleError
-from allranks.theory.simulator import (
+from allranks.theory.simulator.simulation import (
     SimulateError,
     TopologyNetwork,
     lower_bound_seconds,

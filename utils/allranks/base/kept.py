@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from allranks.base import course_files as files
+from allranks.base.whole import write_whole
 
 MY_MODEL = "my_model"  # which axes of my model a reader has opened, and what they chose
 
@@ -42,18 +41,5 @@ def read(name: str, start: Path | None = None) -> dict[str, Any]:
 
 def write(name: str, data: dict[str, Any], start: Path | None = None) -> None:
     """Keeps `data` under this name; a reader of the file finds all of it or what was there before."""
-    path = place(name, start)
     with contextlib.suppress(OSError):
-        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(data, file)
-        try:
-            os.replace(draft, path)
-        except OSError:
-            os.unlink(draft)
-
-
-def forget(name: str, start: Path | None = None) -> None:
-    """Removes what was kept under this name."""
-    with contextlib.suppress(OSError):
-        place(name, start).unlink()
+        write_whole(place(name, start), json.dumps(data), 0o600)

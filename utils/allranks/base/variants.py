@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from allranks.base.errors import CourseError
+from allranks.base.whole import write_whole
 
 FILE = "variants.json"
 MAX_NAME = 255  # of a folder
@@ -66,9 +67,7 @@ def write(course: Path, lab: str, secret: int) -> None:
     key = hashlib.sha256(json.dumps(["variants", secret, lab]).encode()).hexdigest()[:32]
     text = json.dumps({"lab": lab, "key": key}) + "\n"
     for folder in _folders(course, lab):
-        unfinished = folder / f"{FILE}.unfinished"
-        unfinished.write_text(text, encoding="ascii")
-        unfinished.replace(folder / FILE)
+        write_whole(folder / FILE, text)
 
 
 def remove(course: Path, lab: str) -> bool:

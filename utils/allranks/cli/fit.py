@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allranks.base.errors import capital, counted, size_in_words
+from allranks.base.whole import write_whole
 from allranks.cli._shared import CommandError, write_text
 
 if TYPE_CHECKING:
@@ -90,10 +91,8 @@ def _write(out: Path, text: str) -> None:
     """Writes the file whole, or leaves what was there."""
     if out.suffix.lower() != ".json":
         raise CommandError(f"{out} must end with .json: by that, other commands know a file from a preset's name.")
-    half = out.with_name(out.name + ".part")
     try:
-        half.write_text(text, encoding="utf-8")
-        half.replace(out)
+        write_whole(out, text)
     except OSError as error:
         raise CommandError(f"{out} can't be written: {error.strerror or error}.") from None
 

@@ -117,7 +117,8 @@ def command(no_browser: bool, named: Path | None, formgrader: bool, jupyter_args
     In a course folder that `allranks course init` made it opens formgrader.
     """
     from allranks.base.extras import require
-    from allranks.ranks.engines.forkserver import ForkServerError, forking_is_safe
+    from allranks.ranks.engines.forkserver.client import ForkServerError
+    from allranks.ranks.engines.forkserver.process import forking_is_safe
     from allranks.ranks.engines.kernels import warm_for_jupyter
 
     require("jupyterlab", "allranks lab")

@@ -16,7 +16,7 @@ from allranks.cli import _nccl, _own
 from allranks.cli._shared import CommandError, Size
 
 if TYPE_CHECKING:
-    from allranks.theory.simulator import Simulation
+    from allranks.theory.simulator.simulation import Simulation
     from allranks.theory.topology import Topology
 
 # what every method takes; what is in neither list says how single messages go
@@ -175,7 +175,7 @@ def _by_measurements(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
 def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     """The simulation of every message, as an object and in words; writes the traces that were asked for."""
     from allranks.theory.cost.nccl_bounds import machine_bound_s
-    from allranks.theory.simulator import simulate
+    from allranks.theory.simulator.simulation import simulate
 
     machine = _machine(asked.name, asked.bandwidth, asked.alpha)
     ranks = _ranks(asked.ranks, asked.nodes, machine)

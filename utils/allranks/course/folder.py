@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version as installed_version
@@ -21,6 +20,7 @@ from typing import Any
 from allranks.base import chapters as course_map
 from allranks.base import course_files as files
 from allranks.base.errors import CourseError
+from allranks.base.whole import write_whole
 from allranks.course.merge import Notebook, merge
 
 OWN = Path(".allranks")
@@ -291,24 +291,9 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _write(path: Path, content: str | bytes) -> None:
-    """Writes a file whole or not at all, with the usual rights: the course's own may be read-only."""
+    """Writes a file and the folders above it, with the usual rights: the course's own may be read-only."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    descriptor, name = tempfile.mkstemp(prefix=".allranks-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    now = os.umask(0o077)
-    os.umask(now)
-    return now
+    write_whole(path, content)
 
 
 def _unused(path: Path) -> Path:

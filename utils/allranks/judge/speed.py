@@ -12,7 +12,7 @@ from allranks.base.errors import CourseError
 from allranks.judge.cases import Args, Setup, views
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 from allranks.theory import topology as machines
-from allranks.theory.simulator import TopologyNetwork, lower_bound_seconds
+from allranks.theory.simulator.simulation import TopologyNetwork, lower_bound_seconds
 from allranks.theory.topology import Topology
 
 NBYTES = 64 << 20

@@ -28,11 +28,12 @@ from typing import Any
 
 import psutil
 
+from allranks.base.errors import counted
 from allranks.base.extras import how_to_install, requirements
 from allranks.base.rundir import RunDirError, run_dir
 from allranks.ranks.engines import libraries
 from allranks.ranks.engines.devices import EXCLUSIVE, PROMISED_RANKS, SHARING_NCCL, Gpu, Inventory, place
-from allranks.ranks.engines.forkserver import forking_is_safe
+from allranks.ranks.engines.forkserver.process import forking_is_safe
 from allranks.ranks.engines.served_leases import ledger_of
 
 __all__ = [
@@ -537,7 +538,7 @@ def world(start: Callable[[int, str], list[float]] | None = None, inventory: Inv
             "Run this again when a GPU is free; `allranks gpus` shows who has them.",
         )
     ranks = min(2, free)
-    words = f"{ranks} rank{'' if ranks == 1 else 's'} of NCCL {'.'.join(map(str, inventory.nccl))}, one on each GPU,"
+    words = f"{counted(ranks, 'rank')} of NCCL {'.'.join(map(str, inventory.nccl))}, one on each GPU,"
     on_gpus = _tried(start, ranks, "nccl", words)
     if on_gpus.status == "fail" and _tried(start, 2, "gloo", "two ranks").status == "pass":
         return failed(

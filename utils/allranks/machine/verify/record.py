@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.machine.verify.steps import Outcome, Plan
 
 MARKS = {"pass": "pass", "fail": "**FAIL**", "skip": "skip"}
@@ -52,7 +53,7 @@ class Record:
     @property
     def name(self) -> str:
         """The name of the files, without their ending."""
-        ranks = f"{self.plan.ranks}-rank{'' if self.plan.ranks == 1 else 's'}"
+        ranks = counted(self.plan.ranks, "rank").replace(" ", "-")
         return f"verify-{self.machine}-{ranks}-{re.sub('[^0-9]', '', self.date)[:12]}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,8 +73,8 @@ class Record:
     def to_markdown(self) -> str:
         """The record as a page: what was proved, then each phase with a row for each step."""
         plan, counts = self.plan, self.counts
-        ranks = f"{plan.ranks} rank{'' if plan.ranks == 1 else 's'}"
-        where = f" on {plan.gpus} GPU{'' if plan.gpus == 1 else 's'}" if plan.gpus else ""
+        ranks = counted(plan.ranks, "rank")
+        where = f" on {counted(plan.gpus, 'GPU')}" if plan.gpus else ""
         state = {
             "running": f"It still runs{f', in {self.now}' if self.now else ''}.",
             "stopped": f"It was stopped{f' in {self.now}' if self.now else ''}.",

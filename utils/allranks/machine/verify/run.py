@@ -19,7 +19,8 @@ from allranks.machine.verify.record import Record
 from allranks.machine.verify.steps import LEGACY_PHASES, PHASES, Outcome, Plan, Step
 from allranks.machine.verify.worker import Worker
 from allranks.ranks.engines.devices import SHARING_NCCL, Inventory, place
-from allranks.ranks.engines.forkserver import ForkServer, ForkServerError, forking_is_safe
+from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError
+from allranks.ranks.engines.forkserver.process import forking_is_safe
 
 ALL_STEPS: tuple[Step, ...] = (
     *machine.STEPS,

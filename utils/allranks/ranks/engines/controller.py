@@ -21,7 +21,7 @@ from ipyparallel.controller import heartmonitor
 from ipyparallel.controller.app import IPController
 
 from allranks.ranks.engines import ports
-from allranks.ranks.engines.forkserver import die_with_parent
+from allranks.ranks.engines.forkserver.process import die_with_parent
 from allranks.ranks.engines.launchers import RANKS_ENV
 
 FAST_BEAT_MS = 25

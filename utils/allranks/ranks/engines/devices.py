@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from allranks.base.errors import CourseError
+from allranks.base.errors import CourseError, counted
 from allranks.ranks.engines import gpu_socket, libraries
 
 MAX_RANKS = 64  # on one machine; larger worlds are simulated
@@ -363,7 +363,7 @@ def place(
                 "backend='gloo'."
             )
     if gpus is not None and gpus > count:
-        raise DeviceError(f"gpus={gpus}: this machine has {_count(count, 'GPU')}.")
+        raise DeviceError(f"gpus={gpus}: this machine has {counted(count, 'GPU')}.")
     # whole GPUs: NCCL takes one rank on each, unless a setting says otherwise
     whole = len({gpu.physical for gpu in have.gpus})
     if ranks is None:
@@ -448,8 +448,8 @@ def _why_cpu(ranks: int, have: Inventory) -> str | None:
     if not count:
         return f"{' '.join(have.refused)} The ranks run on the CPU with gloo." if have.refused else None
     if have.nccl is None:
-        return f"{_count(ranks, 'rank')} with gloo on the CPU: this torch has no NCCL for the {_count(count, 'GPU')} (`make setup TORCH=gpu`)."
-    note = f"{_count(ranks, 'rank')} for {_count(count, 'GPU')}: gloo on the CPU."
+        return f"{counted(ranks, 'rank')} with gloo on the CPU: this torch has no NCCL for the {counted(count, 'GPU')} (`make setup TORCH=gpu`)."
+    note = f"{counted(ranks, 'rank')} for {counted(count, 'GPU')}: gloo on the CPU."
     if have.refused:
         note += f" {' '.join(have.refused)}"
     if have.nccl >= SHARING_NCCL:
@@ -487,9 +487,9 @@ def _crowded(mine: Sequence[Gpu], have: Inventory) -> str:
     nccl = have.nccl or ()
     fewer = len(cards) if mig else used
     if nccl < SHARING_NCCL:
-        what = f"{_count(len(cards), 'GPU')} cut into {len(have.gpus)} MIG devices" if mig else _count(used, "GPU")
+        what = f"{counted(len(cards), 'GPU')} cut into {len(have.gpus)} MIG devices" if mig else counted(used, "GPU")
         raise DeviceError(
-            f"{_count(ranks, 'rank')} on {what}: NCCL {_dotted(nccl)} takes one rank a GPU. Ask for World(ranks={fewer}), or for "
+            f"{counted(ranks, 'rank')} on {what}: NCCL {_dotted(nccl)} takes one rank a GPU. Ask for World(ranks={fewer}), or for "
             f"World(ranks={ranks}, backend='gloo') on the CPU."
         )
     most = max(Counter(gpu.uuid for gpu in mine).values())
@@ -498,7 +498,7 @@ def _crowded(mine: Sequence[Gpu], have: Inventory) -> str:
     settings = _crowd(mine)
     limit = f", NCCL_MAX_CTAS={settings['NCCL_MAX_CTAS']}" if "NCCL_MAX_CTAS" in settings else ""
     note = (
-        f"{_count(ranks, 'rank')} share {_count(used, 'MIG device' if mig else 'GPU')} (NCCL_MULTI_RANK_GPU_ENABLE{limit}; "
+        f"{counted(ranks, 'rank')} share {counted(used, 'MIG device' if mig else 'GPU')} (NCCL_MULTI_RANK_GPU_ENABLE{limit}; "
         "experimental): the results are right, but the times say nothing about a link."
     )
     if most > 1:
@@ -564,10 +564,6 @@ def check_request(ranks: object, backend: object, gpus: object = None) -> None:
 
 def _numbered(common: dict[str, str], ranks: int) -> tuple[dict[str, str], ...]:
     return tuple({**common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

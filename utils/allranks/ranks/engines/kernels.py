@@ -23,7 +23,9 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning import LocalProvisioner
 
 from allranks.ranks.engines import ports
-from allranks.ranks.engines.forkserver import Child, ForkServer, ForkServerError, adopt_orphans
+from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError
+from allranks.ranks.engines.forkserver.mailbox import Child
+from allranks.ranks.engines.forkserver.process import adopt_orphans
 from allranks.ranks.engines.unread import leave_modules_unread
 
 NAME = "allranks-warm"  # as in pyproject.toml

@@ -20,7 +20,8 @@ from ipyparallel.cluster.launcher import (
 from jupyter_client.session import Session
 from traitlets import Bool, Dict, Instance
 
-from allranks.ranks.engines.forkserver import Child, ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
+from allranks.ranks.engines.forkserver.mailbox import Child
 from allranks.ranks.engines.rank import STACKS_ENV
 
 RANKS_ENV = "ALLRANKS_ENGINES"  # tells the controller how many engines to expect

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from allranks.base.errors import capital, name_ranks
+from allranks.base.errors import capital, counted, name_ranks
 from allranks.ranks.engines.alone import PACKAGE
 from allranks.ranks.wire import collectives
 from allranks.ranks.wire.deadlock import awaited, find_deadlock, unmet, waits, with_other_tag
@@ -147,7 +147,7 @@ def _mismatch(router: Router, fault: WireFault, lines: Lines, place: str, limits
 
 
 def _amount(op: Op) -> str:
-    return f"{op.caller_numel} {op.caller_dtype} element{'' if op.caller_numel == 1 else 's'}"
+    return counted(op.caller_numel, f"{op.caller_dtype} element")
 
 
 def _disagree(fault: WireFault, lines: Lines) -> str:

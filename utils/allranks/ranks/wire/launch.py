@@ -147,7 +147,7 @@ def starter(spawner: Spawner | None, how: str | None, target: str = TARGET) -> S
             raise ValueError(f"launch is {how!r}; it must be 'fork' or 'forkserver'.")
         if how == "fork":
             return lambda fds: fork(fds, target)
-        from allranks.ranks.engines.forkserver import ForkServer
+        from allranks.ranks.engines.forkserver.client import ForkServer
 
         forkserver = ForkServer.ensure()
         return lambda fds: FromForkServer(forkserver.spawn(target, args=None, fds=fds))

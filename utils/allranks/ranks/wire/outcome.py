@@ -11,8 +11,10 @@ from allranks.ranks.wire.memory_model import MemoryOp, Race
 from allranks.ranks.wire.messages import FileWritten, LogEntry
 from allranks.ranks.wire.router import Router
 from allranks.ranks.wire.wait import outermost
-from allranks.theory.simulator import CriticalPath, TopologyNetwork, WhatIf, critical_path, what_if
 from allranks.theory.simulator.clock import Network, Timeline, UniformNetwork
+from allranks.theory.simulator.critical import CriticalPath, critical_path
+from allranks.theory.simulator.simulation import TopologyNetwork
+from allranks.theory.simulator.variations import WhatIf, what_if
 from allranks.theory.trace import Trace
 
 

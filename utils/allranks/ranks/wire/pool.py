@@ -21,8 +21,8 @@ from allranks.ranks.wire.outcome import Outcome
 from allranks.ranks.wire.router import DELIVERIES, Router
 from allranks.ranks.wire.session import Member, Session
 from allranks.ranks.wire.student_code import Lines, filename_of, texts
-from allranks.theory.simulator import TopologyNetwork
 from allranks.theory.simulator.clock import Network, UniformNetwork
+from allranks.theory.simulator.simulation import TopologyNetwork
 from allranks.theory.topology import Topology
 
 MAX_RANKS = 64

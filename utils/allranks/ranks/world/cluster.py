@@ -26,7 +26,8 @@ from allranks.base.rundir import RunDirError, run_dir, sweep
 from allranks.ranks.engines import gpu_processes, own_network, strangers
 from allranks.ranks.engines import rank as on_rank
 from allranks.ranks.engines.devices import Placement, own_settings
-from allranks.ranks.engines.forkserver import ForkServer, ForkServerError, describe_exit, forking_is_safe
+from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError
+from allranks.ranks.engines.forkserver.process import describe_exit, forking_is_safe
 
 START_TIMEOUT_S = 90.0
 IMPORT_TIMEOUT_S = 300.0  # for torch, which ranks of a slow start import from a disk that may be a network's

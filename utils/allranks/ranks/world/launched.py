@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from allranks.ranks.engines import clusters
-from allranks.ranks.engines.forkserver import ForkServer
+from allranks.ranks.engines.forkserver.client import ForkServer
 from allranks.ranks.world.attached import Attached
 from allranks.ranks.world.cluster import START_TIMEOUT_S, Engines, WorldError
 

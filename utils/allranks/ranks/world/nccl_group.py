@@ -28,7 +28,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from allranks.base.errors import name_ranks
+from allranks.base.errors import counted, name_ranks
 from allranks.ranks.engines import rank as on_rank
 from allranks.ranks.engines import watch
 from allranks.ranks.engines.group import PythonGroup
@@ -732,7 +732,7 @@ def _call_in_words(
         sizes = [str(n) for n in parts[:8]] if len(set(parts)) > 1 else [str(parts[0])]
         words += f" of parts of {', '.join(sizes)}{', ...' if 8 < len(parts) and len(set(parts)) > 1 else ''} element{'' if set(parts) == {1} else 's'}"
     if isinstance(same, torch.Tensor):
-        words += f" of {same.numel()} element{'' if same.numel() == 1 else 's'} of {dtype_name(same.dtype)}"
+        words += f" of {counted(same.numel(), 'element')} of {dtype_name(same.dtype)}"
     elif isinstance(same, torch.dtype):
         words += f" of {dtype_name(same)}"
     if root is not None:

@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from allranks.base.rundir import RunDirError, run_dir
+from allranks.base.whole import write_whole
 from allranks.ranks.world.cluster import START_TIMEOUT_S, Engines, WorldError, end_in_peace
 
 _NAME = re.compile(r"[A-Za-z0-9_]{1,32}")
@@ -79,11 +80,7 @@ class Shared:
             "described": engines.described,
             "settings": engines.settings,
         }
-        fresh = self.notice.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            json.dump(told, file)
-        fresh.replace(self.notice)
+        write_whole(self.notice, json.dumps(told), 0o600)
 
     def read(self) -> dict | None:
         """What the owner published; None if it published nothing, or has ended."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from allranks.base.errors import CourseError
+from allranks.base.errors import CourseError, counted
 from allranks.ranks.engines import rank as on_rank
 from allranks.ranks.engines.devices import Inventory, Placement, check_request
 from allranks.ranks.engines.leases import Lease
@@ -169,7 +169,7 @@ class World:
 
     def _start(self) -> None:
         began = time.monotonic()
-        self._line = line = Line(f"{self.ranks} rank{'' if self.ranks == 1 else 's'}" if self.ranks else "ranks")
+        self._line = line = Line(counted(self.ranks, "rank") if self.ranks else "ranks")
         try:
             if self.backend == "nccl" and self._lease is None and self._engines.ours:
                 self._lease = self._wait_for_gpus(line)

@@ -13,7 +13,7 @@ from allranks.show.pictures.pictogram import WIDE, frame_of, n
 from allranks.theory import cost, schedules
 from allranks.theory.cost import rooflines
 from allranks.theory.schedules import Schedule
-from allranks.theory.simulator import run_schedule
+from allranks.theory.simulator.simulation import run_schedule
 from allranks.theory.topology import DGX1_LANES, preset
 
 Scene = tuple[str, float, str]

@@ -26,6 +26,11 @@ _CAPTION_ITEMS = 16
 # the fields of each transfer (besides `carried` and `after`) and of each bar that are sent to the browser
 _TRANSFER_COLUMNS = tuple("step src dst nbytes chunks reduce delivered effect_known line start end".split())
 _BAR_COLUMNS = tuple("rank op step end_step peer nbytes received_nbytes line label own start end".split())
+# the fields of the animation that are sent as they are
+_AS_IT_IS = tuple(
+    "title kind ranks chunks nbytes steps layout columns clock timed inferred blocking root collective bound pace "
+    "code".split()
+)
 
 
 def contributions(ranks: Iterable[int]) -> Contributions:
@@ -270,24 +275,7 @@ class Animation:
         transfers = _by_column(self.transfers, _TRANSFER_COLUMNS, at)
         transfers["carried"] = [[number_of(held) for held in transfer.carried] for transfer in self.transfers]
         transfers["after"] = [[number_of(held) for held in transfer.after] for transfer in self.transfers]
-        head = {
-            "title": self.title,
-            "kind": self.kind,
-            "ranks": self.ranks,
-            "chunks": self.chunks,
-            "nbytes": self.nbytes,
-            "steps": self.steps,
-            "layout": self.layout,
-            "columns": self.columns,
-            "clock": self.clock,
-            "timed": self.timed,
-            "inferred": self.inferred,
-            "blocking": self.blocking,
-            "root": self.root,
-            "collective": self.collective,
-            "bound": self.bound,
-            "pace": self.pace,
-            "code": self.code,
+        head = {name: getattr(self, name) for name in _AS_IT_IS} | {
             "path": None if self.path is None else asdict(self.path),
             "wrong": self.first_wrong_move(),
             "transfers": transfers,
@@ -386,19 +374,7 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
             steps[e.rank].append((e.start, step))
     bars = []
     for e, step in begun:
-        bar = Bar(
-            e.rank,
-            e.op,
-            step,
-            step,
-            e.peer,
-            e.nbytes,
-            e.start,
-            e.end,
-            e.line,
-            e.label,
-            received_nbytes=e.received_nbytes,
-        )
+        bar = _bar(e, step, step)
         if e.op == "wait" or e.op in ("recv", "reduce"):
             call = by_rank.get((e.group, e.seq, e.rank))
             if call is None or e.end is None:
@@ -416,6 +392,11 @@ def _bars_of_calls(trace: Trace) -> list[Bar]:
             bar = replace(bar, end_step=max([step, *(at for start, at in steps[e.rank] if start < e.end)]))
         bars.append(bar)
     return bars
+
+
+def _bar(e: Event, step: int, end_step: int | None) -> Bar:
+    """The bar of an event, up to and with this step."""
+    return Bar(e.rank, e.op, step, end_step, e.peer, e.nbytes, e.start, e.end, e.line, e.label, e.received_nbytes)
 
 
 def _late_steps(trace: Trace) -> list[int]:
@@ -470,8 +451,7 @@ def _bars(trace: Trace, transfers: list[Transfer], place: dict[int, int]) -> lis
         elif e.op not in ("send", "recv", "reduce"):
             never = e.end is None and (e.op == "wait" or (trace.kind == "wire" and e.seq is not None))
             end = None if never else step
-            what = e.peer, e.nbytes, e.start, e.end, e.line, e.label, e.received_nbytes
-            bars.append(Bar(e.rank, e.op, step, end, *what))
+            bars.append(_bar(e, step, end))
         turn[e.rank] = max(turn[e.rank], step + 1)
     return bars
 
@@ -540,23 +520,7 @@ def _fold(
                 if transfer.delivered:
                     held[cell] = now
                 after.append(now)
-            transfers.append(
-                Transfer(
-                    transfer.step,
-                    transfer.src,
-                    transfer.dst,
-                    transfer.nbytes,
-                    transfer.chunks,
-                    transfer.reduce,
-                    transfer.delivered,
-                    carried,
-                    tuple(after),
-                    transfer.start,
-                    transfer.end,
-                    transfer.line,
-                    transfer.effect_known,
-                )
-            )
+            transfers.append(replace(transfer, carried=carried, after=tuple(after)))
         start = stop
     drawn: list[Transfer | Bar] = [*transfers, *bars]
     steps = max((x.step for x in drawn), default=-1) + 1

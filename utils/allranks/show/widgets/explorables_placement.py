@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from allranks.theory.schedules import Schedule, find
-from allranks.theory.simulator import run_schedule
+from allranks.theory.simulator.simulation import run_schedule
 from allranks.theory.topology import Topology, preset, round_robin
 
 # what the reader chooses from: the value, and its name on the page

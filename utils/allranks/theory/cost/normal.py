@@ -1,15 +1,13 @@
 """Is my busbw normal? A sweep beside what others published for the same machine, and beside what NCCL's tuner foretells.
 
-The published measurements are those of docs/measured/nccl_tests.csv, of which a copy is in the package. Where fewer than `SITES_FOR_A_PERCENTILE`
+The published measurements are those of `PUBLISHED`; docs/measured/README.md says what its columns hold. Where fewer than `SITES_FOR_A_PERCENTILE`
 sites are known, no percentile is given. The reasons are the usual ones for a shape; each comes with the test that would tell.
 """
 
 from __future__ import annotations
 
 import csv
-import math
 import re
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,9 +20,10 @@ from typing import Any
 from allranks.base.errors import size_in_words
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.nccl_bounds import ABOVE_SEARCH, links_of, machine_bound_s
-from allranks.theory.cost.nccl_machines import MACHINES, NcclMachine
+from allranks.theory.cost.nccl_machines import MACHINES, NcclMachine, machine
 from allranks.theory.cost.nccl_price import nccl_price
 from allranks.theory.cost.nccl_tests import Measured
+from allranks.theory.cost.own_cluster import between
 from allranks.theory.cost.terms import CostError
 
 __all__ = ["Normal", "Shape", "chip_of", "normal", "published"]
@@ -169,9 +168,7 @@ def normal(sweep: Measured, machine: str | None = None, nodes: int | None = None
 def _machine(sweep: Measured, nodes: int, name: str | None) -> NcclMachine | None:
     """NCCL's model of the machine: by name, or the first one with these GPUs on these nodes."""
     if name is not None:
-        if name.lower() not in MACHINES:
-            raise CostError(f"NCCL's tables have no machine {name!r}; there are {', '.join(MACHINES)}")
-        return MACHINES[name.lower()]
+        return machine(name)
     chip = chip_of(sweep.gpu)
     for where in MACHINES.values():
         if where.gpu == chip and sweep.ranks % nodes == 0:
@@ -243,16 +240,8 @@ def _rails(sweep: Measured, nodes: int, where: NcclMachine | None) -> int:
 
 
 def _at(curve: Curve, nbytes: float) -> float | None:
-    """The curve at a size, on logarithmic scales between two sizes; None beyond its ends."""
-    sizes = [n for n, _ in curve]
-    place = bisect_left(sizes, nbytes)
-    if place < len(curve) and sizes[place] == nbytes:
-        return curve[place][1]
-    if place in (0, len(curve)):
-        return None
-    (low, a), (high, b) = curve[place - 1], curve[place]
-    t = math.log(nbytes / low) / math.log(high / low)
-    return math.exp((1 - t) * math.log(a) + t * math.log(b))
+    """The curve at a size; None beyond its ends."""
+    return between(curve, nbytes) if curve and curve[0][0] <= nbytes <= curve[-1][0] else None
 
 
 Row = tuple[int, float, float | None, float | None]

@@ -61,7 +61,7 @@ class FittedSweep:
         ranks = ranks or self.ranks
         line = self.overhead_s + _messages(self.collective, ranks) * self.alpha_s
         line += nbytes * float(bus_factor(self.collective, ranks)) / self.bytes_per_s
-        return line / _between(self.efficiency, nbytes)
+        return line / between(self.efficiency, nbytes)
 
     def measured(self, nbytes: float) -> bool:
         """Whether the size lies inside what was measured."""
@@ -307,13 +307,18 @@ def _messages(collective: str, ranks: int) -> float:
     return max(1.0, float(terms(collective, TEXTBOOK[collective], ranks, 1).messages)) if ranks > 1 else 0.0
 
 
-def _between(points: Sequence[tuple[int, float]], nbytes: float) -> float:
-    """The share at `nbytes`: linear over the logarithm of the bytes; beyond the ends, that of the end."""
-    place = bisect_left(points, (nbytes, 0.0))
-    if place == 0:
-        return points[0][1]
+def between(points: Sequence[tuple[int, float]], nbytes: float) -> float:
+    """The value at `nbytes`, on logarithmic scales between two sizes; beyond the ends, that of the end.
+
+    >>> from allranks.theory.cost.own_cluster import between
+    >>> between([(16, 1.0), (256, 4.0)], 64), between([(16, 1.0), (256, 4.0)], 1024)
+    (2.0, 4.0)
+    """
+    place = bisect_left(points, nbytes, key=lambda point: point[0])
     if place == len(points):
         return points[-1][1]
+    if place == 0 or points[place][0] == nbytes:
+        return points[place][1]
     (low, a), (high, b) = points[place - 1], points[place]
     t = math.log(nbytes / low) / math.log(high / low)
     return math.exp((1 - t) * math.log(a) + t * math.log(b))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from allranks.base.whole import write_whole
 from allranks.theory import cost
 from allranks.theory.race.scoring import judge, score_of
 from allranks.theory.race.tasks import TASKS, RaceError, task
@@ -109,18 +107,9 @@ def save(path: Path | str, entries: list[Entry]) -> None:
     text = json.dumps(
         {"allranks_race": FORMAT, "entries": [e.to_dict() for e in _in_order(entries)]}, indent=1, ensure_ascii=False
     )
-    name = ""
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=path.name, delete=False
-        ) as file:
-            name = file.name
-            file.write(text + "\n")
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        write_whole(path, text + "\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
         raise RaceError(f"{path} can't be written: {error.strerror or error}") from None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from allranks.base.errors import name_ranks
+from allranks.base.errors import counted, name_ranks
 from allranks.theory.schedules import Number
 from allranks.theory.simulator.clock import Compute, Enter, Network, Recv, Send, Step, Timeline, Wait
 from allranks.theory.trace import Trace
@@ -89,7 +89,7 @@ class CriticalPath:
     def marked(self, trace: Trace, where: Callable[[int], str] | None = None) -> Trace:
         """The trace with this path in its `meta`, which the player then draws; `trace` is of the same run.
 
-        >>> from allranks.theory.simulator import simulate
+        >>> from allranks.theory.simulator.simulation import simulate
         >>> from allranks.topology import preset
         >>> found = simulate("all_reduce", "ring", 16, 2**26, preset("dgx-h100"))
         >>> found.critical_path.marked(found.trace).meta["critical_path"]["legs"][0][:3]
@@ -104,7 +104,7 @@ class CriticalPath:
 
         `where` names a line of the code, such as "line 4".
 
-        >>> from allranks.theory.simulator import run_schedule
+        >>> from allranks.theory.simulator.simulation import run_schedule
         >>> from allranks.schedules import ring_all_reduce
         >>> from allranks.topology import preset
         >>> run_schedule(ring_all_reduce(16), 2**26, preset("dgx-h100")).critical_path.sentences()[1]
@@ -124,7 +124,7 @@ class CriticalPath:
             (self.total(LegKind.COLLECTIVE), "collectives"),
         ]
         said = [f"{_percent(self.share(s))} is {what}" for s, what in parts if self.share(s) >= 0.01]
-        one = f"{messages} message{'' if messages == 1 else 's'} one after the other" if messages else "no message"
+        one = f"{counted(messages, 'message')} one after the other" if messages else "no message"
         return f"The critical path has {one}" + (f": {', '.join(said)}." if said else ".")
 
     def _waits(self, name: Callable[[int], str] | None) -> str:

@@ -141,7 +141,7 @@ figure
 #
 # An all-reduce has a **roof**: the link's bandwidth, as NCCL counts it. Measure far beyond the sizes of your model, since only there the curve is flat.
 #
-# <!-- Published rows: docs/measured/nccl_tests.csv (Azure/AI-benchmarking-guide, ND_H100_v5_results.md). Roof: NVIDIA/nccl v2.30.7-1 src/graph/topo.h, SM90_NVLINK_BW 20.6 x 18 -->
+# <!-- Published rows: utils/allranks/theory/cost/static/nccl_tests.csv (Azure/AI-benchmarking-guide, ND_H100_v5_results.md). Roof: NVIDIA/nccl v2.30.7-1 src/graph/topo.h, SM90_NVLINK_BW 20.6 x 18 -->
 
 
 # %% name="published_code"

@@ -131,6 +131,15 @@ def test_descriptors_that_nobody_asked_for_are_closed_and_end_the_run(pool, prog
     assert len(opened()) <= len(before)  # a rank that was replaced has others
 
 
+def test_a_rank_that_ends_long_after_its_socket_has_ended_by_itself(pool, program):
+    """As on a busy machine, which takes its time to end a process."""
+    code = (
+        f"{FIND}import os, time\nif r:\n    c.socket.shutdown(2)\n    time.sleep(1.5)\n    os._exit(3)\ndist.barrier()"
+    )
+    failure = pool.run(program(code), 2).failure
+    assert (failure.kind, failure.rank) == (FailureKind.EXITED, 1) and "exit code 3" in failure.message
+
+
 def test_descriptors_in_answer_to_a_stop_are_closed(pool, program, opened):
     pool.run(program("return r"), 2)
     before = opened()

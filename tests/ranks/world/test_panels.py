@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import ClassVar
 
 import nbclient
 import nbformat
 import pytest
 from allranks.base.errors import WIDTH
+from allranks.ranks.world import call
+from allranks.ranks.world.call import Call
 from allranks.ranks.world.failures import RanksStuck
 from allranks.ranks.world.panels import MOST, Panel, live, report, shared
 from allranks.ranks.world.rank_status import RankStatus
@@ -53,6 +56,21 @@ def test_what_a_rank_printed_is_shown_though_it_comes_seconds_after_its_answer(c
 
     Screen(2).finish([Reply(), Reply()], {})
     assert capsys.readouterr().out.count("late") == 2
+
+
+def test_a_report_has_time_for_the_answers_of_ranks_that_are_woken_late(monkeypatch):
+    """A picture comes again, a report once."""
+
+    def late(sockets, timeout_s=0.5):
+        return {rank: {"op": "barrier"} for rank in sockets} if timeout_s > 1 else {}
+
+    monkeypatch.setattr(call, "ask_ranks", late)
+    monkeypatch.setattr(call, "dump_stacks", lambda pids, stacks: {})
+    engines = SimpleNamespace(
+        placement=SimpleNamespace(ranks=2), described=[{"pid": 1}, {"pid": 2}], watch=str, stacks=str
+    )
+    statuses = Call(engines, None, (), 60)._statuses()
+    assert [str(status) for status in statuses] == ["rank 0: in dist.barrier", "rank 1: in dist.barrier"]
 
 
 def test_text_of_a_program_is_no_html():

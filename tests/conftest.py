@@ -107,7 +107,7 @@ def new_page(chromium) -> Iterator:
         context = chromium.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         page.on("pageerror", lambda error: errors.append(str(error)))
         return page
 
@@ -151,7 +151,7 @@ def no_ghosts(tmp_path_factory, monkeypatch):
     path = tempfile.mkdtemp(prefix="art-")
     monkeypatch.setenv("ALLRANKS_RUN_DIR", path)
     yield path
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while (left := processes_of(path)) and time.monotonic() < deadline:
         time.sleep(0.05)
     names = [f"{p.pid} {' '.join(p.cmdline())[:120]}" for p in left]

@@ -13,7 +13,7 @@ Found = TypeVar("Found")
 LOOK_S = 0.02
 
 
-def until(condition: Callable[[], Found], patience_s: float = 30, says: object = "this did not happen") -> Found:
+def until(condition: Callable[[], Found], patience_s: float = 60, says: object = "this did not happen") -> Found:
     """Waits until `condition()` is true; its value. Once patience is over, AssertionError with `says`, or what it
     gives.
     """

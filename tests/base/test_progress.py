@@ -30,6 +30,7 @@ class Terminal:
 def test_what_is_quick_shows_nothing(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(progress, "AFTER_S", 60)
     assert list(counted("abc", 3, "letters")) == ["a", "b", "c"]
     assert terminal.said == ""
 
@@ -38,6 +39,7 @@ def test_a_terminal_gets_a_line_that_goes_when_it_is_over(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr(progress, "AFTER_S", -1.0)
+    monkeypatch.setattr(progress, "EVERY_S", 60)
     with pytest.raises(KeyError):
         for letter in counted("abc", 3, "letters"):
             if letter == "c":
@@ -58,6 +60,7 @@ def test_in_a_notebook_the_bar_is_there_before_a_long_first_step(monkeypatch):
 def test_a_bar_that_is_over_is_not_shown_any_more(monkeypatch):
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     monkeypatch.setattr(Progress, "_draw", lambda bar: pytest.fail("it was over"))
+    monkeypatch.setattr(progress, "AFTER_S", 60)
     assert list(counted("abc", 3, "letters")) == ["a", "b", "c"]
     bar = Progress(1, "letters")
     bar.close()

@@ -45,7 +45,7 @@ def plain_page(chromium) -> Iterator:
     """A page that is used again and again."""
     context = chromium.new_context(viewport={"width": 1280, "height": 1000})
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     yield page
     context.close()
 

@@ -30,9 +30,10 @@ CHROMIUM_FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+PATIENCE_S = 150  # for a server to start
 _OPENED = """async () => {
   const within = (what, promise) => Promise.race([promise, new Promise((_, no) =>
-    setTimeout(() => no(new Error(`${what} took more than 40 s`)), 40000))]);
+    setTimeout(() => no(new Error(`${what} took more than 120 s`)), 120000))]);
   const panel = window.jupyterapp.shell.currentWidget;
   await within("revealing the notebook", panel.revealed);
   await within("its document", panel.context.ready);
@@ -81,7 +82,7 @@ class Lab:
     def open(self, page, name: str) -> None:
         """Opens a notebook in a fresh workspace and waits for its kernel."""
         page.goto(f"{self.url}lab/workspaces/{uuid.uuid4().hex}/tree/{name}?reset&token={self.token}")
-        page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext", timeout=60_000)
+        page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.sessionContext", timeout=120_000)
         page.evaluate(_OPENED)
 
     def run_all(self, page, patience_s: float = 150) -> list[dict]:
@@ -114,9 +115,9 @@ class Lab:
 
     def close_sessions(self) -> None:
         """Ends every kernel of the server."""
-        for session in json.load(urllib.request.urlopen(self._api("sessions"), timeout=20)):
+        for session in json.load(urllib.request.urlopen(self._api("sessions"), timeout=120)):
             request = urllib.request.Request(self._api(f"sessions/{session['id']}"), method="DELETE")
-            urllib.request.urlopen(request, timeout=20).close()
+            urllib.request.urlopen(request, timeout=120).close()
 
     def _api(self, path: str) -> str:
         return f"{self.url}api/{path}?token={self.token}"
@@ -170,7 +171,7 @@ def running_lab(base: Path, app: str = "jupyterlab") -> Iterator[Lab]:
     finally:
         server.terminate()  # an interrupt would make it ask whether that is meant
         try:
-            server.wait(20)
+            server.wait(60)
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
@@ -182,15 +183,16 @@ def running_lab(base: Path, app: str = "jupyterlab") -> Iterator[Lab]:
 
 
 def _wait_for(lab: Lab, server: subprocess.Popen, log: Path) -> None:
-    for _ in range(600):
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
         if server.poll() is not None:
             raise RuntimeError(f"JupyterLab ended with {server.returncode}: {log.read_text()[-2000:]}")
         try:
-            urllib.request.urlopen(lab._api("status"), timeout=5).close()
+            urllib.request.urlopen(lab._api("status"), timeout=30).close()
             return
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
-    raise RuntimeError(f"JupyterLab did not answer within a minute: {log.read_text()[-2000:]}")
+    raise RuntimeError(f"JupyterLab did not answer within {PATIENCE_S} s: {log.read_text()[-2000:]}")
 
 
 def chromium_program() -> str | None:
@@ -238,7 +240,7 @@ def running_chromium() -> Iterator:
         yield browser
 
 
-def heard(page, code: str, wanted: str, patience_s: float = 30) -> str:
+def heard(page, code: str, wanted: str, patience_s: float = 60) -> str:
     """What `ask` gives, once it is `wanted` or patience is over: a widget sends a change when the kernel has taken
     the one before.
     """

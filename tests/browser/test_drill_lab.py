@@ -87,7 +87,7 @@ def test_a_long_option_wraps_beside_its_button(lab, new_page, kind):
       return [...range.getClientRects()].map((line) => line.x); }""")
     assert len(words) > 2 and min(words) >= button["x"] + button["width"], "every line stands beside the button"
     labels.nth(0).click()
-    assert ask(page, "print(buttons.value == buttons.options[0])") == "True"
+    assert heard(page, "print(buttons.value == buttons.options[0])", "True") == "True"
     violations = Axe().run(page, context=".jp-OutputArea-output").response["violations"]
     assert not violations, [(v["id"], v["nodes"][0]["html"]) for v in violations]
     lab.close_sessions()

@@ -12,6 +12,7 @@ import pytest
 from allranks.exercises.puzzles import catalogue, judge, pack, unpack
 from live_pages import right, served
 from puzzle_answers import puzzle_answers
+from waiting import until
 
 PATIENCE_MS = 60_000
 
@@ -332,8 +333,12 @@ def test_one_line_puts_a_puzzle_into_another_page(live_server, new_page, tmp_pat
         puzzle.locator(".cm-content").fill(RIGHT_CIRCLE)
         puzzle.locator('body[data-verdict="right"]').wait_for()
         assert not puzzle.locator("header").is_visible()
-        inside = puzzle.locator(".page").evaluate("page => page.offsetHeight")
-        assert abs(page.locator("iframe").nth(0).bounding_box()["height"] - inside) < 12
+
+        def beside() -> float:
+            inside = puzzle.locator(".page").evaluate("page => page.offsetHeight")
+            return abs(page.locator("iframe").nth(0).bounding_box()["height"] - inside)
+
+        until(lambda: beside() < 12, says=beside)  # the frame is told how high the page is
         page.locator("iframe").nth(1).scroll_into_view_if_needed()
         page.frame_locator("iframe").nth(1).locator(".ar-player[data-ready]").wait_for()
         assert all(path.startswith("/blog.html") or path == "/favicon.ico" for path in other.asked)

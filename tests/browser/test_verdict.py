@@ -54,7 +54,7 @@ def test_a_deadlock_is_explained_drawn_and_played(lab, new_page):
     player = page.locator(".ar-player[data-ready]")
     player.wait_for()
     assert "rank 0" in player.inner_text()
-    page.wait_for_function(IN_WINDOW, timeout=10_000)
+    page.wait_for_function(IN_WINDOW, timeout=60_000)
     marked = page.locator(".ar-verdict .code .marked")
     assert "dist.send(chunks[(rank - step) % p], (rank + 1) % p)" in marked.inner_text(), "the card shows the line"
     page.get_by_role("button", name="Beside the right schedule").click()

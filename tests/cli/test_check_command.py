@@ -65,7 +65,7 @@ def end_servers(run_dir: str) -> None:
     for process in servers(run_dir):
         with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended by itself since it was found
             process.terminate()
-            process.wait(30)
+            process.wait(90)
 
 
 def servers(run_dir: object) -> list[psutil.Process]:
@@ -168,7 +168,7 @@ def test_several_first_calls_start_one_server_and_a_killed_one_is_replaced(warm_
     assert [call.wait(120) for call in calls] == [0, 0, 0]
     [server] = servers(warm_alone)
     server.kill()
-    server.wait(30)
+    server.wait(90)
     assert check("answer.py", cwd=tmp_path).returncode == 0
     assert [process.pid for process in servers(warm_alone)] != [server.pid]
 
@@ -223,7 +223,7 @@ def test_watch_judges_at_every_save(warm, tmp_path):
         answer.write_text("def distributed_mean(\n")
         wait_for("does not parse")
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(90) == 0
     finally:
         process.kill()
         process.wait()

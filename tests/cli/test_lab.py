@@ -54,12 +54,12 @@ def lab(no_ghosts, tmp_path, short_path):
         def call(path: str, method: str = "GET", read=json.loads):
             headers = {"Authorization": f"token {token}"}
             request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers=headers)
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=120) as reply:
                 return read(reply.read() or b"null")
 
         yield call, short_path, tmp_path / "lab.log"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) is not None
+        assert process.wait(90) is not None
     finally:
         process.kill()
         process.wait()
@@ -80,7 +80,7 @@ def run(runtime: Path, kernel: str, code: str) -> str:
             if message["msg_type"] in ("stream", "error"):
                 printed.append(message["content"].get("text") or "\n".join(message["content"]["traceback"]))
 
-        client.execute_interactive(code, timeout=90, output_hook=keep)
+        client.execute_interactive(code, timeout=150, output_hook=keep)
         return "".join(printed)
     finally:
         client.stop_channels()
@@ -171,11 +171,11 @@ def test_a_teachers_course_folder_opens_formgrader(tmp_path, short_path):
             assert found and found[2] == "/formgrader", said
             headers = {"Authorization": f"token {found[3]}"}
             request = urllib.request.Request(f"{found[1]}/formgrader/api/assignments", headers=headers)
-            with urllib.request.urlopen(request, timeout=60) as reply:
+            with urllib.request.urlopen(request, timeout=120) as reply:
                 assert [one["name"] for one in json.loads(reply.read())] == ["lab03_all_reduce"]
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(90)
     nowhere = subprocess.run(
         [*program, "lab", "--formgrader"], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -175,13 +175,13 @@ def lab(*command: object, env: dict[str, str], log: Path):
         def call(path: str, method: str = "GET"):
             headers = {"Authorization": f"token {found[2]}"}
             request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method, headers=headers)
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=120) as reply:
                 return json.loads(reply.read())
 
         yield found[1], call
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(90)
         held.close()
 
 

@@ -72,7 +72,7 @@ def answers(course: Course, *arguments: str) -> Iterator[tuple[str, subprocess.P
         yield server.stdout.readline().strip(), server
     finally:
         server.send_signal(signal.SIGINT)
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0
         server.stdout.close()
 
 
@@ -120,7 +120,7 @@ def test_a_hostile_answer_is_text():
 def test_a_teacher_marks_thirty_answers_by_keyboard(course, new_page):
     with answers(course) as (address, _):
         page = new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto(address)
@@ -172,7 +172,7 @@ def test_what_is_not_recorded_is_not_shown(course, new_page):
 def test_nobody_else_reads_or_marks(course):
     def status(url: str, **about) -> int:
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, **about), timeout=20) as reply:
+            with urllib.request.urlopen(urllib.request.Request(url, **about), timeout=60) as reply:
                 return reply.status
         except urllib.error.HTTPError as error:
             return error.code

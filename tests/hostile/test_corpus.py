@@ -19,6 +19,7 @@ import psutil
 import pytest
 from corpus import ANSWERS, MODULES, NOTEBOOKS, TAMPER, answered
 from grading_course import LAB, NOTEBOOK, Course, make_course
+from waiting import until
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
 
@@ -196,13 +197,17 @@ def test_nothing_ran_here(told):
 
 def test_no_process_is_left(course, told):
     """Neither a judge, nor the writer, nor a sandbox, nor what a submission started."""
-    left = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            words = [*process.cmdline(), process.environ().get("PYTHONPATH", ""), process.cwd()]
-            if any(str(course.root) in word for word in words):
-                left.append(words)
-    assert left == []
+
+    def left() -> list[list[str]]:
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = [*process.cmdline(), process.environ().get("PYTHONPATH", ""), process.cwd()]
+                if any(str(course.root) in word for word in words):
+                    found.append(words)
+        return found
+
+    until(lambda: not left(), says=left)
 
 
 @pytest.mark.nightly

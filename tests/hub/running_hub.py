@@ -56,8 +56,8 @@ class Hub:
     def answers() -> bool:
         """Whether a hub runs behind the proxy."""
         try:
-            return requests.get("http://127.0.0.1:8000/hub/api/", timeout=5).ok
-        except requests.ConnectionError:
+            return requests.get("http://127.0.0.1:8000/hub/api/", timeout=30).ok
+        except requests.RequestException:
             return False
 
     def stop(self) -> None:

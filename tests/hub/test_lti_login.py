@@ -10,7 +10,6 @@ import json
 import os
 import pwd
 import re
-import socket
 import stat
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 import requests
+from allranks.ranks.engines import ports
 
 pytest.importorskip("ltiauthenticator", reason="pip install -c constraints.txt -e '.[hub]'")
 jwt = pytest.importorskip("jwt")
@@ -127,9 +127,8 @@ def scene(tmp_path_factory) -> Iterator[tuple[Platform, str, Path, Path]]:
     folder = tmp_path_factory.mktemp("lti")
     launches, made = folder / "lti" / "launches.json", folder / "made.txt"
     platform = Platform()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [held] = ports.hold(1, "127.0.0.1")
+    port = held.getsockname()[1]
     settings = {"ALLRANKS_HUB_LTI": f"moodle {platform.address}", "ALLRANKS_HUB_LTI_CLIENT": CLIENT}
     settings |= {"ALLRANKS_HUB_LTI_COURSE": COURSE, "ALLRANKS_HUB_LTI_MAKE_ACCOUNTS": "1"}
     about = {
@@ -148,14 +147,15 @@ def scene(tmp_path_factory) -> Iterator[tuple[Platform, str, Path, Path]]:
         while True:  # pytest's own time limit bounds this
             assert hub.poll() is None, (folder / "hub.log").read_text()
             try:
-                if requests.get(f"{address}/hub/api/", timeout=5).ok:
+                if requests.get(f"{address}/hub/api/", timeout=30).ok:
                     break
-            except requests.ConnectionError:
+            except requests.RequestException:
                 time.sleep(0.1)
         yield platform, address, launches, made
     finally:
         hub.terminate()
         hub.wait()
+        held.close()
         platform.server.shutdown()
 
 

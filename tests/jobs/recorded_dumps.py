@@ -42,14 +42,14 @@ def program(rank: int, pair: dist.ProcessGroup) -> None:
         dist.all_reduce(torch.ones(7))
 
 
-def main(rank: int, ranks: int, port: int, folder: Path) -> None:
+def main(rank: int, ranks: int, store: str, folder: Path) -> None:
     """One rank: its dump is written while it waits."""
     dist.init_process_group(
         "gloo",
-        init_method=f"tcp://127.0.0.1:{port}",
+        init_method=f"file://{store}",
         rank=rank,
         world_size=ranks,
-        timeout=datetime.timedelta(seconds=30),
+        timeout=datetime.timedelta(seconds=170),
     )
     pair = dist.new_group([0, 1], group_desc="pair")
     dist.barrier()
@@ -65,5 +65,5 @@ def main(rank: int, ranks: int, port: int, folder: Path) -> None:
 if __name__ == "__main__":
     import os
 
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
     os._exit(0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,13 +22,11 @@ PROGRAM = Path(__file__).with_name("recorded_dumps.py")
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("dumps")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    store = tmp_path_factory.mktemp("met") / "store"
     env = {**os.environ, "TORCH_FR_BUFFER_SIZE": "2000"}
     ranks = [
         subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(rank), str(RANKS), str(port), str(folder)],
+            [sys.executable, str(PROGRAM), str(rank), str(RANKS), str(store), str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=env,

@@ -252,12 +252,13 @@ def test_minutes_that_make_no_sense(text):
 
 
 def test_a_run_that_goes_on_is_asked_to_end_and_then_made_to(tmp_path, monkeypatch):
-    monkeypatch.setattr(carry, "RESERVE_S", 0.5)
+    monkeypatch.setattr(carry, "RESERVE_S", 60)
     asked = "import time\ntry:\n    print('begun', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    print('record'); exit(130)"
-    assert carry.run([sys.executable, "-c", asked], None, tmp_path, tmp_path / "log", time.monotonic() + 3) == 130
+    assert carry.run([sys.executable, "-c", asked], None, tmp_path, tmp_path / "log", time.monotonic() + 6) == 130
     assert (tmp_path / "log").read_text() == "begun\nrecord\n"
+    monkeypatch.setattr(carry, "RESERVE_S", 0.5)
     deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)"
-    assert carry.run([sys.executable, "-c", deaf], None, tmp_path, tmp_path / "log", time.monotonic() + 1) == -9
+    assert carry.run([sys.executable, "-c", deaf], None, tmp_path, tmp_path / "log", time.monotonic() + 5) == -9
 
 
 def test_all_runs_share_the_minutes(tmp_path, monkeypatch):

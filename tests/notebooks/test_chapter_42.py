@@ -15,7 +15,13 @@ CHAPTER = "42_what_changes_on_nccl"
 def test_what_changes_on_nccl(ranks):
     start = next(cell.source for cell in read(CHAPTER).cells if cell.id == "start_world")
     assert "World(rules=" in start
-    chapter = execute(read(CHAPTER, start_world=start.replace("World(", f"World(ranks={ranks}, ")))
+    late = next(cell.source for cell in read(CHAPTER).cells if cell.id == "late_program")
+    assert "time.sleep(1)" in late
+    replaced = {
+        "start_world": start.replace("World(", f"World(ranks={ranks}, "),
+        "late_program": late.replace("time.sleep(1)", "time.sleep(4)"),  # others may be late, too, on a busy machine
+    }
+    chapter = execute(read(CHAPTER, **replaced))
     errors = chapter.errors()
     assert set(errors) == {"too_early", "circle_run", "tag_order", "mismatch"}
     assert "gloo under NCCL's rules" in chapter.text("start_world")
@@ -26,8 +32,8 @@ def test_what_changes_on_nccl(ranks):
     assert [int(rank) for rank, *_ in calls] == list(range(ranks))
     for rank, total, call_s, read_s in calls:
         assert int(total) == 4 * ranks
-        assert float(call_s) < 0.5
-        assert rank == "0" or float(read_s) > 0.5
+        assert float(call_s) < 2
+        assert rank == "0" or float(read_s) > 2
     assert "ar-figure" in chapter.outputs("late_figure")[-1].data["text/html"]
 
     assert "this reads a tensor that all_reduce, begun in line" in errors["too_early"]

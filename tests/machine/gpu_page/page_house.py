@@ -51,7 +51,6 @@ def serving(hub: str, **environment: str) -> Iterator[str]:
     """The page's address, while its server runs as the hub starts it."""
     [held] = ports.hold(1, "127.0.0.1")
     port = held.getsockname()[1]
-    held.close()
     env = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("ALLRANKS_", "JUPYTERHUB_"))},
         "JUPYTERHUB_SERVICE_NAME": "gpus",
@@ -67,17 +66,19 @@ def serving(hub: str, **environment: str) -> Iterator[str]:
     server = subprocess.Popen([sys.executable, "-m", "allranks.machine.gpu_page.server"], env=env)
     address = f"http://127.0.0.1:{port}{PREFIX}"
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), 1).close()
+                socket.create_connection(("127.0.0.1", port), 30).close()
                 break
             assert server.poll() is None and time.monotonic() < deadline, "the page's server does not answer"
             time.sleep(0.05)
         yield address
     finally:
         server.terminate()
-        assert server.wait(20) == 0
+        code = server.wait(60)
+        held.close()
+        assert code == 0
 
 
 def ask(address: str, token: str | None = "token-of-ana") -> tuple[int, Any, dict[str, str]]:
@@ -89,7 +90,7 @@ def ask(address: str, token: str | None = "token-of-ana") -> tuple[int, Any, dic
 
     request = urllib.request.Request(address, headers={"Authorization": f"token {token}"} if token else {})
     try:
-        reply = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay).open(request, timeout=20)
+        reply = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay).open(request, timeout=60)
     except urllib.error.HTTPError as error:
         reply = error
     with reply:

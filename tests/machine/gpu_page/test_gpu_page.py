@@ -98,12 +98,13 @@ def in_its_own_loop(coroutine):
 
 
 def test_many_visitors_are_one_reading_and_a_reading_that_hangs_holds_up_nobody():
-    count, go_on = [], threading.Event()
+    count, ended, go_on = [], [], threading.Event()
 
     def read() -> dict:
         count.append(time.monotonic())
         if len(count) > 1:
             go_on.wait(60)
+            ended.append(time.monotonic())
         return {"readings": len(count)}
 
     async def visit() -> None:
@@ -112,9 +113,8 @@ def test_many_visitors_are_one_reading_and_a_reading_that_hangs_holds_up_nobody(
         assert {one["state"]["readings"] for one in first} == {1} and len(count) == 1
         while time.monotonic() < reading._next:
             await asyncio.sleep(0.01)
-        began = time.monotonic()
         old = await asyncio.gather(*(reading.latest() for _ in range(30)))
-        assert time.monotonic() - began < server.WAIT_S + 1 and len(count) == 2
+        assert not ended and len(count) == 2
         assert all(one["state"] == {"readings": 1} and one["age_s"] >= server.READ_S for one in old)
         go_on.set()
         while (await reading.latest())["state"] == {"readings": 1}:
@@ -159,7 +159,7 @@ def visit(chromium, page):
         options = {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light", **options}
         contexts.append(chromium.new_context(extra_http_headers={"Authorization": "token token-of-ana"}, **options))
         found = contexts[-1].new_page()
-        found.set_default_timeout(20_000)
+        found.set_default_timeout(60_000)
         found.on("pageerror", lambda error: errors.append(str(error)))
         found.goto(address)
         return found
@@ -212,6 +212,15 @@ def sentences() -> dict[str, tuple]:
     }
 
 
+# in one step: else the page may draw what it asks for every few seconds in between
+DRAWN = """(view) => {
+  draw(view);
+  const text = (id) => document.getElementById(id).innerText;
+  const count = (of) => document.querySelectorAll(of).length;
+  return [text("verdict"), text("why"), count("#queue li"), count("#queue li.yours")];
+}"""
+
+
 @pytest.mark.browser
 def test_two_sentences_say_why_one_waits_and_how_long(visit, page, monkeypatch):
     monkeypatch.setenv("ALLRANKS_GPU_SOCKET", str(page[1].path))
@@ -219,10 +228,8 @@ def test_two_sentences_say_why_one_waits_and_how_long(visit, page, monkeypatch):
     for name, (holders, sharers, waiting, *expected) in sentences().items():
         page[1].says = state(GPUS, holders, sharers, waiting)
         view = {"you": "ana", "now": time.time(), "age_s": 0, "error": None, "state": gpu_state()}
-        shown.evaluate("(view) => draw(view)", view)
-        assert [shown.inner_text("#verdict"), shown.inner_text("#why")] == expected, name
-        assert shown.locator("#queue li").count() == len(waiting)
-        assert shown.locator("#queue li.yours").count() == sum(one["user"] == "ana" for one in waiting)
+        hers = sum(one["user"] == "ana" for one in waiting)
+        assert shown.evaluate(DRAWN, view) == [*expected, len(waiting), hers], name
     page[1].says = state([])
     shown.wait_for_selector("text=There is no GPU here.")
 

@@ -435,7 +435,9 @@ def test_waiting_tells_the_place_and_ends_after_the_time(house, people):
         "ledger_of(Inventory.of_this_machine().gpus).acquire(1, timeout_s=0.3, told=lambda *p: told.append(list(p)))"
     )
     assert said.startswith("LeaseError: No 1 GPUs were free after 0.3 s (place 1 in the queue); `allranks gpus` shows")
-    assert ben("told") == [[1, 1200]] and house.state()["waiting"] == []
+    told = ben("told")  # the time goes down in steps
+    assert told and all(place == 1 and 1100 < seconds <= 1200 for place, seconds in told)
+    assert house.state()["waiting"] == []
     assert ben("ledger_of(Inventory.of_this_machine().gpus).acquire(3)").endswith("this machine has 2.")
     ana.release()
     assert ben("ledger_of(Inventory.of_this_machine().gpus).acquire(1, timeout_s=0).release()") is None
@@ -513,8 +515,12 @@ def test_garbage_slow_clients_and_a_thousand_connections_stop_nobody(house, node
     assert eve(f"flood({str(house.socket)!r}, 1000)") == 1000
     ana.lease(2)
     assert ana.opens(node) is True
-    assert eve(f"flood({str(house.socket)!r}, 64)") == 64  # in place of those whose time to ask was over
-    assert "connections to the GPU service already" in eve(f"send({str(house.socket)!r}, b'')")
+
+    def refused() -> bool:  # the time to ask of some may end between the two
+        assert eve(f"flood({str(house.socket)!r}, 64)") == 64  # in place of those whose time to ask was over
+        return "connections to the GPU service already" in eve(f"send({str(house.socket)!r}, b'')")
+
+    until(refused)
     # one that asks and asks but reads nothing
     slow = people(BEN)
     assert slow(f"flood({str(house.socket)!r}, 20)") == 20

@@ -131,7 +131,7 @@ def test_it_can_be_interrupted_restarted_and_shut_down(forkserver, start):
     assert second.pid != first.pid and second.ppid() == forkserver.pid
     assert there("print(x)") == "NameError"
     manager.shutdown_kernel()
-    assert psutil.wait_procs([first, second], timeout=30)[1] == []
+    assert psutil.wait_procs([first, second], timeout=60)[1] == []
     assert forkserver.alive and not manager.has_kernel
 
 
@@ -214,7 +214,7 @@ def test_it_ends_with_the_server_and_with_the_parent(end, tmp_path):
             kernel = psutil.Process(int(server.stdout.readline()))
             assert kernel.ppid() == forkserver.pid
             os.kill(server.pid if end == "server" else forkserver.pid, signal.SIGKILL)
-            assert psutil.wait_procs([kernel], timeout=30)[1] == []
+            assert psutil.wait_procs([kernel], timeout=60)[1] == []
         finally:
             server.kill()
             forkserver.close()
@@ -243,8 +243,16 @@ os.waitpid(pid, 0)
 @pytest.mark.parametrize("forked", [True, False])
 def test_a_kernel_on_unix_sockets_has_no_port_at_all(forkserver, start, short_path, forked):
     """Any account of the machine could connect to one, and send what the kernel would keep in memory."""
-    manager, there = start(str(forkserver.path) if forked else None, directory=short_path)
-    assert there(FORK) == "from a fork"
+    manager, _ = start(str(forkserver.path) if forked else None, directory=short_path)
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=60)
+    client.execute(FORK)
+    # the kernel may say that it is done before it has sent on what its child has printed
+    while (message := client.get_iopub_msg(timeout=60))["msg_type"] != "stream":
+        pass
+    client.stop_channels()
+    assert message["content"]["text"].strip() == "from a fork"
     kernel = kernel_of(manager)
     assert kernel.ppid() == (forkserver.pid if forked else os.getpid())
     assert [c.laddr for c in kernel.net_connections("inet") if c.status == psutil.CONN_LISTEN] == []
@@ -256,7 +264,7 @@ def test_what_a_cell_leaves_in_the_background_goes_on_when_a_rank_ends(forkserve
     _, there = start(str(forkserver.path))
     begin = "s.run('sleep 60 >/dev/null 2>&1 & echo $!', shell=True, capture_output=True, text=True).stdout"
     left = psutil.Process(int(there(f"import subprocess as s; print({begin})")))
-    forkserver.spawn("builtins:print", args="ended").wait(30)
-    forkserver.spawn("builtins:print", args="ended").wait(30)  # by now the first one's end was dealt with
+    forkserver.spawn("builtins:print", args="ended").wait(60)
+    forkserver.spawn("builtins:print", args="ended").wait(60)  # by now the first one's end was dealt with
     assert left.is_running()
     left.kill()

@@ -603,6 +603,27 @@ def test_what_a_client_leaves_unread_delays_nobody(server):
     assert as_ana(leave_it) < 20
 
 
+def test_the_socket_is_there_once_it_answers(tmp_path, monkeypatch):
+    """Who waits for it connects as soon as it is there."""
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    path, seen = Path("socket"), []
+
+    class Watched(socket.socket):
+        def listen(self, *backlog):
+            seen.append(path.exists())
+            super().listen(*backlog)
+
+    for _ in range(2):  # the last server's may be there still
+        with (
+            Watched(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening,
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking,
+        ):
+            machine.listen_at(listening, path)
+            assert path.stat().st_mode & 0o777 == 0o666
+            asking.connect(str(path))
+    assert seen[0] is False
+
+
 @pytest.fixture
 def idle():
     """A server's object in this process, which serves nobody."""

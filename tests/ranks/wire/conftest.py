@@ -1,5 +1,7 @@
 """Real forked ranks, shared by the tests: a pool survives most failures and re-forks after the others."""
 
+import contextlib
+import gc
 import os
 import textwrap
 
@@ -22,6 +24,21 @@ def forked():
 def pool(forked):
     with Ranks(8) as ranks:
         yield ranks
+
+
+@pytest.fixture
+def opened():
+    """A function that gives the descriptors of this process, each with what it is open on."""
+
+    def look() -> set[tuple[str, str]]:
+        gc.collect()  # what other tests have left may go
+        found = set()
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):  # the folder's own is closed again
+                found.add((number, os.readlink(f"/proc/self/fd/{number}")))
+        return found
+
+    return look
 
 
 @pytest.fixture

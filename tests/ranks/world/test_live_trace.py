@@ -102,7 +102,8 @@ def test_a_bar_ends_with_the_collective_and_not_with_the_wait(world):
     def between():
         x = torch.ones(1000)
         work = dist.all_reduce(x, async_op=True)
-        time.sleep(0.3)  # it is complete long before
+        while not work.is_completed():
+            time.sleep(0.01)
         dist.all_reduce(torch.ones(1))
         work.wait()
 

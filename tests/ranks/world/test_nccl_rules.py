@@ -136,7 +136,8 @@ def test_tags_that_would_reorder(world):
     assert set(world.pids).isdisjoint(pids)  # a message is left over, so the group can't be used any more
 
 
-def test_an_unbatched_circle_hangs_at_its_first_messages(world):
+def test_an_unbatched_circle_hangs_at_its_first_messages(world, reached):
+    reached(lambda found: len(found) == P and all(s.why for s in found))
     world.reset()
     with pytest.raises(RanksStuck) as told:
         world.run(unbatched_circle, deadline=2)
@@ -145,8 +146,9 @@ def test_an_unbatched_circle_hangs_at_its_first_messages(world):
     assert "a pair's first message makes their connection" in str(told.value)
 
 
-def test_a_circle_of_small_messages_passes_when_the_pairs_are_connected(world):
+def test_a_circle_of_small_messages_passes_when_the_pairs_are_connected(world, reached):
     """As on NCCL: luck with buffers, which a larger message does not have."""
+    reached(lambda found: len(found) == P and any(s.why for s in found))
     world.reset()
     everybody = [[float((rank - 1) % P)] * 4 for rank in range(P)]
     assert world.run(by_parity) == everybody
@@ -186,7 +188,8 @@ def test_layouts_types_and_averages_as_on_nccl(world):
         )
 
 
-def test_groups_in_another_order_hang(world):
+def test_groups_in_another_order_hang(world, reached):
+    reached(lambda found: [(s.waits_for, s.op) for s in found] == [("queue", "all_reduce")] * P)
     with pytest.raises(RanksStuck) as told:
         world.run(group_order, deadline=3)
     assert "rank 1: waits for its queue: dist.all_reduce, float32[2], begun in line" in str(told.value)
@@ -218,8 +221,9 @@ def test_a_group_that_not_every_rank_splits_is_made_and_the_next_split_is_right(
     assert world.run(sums) == [sums_of(P)] * P
 
 
-def test_a_split_waits_for_every_rank(world):
+def test_a_split_waits_for_every_rank(world, reached):
     """On NCCL a group of two needs a call of all four."""
+    reached(lambda found: len(found) == P - 1 and all(s.why for s in found))
 
     def without_the_last():
         if dist.get_rank() < P - 1:
@@ -360,32 +364,41 @@ def test_what_only_differs_between_ranks_is_named(world):
         assert words in str(told.value)
 
 
-def test_a_call_returns_before_the_operation_is_done(world):
-    """Returned is not done: the other ranks have not come yet. Only reading the result waits."""
+def test_a_call_returns_before_the_operation_is_done(world, tmp_path):
+    """Returned is not done: rank 0 comes once the calls of the others have returned. Only reading the result waits."""
 
     def program():
-        if dist.get_rank() == 0:
-            time.sleep(1)
-        began = time.monotonic()
+        rank, came = dist.get_rank(), tmp_path / "came"
+        while rank == 0 and len(list(tmp_path.iterdir())) < P - 1:
+            time.sleep(0.01)
+        if rank == 0:
+            came.touch()
         x = torch.ones(4)
         dist.all_reduce(x)
-        returned_s = time.monotonic() - began
-        value = x.sum().item()
-        return returned_s < 0.5, value, time.monotonic() - began > 0.5
+        early = came.exists()
+        if rank:
+            (tmp_path / f"{rank} returned").touch()
+        return early, x.sum().item(), came.exists()
 
-    assert world.run(program) == [(True, 4.0 * P, rank != 0) for rank in range(P)]
+    assert world.run(program) == [(rank == 0, 4.0 * P, True) for rank in range(P)]
 
 
-def test_events_are_marks_in_the_queue(world):
+def test_events_are_marks_in_the_queue(world, tmp_path):
     def program():
-        if dist.get_rank() == 0:
-            time.sleep(0.5)
+        rank = dist.get_rank()
+        if rank == 0:
+            while len(list(tmp_path.iterdir())) < P - 1:
+                time.sleep(0.01)
+            time.sleep(0.35)
         x = torch.ones(4)
         before, after = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         before.record()
+        before.synchronize()
         dist.all_reduce(x)
         after.record()
         early = after.query()
+        if rank:
+            (tmp_path / f"{rank} called").touch()
         after.synchronize()
         return early, after.query(), before.elapsed_time(after) > 300
 
@@ -564,7 +577,7 @@ def test_the_forms_of_a_cluster_pass(world):
         dist.all_reduce(x, group=mesh.get_group(0))
         group = dist.new_group(backend="nccl")
         z = torch.empty_like(torch.ones(2, device="cpu"), device="cuda").fill_(1)
-        dist.all_reduce(z, group=group, async_op=True).wait(timeout=timedelta(seconds=5))
+        dist.all_reduce(z, group=group, async_op=True).wait(timeout=timedelta(seconds=60))
         group.allreduce(z).wait()
         torch.cuda.synchronize()
         return str(y.dtype), x.tolist(), z.tolist()
@@ -637,7 +650,21 @@ def test_a_queue_has_the_error_of_an_operation_before_anyone_is_told():
     ticket, seen = Ticket(queue, job, {}), []
     ticket.then(lambda: (seen.append(queue.failed), told.set()))
     ticket.run()
-    assert told.wait(30) and seen == [ticket.error] and str(ticket.error) == "the job's"
+    assert told.wait(60) and seen == [ticket.error] and str(ticket.error) == "the job's"
+
+
+def test_a_callback_that_another_thread_takes_first_does_not_end_the_queue():
+    class Taken(list):
+        def __bool__(self):
+            called = super().__len__() > 0
+            self.clear()  # between the look and the taking
+            return called
+
+    queue = Queue()
+    ticket = Ticket(queue, lambda: None, {})
+    ticket._then = Taken([lambda: None])
+    ticket.run()
+    assert ticket.done
 
 
 def test_sizes_of_an_all_gather_and_lists_of_a_new_group_that_differ_are_named(world):
@@ -660,7 +687,9 @@ def test_sizes_of_an_all_gather_and_lists_of_a_new_group_that_differ_are_named(w
         assert words in str(told.value)
 
 
-def test_the_message_of_a_batch_without_a_partner_is_named(world):
+def test_the_message_of_a_batch_without_a_partner_is_named(world, reached):
+    reached(lambda found: any(s.why for s in found))
+
     def program():
         rank, x, y = dist.get_rank(), torch.ones(1), torch.zeros(1)
         if rank > 1:
@@ -678,7 +707,9 @@ def test_the_message_of_a_batch_without_a_partner_is_named(world):
     assert "its recv from rank 1 has no send" in str(told.value)
 
 
-def test_a_hang_inside_ddp_names_its_all_reduce(world):
+def test_a_hang_inside_ddp_names_its_all_reduce(world, reached):
+    reached(lambda found: [(s.rank, s.op) for s in found] == [(rank, "all_reduce") for rank in range(1, P)])
+
     def program():
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
         for _ in range(2 if dist.get_rank() == 0 else 3):

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import ClassVar
 
 import nbclient
 import nbformat
 import pytest
 from allranks.base.errors import WIDTH
+from allranks.ranks.world import call
+from allranks.ranks.world.call import Call
 from allranks.ranks.world.failures import RanksStuck
 from allranks.ranks.world.panels import MOST, Panel, live, report, shared
 from allranks.ranks.world.rank_status import RankStatus
+from allranks.ranks.world.screen import Screen
 
 EVERYONE = (0, 1, 2, 3)
 
@@ -36,6 +41,36 @@ def test_a_panel_for_each_rank_with_arrows_to_those_they_wait_for():
 def test_a_failed_rank_keeps_its_place_and_turns_red():
     page = body(live([waiting(0), Panel((1,), None, "failed")], {0: (1,)}, 2, 60))
     assert re.search(r'ar-panel ar-bad"><b[^>]*><span>rank 1</span><span>failed', page)
+
+
+def test_what_a_rank_printed_is_shown_though_it_comes_seconds_after_its_answer(capsys):
+    class Reply:
+        metadata: ClassVar[dict] = {}
+
+        def ready(self):
+            return True
+
+        def wait_for_output(self, timeout):
+            if timeout > 5:
+                self.metadata = {"stdout": "late\n"}
+
+    Screen(2).finish([Reply(), Reply()], {})
+    assert capsys.readouterr().out.count("late") == 2
+
+
+def test_a_report_has_time_for_the_answers_of_ranks_that_are_woken_late(monkeypatch):
+    """A picture comes again, a report once."""
+
+    def late(sockets, timeout_s=0.5):
+        return {rank: {"op": "barrier"} for rank in sockets} if timeout_s > 1 else {}
+
+    monkeypatch.setattr(call, "ask_ranks", late)
+    monkeypatch.setattr(call, "dump_stacks", lambda pids, stacks: {})
+    engines = SimpleNamespace(
+        placement=SimpleNamespace(ranks=2), described=[{"pid": 1}, {"pid": 2}], watch=str, stacks=str
+    )
+    statuses = Call(engines, None, (), 60)._statuses()
+    assert [str(status) for status in statuses] == ["rank 0: in dist.barrier", "rank 1: in dist.barrier"]
 
 
 def test_text_of_a_program_is_no_html():
@@ -73,10 +108,10 @@ def test_the_report_shows_the_missing_call_and_the_line_to_blame():
     assert "<mark>if rank:</mark>" in page
 
 
-HANGS = """%%ranks --deadline 2.5
+HANGS = """%%ranks --deadline 8
 if rank != 0:
     dist.all_reduce(torch.ones(2))"""
-DIFFERS = """%%ranks --deadline 2.5
+DIFFERS = """%%ranks --deadline 4
 if rank == 0:
     dist.broadcast(torch.ones(4), src=0)
 else:
@@ -86,16 +121,24 @@ if rank == 2:
     1 / 0
 dist.barrier()"""
 ENDS = """%%ranks
-import time
-time.sleep(1.6)
+import os, time
+while not os.path.exists({go_on!r}):
+    time.sleep(0.02)
 print("ended")"""
+
+
+def live_picture(page: str) -> bool:
+    """Whether it shows what a rank does that computes."""
+    return "computing" in body(page) or "line 3" in body(page)
 
 
 @pytest.mark.live
 @pytest.mark.timeout(180)
-def test_a_notebook_shows_where_each_rank_is_and_then_the_report():
+def test_a_notebook_shows_where_each_rank_is_and_then_the_report(tmp_path):
+    go_on = tmp_path / "go_on"
+    ends = ENDS.format(go_on=str(go_on))
     start = "from allranks import World\nimport torch, torch.distributed as dist\nworld = World(ranks=3)"
-    cells = [nbformat.v4.new_code_cell(text) for text in (start, HANGS, FAILS, ENDS, DIFFERS, "world.stop()")]
+    cells = [nbformat.v4.new_code_cell(text) for text in (start, HANGS, FAILS, ends, DIFFERS, "world.stop()")]
     shown: dict[int, list[str]] = {}
 
     class Client(nbclient.NotebookClient):
@@ -103,6 +146,8 @@ def test_a_notebook_shows_where_each_rank_is_and_then_the_report():
             if msg["msg_type"] in ("display_data", "update_display_data"):
                 page = msg["content"]["data"].get("text/html", "")
                 shown.setdefault(cell_index, []).append(body(page))
+                if cell_index == 3 and live_picture(page):
+                    go_on.touch()
             return super().process_message(msg, cell, cell_index)
 
     Client(nbformat.v4.new_notebook(cells=cells), allow_errors=True, kernel_name="python3", timeout=120).execute()
@@ -115,7 +160,7 @@ def test_a_notebook_shows_where_each_rank_is_and_then_the_report():
     assert "<td>1</td></tr>" in last  # the collective that sets up the group is not the reader's
     assert "raised ZeroDivisionError in line 3" in shown[2][-1]
     assert "<mark>    1 / 0</mark>" in shown[2][-1]
-    assert any("computing" in page or "line 3" in page for page in shown[3][:-1])
+    assert any(map(live_picture, shown[3][:-1]))
     differs = re.sub("<[^>]*>", "", shown[4][-1])
     assert (
         "Rank 0 waits in broadcast, and ranks 1 and 2 in all_reduce: calls with one number that do not match."

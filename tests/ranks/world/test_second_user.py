@@ -56,8 +56,10 @@ for pid in told["pids"]:
     attempt(f"list /proc/{pid}/fd", lambda: os.listdir(f"/proc/{pid}/fd"))
     attempt(f"trace {pid}", lambda: ctypes.CDLL(None).ptrace(16, pid, 0, 0) == 0)
 for name in os.listdir("/dev/shm"):
-    if name not in told["shm_before"] and os.stat(f"/dev/shm/{name}").st_uid == told["uid"]:
-        attempt(f"read /dev/shm/{name}", lambda: open(f"/dev/shm/{name}", "rb").read(1))
+    def read():  # another test's may go meanwhile
+        return os.stat(f"/dev/shm/{name}").st_uid == told["uid"] and open(f"/dev/shm/{name}", "rb").read(1)
+    if name not in told["shm_before"]:
+        attempt(f"read /dev/shm/{name}", read)
 print(json.dumps(could))
 """
 # speaks ipyparallel's protocol to every port without the keys, as a client and as an engine would

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -14,6 +16,7 @@ from allranks import World
 from allranks.ranks.engines.devices import DeviceError
 from allranks.ranks.engines.forkserver.client import ForkServer
 from allranks.ranks.world import WorldError, current
+from allranks.ranks.world import idle as idleness
 from allranks.ranks.world.shared import Borrowed, Shared
 from waiting import until
 
@@ -76,7 +79,7 @@ for line in sys.stdin:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(30)
+        self.process.wait(90)
         self.process.stdout.close()
 
 
@@ -160,7 +163,7 @@ def test_a_borrower_that_hangs_the_ranks_gets_fresh_ones_and_so_does_the_owner(o
                 if dist.get_rank() == 0:
                     dist.recv(torch.ones(1), 1)
             try:
-                w.run(hang, deadline=1)
+                w.run(hang, deadline=5)
             except RanksStuck as error:
                 print("rank 0: in dist.recv from rank 1" in str(error), w.run(add, 2))
             """
@@ -199,6 +202,47 @@ def test_a_reset_makes_new_ranks_once_whoever_sees_the_old_ones_end(monkeypatch)
     assert renewed == [threading.current_thread().name]
 
 
+def keeper() -> threading.Thread:
+    """The thread of this notebook's world that starts new ranks."""
+    [found] = [thread for thread in threading.enumerate() if thread.name == "allranks-keeper"]
+    return found
+
+
+def test_a_call_while_the_keeper_makes_new_ranks_waits_for_them(monkeypatch):
+    """Borrowers see what is published; a call of the owner was then told of another cell, which nobody ran."""
+    with World(ranks=2, name="team") as world:
+        publish, published = world._shared.publish, threading.Event()
+
+        def slowly(engines):
+            publish(engines)
+            published.set()
+            time.sleep(1)
+
+        monkeypatch.setattr(world._shared, "publish", slowly)
+        for pid in world.pids:
+            os.kill(pid, 9)
+        assert published.wait(60)
+        assert world.run(add, 0) == [1.0, 1.0]
+
+
+def test_a_world_that_is_stopped_while_the_keeper_makes_new_ranks_has_none_afterwards(no_ghosts, monkeypatch):
+    world = World(ranks=2, name="team")
+    start, stopping, watching = world._engines.start, threading.Thread(target=world.stop), keeper()
+
+    def started(progress):
+        stopping.start()
+        stopping.join(1)  # it ends nothing, for there is nothing: or it waits for these
+        start(progress)
+
+    monkeypatch.setattr(world._engines, "start", started)
+    notice = world._shared.notice
+    for pid in world.pids:
+        os.kill(pid, 9)
+    watching.join(60)
+    stopping.join(60)
+    assert not world.running and not notice.exists()
+
+
 def test_a_borrower_that_comes_while_the_ranks_are_made_anew_waits_for_where_they_are(monkeypatch):
     with World(ranks=2, name="team") as world:
         borrower = Borrowed(world._engines.placement, Shared("team"))
@@ -233,12 +277,39 @@ def test_a_name_that_can_not_be_is_refused(name):
         World(ranks=2, name=name)
 
 
-def test_the_use_of_another_notebook_is_use(other):
-    with World(ranks=2, name="team", idle_minutes=2 / 60) as world:
+def test_the_use_of_another_notebook_is_use(other, monkeypatch, tmp_path):
+    """By a clock of the test: the other notebook is as slow as the machine is."""
+    inside, go_on = tmp_path / "inside", tmp_path / "go_on"
+    now = [0.0]
+    monkeypatch.setattr(idleness, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(idleness, "LOOK_S", 0.02)
+    with World(ranks=2, name="team", idle_minutes=10) as world:
+
+        def seen() -> bool:
+            return not world.running or world._idle._used == now[0]
+
         other.does("w = World(name='team')")
-        other.does("for _ in range(8): w.run(time.sleep, 0.5)")
-        other.does("w.run(time.sleep, 5)")
+        for _ in range(3):
+            now[0] += 500
+            other.does("w.run(add, 1)")
+            until(seen, says="the owner has not seen that the other notebook used the ranks")
+        other.begin(
+            f"""
+            def stay():
+                if dist.get_rank() == 0:
+                    open({str(inside)!r}, "w").close()
+                while not os.path.exists({str(go_on)!r}):
+                    time.sleep(0.02)
+            w.run(stay)
+            """
+        )
+        until(inside.exists)
+        for _ in range(2):
+            now[0] += 700
+            until(seen, says="the owner has not put the end off")
         assert world.running, "the owner's idle limit ended ranks that another notebook uses"
+        go_on.touch()
+        assert other.end() == ""
 
 
 def test_a_notice_that_can_not_be_written_leaves_no_ranks(monkeypatch):

@@ -3,6 +3,7 @@
 `ALLRANKS_STORM=200 make test-all ARGS=tests/ranks/world/test_storm.py` for the long one; the count and the kinds are printed.
 """
 
+import gc
 import os
 import random
 import shutil
@@ -171,14 +172,14 @@ class Storm:
         """The right sum, at the third attempt at the latest: one may report what broke, one finds the world stopped."""
         for _ in range(3):
             try:
-                return self.world.run(add_up, 5, deadline=20)
+                return self.world.run(add_up, 5, deadline=60)
             except WorldError:
                 if not self.world.running:
                     self.world.reset()
-        return self.world.run(add_up, 5, deadline=20)
+        return self.world.run(add_up, 5, deadline=60)
 
     def expect_no_orphans(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             forkserver, helpers, ranks = self.processes()
             ours = [child for child in psutil.Process().children() if child not in self.others]
@@ -219,6 +220,7 @@ def test_many_calls_leave_memory_and_descriptors_flat(capsys):
     with World(ranks=2) as world:
 
         def load():
+            gc.collect()
             processes = [psutil.Process(), *map(psutil.Process, world.pids)]
             return [(p.memory_info().rss, p.num_fds()) for p in processes]
 
@@ -231,5 +233,5 @@ def test_many_calls_leave_memory_and_descriptors_flat(capsys):
     growth = [(b[0] - a[0]) / 2**20 for a, b in zip(before, after, strict=True)]
     with capsys.disabled():
         print(f"\n{count} calls: growth {[f'{g:.1f} MiB' for g in growth]}, descriptors {[f[1] for f in after]}")
-    assert [a[1] for a in before] == [b[1] for b in after]
+    assert all(b[1] <= a[1] for a, b in zip(before, after, strict=True)), (before, after)  # an earlier test's may close
     assert max(growth) < 20 + 0.002 * count

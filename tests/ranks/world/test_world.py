@@ -172,7 +172,8 @@ def test_ranks_that_wait_for_one_that_failed_are_not_waited_for(world):
     assert world.run(sum_of_ranks, 0) == [[6.0] * 3] * 4
 
 
-def test_after_the_deadline_each_rank_is_told_where_it_stands(world):
+def test_after_the_deadline_each_rank_is_told_where_it_stands(world, reached):
+    reached(lambda found: [(s.rank, s.op) for s in found] == [(0, "recv"), (1, "recv"), (2, "recv")])
     with pytest.raises(RanksStuck) as caught:
         world.run(ring_of_receives, deadline=1)
     assert [(s.rank, s.op) for s in caught.value.statuses] == [(0, "recv"), (1, "recv"), (2, "recv")]
@@ -181,7 +182,9 @@ def test_after_the_deadline_each_rank_is_told_where_it_stands(world):
     assert world.run(sum_of_ranks, 0) == [[6.0] * 3] * 4
 
 
-def test_an_endless_loop_is_ended_too(world):
+def test_an_endless_loop_is_ended_too(world, reached):
+    reached(lambda found: all("computing, line" in str(s) for s in found))
+
     def loop():
         while True:
             pass

@@ -74,7 +74,8 @@ def test_a_killed_rank_is_named_with_what_the_others_saw(world):
     works(world)
 
 
-def test_a_paused_rank_stops_the_others_until_the_deadline(world):
+def test_a_paused_rank_stops_the_others_until_the_deadline(world, reached):
+    reached(lambda found: [s.op for s in found] == ["all_reduce", "all_reduce", None] and not found[2].known)
     world.fault(rank=2, kind="pause", after_s=0.2)
     with pytest.raises(RanksStuck) as caught:
         world.run(all_reduce_for_a_while, deadline=1.5)
@@ -93,7 +94,8 @@ def test_a_slow_rank_delays_each_of_its_operations_and_nothing_more(world):
     works(world)
 
 
-def test_a_dropped_message_leaves_its_receiver_waiting(world):
+def test_a_dropped_message_leaves_its_receiver_waiting(world, reached):
+    reached(lambda found: [(s.rank, s.op) for s in found] == [(1, "recv")])
     world.fault(rank=0, kind="drop_message")
     with pytest.raises(RanksStuck) as caught:
         world.run(ring_once, deadline=1.5)
@@ -126,7 +128,9 @@ def test_a_fault_that_can_not_be_is_refused(world, arguments, words):
     works(world)
 
 
-def test_who_is_missing_from_which_collective_is_said(world):
+def test_who_is_missing_from_which_collective_is_said(world, reached):
+    reached(lambda found: [s.shape for s in found] == [(2, 2), (3,)])
+
     def some_only():
         import torch
         import torch.distributed as dist
@@ -161,7 +165,8 @@ def only_queued(raises: bool):
         raise ValueError("no batch")
 
 
-def test_ranks_whose_gpu_waits_for_one_that_never_came_are_stuck(world):
+def test_ranks_whose_gpu_waits_for_one_that_never_came_are_stuck(world, reached):
+    reached(lambda found: [s.rank for s in found if s.waits_for_gpu] == [1, 2] and len(found) == 2)
     with pytest.raises(RanksStuck) as caught:
         world.run(only_queued, False, deadline=1)
     assert [(s.rank, s.waits_for_gpu, s.op) for s in caught.value.statuses] == [(1, True, None), (2, True, None)]
@@ -231,24 +236,27 @@ def test_a_rank_that_reads_from_a_gpu_that_waits_is_not_computing(world):
     works(world)
 
 
-def test_a_panel_of_a_rank_that_reads_from_its_gpu_says_so(world):
+def test_a_panel_of_a_rank_that_reads_from_its_gpu_says_so(world, tmp_path):
     """The rank looks twice before it answers; the picture must wait for that."""
+    go_on = str(tmp_path / "go_on")
+    os.mkfifo(go_on)
 
     def read():
-        import time
-
         from allranks.ranks.engines import watch
 
         watch.gpu_works = lambda frame: True
-        time.sleep(4)  # x.cpu()
+        os.close(os.open(go_on, os.O_RDONLY))  # x.cpu()
 
-    call = threading.Thread(target=lambda: world.run(read, deadline=30))
+    call = threading.Thread(target=lambda: world.run(read))
     call.start()
-    time.sleep(1)
-    pages = [Call(world._engines, None, (), 30)._picture(1.0) for _ in range(3)]
-    call.join()
-    assert [page.count("waiting for its GPU") for page in pages] == [3, 3, 3]
-    assert not any("does not answer" in page for page in pages)
+    try:
+        asked = Call(world._engines, None, (), 30)
+        until(lambda: asked._picture(1.0).count("waiting for its GPU") == 3)
+    finally:
+        writes = os.open(go_on, os.O_RDWR)  # who reads goes on
+        call.join()
+        os.close(writes)
+    works(world)
 
 
 @pytest.mark.parametrize("words, fresh", [("device-side assert triggered", True), ("out of memory", False)])
@@ -263,8 +271,9 @@ def test_an_error_that_cuda_repeats_replaces_the_ranks(world, words, fresh):
     works(world)
 
 
-def test_a_rank_that_computes_on_the_cpu_still_reads_as_computing(world):
+def test_a_rank_that_computes_on_the_cpu_still_reads_as_computing(world, reached):
     """One stands in C code while its GPU is idle, the other moves on while its GPU works."""
+    reached(lambda found: [s.rank for s in found if "computing, line" in str(s)] == [1, 2])
     with pytest.raises(RanksStuck) as caught:
         world.run(reads_a_tensor, [True, False, True], 2, deadline=2.5)
     assert "Not every rank returned within 2.5 s" in str(caught.value)
@@ -273,7 +282,9 @@ def test_a_rank_that_computes_on_the_cpu_still_reads_as_computing(world):
     works(world)
 
 
-def test_a_rank_that_synchronizes_its_gpu_waits_for_it(world):
+def test_a_rank_that_synchronizes_its_gpu_waits_for_it(world, reached):
+    reached(lambda found: [s.waits_for for s in found] == ["GPU"] * 3)
+
     def synchronizes():
         import contextlib
         import functools
@@ -454,6 +465,7 @@ def test_an_idle_world_says_so_and_stops():
         until(lambda: not any(map(psutil.pid_exists, pids)))
         with pytest.raises(WorldError, match=r"stopped itself after .* minutes without use"):
             idle.run(os.getpid)
+        idle._idle.limit_s = 600  # it would end again before a busy machine has called it
         idle.reset()
         assert len(idle.run(os.getpid)) == 2
 
@@ -465,12 +477,25 @@ def test_ranks_that_are_ended_on_purpose_are_not_told_as_dead(monkeypatch):
         stop_cluster = cluster.stop_cluster_sync
 
         def slowly():
-            assert all(child.wait(30) is not None for child in children)
+            assert all(child.wait(60) is not None for child in children)
             seen.append(world._engines.dead())
             stop_cluster()
 
         monkeypatch.setattr(cluster, "stop_cluster_sync", slowly)
     assert seen == [{}]
+
+
+def test_a_controller_that_is_ended_on_purpose_is_not_told_as_dead(monkeypatch):
+    with World(ranks=2) as world:
+        engines = world._engines
+        poll = engines._cluster.controller.poll
+
+        def ended_meanwhile():
+            world.stop()
+            return poll()
+
+        monkeypatch.setattr(engines._cluster.controller, "poll", ended_meanwhile)
+        assert engines.controller_died() is None
 
 
 def test_what_has_ended_is_not_looked_at_any_more(monkeypatch):

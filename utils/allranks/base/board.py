@@ -21,6 +21,7 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.base.errors import CourseError
@@ -59,6 +60,7 @@ class Board:
     who: str = ""
     waiting: queue.Queue[dict[str, object]] = field(default_factory=lambda: queue.Queue(WAITING))
     thread: threading.Thread | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # a thread may not end while a message is put
 
     def tell(self, exercise: str, passed: bool, cause: str) -> None:
         """Puts a check's message into the queue."""
@@ -81,11 +83,13 @@ class Board:
 
     def _put(self, message: dict[str, object]) -> None:
         """Drops the message if the board has not taken the last ones."""
-        with contextlib.suppress(queue.Full):
-            self.waiting.put_nowait({"who": self.who or _own_number()} | message)
-        if self.thread is None or not self.thread.is_alive():
-            self.thread = threading.Thread(target=self._send_all, name="allranks-board", daemon=True)
-            self.thread.start()
+        message = {"who": self.who or _own_number()} | message
+        with self._lock:
+            with contextlib.suppress(queue.Full):
+                self.waiting.put_nowait(message)
+            if self.thread is None or not self.thread.is_alive():
+                self.thread = threading.Thread(target=self._send_all, name="allranks-board", daemon=True)
+                self.thread.start()
 
     def _send_all(self) -> None:
         import urllib.request
@@ -95,7 +99,11 @@ class Board:
             try:
                 message = self.waiting.get(timeout=1)
             except queue.Empty:
-                return
+                with self._lock:
+                    if self.waiting.empty():
+                        self.thread = None
+                        return
+                continue
             request = urllib.request.Request(
                 f"{self.address}/tell", json.dumps(message).encode(), {"Content-Type": "application/json"}
             )
@@ -210,12 +218,23 @@ def _own_number() -> str:
     """A random number for this account on this machine, the same in all its notebooks."""
     try:
         path = run_dir() / "board-number"
-        with contextlib.suppress(FileExistsError), open(path, "x", encoding="ascii") as file:
-            file.write(secrets.token_hex(8))
+        if not path.exists():
+            _write_whole(path, secrets.token_hex(8))
         found = path.read_text(encoding="ascii").strip()
     except (RunDirError, OSError, ValueError):
         found = ""
     return found if re.fullmatch(r"[0-9a-f]{16}", found) else _THIS_PROCESS
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Makes the file, if no other notebook has made it: nobody ever reads half of it."""
+    written = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    written.write_text(text, encoding="ascii")
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(written, path)
+    finally:
+        written.unlink()
 
 
 _THIS_PROCESS = secrets.token_hex(8)

@@ -19,6 +19,9 @@ from allranks.ranks.wire.state import Phase, WireFault
 
 MAX_TEXT_NBYTES = 128 << 20  # of what the ranks tell the router in one run, beside the messages themselves
 GRACE_S = 0.3  # how long others may go on after a fault, so that the verdict does not depend on who was first
+# how long a rank may take to say where it is, or that it has stopped: a busy machine does not wake it at once
+ANSWER_S = 2.0
+ENDED_S = 5.0  # and between the end of its socket and its own
 _MAKES_UNUSABLE = {
     FailureKind.CPU_LIMIT,
     FailureKind.WALL_LIMIT,
@@ -161,7 +164,7 @@ class Session:
         if reason is not None:
             self.router.fault(FailureKind.KILLED, rank, message=reason)
             return
-        launch.ended([member.process], 1)
+        launch.ended([member.process], ENDED_S)
         code = member.process.poll()
         if code is not None and code >= 0:
             self.router.fault(FailureKind.EXITED, rank, message=f"exit code {code}")
@@ -217,7 +220,7 @@ class Session:
             return  # the grace after a fault is over; the others are no fault of their own
         for rank in running:
             self.members[rank].process.kill(signal.SIGUSR1)
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + ANSWER_S
         while any(router.ranks[r].state is Phase.RUNNING for r in running) and time.monotonic() < deadline:
             for key, events in self.selector.select(deadline - time.monotonic()):
                 self.serve(events, *key.data)
@@ -283,7 +286,7 @@ class Session:
             except OSError:
                 del waiting[rank]
                 spoiled.add(rank)
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + ANSWER_S
         while waiting and (left := deadline - time.monotonic()) > 0:
             for key, _ in selector.select(left):
                 member = self.members[key.data]

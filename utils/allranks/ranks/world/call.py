@@ -25,6 +25,7 @@ from allranks.ranks.world.screen import Screen
 # how long the other ranks may go on after one has failed, before we check whether they wait for it
 GRACE_S = 1.0
 POLL_S = 0.02
+REPORT_S = 2.0  # how long the ranks may take to answer for a report, which comes once; a picture comes again
 
 
 class Call:
@@ -236,7 +237,7 @@ class Call:
 
     def _statuses(self) -> list[RankStatus]:
         everyone = range(self.ranks)
-        answers = ask_ranks({rank: self.engines.watch(rank) for rank in everyone})
+        answers = ask_ranks({rank: self.engines.watch(rank) for rank in everyone}, REPORT_S)
         silent = [rank for rank in everyone if rank not in answers]
         pids = [d["pid"] for d in self.described]
         texts = dump_stacks({rank: pids[rank] for rank in silent}, {rank: self.engines.stacks(rank) for rank in silent})

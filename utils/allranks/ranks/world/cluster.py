@@ -74,13 +74,13 @@ class Engines:
         self._client: Any = None
         self._views: list = []
         self._launchers: dict = {}
-        self._changing = threading.RLock()  # the idle thread may call `stop` too
+        self.changing = threading.RLock()  # held while processes start or end: other threads may call `stop` too
         self._cancelled = False
         self.notes: list[str] = []  # what went wrong at the start, and was mended
 
     def start(self, progress: Callable[[str], None]) -> None:
         """Starts everything and joins the ranks into one group. Raises WorldError, and then leaves nothing behind."""
-        with self._changing:
+        with self.changing:
             self._cancelled = False
             self.notes = []
             told: queue.SimpleQueue = queue.SimpleQueue()
@@ -368,20 +368,22 @@ class Engines:
 
     def renew(self) -> None:
         """Replaces all processes by new ones, and shows no progress."""
-        self.stop()
-        self.start(lambda _: None)
+        with self.changing:  # who stops the world meanwhile ends the new ones too
+            self.stop()
+            self.start(lambda _: None)
 
     def controller_died(self) -> str | None:
         """How the controller ended, in words; None while it runs."""
-        controller = self._cluster.controller if self._cluster is not None else None
-        if self.launcher == "warm" and controller is not None:
-            code = controller.poll()
-            return None if code is None else describe_exit(code)
-        return None
+        cluster = self._cluster
+        controller = cluster.controller if cluster is not None else None
+        code = controller.poll() if self.launcher == "warm" and controller is not None else None
+        if code is None or self._cluster is not cluster:  # another thread is ending it now
+            return None
+        return describe_exit(code)
 
     def stop(self) -> None:
         """Ends every process and removes every file, in any state. A second call does nothing."""
-        with self._changing:
+        with self.changing:
             _uninterrupted(self._stop)
 
     def _let_go(self) -> None:
@@ -422,7 +424,7 @@ class Engines:
         self._forgotten = self._cluster, self._client, self._views
         self._cluster = self._client = self.directory = None
         self._views, self._launchers, self.described = [], {}, []
-        self._changing = threading.RLock()
+        self.changing = threading.RLock()
 
     def _last_words(self) -> str:
         """The last lines of the engines' logs, for an error that happened while they started."""

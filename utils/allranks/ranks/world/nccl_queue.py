@@ -5,6 +5,7 @@ It plays what a GPU's stream does: `Ticket.wait` is where a program would wait f
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import queue
 import threading
@@ -68,9 +69,11 @@ class Ticket:
             raise copy.copy(self.error)  # else each raise would add its lines to the same traceback
 
     def _call_back(self) -> None:
-        while self._then:
-            # in a thread of its own: it may wait for a later operation of the queue
-            threading.Thread(target=self._then.pop(), name="allranks-callback", daemon=True).start()
+        with contextlib.suppress(IndexError):  # who asks for one more may take it, while the queue's thread does
+            while True:
+                callback = self._then.pop()
+                # in a thread of its own: it may wait for a later operation of the queue
+                threading.Thread(target=callback, name="allranks-callback", daemon=True).start()
 
 
 class Queue:

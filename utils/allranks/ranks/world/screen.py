@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import html
+import time
 from collections.abc import Callable
 
 from allranks.base.notebook import in_notebook
 from allranks.ranks.world.outputs import STYLE, WIDGET, Grid
 
 SHOW_AFTER_S = 3.0
+OUTPUT_S = 10.0  # how long what ranks printed may come after their answers, on a busy machine
 SILENT_S, LOOK_EVERY_S = 1.0, 0.2  # without a word from a rank for so long, the ranks are asked what they do, so often
 
 
@@ -68,10 +70,11 @@ class Screen:
 
     def finish(self, pending: list, failed: dict, report: str = "") -> None:
         """Shows the last state: everything that was printed, and the report in place of what the ranks were doing."""
+        end = time.monotonic() + OUTPUT_S
         for reply in pending:
             if reply.ready():
                 with contextlib.suppress(Exception):
-                    reply.wait_for_output(1)
+                    reply.wait_for_output(max(0, end - time.monotonic()))
         self.grid.note, self.grid.below = "", report if in_notebook() else ""
         self._collect(pending)
         if self.handle is not None and self.grid.empty:  # the running time was shown: leave the last one

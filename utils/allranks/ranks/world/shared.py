@@ -222,26 +222,35 @@ class Keeper:
 
     def __init__(self, shared: Shared, engines: Engines, busy: threading.Lock) -> None:
         self._shared, self._engines, self._busy = shared, engines, busy
-        self._over = threading.Event()
+        self._over, self._works = threading.Event(), threading.Lock()
         threading.Thread(target=self._watch, name="allranks-keeper", daemon=True).start()
 
     def end(self) -> None:
         """Stops watching."""
         self._over.set()
 
+    def wait(self) -> None:
+        """Waits until the new ranks are there that it starts now, if it does."""
+        with self._works:
+            pass
+
     def _watch(self) -> None:
         while not self._over.wait(LOOK_S):
-            if not self._engines.dead() or not self._busy.acquire(blocking=False):
+            if not self._engines.dead():
                 continue
-            try:
-                if self._engines.dead() and not self._over.is_set():
-                    self._engines.renew()
-                    self._shared.publish(self._engines)
-            except WorldError:
-                self._shared.give_up()  # borrowers then learn that the world has ended
-                return
-            finally:
-                self._busy.release()
+            with self._works:
+                if not self._busy.acquire(blocking=False):
+                    continue
+                try:
+                    with self._engines.changing:  # what stops the world comes before this or after it
+                        if self._engines.dead() and not self._over.is_set():
+                            self._engines.renew()
+                            self._shared.publish(self._engines)
+                except WorldError:
+                    self._shared.give_up()  # borrowers then learn that the world has ended
+                    return
+                finally:
+                    self._busy.release()
 
 
 def _lock(path: Path, make: bool = True) -> int | None:

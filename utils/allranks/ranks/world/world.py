@@ -447,12 +447,21 @@ class World:
                 self._renew()
             raise
 
+    def _takes_ranks(self) -> bool:
+        """Takes the ranks for a call; returns False if another call has them."""
+        if self._busy.acquire(blocking=False):
+            return True
+        if self._keeper is None:
+            return False
+        self._keeper.wait()  # it has them while it starts new ones: that is nobody's call
+        return self._busy.acquire(blocking=False)
+
     def _everywhere(self, function, args: tuple, deadline: float | None, source: str | None = None) -> list:
         deadline = self.deadline if deadline is None else deadline
         check_seconds("deadline", deadline, "seconds")
         if not self.running:
             raise WorldError(self.why_stopped or f"This world was stopped. Start it again:  {START}")
-        if not self._busy.acquire(blocking=False):
+        if not self._takes_ranks():
             raise WorldError("The ranks are busy with another cell; collectives of two cells must not mix.")
         fault, self._fault = self._fault, None
         if fault is not None and not fault.is_signal:

@@ -107,10 +107,7 @@ class MachineServer(ForkLoop):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         make_own_folder(self.path.with_name(NOBODY))
-        self.path.unlink(missing_ok=True)
-        self.listening.bind(str(self.path))
-        self.path.chmod(0o666)
-        self.listening.listen(256)
+        listen_at(self.listening, self.path)
         self.listening.setblocking(False)
         os.chdir("/")  # a fork that stays where it is must not be in a folder of root's
         for name in self.more:
@@ -283,6 +280,16 @@ class MachineServer(ForkLoop):
         look_up_anew()
         os.umask(int(request["umask"]))
         os.chdir(request["cwd"])
+
+
+def listen_at(listening: socket.socket, path: Path) -> None:
+    """Listens at this path for everybody. It has its name once it answers: nobody who sees it is refused."""
+    fresh = path.with_name(f"{path.name}~")
+    fresh.unlink(missing_ok=True)
+    listening.bind(str(fresh))
+    fresh.chmod(0o666)
+    listening.listen(256)
+    fresh.rename(path)
 
 
 def make_own_folder(path: Path) -> None:

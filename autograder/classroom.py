@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from nbgrader.coursedir import CourseDirectory
 
 from autograder.folder import directory_of, has_gradebook
 from autograder.pairs import partner
+from autograder.rubric import Place, Rubric
 from autograder.trusted import exercises_of, incidents_of, is_graded
 
 OLD = "graded before causes were kept: grade again with --force"
@@ -42,6 +43,10 @@ class Part:
     points: float
     in_words: bool
 
+    def place(self, lab: str) -> Place:
+        """Where it is in the gradebook."""
+        return Place(lab, self.notebook, self.cell, self.points)
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -49,7 +54,8 @@ class Mark:
 
     `failed` are the failed cases, (property, case), of `cases` that were judged; `mistake` is the cause in a few words, and `code` what it
     is counted by, whatever the words; `variant` is
-    what the course drew for this student, if it draws; `card` is the verdict as the grader drew it for the student, in HTML.
+    what the course drew for this student, if it draws; `card` is the verdict as the grader drew it for the student, in HTML. Of an answer in
+    words, `by` is who marked it and `items` are the rubric items of the mark, where that is known.
     """
 
     score: float | None
@@ -60,6 +66,8 @@ class Mark:
     variant: str = ""
     card: str = ""
     code: tuple[str, ...] = ()
+    by: str = ""
+    items: tuple[str, ...] = ()
 
     @property
     def counted_by(self) -> tuple[str, ...]:
@@ -117,12 +125,13 @@ class Hard:
 
 @dataclass(frozen=True)
 class Overview:
-    """A class and one lab. `parts` are in the order of the lab, `rows` in that of the students' names."""
+    """A class and one lab. `parts` are in the order of the lab, `rows` in that of the students' names; `others` were left out."""
 
     lab: str
     due: str | None
     parts: tuple[Part, ...]
     rows: tuple[Row, ...]
+    others: frozenset[str] = frozenset()
 
     @property
     def graded(self) -> list[Row]:
@@ -195,6 +204,8 @@ def _row_as_dict(row: Row, parts: Iterable[Part]) -> dict[str, Any]:
             marks[part.name] = {"score": mark.score, "points": part.points, "waits": mark.waits, "cause": mark.mistake}
             if mark.variant:
                 marks[part.name]["variant"] = mark.variant
+            if mark.by:
+                marks[part.name] |= {"by": mark.by, "items": list(mark.items)}
     return about | {"exercises": marks}
 
 
@@ -220,6 +231,7 @@ def overview_of(course: CourseDirectory, lab: str) -> Overview:
         folder = Path(course.format_path(course.submitted_directory, "*", lab)).parents[1]
         handed_in = {path.name for path in folder.glob("*") if os.path.lexists(path / lab)}
         members = {student.id: student for student in gradebook.students}
+        marked = _marked(gradebook, lab, parts)
         rows = []
         for student in sorted({*members, *submissions, *handed_in}, key=str.casefold):
             known = members.get(student)
@@ -229,7 +241,7 @@ def overview_of(course: CourseDirectory, lab: str) -> Overview:
                 else (student, "", "", "")
             )
             if student in submissions:
-                rows.append(_row(course, lab, who, submissions[student], parts, student in handed_in))
+                rows.append(_row(course, lab, who, submissions[student], parts, student in handed_in, marked))
             else:
                 rows.append(Row(*who, "not graded" if student in handed_in else "not handed in"))
         return Overview(lab, _time(assignment.duedate), parts, tuple(rows))
@@ -248,6 +260,21 @@ def _parts(course: CourseDirectory, gradebook: Gradebook, lab: str) -> Iterator[
             yield Part(name, cell.name, notebook.name, float(cell.max_score), cell.name not in asked)
 
 
+def _marked(
+    gradebook: Gradebook, lab: str, parts: Iterable[Part]
+) -> Callable[[Part, str], tuple[str, tuple[str, ...]]]:
+    """What says of an answer in words who marked it, and with which items."""
+    rubric = Rubric(gradebook, lab)
+    names = {item.number: item.name for part in parts for item in rubric.of(part.place(lab))}
+
+    def marked(part: Part, student: str) -> tuple[str, tuple[str, ...]]:
+        place = part.place(lab)
+        given = rubric.given(gradebook, place, student) if rubric.has(place, student) else None
+        return (given.who, tuple(names[one] for one in given.items)) if given is not None else ("", ())
+
+    return marked
+
+
 def _row(
     course: CourseDirectory,
     lab: str,
@@ -255,6 +282,7 @@ def _row(
     submission: SubmittedAssignment,
     parts: Iterable[Part],
     has_files: bool,
+    marked: Callable[[Part, str], tuple[str, tuple[str, ...]]],
 ) -> Row:
     grades = {(n.name, grade.name): grade for n in submission.notebooks for grade in n.grades}
     told, incidents = _of_notebooks(course, lab, who[0])
@@ -282,6 +310,7 @@ def _row(
             variant,
             card,
             tuple(map(str, about.get("code", ()))),
+            *(marked(part, who[0]) if part.in_words else ()),
         )
     return Row(
         *who,

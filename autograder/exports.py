@@ -128,7 +128,11 @@ def _from_canvas(
         student = next((name for name in names if name in rows), None)
         if student is not None:
             people.append((cells, rows.pop(student)))
-        elif not about["Student"].strip().startswith(("Points Possible", "Student, Test")) and about["ID"]:
+        elif (
+            found.others.isdisjoint(names)
+            and not about["Student"].strip().startswith(("Points Possible", "Student, Test"))
+            and about["ID"]
+        ):
             told.append(f"{about['Student']} of {roster.name} is not in the gradebook.")
     told += [f"{row.student} is not in {roster.name}." for row in rows.values() if row.state != "not handed in"]
     if not people:

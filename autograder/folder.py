@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from pathlib import Path
 
+from allranks.base.errors import CourseError
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config, PyFileConfigLoader
 
@@ -30,3 +33,21 @@ def rewrite(path: Path, text: str) -> None:
     unfinished = path.with_name(f"{path.name}.unfinished")
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
+
+
+def table_of(path: Path, columns: Sequence[str], error: type[CourseError]) -> list[dict[str, str]]:
+    """The rows of a CSV file that a teacher wrote, without spaces around names and values. Raises `error`, with a sentence."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as why:
+        raise error(f"{path} can't be read ({getattr(why, 'strerror', None) or 'it is no UTF-8'}).") from None
+    try:
+        rows = csv.DictReader(lines, skipinitialspace=True)
+        heads = [head.strip() for head in rows.fieldnames or ()]
+        rows.fieldnames = heads
+        found = [{head: (row.get(head) or "").strip() for head in heads} for row in rows]
+    except csv.Error as why:
+        raise error(f"{path} is no table ({why}).") from None
+    if not set(columns) <= set(heads):
+        raise error(f"{path} needs a first line with {', '.join(columns)}.")
+    return found

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import glob
 import html
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from allranks.cli._nbgrader import ONLY
 from allranks.course.handin import Refused, read_notebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
@@ -33,11 +36,10 @@ class ReleaseFeedback(ExchangeReleaseFeedback):
 
     def copy_files(self) -> None:
         """Copies each page to where only its student can find it. Ends with an error that names the others."""
-        excluded = set((self.coursedir.student_id_exclude or "").split(","))
         failed = []
         for folder in sorted(glob.glob(self.src_path)):
             student = Path(folder).parent.name
-            if student in excluded:
+            if not _wanted(self.coursedir, student):
                 continue
             for page in sorted(Path(folder).glob("*.html")):
                 try:
@@ -68,14 +70,21 @@ def _why(error: OSError | ValueError) -> str:
     return f"{SECRET} can't be read ({getattr(error, 'strerror', None) or type(error).__name__})."
 
 
-def guard_feedback() -> None:
-    """Makes nbgrader's GenerateFeedback bound the time of each page, and write a page for each submission.
+def _wanted(course: CourseDirectory, student: str) -> bool:
+    """Whether the command is about this student: not if nbgrader's configuration leaves the student out, or it is about others."""
+    only = os.environ.get(ONLY)
+    return student not in (course.student_id_exclude or "").split(",") and (only is None or student in json.loads(only))
 
-    This replaces two of its methods, because nbgrader offers no other place.
+
+def guard_feedback() -> None:
+    """Makes nbgrader's GenerateFeedback bound the time of each page, write a page for each submission, and keep to a section.
+
+    This replaces three of its methods, because nbgrader offers no other place.
     """
     if getattr(GenerateFeedback, "allranks", False):
         return
     start, convert = GenerateFeedback.start, GenerateFeedback.convert_single_notebook
+    begin = GenerateFeedback.init_destination
 
     def started(self: GenerateFeedback) -> None:
         _remove_stand_ins(self.coursedir)
@@ -89,7 +98,11 @@ def guard_feedback() -> None:
         with limited(PAGE_S):
             convert(self, notebook_filename)
 
+    def wanted(self: GenerateFeedback, assignment_id: str, student_id: str) -> bool:
+        return _wanted(self.coursedir, student_id) and begin(self, assignment_id, student_id)
+
     GenerateFeedback.start, GenerateFeedback.convert_single_notebook = started, bounded
+    GenerateFeedback.init_destination = wanted
     GenerateFeedback.allranks = True
 
 
@@ -99,7 +112,7 @@ def stand_in(course: CourseDirectory) -> Iterator[tuple[str, str]]:
     ours = sorted(Path(course.format_path(course.source_directory, ".", lab)).glob("*.ipynb"))
     for folder in map(Path, sorted(glob.glob(course.format_path(course.submitted_directory, course.student_id, lab)))):
         student = folder.parent.name
-        if name_refusal(student) or student in (course.student_id_exclude or "").split(","):
+        if name_refusal(student) or not _wanted(course, student):
             continue
         pages = Path(course.format_path(course.feedback_directory, student, lab))
         graded = Path(course.format_path(course.autograded_directory, student, lab))
@@ -142,7 +155,7 @@ def _remove_stand_ins(course: CourseDirectory) -> None:
     """Removes what `stand_in` wrote: nbgrader leaves out a student who has a page already."""
     for folder in glob.glob(course.format_path(course.feedback_directory, course.student_id, course.assignment_id)):
         pages = list(Path(folder).glob("*.html"))
-        if any(_is_stand_in(page) for page in pages):
+        if _wanted(course, Path(folder).parent.name) and any(_is_stand_in(page) for page in pages):
             shutil.rmtree(folder)
 
 

@@ -43,6 +43,7 @@ from autograder.classroom import first_lines, overview_of
 from autograder.intake import check_files, name_refusal, printable_name
 from autograder.judge import JudgeError
 from autograder.rows import not_graded
+from autograder.sections import only
 from autograder.trusted import TrustedStep, incidents_of, is_graded, key_of, prose_of, released_cells, restore
 
 HERE = Path.cwd()
@@ -259,8 +260,9 @@ def main(arguments: list[str]) -> None:
                     reply = writer.read(student)
                 except JudgeError as error:  # the instructor's notebook or the secret is wrong: nothing can be graded
                     reply = {"error": str(error)}
-            case {"overview": _}:
-                reply = {"lines": first_lines(overview_of(writer.course, writer.lab))}
+            case {"overview": students}:
+                section = None if students is None else frozenset(students)
+                reply = {"lines": first_lines(only(overview_of(writer.course, writer.lab), section))}
             case {"record": student, "requests": requests, "verdicts": verdicts, "seconds": seconds}:
                 reply = writer.record(student, requests, verdicts, seconds)
         out.write(json.dumps(reply) + "\n")

@@ -20,6 +20,7 @@ from autograder.classroom import NoClass, Overview, overview_of
 from autograder.folder import directory_of, has_gradebook
 from autograder.pages import page
 from autograder.rows import printable
+from autograder.sections import only
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,19 @@ class Mastery:
         }
 
 
-def mastery(course: Path) -> Mastery:
-    """The map of a course's class. Raises NoClass if no lab is graded yet."""
+def mastery(course: Path, students: frozenset[str] | None = None) -> Mastery:
+    """The map of a course's class, or of these of its students. Raises NoClass if no lab is graded yet."""
     about = directory_of(course)
     labs: list[str] = []
     if has_gradebook(about):
         with Gradebook(about.db_url, about.course_id) as gradebook:
             labs = sorted(lab.name for lab in gradebook.assignments if lab.notebooks)
-    seen = [found for lab in labs if (found := overview_of(about, lab)).graded]
+    seen = [found for lab in labs if (found := only(overview_of(about, lab), students)).graded]
     if not seen:
         raise NoClass("No lab is graded yet: type `allranks grade LAB` first.")
     gaps, tried = _gaps(seen)
-    students = {row.student for found in seen for row in found.rows}
-    return Mastery(tuple(o.lab for o in seen), len(students), tuple(_ideas(seen, gaps, tried)), tuple(_habits(seen)))
+    there = {row.student for found in seen for row in found.rows}
+    return Mastery(tuple(o.lab for o in seen), len(there), tuple(_ideas(seen, gaps, tried)), tuple(_habits(seen)))
 
 
 def _gaps(seen: Iterable[Overview]) -> tuple[list[Gap], dict[str, set[str]]]:

@@ -8,7 +8,6 @@ in `autograder/pairs/LAB/STUDENT/`, and comes back when the pair ends.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
@@ -25,7 +24,7 @@ from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.folder import config_of, has_gradebook, rewrite
+from autograder.folder import config_of, has_gradebook, rewrite, table_of
 from autograder.intake import REQUEST, check_files, name_refusal, time_of
 
 FILE = "pairs.csv"
@@ -108,19 +107,13 @@ def uses_pairs(course: Path, lab: str) -> bool:
 def named(course: Path, lab: str) -> list[Pair]:
     """The pairs of a lab in the teacher's file, as they stand there. Raises PairsError."""
     path = course / "autograder" / FILE
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise PairsError(f"{path} can't be read ({getattr(error, 'strerror', None) or 'it is no UTF-8'}).") from None
-    rows = csv.DictReader(lines, skipinitialspace=True)
-    if not set(COLUMNS) <= set(rows.fieldnames or ()):
-        raise PairsError(f"{path} needs a first line with {', '.join(COLUMNS)}.")
+    rows = table_of(path, COLUMNS, PairsError)
     labs = {folder.name for folder in (course / "solutions").glob("*") if folder.is_dir()}
     made = []
     for number, row in enumerate(rows, 2):
-        about = {name: (row.get(name) or "").strip() for name in (*COLUMNS, "counts")}
+        about = {"counts": "", **row}
         if about["lab"] not in labs:
             raise PairsError(f"{path}, line {number}: there is no lab {about['lab']!r}.")
         if about["lab"] != lab:

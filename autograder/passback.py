@@ -23,10 +23,11 @@ from typing import Any
 from nbgrader.api import Gradebook
 
 from autograder import sent
-from autograder.classroom import OLD, NoClass, Overview, Row, overview
+from autograder.classroom import OLD, NoClass, Overview, Row
 from autograder.folder import directory_of
 from autograder.intake import name_refusal, printable_name
 from autograder.lti import LtiError, Platform, Refusal, Services, connected, origin, write_private
+from autograder.sections import overview
 
 MOST_CHARACTERS = 2000  # of a comment
 NEARLY = 0.005  # points: a platform rounds
@@ -496,16 +497,17 @@ def passback(
     services: Services,
     dry_run: bool = False,
     tell: Callable[[Mark, Plan], None] = lambda mark, wanted: None,
+    students: frozenset[str] | None = None,
     **options: Any,
 ) -> tuple[Plan, Done]:
-    """Plans, with the `options` of `plan`, and sends the marks of the plan, alone from its beginning to the end. Raises as `plan` does, and Busy.
+    """Plans, with the `options` of `plan`, for these `students` or for all, and sends the marks of the plan, alone from its beginning to the end. Raises as `plan` does, and Busy.
 
     A student whom the platform refuses stops nobody. What stops all, such as a platform that does not answer, ends the run: what was sent is
     recorded, and a further run goes on. `tell` is called with each mark that was sent.
     """
     done = Done()
     with contextlib.nullcontext() if dry_run else sent.alone(course):
-        wanted = plan(course, overview(course, lab), services, **options)
+        wanted = plan(course, overview(course, lab, students), services, **options)
         if not dry_run and wanted.of("send"):
             try:
                 _send(course, services, wanted, done, tell)

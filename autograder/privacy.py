@@ -26,12 +26,13 @@ from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 
-from autograder import pairs, regrades, sent
+from autograder import pairs, regrades, rubric, sections, sent
 from autograder.folder import SQLITE, directory_of, has_gradebook, rewrite
 from autograder.giving import SECRET
 from autograder.intake import name_refusal, printable_name, read_small
 
 MAX_FILE_BYTES = 1 << 30
+MARKED = "gradebook.db, who marked answers in words"
 
 
 class PrivacyError(CourseError):
@@ -86,16 +87,19 @@ def held(course: Path, student: str) -> Held:
     exchange = exchange_of(course)
     paths = list(_paths(course, about, exchange, student))
     labs: tuple[str, ...] = ()
-    known = False
+    known, marked = False, 0
     if has_gradebook(about):
         with Gradebook(about.db_url, about.course_id) as gradebook:
+            marked = len(rubric.history(gradebook, student))
             try:
                 labs = tuple(sorted(one.assignment.name for one in gradebook.find_student(student).submissions))
                 known = True
             except MissingEntry:
                 pass
     lines = {
-        pairs.FILE: sum(_names(line, student) for line in _pairs_lines(course)),
+        pairs.FILE: len(_csv_lines(course, pairs.FILE, student)[0]),
+        sections.FILE: len(_csv_lines(course, sections.FILE, student)[0]),
+        MARKED: marked,
         regrades.LOG: sum(_is_about(line, student) for line in _log_lines(course)),
         f"{sent.FOLDER}/{sent.SENT}": sum(entry["student"] == student for _, entry in sent.lines(course)),
         f"{pairs.FOLDER}/*/{pairs.STATE}": len(_shared(course, student)),
@@ -148,17 +152,18 @@ def _pages(course: Path, about: CourseDirectory, exchange: Path, student: str, h
 # ------------------------------------------------------------------------------------------------------ the lists
 
 
-def _pairs_lines(course: Path) -> list[list[str]]:
-    """The lines of pairs.csv; none if there is no such file."""
+def _csv_lines(course: Path, file: str, student: str) -> tuple[list[list[str]], list[list[str]]]:
+    """The lines of pairs.csv or class.csv that name a student, and all others; none if there is no such file."""
     try:
-        text = (course / "autograder" / pairs.FILE).read_text(encoding="utf-8-sig")
+        text = (course / "autograder" / file).read_text(encoding="utf-8-sig")
     except OSError:
-        return []
-    return list(csv.reader(io.StringIO(text)))
-
-
-def _names(line: list[str], student: str) -> bool:
-    return student in map(str.strip, line)
+        return [], []
+    lines = list(csv.reader(io.StringIO(text)))
+    heads = [head.strip() for head in lines[0]] if lines else []
+    # of the class list the column of students alone: another one's first name may be the same
+    places = [heads.index(sections.STUDENT)] if sections.STUDENT in heads else range(len(heads))
+    theirs = [line for line in lines if student in (line[place].strip() for place in places if place < len(line))]
+    return theirs, [line for line in lines if line not in theirs]
 
 
 def _log_lines(course: Path) -> list[str]:
@@ -201,11 +206,11 @@ def _forget(course: Path, found: Held) -> None:
         else:
             path.unlink(missing_ok=True)
     folder = course / "autograder"
-    if found.lines[pairs.FILE]:
-        file = io.StringIO()
-        kept_lines = [line for line in _pairs_lines(course) if not _names(line, found.student)]
-        csv.writer(file, lineterminator="\n").writerows(kept_lines)
-        rewrite(folder / pairs.FILE, file.getvalue())
+    for name in (pairs.FILE, sections.FILE):
+        if found.lines[name]:
+            file = io.StringIO()
+            csv.writer(file, lineterminator="\n").writerows(_csv_lines(course, name, found.student)[1])
+            rewrite(folder / name, file.getvalue())
     if found.lines[regrades.LOG]:
         kept = [line for line in _log_lines(course) if not _is_about(line, found.student)]
         rewrite(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
@@ -216,9 +221,11 @@ def _forget(course: Path, found: Held) -> None:
         others = {name: one for name, one in state.items() if found.student not in (name, one[0])}
         pairs.write_state(course, lab, others)
     about = directory_of(course)
-    if found.in_gradebook:
+    if found.in_gradebook or found.lines[MARKED]:
         with Gradebook(about.db_url, about.course_id) as gradebook:
-            gradebook.remove_student(found.student)
+            rubric.forget(gradebook, found.student)
+            if found.in_gradebook:
+                gradebook.remove_student(found.student)
     if about.db_url.startswith(SQLITE) and has_gradebook(about):
         with contextlib.closing(sqlite3.connect(about.db_url.removeprefix(SQLITE))) as database:
             database.execute("VACUUM")  # a deleted row's text stays in free pages until then
@@ -231,7 +238,8 @@ def export(course: Path, student: str, file: Path) -> Held:
     """Writes a zip file that only this account can read: student.json, and every file; returns what is in it. Raises PrivacyError."""
     found = held(course, student)
     about: dict[str, Any] = {"student": student, "held": found.told(), "gradebook": _marks(course, student)}
-    about["pairs"] = [line for line in _pairs_lines(course) if _names(line, student)]
+    about["pairs"] = _csv_lines(course, pairs.FILE, student)[0]
+    about["class"] = _csv_lines(course, sections.FILE, student)[0]
     about["regrades"] = [json.loads(line) for line in _log_lines(course) if _is_about(line, student)]
     about["sent"] = [entry for _, entry in sent.lines(course) if entry["student"] == student]
     unfinished = file.with_name(f"{file.name}.unfinished")
@@ -293,4 +301,4 @@ def _marks(course: Path, student: str) -> dict[str, Any]:
             "email": who.email,
             "lms_id": who.lms_user_id,
         }
-        return names | {"labs": labs}
+        return names | {"labs": labs, "marked": rubric.history(gradebook, student)}

@@ -6,115 +6,164 @@ formgrader and the feedback pages find them. `autograder.reading_server` shows i
 
 from __future__ import annotations
 
+import getpass
 import math
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from allranks.base.errors import CourseError
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.api import Gradebook
 
+from autograder import rubric
 from autograder.classroom import Part, overview_of
 from autograder.folder import directory_of
 from autograder.pairs import partner
+from autograder.rubric import MAX_COMMENT_CHARACTERS, Changed, Given, Item, Rubric
 from autograder.safe_prose import SafeProse, markdown2html
-
-MAX_COMMENT_CHARACTERS = 5000
 
 
 class ReadingError(CourseError):
     """A mark can't be recorded, or there is nothing to read; the message is one sentence."""
 
 
+class MarkedMeanwhile(ReadingError):
+    """Somebody marked the answer since it was shown; `given` is what holds now."""
+
+    def __init__(self, given: Given) -> None:
+        who = given.who or "somebody"
+        super().__init__(
+            f"{who} marked this answer meanwhile, and that mark is shown now: mark it again if it should be another."
+        )
+        self.given = given
+
+
 @dataclass(frozen=True)
 class Answer:
-    """One student's answer, as HTML without scripts. `score` is None until somebody has marked it."""
+    """One student's answer, as HTML without scripts, and the mark that it has."""
 
     student: str
     shown: str
-    score: float | None
-    comment: str
+    given: Given
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question with all answers. `task` and `rubric` are HTML: the text before it in the lab, and the instructor's own answer."""
+    """A question with all answers. `task` and `rubric` are HTML: the text before it in the lab, and the instructor's own answer in `solutions/`.
+
+    `items` are the remarks that all who mark share, in the order in which they were made.
+    """
 
     part: Part
     task: str
     rubric: str
+    items: tuple[Item, ...]
     answers: tuple[Answer, ...]
 
 
 class Reading:
-    """The answers in words to one lab of a course."""
+    """The answers in words to one lab of a course, of these `students` or of all; `who` marks, by default this account."""
 
-    def __init__(self, course: Path, lab: str) -> None:
-        self.course, self.lab = directory_of(course), lab
+    def __init__(self, course: Path, lab: str, students: frozenset[str] | None = None, who: str = "") -> None:
+        self.course, self.lab, self.students = directory_of(course), lab, students
+        self.who = who or getpass.getuser()
         self.parts = [part for part in overview_of(self.course, lab).parts if part.in_words]
         if not self.parts:
             raise ReadingError(f"{lab} asks for no answer in words.")
+
+    def number_of(self, cell: str | None) -> int:
+        """The number of a question, by its cell; of a lab with one question, without a name too. Raises ReadingError."""
+        names = [part.cell for part in self.parts]
+        if cell is None and len(names) == 1:
+            return 0
+        if cell not in names:
+            raise ReadingError(f"{self.lab} has the questions {', '.join(names)}: give one of them as --question.")
+        return names.index(cell)
 
     def question(self, number: int) -> Question:
         """The question of that number, from 0, with all answers in the order of the students' names."""
         part = self.parts[number]
         folder = Path(self.course.format_path(self.course.source_directory, ".", self.lab))
-        task, rubric = _task_and_rubric(folder / f"{part.notebook}.ipynb", part.cell)
+        task, own = _task_and_rubric(folder / f"{part.notebook}.ipynb", part.cell)
         answers = []
         with self._gradebook() as gradebook:
+            marks, place = Rubric(gradebook, self.lab), part.place(self.lab)
             for submission in gradebook.assignment_submissions(self.lab):
                 student = submission.student_id
+                if self.students is not None and student not in self.students:
+                    continue
                 text = self._text(student, part)
-                if text is None:
-                    continue
-                try:
-                    grade = gradebook.find_grade(part.cell, part.notebook, self.lab, student)
-                except MissingEntry:
-                    continue
-                waits = grade.needs_manual_grade and grade.manual_score is None
-                comment = _comment(gradebook, part, self.lab, student)
-                answers.append(Answer(student, safe_html(text), None if waits else float(grade.score), comment))
-        return Question(part, task, rubric, tuple(sorted(answers, key=lambda answer: answer.student.casefold())))
+                given = None if text is None else marks.given(gradebook, place, student)
+                if given is not None:
+                    answers.append(Answer(student, safe_html(text), given))
+            items = tuple(marks.of(place))
+        return Question(part, task, own, items, tuple(sorted(answers, key=lambda answer: answer.student.casefold())))
 
-    def comments(self, number: int) -> list[str]:
-        """The comments on this question so far, the commonest first: to be given again."""
+    def rubric(self) -> list[dict[str, Any]]:
+        """Each question with its items, as data; `used` is in how many marks an item is."""
         with self._gradebook() as gradebook:
-            part = self.parts[number]
-            given = [
-                _comment(gradebook, part, self.lab, submission.student_id)
-                for submission in gradebook.assignment_submissions(self.lab)
-            ]
-        return [comment for comment, _ in Counter(filter(None, given)).most_common()]
+            marks = Rubric(gradebook, self.lab)
+            found = []
+            for part in self.parts:
+                place = part.place(self.lab)
+                items = []
+                for item in marks.of(place):
+                    holds = [marks.given(gradebook, place, student) for student in marks.students(place, item.number)]
+                    used = sum(given is not None and item.number in given.items for given in holds)
+                    items.append(vars(item) | {"used": used})
+                found.append({"question": part.cell, "points": part.points, "items": items})
+        return found
 
-    def mark(self, number: int, student: str, score: float | None, comment: str) -> None:
-        """Records points and a comment, of a pair for both; without points the answer waits again.
+    def items(self, number: int) -> list[Item]:
+        """The rubric's items for this question, as they are now."""
+        with self._gradebook() as gradebook:
+            return Rubric(gradebook, self.lab).of(self.parts[number].place(self.lab))
 
-        Raises ReadingError, and records nothing then.
+    def mark(
+        self,
+        number: int,
+        student: str,
+        points: float | None,
+        comment: str,
+        items: Sequence[int] = (),
+        seen: str | None = None,
+    ) -> Given:
+        """Records points, the numbers of rubric items and a comment, of a pair for both; without points and items the answer waits again.
+
+        `seen` is the state of the mark that was shown to who marks. Returns what holds now. Raises ReadingError, and records nothing
+        then: MarkedMeanwhile if the mark is another one by now.
         """
         part = self.parts[number]
-        if score is not None and not (math.isfinite(score) and 0 <= score <= part.points):
+        if points is not None and not (math.isfinite(points) and 0 <= points <= part.points):
             raise ReadingError(f"The points must be between 0 and {part.points:g}.")
         if len(comment) > MAX_COMMENT_CHARACTERS:
             raise ReadingError(f"A comment has at most {MAX_COMMENT_CHARACTERS} characters.")
         other = partner(Path(self.course.root), self.lab, student)
+        place = part.place(self.lab)
         with self._gradebook() as gradebook:
-            for one in filter(None, (student, other)):
-                try:
-                    grade = gradebook.find_grade(part.cell, part.notebook, self.lab, one)
-                    said = gradebook.find_comment(part.cell, part.notebook, self.lab, one)
-                except MissingEntry:
-                    if one == other:  # not graded yet
-                        continue
-                    raise ReadingError(f"There is no answer by {student}.") from None
-                grade.manual_score, grade.needs_manual_grade = score, score is None
-                said.manual_comment = comment or None
-            try:
-                gradebook.db.commit()
-            except Exception as error:  # SQLAlchemy's errors: the gradebook is locked, or can't be written
-                gradebook.db.rollback()
-                raise ReadingError(f"The gradebook can't be written now ({type(error).__name__}): try again.") from None
+            with rubric.writing(gradebook):
+                marks = Rubric(gradebook, self.lab)
+                before = marks.given(gradebook, place, student)
+                if before is None:
+                    raise ReadingError(f"There is no answer by {student}.")
+                if seen is not None and seen != before.seen:
+                    raise MarkedMeanwhile(before)
+                chosen = marks.chosen(place, items)
+                for one in filter(None, (student, other)):
+                    # the work of the other one of a pair may not be graded yet
+                    if one == student or marks.given(gradebook, place, one) is not None:
+                        rubric.give(gradebook, place, one, (points, chosen, comment), self.who)
+            return Rubric(gradebook, self.lab).given(gradebook, place, student)
+
+    def change(self, number: int, name: str, dry_run: bool = False, **about: Any) -> Changed:
+        """Makes, changes or removes an item of the question, as `rubric.change` does, with the marks of all students, not only of those here."""
+        with self._gradebook() as gradebook:
+            return rubric.change(
+                gradebook, self.parts[number].place(self.lab), self.who, name, dry_run=dry_run, **about
+            )
 
     def _gradebook(self) -> Gradebook:
         return Gradebook(self.course.db_url, self.course.course_id)
@@ -134,13 +183,6 @@ def safe_html(text: str) -> str:
     cell = nbformat.v4.new_markdown_cell(text)
     cell, _ = SafeProse().preprocess_cell(cell, {}, 0)
     return markdown2html(cell.source)
-
-
-def _comment(gradebook: Gradebook, part: Part, lab: str, student: str) -> str:
-    try:
-        return gradebook.find_comment(part.cell, part.notebook, lab, student).comment or ""
-    except MissingEntry:
-        return ""
 
 
 def _task_and_rubric(path: Path, cell_id: str) -> tuple[str, str]:

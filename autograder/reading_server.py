@@ -10,14 +10,15 @@ import asyncio
 import hmac
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
 from autograder.pages import page
-from autograder.reading import Question, Reading, ReadingError
+from autograder.reading import MarkedMeanwhile, Question, Reading, ReadingError
+from autograder.rubric import Given, Item, RubricError
 
 COOKIE = "allranks-reading"
 HEADER = "X-Allranks-Token"
@@ -69,27 +70,61 @@ class _Questions(_Handler):
 class _Question(_Handler):
     def get(self, number: str) -> None:
         question = _number(number, self.reading, self.reading.question)
-        comments = self.reading.comments(int(number))
-        self.tell(200, comments=comments, **_as_dict(question, self.names))
+        self.tell(200, **_as_dict(question, self.names))
 
 
-class _Mark(_Handler):
+class _Asked(_Handler):
+    """A request that writes: its token must come in the header, and what it asks for is JSON."""
+
+    def wanted(self, asked: dict) -> dict:
+        """What is asked for; a KeyError, TypeError or ValueError if it is not there."""
+        raise NotImplementedError
+
+    def done(self, number: int, wanted: dict) -> dict:
+        """Does it for the question of that number; the reply."""
+        raise NotImplementedError
+
     def post(self, number: str) -> None:
         if not hmac.compare_digest(self.request.headers.get(HEADER, "").encode(), self.token.encode()):
             raise web.HTTPError(403)
         try:
-            asked = json.loads(self.request.body)
-            score = None if asked["score"] is None else float(asked["score"])
-            student, comment = str(asked["student"]), str(asked["comment"])
-        except (ValueError, KeyError, TypeError):
-            self.tell(400, reason="That is no mark.")
+            wanted = self.wanted(json.loads(self.request.body))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.tell(400, reason="That can't be read.")
             return
         try:
-            _number(number, self.reading, lambda n: self.reading.mark(n, student, score, comment))
-        except ReadingError as error:
+            _number(number, self.reading, lambda n: self.tell(200, **self.done(n, wanted)))
+        except MarkedMeanwhile as error:
+            self.tell(409, reason=str(error), items=_items(self.reading.items(int(number))), **_mark(error.given))
+        except (ReadingError, RubricError) as error:
             self.tell(409, reason=str(error))
-            return
-        self.tell(200, comments=self.reading.comments(int(number)))
+
+
+class _Mark(_Asked):
+    def wanted(self, asked: dict) -> dict:
+        """What `Reading.mark` takes."""
+        points = None if asked["points"] is None else float(asked["points"])
+        about = {"student": str(asked["student"]), "points": points, "comment": str(asked["comment"])}
+        return about | {"items": [int(one) for one in asked["items"]], "seen": str(asked["seen"])}
+
+    def done(self, number: int, wanted: dict) -> dict:
+        """Marks; what holds then."""
+        given = self.reading.mark(number, **wanted)
+        return {"items": _items(self.reading.items(number)), **_mark(given)}
+
+
+class _Item(_Asked):
+    def wanted(self, asked: dict) -> dict:
+        """What `Reading.change` takes."""
+        points = None if asked["points"] is None else float(asked["points"])
+        renamed = None if asked["renamed"] is None else str(asked["renamed"])
+        about = {"name": str(asked["name"]), "points": points, "comment": str(asked["comment"]), "renamed": renamed}
+        return about | {"remove": bool(asked["remove"]), "dry_run": bool(asked["dry_run"])}
+
+    def done(self, number: int, wanted: dict) -> dict:
+        """Changes the item, or says what would change."""
+        changed = self.reading.change(number, **wanted)
+        return {"changes": [vars(one) for one in changed.changes], "left": changed.left}
 
 
 def _number(number: str, reading: Reading, then: Callable):
@@ -98,22 +133,32 @@ def _number(number: str, reading: Reading, then: Callable):
     return then(int(number))
 
 
+def _mark(given: Given) -> dict:
+    return {
+        "score": given.score,
+        "points": given.points,
+        "used": given.items,
+        "comment": given.comment,
+        "by": given.who,
+        "seen": given.seen,
+    }
+
+
+def _items(items: Iterable[Item]) -> list[dict]:
+    return [vars(item) for item in items]
+
+
 def _as_dict(question: Question, names: bool) -> dict:
     answers = [
-        {
-            "student": a.student,
-            "name": a.student if names else "",
-            "shown": a.shown,
-            "score": a.score,
-            "comment": a.comment,
-        }
+        {"student": a.student, "name": a.student if names else "", "shown": a.shown, **_mark(a.given)}
         for a in question.answers
     ]
     return {
         "name": question.part.name,
-        "points": question.part.points,
+        "most": question.part.points,
         "task": question.task,
         "rubric": question.rubric,
+        "items": _items(question.items),
         "answers": answers,
     }
 
@@ -126,6 +171,7 @@ def application(reading: Reading, token: str, names: bool) -> web.Application:
         (r"/questions", _Questions, shared),
         (r"/questions/(\d{1,3})", _Question, shared),
         (r"/questions/(\d{1,3})/mark", _Mark, shared),
+        (r"/questions/(\d{1,3})/item", _Item, shared),
     ]
     return web.Application(routes)
 

@@ -475,15 +475,16 @@ if LOCAL.is_file():
     load_subconfig(str(LOCAL))  # noqa: F821 - JupyterHub defines it
 
 # One process of root's imports what all servers import, and forks them: docs/jupyterhub.md, "Memory". It has no secret: its
-# environment is empty, for a fork could read the token that JupyterHub gives a service. Only who may log in can have a fork.
+# environment is empty, for a fork could read the token that JupyterHub gives a service. Only who may log in can have a fork, and
+# no account that teaches, administers or grades: all forks have the same addresses, so that one person's help an attack on another's.
 if SHARE:
     MACHINE.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     MACHINE.parent.chmod(0o755)
     gids = []
-    for name in sorted(c.LocalAuthenticator.allowed_groups):
+    for name in sorted(c.LocalAuthenticator.allowed_groups - {INSTRUCTORS, ADMINS}):
         with contextlib.suppress(KeyError):
             gids.append(grp.getgrnam(name).gr_gid)
-    who = ",".join([f"u{account(GRADER).pw_uid}", *(f"g{gid}" for gid in gids)])
+    who = ",".join(f"g{gid}" for gid in gids)
     kept = [
         f"{k}={v}" for k, v in {"LANG": "C.UTF-8", **SETTINGS}.items() if k in ("LANG", "LC_ALL", "LD_LIBRARY_PATH")
     ]

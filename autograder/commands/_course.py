@@ -24,6 +24,15 @@ course_option = click.option(
     "--course", type=click.Path(path_type=Path), help="The course's folder. Default: this one, or one above it."
 )
 
+# of every command that a section's grader may want for that section alone; `students_of` reads it
+section_option = click.option(
+    "--section",
+    "sections",
+    multiple=True,
+    metavar="NAME",
+    help="Only the students of this section; may be repeated. mine: those whose grader you are.",
+)
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -39,6 +48,15 @@ def opened(course: Path | None, command: str) -> Path:
     """The course's folder, for a command that needs nbgrader. Raises MissingExtraError or GradeError."""
     require("nbgrader", command)
     return find_course(course or Path.cwd())
+
+
+def students_of(course: Path, sections: tuple[str, ...]) -> frozenset[str] | None:
+    """The students of these sections; None, for everybody, if none is given. Raises SectionsError."""
+    if not sections:
+        return None
+    from autograder import sections as about
+
+    return about.chosen(course, sections)
 
 
 def known_lab(course: Path, lab: str) -> str:

@@ -11,7 +11,7 @@ import click
 from allranks.base.extras import require
 from allranks.cli._shared import CommandError
 
-from autograder.commands._course import course_option, json_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened, section_option, students_of
 from autograder.rows import printable
 
 
@@ -171,6 +171,7 @@ def roster(by: str | None, dry_run: bool, renumber: tuple[str, ...], course: Pat
 @click.option("--zero-missing", is_flag=True, help="Who handed in nothing gets 0. Default: no mark.")
 @click.option("--overwrite", is_flag=True, help="Replace marks that somebody else wrote on the platform.")
 @click.option("--no-comment", is_flag=True, help="Send the points alone, without the points of each exercise.")
+@section_option
 @course_option
 @json_option
 def passback(
@@ -180,6 +181,7 @@ def passback(
     zero_missing: bool,
     overwrite: bool,
     no_comment: bool,
+    sections: tuple[str, ...],
     course: Path | None,
     as_json: bool,
 ) -> None:
@@ -198,7 +200,7 @@ def passback(
     lab = known_lab(root, lab)
     services = about.services_of(root)
     options = {"column": column, "zero_missing": zero_missing, "overwrite": overwrite, "comments": not no_comment}
-    plan, done = about.passback(root, lab, services, dry_run, tell, **options)
+    plan, done = about.passback(root, lab, services, dry_run, tell, students_of(root, sections), **options)
     name = services.platform.name
     if as_json:
         click.echo(json.dumps(_as_dict(plan, name, dry_run, done)))

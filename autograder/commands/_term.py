@@ -13,7 +13,7 @@ import click
 from allranks.cli._nbgrader import nbgrader
 from allranks.cli._shared import CommandError
 
-from autograder.commands._course import course_option, json_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened, section_option, students_of
 from autograder.commands.export import write_points
 from autograder.commands.grade import (
     MAX_JOBS,
@@ -44,6 +44,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Only show whose p
 @click.option("--sum", "as_sum", is_flag=True, help="One column with the sum, less the penalty for being late.")
 @click.option("--column", metavar="NAME", help="With --sum: the column's name.")
 @click.option("--zero-missing", is_flag=True, help="Who handed in nothing gets 0 in the file. Default: no mark.")
+@section_option
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for each core.")
 @json_option
 def run(
@@ -60,6 +61,7 @@ def run(
     as_sum: bool,
     column: str | None,
     zero_missing: bool,
+    sections: tuple[str, ...],
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -76,11 +78,12 @@ def run(
         raise CommandError(
             "--output, --roster, --sum, --column and --zero-missing are about a file: give --export too."
         )
-    before = _overview(root, lab)
+    section = students_of(root, sections)
+    before = _overview(root, lab, section)
     with rehearsed(root, lab, dry_run) as folder:
-        after, done = _steps(folder, lab, before, force, not no_collect, jobs or default_jobs(), as_json)
+        after, done = _steps(folder, lab, section, before, force, not no_collect, jobs or default_jobs(), as_json)
         if not dry_run and not no_feedback:
-            done["feedback"] = _feedback(folder, lab, release)
+            done["feedback"] = _feedback(folder, lab, release, section)
         if not dry_run and system is not None:
             path, count, told = write_points(after, system, output, roster, as_sum, column, zero_missing)
             done["export"] = {"file": str(path), "students": count, "told": told}
@@ -92,23 +95,31 @@ def run(
     sys.exit(1 if done["not_graded"] else 0)
 
 
-def _overview(root: Path, lab: str) -> Any:
-    """The class as it is; None if the lab is not in the gradebook yet."""
+def _overview(root: Path, lab: str, section: frozenset[str] | None) -> Any:
+    """The class, or the section, as it is; None if the lab is not in the gradebook yet."""
     from autograder import classroom
+    from autograder.sections import overview
 
     try:
-        return classroom.overview(root, lab)
+        return overview(root, lab, section)
     except classroom.NoClass:
         return None
 
 
 def _steps(
-    folder: Path, lab: str, before: Any, force: bool, collects: bool, jobs: int, quiet: bool
+    folder: Path,
+    lab: str,
+    section: frozenset[str] | None,
+    before: Any,
+    force: bool,
+    collects: bool,
+    jobs: int,
+    quiet: bool,
 ) -> tuple[Any, dict[str, Any]]:
     """Collects, settles pairs, grades and takes off what is late, in this folder; the class then, and what was done."""
     collected = _collect(folder, lab) if collects else []
     pairs = settle_pairs(folder, lab)
-    students = find_students(folder, lab, ())
+    students = find_students(folder, lab, (), section)
     rows: list[dict[str, Any]] = []
     watched = sys.stderr.isatty() and not quiet
     with progress(len(students), not watched) as tell, in_threads(min(len(students), jobs)) as judges:
@@ -118,7 +129,7 @@ def _steps(
     from autograder import lateness
 
     lateness.settle(folder, lab)
-    after = _overview(folder, lab)
+    after = _overview(folder, lab, section)
     from autograder import differences
 
     changes = differences.differences(before, after)
@@ -144,11 +155,11 @@ def _collect(folder: Path, lab: str) -> list[str]:
     return said
 
 
-def _feedback(folder: Path, lab: str, release: bool) -> list[str]:
-    """Makes every page anew, since marks by hand may have changed; `release` gives them out. What was said."""
-    _, said = nbgrader(folder, "generate_feedback", lab, "--force")
+def _feedback(folder: Path, lab: str, release: bool, section: frozenset[str] | None) -> list[str]:
+    """Makes every page anew, or the section's, since marks by hand may have changed; `release` gives them out. What was said."""
+    _, said = nbgrader(folder, "generate_feedback", lab, "--force", only=section)
     if release:
-        said += nbgrader(folder, "release_feedback", lab)[1]
+        said += nbgrader(folder, "release_feedback", lab, only=section)[1]
     return said
 
 

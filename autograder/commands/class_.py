@@ -10,15 +10,16 @@ from typing import Any
 import click
 from allranks.cli._shared import CommandError
 
-from autograder.commands._course import course_option, json_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened, section_option, students_of
 
 
 @click.command(name="class")
 @click.argument("lab", required=False)
 @course_option
+@section_option
 @click.option("--html", "page", type=click.Path(path_type=Path), metavar="FILE", help="Write the page to FILE.")
 @json_option
-def command(lab: str | None, course: Path | None, page: Path | None, as_json: bool) -> None:
+def command(lab: str | None, course: Path | None, sections: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Shows who is stuck where: points by exercise, mistakes by cause, the hardest cases, and what waits to be read.
 
     Without LAB it shows the class over all labs on the map of the story: which idea who has not proved, why, and
@@ -26,16 +27,18 @@ def command(lab: str | None, course: Path | None, page: Path | None, as_json: bo
     to show.
     """
     root = opened(course, "allranks class")
+    students = students_of(root, sections)
     shown: ModuleType
     found: Any
     if lab is None:
         from autograder import mastery
 
-        shown, found = mastery, mastery.mastery(root)
+        shown, found = mastery, mastery.mastery(root, students)
     else:
-        from autograder import class_page, classroom
+        from autograder import class_page
+        from autograder.sections import overview
 
-        shown, found = class_page, classroom.overview(root, known_lab(root, lab))
+        shown, found = class_page, overview(root, known_lab(root, lab), students)
     if page is not None:
         try:
             page.write_text(shown.as_html(found), encoding="utf-8")

@@ -8,17 +8,19 @@ from pathlib import Path
 import click
 from allranks.course import teaching
 
-from autograder.commands import _passback, _privacy, _term
+from autograder.commands import _marking, _passback, _privacy, _term
 from autograder.commands._course import course_option, known_lab, opened
 
 
 @click.group(name="course")
 def command() -> None:
-    """A teacher's course: its folder, a lab from collecting to the points, due dates, variants, one student's data."""
+    """A teacher's course: its folder, a lab from collecting to the points, sections, rubric items, due dates, variants, one
+    student's data."""
 
 
 for one in (
     *(_term.run, _term.due, _term.late, _privacy.forget, _privacy.export),
+    *(_marking.sections, _marking.rubric),
     *(_passback.connect, _passback.roster, _passback.passback),
 ):
     command.add_command(one)

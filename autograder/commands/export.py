@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from autograder.commands._course import course_option, known_lab, opened
+from autograder.commands._course import course_option, known_lab, opened, section_option, students_of
 from autograder.rows import printable
 
 
@@ -26,6 +26,7 @@ from autograder.rows import printable
 @click.option("--sum", "as_sum", is_flag=True, help="One column with the sum, less the penalty for being late.")
 @click.option("--column", metavar="NAME", help="With --sum: the column's name, such as one that Canvas has already.")
 @click.option("--zero-missing", is_flag=True, help="Who handed in nothing gets 0. Default: no mark.")
+@section_option
 @course_option
 def command(
     lab: str,
@@ -35,6 +36,7 @@ def command(
     as_sum: bool,
     column: str | None,
     zero_missing: bool,
+    sections: tuple[str, ...],
     course: Path | None,
 ) -> None:
     """Writes the points of LAB for another system. An empty cell means that there is no mark, not 0 points.
@@ -43,9 +45,9 @@ def command(
     """
     root = opened(course, "allranks export")
     lab = known_lab(root, lab)
-    from autograder import classroom
+    from autograder.sections import overview
 
-    found = classroom.overview(root, lab)
+    found = overview(root, lab, students_of(root, sections))
     path, count, told = write_points(found, system, output, roster, as_sum, column, zero_missing)
     for remark in told:
         click.echo(printable(remark), err=True)

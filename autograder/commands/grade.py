@@ -22,7 +22,16 @@ import click
 from allranks.cli._grader import on_engine
 from allranks.course.teaching import grader_of
 
-from autograder.commands._course import GradeError, complete, course_option, find_course, json_option, known_lab
+from autograder.commands._course import (
+    GradeError,
+    complete,
+    course_option,
+    find_course,
+    json_option,
+    known_lab,
+    section_option,
+    students_of,
+)
 from autograder.rows import in_words, not_graded, printable, report
 
 MAX_JOBS = 64
@@ -35,6 +44,7 @@ TRIES = 2  # how often a submission is marked when its engine is lost
 @click.argument("lab", shell_complete=complete)
 @course_option
 @click.option("--student", "only", multiple=True, metavar="NAME", help="Grade this student only; may be repeated.")
+@section_option
 @click.option("--jobs", type=click.IntRange(1, MAX_JOBS), help="Submissions at a time. Default: one for each core.")
 @click.option(
     "--cluster",
@@ -48,6 +58,7 @@ def command(
     lab: str,
     course: Path | None,
     only: tuple[str, ...],
+    sections: tuple[str, ...],
     jobs: int | None,
     cluster: Path | None,
     force: bool,
@@ -68,13 +79,14 @@ def command(
         require("nbgrader", "allranks grade")
         root = find_course(course or Path.cwd())
         told = settle_pairs(root, lab)
-        students = find_students(root, lab, only)
+        section = students_of(root, sections)
+        students = find_students(root, lab, only, section)
         if cluster is None:
             judges = in_threads(min(len(students), jobs or default_jobs()))
         else:
             judges = on_cluster(root, cluster)
         with progress(len(students), as_json) as tell, judges as where:
-            for row in grade(root, lab, students, where, force, overview):
+            for row in grade(root, lab, students, where, force, overview, section):
                 rows.append(row)
                 tell(in_words(row))
     except (GradeError, MissingExtraError) as error:
@@ -114,8 +126,11 @@ def default_jobs() -> int:
     return max(1, min(MAX_JOBS, usable_cores()))
 
 
-def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
-    """The names of the students who handed in the lab. Raises GradeError for an unknown lab, for none, and for a missing one of `only`."""
+def find_students(course: Path, lab: str, only: tuple[str, ...], section: frozenset[str] | None = None) -> list[str]:
+    """The names of the students who handed in the lab, of a section's if one is given.
+
+    Raises GradeError for an unknown lab, for none, and for a missing one of `only`.
+    """
     known_lab(course, lab)
     submitted = course / "autograder" / "submitted"
     found = sorted(path.name for path in submitted.glob("*") if os.path.lexists(path / lab))
@@ -124,7 +139,9 @@ def find_students(course: Path, lab: str, only: tuple[str, ...]) -> list[str]:
             raise GradeError(f"{name} has not handed in {lab}: there is no autograder/submitted/{name}/{lab}.")
     if not found:
         raise GradeError(f"Nobody has handed in {lab}: put notebooks into autograder/submitted/STUDENT/{lab}/.")
-    return [name for name in found if not only or name in only]
+    if section is not None and section.isdisjoint(found):
+        raise GradeError(f"Nobody of this section has handed in {lab}.")
+    return [name for name in found if (not only or name in only) and (section is None or name in section)]
 
 
 # ---------------------------------------------------------------------------------------------------- where it is marked
@@ -200,12 +217,18 @@ def rehearsed(course: Path, lab: str, dry_run: bool) -> contextlib.AbstractConte
 
 
 def grade(
-    course: Path, lab: str, students: list[str], judges: Judges, force: bool, overview: list[str] | None = None
+    course: Path,
+    lab: str,
+    students: list[str],
+    judges: Judges,
+    force: bool,
+    overview: list[str] | None = None,
+    section: frozenset[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Reads, marks and records every submission; yields each student's row when it is recorded.
 
-    Many judges mark; one process writes the gradebook. At the end `overview` gets the first lines of the class overview. Raises
-    GradeError if nothing can be graded.
+    Many judges mark; one process writes the gradebook. At the end `overview` gets the first lines of the class overview,
+    or of the `section`'s. Raises GradeError if nothing can be graded.
     """
     waiting = deque(students)
     marking: dict[
@@ -247,7 +270,7 @@ def grade(
                 recorded = writer.ask({"record": student, **decided})
                 yield recorded.get("row") or not_graded(student, recorded["ended"])
         if overview is not None:
-            overview += writer.ask({"overview": True}).get("lines", ())
+            overview += writer.ask({"overview": None if section is None else sorted(section)}).get("lines", ())
 
 
 def _no_judge_can_start(error: Exception) -> bool:

@@ -9,7 +9,15 @@ from typing import Any
 
 import click
 
-from autograder.commands._course import GradeError, course_option, json_option, known_lab, opened
+from autograder.commands._course import (
+    GradeError,
+    course_option,
+    json_option,
+    known_lab,
+    opened,
+    section_option,
+    students_of,
+)
 from autograder.commands.grade import grade, in_threads, rehearsed
 from autograder.rows import printable
 
@@ -22,11 +30,18 @@ SHOWN_CHARACTERS = 300
 @click.option(
     "--student", "students", multiple=True, metavar="NAME", help="Mark this student's work again; may be repeated."
 )
+@section_option
 @click.option("--answer", default="", metavar="TEXT", help="A sentence for the student's feedback page.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change, and which marks would go down.")
 @json_option
 def command(
-    lab: str, course: Path | None, students: tuple[str, ...], answer: str, dry_run: bool, as_json: bool
+    lab: str,
+    course: Path | None,
+    students: tuple[str, ...],
+    sections: tuple[str, ...],
+    answer: str,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Lists who asks for a regrade of LAB, or marks the work of --student again and shows the points before and after.
 
@@ -40,7 +55,8 @@ def command(
 
     if students:
         sys.exit(_mark_again(root, lab, students, answer, dry_run, as_json))
-    found = about.requests(root, lab)
+    section = students_of(root, sections)
+    found = [one for one in about.requests(root, lab) if section is None or one.student in section]
     if dry_run and (waiting := tuple(one.student for one in found if one.state == about.WAITS)):
         sys.exit(_mark_again(root, lab, waiting, answer, dry_run, as_json))
     if as_json:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from allranks.base.variants import FILE
 
-from autograder.commands._course import course_option, json_option, known_lab, opened
+from autograder.commands._course import course_option, json_option, known_lab, opened, section_option, students_of
 from autograder.rows import printable
 
 
@@ -29,18 +29,29 @@ from autograder.rows import printable
     metavar="FOLDER",
     help="Also compare with the course folder of an earlier term; may be repeated.",
 )
+@section_option
 @course_option
 @json_option
-def command(lab: str, least: float, earlier: tuple[Path, ...], course: Path | None, as_json: bool) -> None:
+def command(
+    lab: str,
+    least: float,
+    earlier: tuple[Path, ...],
+    sections: tuple[str, ...],
+    course: Path | None,
+    as_json: bool,
+) -> None:
     """Names the pairs of students whose code is alike, without the released text and without what many wrote.
 
-    Names, numbers and comments don't count. A pair is a reason to look, not a proof.
+    Names, numbers and comments don't count. A pair is a reason to look, not a proof. With --section: the pairs of which
+    one is in it, out of the whole class.
     """
     root = opened(course, "allranks similar")
     lab = known_lab(root, lab)
     from autograder import similarity
 
+    section = students_of(root, sections)
     found, told = similarity.compare(root, lab, least, earlier)
+    found = [pair for pair in found if section is None or not section.isdisjoint(pair.students)]
     submitted = root / "autograder" / "submitted"
     named = sorted({one for pair in found for one in pair.students if (submitted / one / lab).is_dir()})
     drawn: dict[str, str] = {}

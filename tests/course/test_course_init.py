@@ -52,7 +52,7 @@ def test_git_takes_no_key_no_secret_and_no_students_data(tmp_path):
     course = tmp_path / "course"
     run(course, "--lab", LAB)
     subprocess.run(["git", "init", "-q", course], check=True)
-    names = "secret.txt gradebook.db gradebook.db.2026-01-01 pairs.csv regrades.jsonl submitted/ada/x feedback/ada/x"
+    names = "secret.txt gradebook.db gradebook.db.2026-01-01 pairs.csv class.csv regrades.jsonl submitted/ada/x feedback/ada/x"
     names += " autograded/ada/x lti/key.pem lti/platform.json lti/sent.jsonl"
     wanted = [f"autograder/{name}" for name in names.split()]
     for folder in (course, ROOT):

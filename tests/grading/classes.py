@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
+from allranks.cli import main
+from click.testing import CliRunner
 from grading_course import LAB, NOTEBOOK, ROOT, Course, cell_of
 from nbgrader.api import Gradebook
 
 WRONG = ROOT / "tests" / "exercises" / "wrong"
 ANSWER = "A ring needs 1022 steps, at least 5.1 ms; recursive doubling needs 9 rounds."
+IN_WORDS = "when_not_a_ring"  # the cell of the one question in words
 Answers = Mapping[str, str]  # exercise -> the name of a wrong answer
 
 SENDS, OFF, WHOLE = "sends before it receives", "off by one chunk", "whole vectors instead of chunks"
@@ -47,7 +53,7 @@ def hand_in(course: Course, students: Mapping[str, Answers], words: str = ANSWER
     for student, answers in students.items():
 
         def change(grade_id: str, right: str, answers: Answers = answers, student: str = student) -> str:
-            if grade_id == "when_not_a_ring":
+            if grade_id == IN_WORDS:
                 return f"{words} ({student})"
             return wrong(grade_id, answers[grade_id]) if grade_id in answers else right
 
@@ -68,7 +74,7 @@ def add_copies(course: Course, of: str, answers: Mapping[str, str]) -> None:
         scores = {grade.name: grade.auto_score for grade in book.find_submission_notebook(NOTEBOOK, LAB, of).grades}
         for student, words in answers.items():
             notebook = course.graded(of)
-            cell_of(notebook, "when_not_a_ring").source = words
+            cell_of(notebook, IN_WORDS).source = words
             (folder / student / LAB).mkdir(parents=True)
             nbformat.write(notebook, folder / student / LAB / f"{NOTEBOOK}.ipynb")
             book.add_student(student)
@@ -107,6 +113,44 @@ def typed(*words: object, stdin: str = "") -> subprocess.CompletedProcess:
     return subprocess.run(program, input=stdin, capture_output=True, text=True, check=False)
 
 
+def typed_here(*words: object) -> SimpleNamespace:
+    """The same in this process, for tests that type several commands: quicker by a start each."""
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
+
+
 def allranks(course: Course, command: str, *arguments: str) -> subprocess.CompletedProcess:
     """What `allranks COMMAND LAB ... --course COURSE` said."""
     return typed(command, LAB, "--course", course.root, *arguments)
+
+
+def marks(course: Course) -> dict[str, tuple[float | None, bool, str | None]]:
+    """Of each student in the gradebook: the points given by hand, whether it waits, the comment."""
+    found = {}
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        for submission in book.assignment_submissions(LAB):
+            grade = book.find_grade(IN_WORDS, NOTEBOOK, LAB, submission.student_id)
+            comment = book.find_comment(IN_WORDS, NOTEBOOK, LAB, submission.student_id)
+            found[submission.student_id] = grade.manual_score, grade.needs_manual_grade, comment.manual_comment
+    return found
+
+
+@contextlib.contextmanager
+def answers(course: Course, *arguments: str) -> Iterator[tuple[str, subprocess.Popen]]:
+    """The address that `allranks answers` prints, while it serves."""
+    program = [
+        str(Path(sys.executable).parent / "allranks"),
+        "answers",
+        LAB,
+        "--course",
+        str(course.root),
+        "--no-browser",
+    ]
+    server = subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        yield server.stdout.readline().strip(), server
+    finally:
+        server.send_signal(signal.SIGINT)
+        assert server.wait(60) == 0
+        server.stdout.close()

@@ -64,7 +64,9 @@ def test_both_get_the_points_the_page_and_the_export(small_class, tmp_path):
         lines = {line[0]: line[5:] for line in csv.reader(file)}
     assert lines["hal"] == lines["di"]
     Reading(course.root, LAB).mark(0, "hal", 1.5, "Which figures?")
-    answers = {one.student: (one.score, one.comment) for one in Reading(course.root, LAB).question(0).answers}
+    answers = {
+        one.student: (one.given.score, one.given.comment) for one in Reading(course.root, LAB).question(0).answers
+    }
     assert answers["hal"] == answers["di"] == (1.5, "Which figures?")
     course.nbgrader("generate_feedback", LAB, "--student", "hal")
     page = (course.root / "autograder" / "feedback" / "hal" / LAB / f"{NOTEBOOK}.html").read_text(encoding="utf-8")

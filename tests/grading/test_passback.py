@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from allranks.cli import main
-from click.testing import CliRunner
+from classes import typed_here as typed
 from grading_course import LAB, NOTEBOOK, Course
 from lti_platform import StrictPlatform, http_date, running
 from nbgrader.api import Gradebook
@@ -80,13 +78,6 @@ def at(platform: StrictPlatform, **more: str) -> lti.Platform:
     where = platform.address
     about = {"line_items": f"{where}/lineitems?type_id=4", "members": f"{where}/members"} | more
     return lti.Platform("Moodle", platform.client_id, f"{where}/token", **about)
-
-
-def typed(*words: object) -> SimpleNamespace:
-    """What a command printed, and its exit status; in this process, because each test types several."""
-    done = CliRunner().invoke(main, [str(word) for word in words])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
 
 
 def passed(course: Course, *options: str) -> tuple[int, dict]:
@@ -656,6 +647,15 @@ def test_a_name_that_is_no_name_is_not_entered(course, platform, name):
     told = json.loads(typed("course", "roster", "--json", "--course", course.root).stdout)
     assert told["new"] == ["\u0430da"] and "can be no student's name here" in " ".join(told["told"])
     assert "'\\u0430da' is new, and has letters beyond a to z" in " ".join(told["told"])
+
+
+def test_a_section_alone_can_be_sent(course, platform):
+    text = "id,section\nada,A\nbo,B\ncy,A\ned,A\n"
+    (course.root / "autograder" / "class.csv").write_text(text, encoding="utf-8")
+    code, done = passed(course, "--section", "A")
+    assert code == 0 and sorted(done["sent"]) == ["ada", "cy"]
+    assert {one["student"]: one["state"] for one in done["marks"]} == {"ada": "send", "cy": "send", "ed": "waits"}
+    assert "bo" in passed(course)[1]["sent"]
 
 
 def test_nobody_gets_0_who_may_still_hand_in(course, platform):

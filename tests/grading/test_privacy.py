@@ -10,9 +10,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from classes import ANSWER, digest, enter, hand_in, lay, typed
+from classes import ANSWER, IN_WORDS, digest, enter, hand_in, lay, typed
 from grading_course import LAB, NOTEBOOK, Course, make_course
 from nbgrader.api import Gradebook
+
+from autograder import rubric
+from autograder.reading import Reading
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
 WHO, PARTNER = "zebulon", "ada"
@@ -48,6 +51,7 @@ def graded(tmp_path_factory) -> tuple[Course, Path, set[str]]:
     (folder / "pairs.csv").write_text(
         f"lab,student,partner,counts\n{LAB},{WHO},{PARTNER},\n{LAB},bo,cy,\n", encoding="utf-8"
     )
+    (folder / "class.csv").write_text(f"id,section,grader\n{WHO},A,ida\nbo,A,\n", encoding="utf-8")
     seen: set[str] = set()
     until = threading.Event()
     looking = threading.Thread(target=command_lines, args=(until, seen))
@@ -58,8 +62,11 @@ def graded(tmp_path_factory) -> tuple[Course, Path, set[str]]:
         until.set()
         looking.join()
     assert done.returncode == 0, done.stderr
-    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:
-        book.find_comment("when_not_a_ring", NOTEBOOK, LAB, WHO).manual_comment = SAID
+    reading = Reading(course.root, LAB, who="ida")
+    for student in (WHO, "bo"):
+        reading.mark(0, student, 1, "")
+    with Gradebook(f"sqlite:///{folder / 'gradebook.db'}") as book:  # for one of the pair alone, as in formgrader
+        book.find_comment(IN_WORDS, NOTEBOOK, LAB, WHO).manual_comment = SAID
         book.db.commit()
     entry = {"lab": LAB, "student": WHO, "when": "2026-11-24T09:12:00+00:00", "who": "t", "before": 1.0, "after": 2.0}
     lines = [entry, {**entry, "student": "bo"}]
@@ -112,7 +119,8 @@ def test_a_student_gets_all_of_it(graded, tmp_path):
     assert (
         book["labs"][LAB]["marks"]["ring_all_reduce-graded"][0] == 6 and SAID in book["labs"][LAB]["comments"].values()
     )
-    assert len(about["pairs"]) == len(about["regrades"]) == 1
+    assert len(about["pairs"]) == len(about["regrades"]) == 1 and about["class"] == [[WHO, "A", "ida"]]
+    assert [(one["student"], one["who"], one["score"]) for one in book["marked"]] == [(WHO, "ida", 1)]
     assert "bo" not in json.dumps(about["regrades"])
 
 
@@ -133,6 +141,9 @@ def test_a_dry_run_removes_nothing_and_forgetting_leaves_no_trace(graded, tmp_pa
     for word in (WHO, "Quackenbush", "zq@example.org", SAID):
         assert traces(course.root, word) == [] and traces(exchange, word) == [], word
     assert len(list((exchange / "allranks" / "feedback").iterdir())) == pages - 1
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        assert [one["who"] for one in rubric.history(book, "bo")] == ["ida"]
+    assert (course.root / "autograder" / "class.csv").read_text(encoding="utf-8") == "id,section,grader\nbo,A,\n"
     assert course.scores("bo")["ring_all_reduce-graded"] == 6 and course.scores(PARTNER)["ring_all_reduce-graded"] == 6
     again = typed("course", "forget", WHO, "--yes", "--course", course.root)
     assert again.returncode == 2 and again.stderr.startswith(f"There is nothing about {WHO} in ")
@@ -153,6 +164,16 @@ def test_bad_input_is_one_sentence_and_removes_nothing(graded, words, said):
     done = typed("course", *words, "--course", graded[0].root)
     assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1, done.stderr
     assert digest(graded[0].root) == before
+
+
+def test_whose_first_name_is_the_students_stays_in_the_class_list(graded, tmp_path):
+    course, _ = copy_of(graded, tmp_path)
+    text = f"id,first_name,section\nbo,{WHO},A\n{WHO},Zeb,A\n"
+    (course.root / "autograder" / "class.csv").write_text(text, encoding="utf-8")
+    done = typed("course", "forget", WHO, "--yes", "--course", course.root)
+    assert done.returncode == 0 and "class.csv: 1 line\n" in done.stdout, done.stderr
+    kept = (course.root / "autograder" / "class.csv").read_text(encoding="utf-8")
+    assert kept == f"id,first_name,section\nbo,{WHO},A\n"
 
 
 def test_only_this_account_reads_what_the_commands_write(graded):

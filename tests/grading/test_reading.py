@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from classes import add_copies
-from grading_course import LAB, NOTEBOOK, Course
+from classes import IN_WORDS as CELL
+from classes import add_copies, answers, marks
+from grading_course import LAB, Course
 from nbgrader.api import Gradebook
 from playwright.sync_api import expect
 
 from autograder.classroom import overview
-from autograder.reading import MAX_COMMENT_CHARACTERS, Reading, ReadingError, safe_html
+from autograder.reading import Reading, ReadingError, safe_html
+from autograder.rubric import MAX_COMMENT_CHARACTERS
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]
-CELL = "when_not_a_ring"
 STUDENTS = [f"s{number:02}" for number in range(30)]
 HOSTILE = '<script>window.stolen = 1</script><img src=x onerror="window.stolen = 1">[here](javascript:alert(1)) $\\frac{p}{2}$'
 
@@ -45,50 +40,18 @@ def course(small_class, tmp_path) -> Course:
     return made
 
 
-def marks(course: Course) -> dict[str, tuple[float | None, bool, str | None]]:
-    """Of each student in the gradebook: the points given by hand, whether it waits, the comment."""
-    found = {}
-    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
-        for submission in book.assignment_submissions(LAB):
-            grade = book.find_grade(CELL, NOTEBOOK, LAB, submission.student_id)
-            comment = book.find_comment(CELL, NOTEBOOK, LAB, submission.student_id)
-            found[submission.student_id] = grade.manual_score, grade.needs_manual_grade, comment.manual_comment
-    return found
-
-
-@contextlib.contextmanager
-def answers(course: Course, *arguments: str) -> Iterator[tuple[str, subprocess.Popen]]:
-    """The address that `allranks answers` prints, while it serves."""
-    program = [
-        str(Path(sys.executable).parent / "allranks"),
-        "answers",
-        LAB,
-        "--course",
-        str(course.root),
-        "--no-browser",
-    ]
-    server = subprocess.Popen([*program, *arguments], stdout=subprocess.PIPE, text=True)
-    try:
-        yield server.stdout.readline().strip(), server
-    finally:
-        server.send_signal(signal.SIGINT)
-        assert server.wait(60) == 0
-        server.stdout.close()
-
-
 def test_a_question_has_its_rubric_and_all_answers(course):
     reading = Reading(course.root, LAB)
     question = reading.question(0)
     assert [answer.student for answer in question.answers] == STUDENTS
     assert "512 ranks" in question.task and "1 point for the number" in question.rubric
-    assert all(answer.score is None for answer in question.answers)
+    assert all(answer.given.score is None for answer in question.answers)
 
 
 def test_points_and_comments_reach_the_gradebook_and_the_overview(course):
     reading = Reading(course.root, LAB)
     reading.mark(0, "s03", 1.5, "Say also why.")
     assert marks(course)["s03"] == (1.5, False, "Say also why.")
-    assert reading.comments(0) == ["Say also why."]
     found = overview(course.root, LAB)
     assert next(row for row in found.rows if row.student == "s03").marks[CELL].score == 1.5
     assert found.waiting == [(CELL, [student for student in STUDENTS if student != "s03"])]
@@ -133,6 +96,11 @@ def test_a_teacher_marks_thirty_answers_by_keyboard(course, new_page):
         page.keyboard.press("c")
         page.keyboard.type("Say also why.")
         page.keyboard.press("Escape")
+        page.keyboard.press("i")  # the comment becomes an item, which the answer then has
+        expect(page.locator("#name")).to_have_value("Say also why.")
+        page.keyboard.press("Enter")
+        expect(page.locator("#items li")).to_have_count(1)
+        expect(page.locator("article .given").first).to_have_text("Say also why.")
         page.keyboard.press("2")  # and to the next
         page.keyboard.press("Alt+1")
         page.keyboard.press("1")
@@ -177,7 +145,8 @@ def test_nobody_else_reads_or_marks(course):
         except urllib.error.HTTPError as error:
             return error.code
 
-    mark = json.dumps({"student": "s00", "score": 2, "comment": ""}).encode()
+    seen = next(answer.given.seen for answer in Reading(course.root, LAB).question(0).answers)
+    mark = json.dumps({"student": "s00", "points": 2, "items": [], "comment": "", "seen": seen}).encode()
     with answers(course) as (address, _):
         site, token = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/\?token=(.+)", address).groups()
         assert status(f"{site}/questions/0") == 403
@@ -191,7 +160,9 @@ def test_nobody_else_reads_or_marks(course):
         )
         headers = {**cookie, "X-Allranks-Token": token}
         assert status(f"{site}/questions/0/mark", data=b"junk", headers=headers) == 400
-        assert status(f"{site}/questions/0/mark", data=mark.replace(b"2", b"3"), headers=headers) == 409
+        assert (
+            status(f"{site}/questions/0/mark", data=mark.replace(b'points": 2', b'points": 3'), headers=headers) == 409
+        )
         assert marks(course)["s00"] == (None, True, None)
         assert status(f"{site}/questions/0/mark", data=mark, headers=headers) == 200
     assert marks(course)["s00"][0] == 2.0

@@ -1,5 +1,6 @@
 """A hub with accounts, work and marks is saved while it runs, the machine is emptied, and the hub is restored. Played by house.py only."""
 
+import grp
 import hashlib
 import json
 import os
@@ -24,6 +25,11 @@ PASSWORDS = {"ana": "first-pass-9", "ida": "third-pass-7", "pia": "fourth-pass-5
 GROUPS = {"ana": "allranks-students", "ida": "allranks-instructors", "pia": None}  # the primary group
 # the exchange is not where it is by default: hub.env says so
 STATE, EXCHANGE, SETTINGS = (Path(p) for p in ("/var/lib/allranks/hub", "/var/lib/handed-in/here", "/etc/allranks"))
+LAUNCHES = Path("/var/lib/allranks/lti/launches.json")  # where the hub writes it unless hub.env says otherwise
+CAME = {  # the account stays this person's
+    "platform": {"name": "Moodle", "client_id": "c-1", "token_url": "https://moodle.example.org/token", "course": "2"},
+    "people": {"ana": {"sub": "u-7", "given_name": "Ana", "email": "ana@example.org"}},
+}
 BACKUP = Path("/var/lib/backup/first")
 COURSE = Path("/home") / GRADER / "allranks"
 
@@ -79,6 +85,13 @@ def tree(folder: Path) -> dict[str, tuple]:
     return found
 
 
+def launches() -> tuple[dict, list[tuple[int, str, str]]]:
+    """What the file of launches says, and of its folder and of it: mode, owner and group by name."""
+    about = [path.stat() for path in (LAUNCHES.parent, LAUNCHES)]
+    who = [(s.st_mode & 0o7777, pwd.getpwuid(s.st_uid).pw_name, grp.getgrgid(s.st_gid).gr_name) for s in about]
+    return json.loads(LAUNCHES.read_text(encoding="utf-8")), who
+
+
 def rows(database: Path) -> dict[str, list]:
     """Every row of every table."""
     with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as book:
@@ -126,6 +139,11 @@ def before(tmp_path_factory) -> dict:
         as_(GRADER, *python, "nbgrader", "db", "student", "add", "ana", cwd=inside)
         said = as_(GRADER, *python, "allranks.cli", "course", "run", LAB, "--no-feedback", "--json", cwd=inside)
         assert json.loads(said)["changes"][0]["after"] == 13, said
+        LAUNCHES.parent.mkdir(parents=True)
+        LAUNCHES.write_text(json.dumps(CAME), encoding="utf-8")
+        for path, mode in ((LAUNCHES.parent, 0o750), (LAUNCHES, 0o640)):  # as lti_login.py makes them
+            os.chown(path, 0, pwd.getpwnam(GRADER).pw_gid)
+            path.chmod(mode)
         done = backup("save", BACKUP)
         assert done.returncode == 0, done.stderr
         closed.unlink()
@@ -136,6 +154,7 @@ def before(tmp_path_factory) -> dict:
             "homes": {name: tree(Path("/home") / name) for name in (*PASSWORDS, GRADER)},
             "exchange": tree(EXCHANGE),
             "settings": tree(SETTINGS),
+            "launches": launches(),
             "gradebook": rows(inside / "gradebook.db"),
             "users": rows(STATE / "jupyterhub.sqlite")["users"],
             "numbers": {name: pwd.getpwnam(name).pw_uid for name in (*PASSWORDS, GRADER)},
@@ -145,7 +164,7 @@ def before(tmp_path_factory) -> dict:
         print(hub.log.read_text()[-3000:])
     for name in (*PASSWORDS, GRADER):
         run("userdel", "--remove", "--force", name)
-    for folder in (STATE, EXCHANGE, SETTINGS):
+    for folder in (STATE, EXCHANGE, SETTINGS, LAUNCHES.parent):
         shutil.rmtree(folder)
     for group in set(filter(None, GROUPS.values())):
         run("groupdel", group)
@@ -197,8 +216,8 @@ def test_what_is_there_already_is_named_before_anything_is_written(before):
 def test_nothing_is_lost_on_an_empty_machine(before, tmp_path):
     dry = backup("restore", BACKUP, "--dry-run")
     assert dry.returncode == 0 and dry.stdout.endswith("Nothing was written.\n"), dry.stderr
-    assert {str(SETTINGS), str(STATE), str(EXCHANGE), "home of pia"} <= set(dry.stdout.splitlines())
-    assert not STATE.exists() and "ana" not in [who.pw_name for who in pwd.getpwall()]
+    assert {str(SETTINGS), str(STATE), str(EXCHANGE), str(LAUNCHES), "home of pia"} <= set(dry.stdout.splitlines())
+    assert not STATE.exists() and not LAUNCHES.exists() and "ana" not in [who.pw_name for who in pwd.getpwall()]
     done = backup("restore", BACKUP)
     assert done.returncode == 0, done.stderr
     assert {name: pwd.getpwnam(name).pw_uid for name in before["numbers"]} == before["numbers"]
@@ -206,6 +225,8 @@ def test_nothing_is_lost_on_an_empty_machine(before, tmp_path):
         assert tree(Path("/home") / name) == was, name
     assert tree(EXCHANGE) == before["exchange"] and tree(SETTINGS) == before["settings"]
     assert rows(COURSE / "autograder" / "gradebook.db") == before["gradebook"]
+    assert launches() == before["launches"] == (CAME, [(0o750, "root", GRADER), (0o640, "root", GRADER)])
+    assert json.loads(as_(GRADER, "cat", LAUNCHES)) == CAME
     assert (EXCHANGE.stat().st_mode & 0o7777, STATE.stat().st_mode & 0o7777) == (0o1777, 0o700)
     again = backup("restore", BACKUP)
     assert again.returncode == 2 and "is not empty" in again.stderr

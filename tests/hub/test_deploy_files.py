@@ -61,6 +61,47 @@ def test_the_hub_looks_at_servers_as_often_as_the_page_says():
     assert shipped == said == "3"
 
 
+WHO_SHARES = """
+import grp, json, os, sys
+from pathlib import Path
+from types import SimpleNamespace
+from traitlets.config.loader import PyFileConfigLoader
+
+found = Path.stat  # as if others could enter the checkout's folder: this starts no server
+Path.stat = lambda path, **how: os.stat_result((found(path, **how).st_mode | 1, *found(path, **how)[1:]))
+real, numbers = grp.getgrnam, {"allranks-students": 70001, "allranks-instructors": 70002, "allranks-admins": 70003}
+grp.getgrnam = lambda name: SimpleNamespace(gr_gid=numbers[name], gr_mem=[]) if name in numbers else real(name)
+config = PyFileConfigLoader("jupyterhub_config.py", path=sys.argv[1]).load_config()
+(service,) = (one for one in config.JupyterHub.services if one["name"] == "shared-memory")
+print(json.dumps(service["command"][-1]))
+"""
+
+
+def test_no_account_that_teaches_or_grades_shares_memory_with_students(tmp_path):
+    """All forks have the same addresses: a student could use his own against the gradebook's account."""
+    if os.geteuid() != 0:
+        pytest.skip("the configuration makes folders of root's")
+    (tmp_path / "configurable-http-proxy").touch(0o755)
+    settings = {f"ALLRANKS_HUB_{name}": str(tmp_path / name.lower()) for name in ("STATE", "EXCHANGE")}
+    settings |= {
+        "ALLRANKS_HUB_MACHINE": str(tmp_path / "machine" / "socket"),
+        "ALLRANKS_LEASES": str(tmp_path / "leases"),
+    }
+    settings |= {"ALLRANKS_HUB_GRADER": "root", "ALLRANKS_HUB_SPAWNER": "local", "ALLRANKS_HUB_GPU_PAGE": ""}
+    settings |= {"ALLRANKS_HUB_SHARE_MEMORY": "1", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for name in ("state", "exchange"):
+        (tmp_path / name).mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", WHO_SHARES, str(DEPLOY)],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == "g70001", "students, and neither instructors, administrators nor the grader"
+
+
 def test_the_units_options_are_the_commands():
     """Those of the unit, and those that it proposes in a comment."""
     from allranks.cli.gpus import command

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 EXAMPLES = {
-    "answers": ("allranks answers lab03_all_reduce",),
+    "answers": ("allranks answers lab03_all_reduce", "allranks answers lab03_all_reduce --section mine"),
     "bench": (
         "allranks bench --collective all_reduce --max-bytes 64MiB",
         "allranks bench --collective all_gather --ranks 2 --csv sizes.csv",
@@ -37,6 +37,11 @@ EXAMPLES = {
     ),
     "course passback": ("allranks course passback lab03_all_reduce --dry-run",),
     "course roster": ("allranks course roster --dry-run",),
+    "course rubric": (
+        "allranks course rubric lab03_all_reduce",
+        "allranks course rubric lab03_all_reduce unit --points -0.5 --comment 'The unit is missing.' --dry-run",
+    ),
+    "course sections": ("allranks course sections lab03_all_reduce",),
     "course late": ("allranks course late lab03_all_reduce 10 --grace 15 --most 50 --dry-run",),
     "course variants": ("allranks course variants lab02_rooted", "allranks course variants lab02_rooted --off"),
     "course init": (

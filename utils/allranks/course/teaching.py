@@ -33,6 +33,7 @@ _IGNORED = """/lti/
 /feedback/
 /pairs/
 /pairs.csv
+/class.csv
 /regrades.jsonl
 /grades.csv
 /exchange.txt

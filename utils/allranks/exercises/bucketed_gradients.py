@@ -117,7 +117,6 @@ EXERCISE = Exercise(
     rules=(Rule("one all_reduce a bucket, each full", 10, buckets.one_all_reduce_each), rules.in_dtype(0)),
     mistakes=known(
         {
-            "the sum instead of the mean of the gradients": buckets.sum_oracle,
             "divided by the number of parameters instead of the number of ranks": buckets.divided_by(
                 lambda args: len(args[0])
             ),

@@ -47,10 +47,6 @@ def _right(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor
     return torch.stack([torch.relu(x @ c) @ r for c, r in zip(columns, rows, strict=True)]).sum(0)
 
 
-def _partial(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
-    return torch.relu(x @ columns[rank]) @ rows[rank]
-
-
 def _without_relu(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.stack([x @ c @ r for c, r in zip(columns, rows, strict=True)]).sum(0)
 
@@ -73,10 +69,6 @@ def _relu_again(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.T
     return torch.relu(_right(x, columns, rows, rank))
 
 
-def _mean(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
-    return _right(x, columns, rows, rank) / len(columns)
-
-
 def _one(run: Run) -> str | None:
     broken = rules.calls(run, "all_reduce", "one is enough, after the product with B's rows", least=1, most=1)
     if broken:
@@ -89,10 +81,6 @@ def _one(run: Run) -> str | None:
                 entry,
             )
     return None
-
-
-def _result(run: Run, call: int, rank: int) -> int:
-    return run.setup.size * WIDTH_OUT * run.itemsize
 
 
 EXERCISE = Exercise(
@@ -114,12 +102,13 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("exactly one all_reduce", 6, _one), rules.in_dtype(0), rules.carried(_result, _result)),
+    rules=(
+        Rule("exactly one all_reduce", 6, _one),
+        rules.in_dtype(0),
+        rules.exchanged(rules.numbers(lambda s: s.size * WIDTH_OUT)),
+    ),
     mistakes=known(
         {
-            "each rank's partial product: the all_reduce is missing, or what it brought is not used": _oracle_from(
-                _partial
-            ),
             "relu is missing between the two products, or its result is not used": _oracle_from(_without_relu),
             "relu came after the second product: it belongs between the two": _oracle_from(_relu_late),
             "relu was applied to the result too": _oracle_from(_relu_again),
@@ -127,7 +116,6 @@ EXERCISE = Exercise(
             "products, and a sum of relus is not the relu of a sum": _oracle_from(_relu_each(False)),
             "relu was applied to each rank's partial product too: it "
             "belongs between the two products only": _oracle_from(_relu_each(True)),
-            "the mean instead of the sum of the partial products": _oracle_from(_mean),
         }
     ),
     unit="row",

@@ -48,11 +48,6 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _split(torch.softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
 
 
-def _local(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    parts = [plain(a[0]) for a in args]
-    return [Expected(torch.softmax(t.double(), -1).to(t.dtype), {}, _atol(t.dtype)) for t in parts]
-
-
 def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Each rank subtracts its own maximum; the sums are added as if they were of one scale."""
     parts = [plain(a[0]).double() for a in args]
@@ -139,10 +134,6 @@ def _two_small(run: Run) -> str | None:
     return None
 
 
-def _one_a_row(run: Run, call: int, rank: int) -> int:
-    return _rows(run.setup) * run.itemsize
-
-
 EXERCISE = Exercise(
     name="distributed_softmax",
     promise="returns this rank's columns of the softmax over the whole rows",
@@ -178,7 +169,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("at most two all_reduces of one value per row", 7, _two_small),
         rules.in_dtype(0),
-        rules.carried(_one_a_row, _one_a_row),
+        rules.exchanged(rules.numbers(_rows)),
     ),
     mistakes=known(
         {
@@ -189,14 +180,6 @@ EXERCISE = Exercise(
             ],
             "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide "
             "by the sum over all ranks only": _own_sum_first,
-            "the softmax of each rank's own columns: maximum and sum must be over all ranks": (
-                _local,
-                lambda run: not run.collectives,
-            ),
-            "the softmax of each rank's own columns: each row's sum must be over all ranks too, or it was not used": (
-                _local,
-                lambda run: bool(run.collectives),
-            ),
             "each rank subtracted its own maximum: the sums only fit "
             "together with the maximum over all ranks": _own_maximum,
             "one maximum for all rows: a row far below it becomes 0/0; subtract "

@@ -204,7 +204,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("experts among their replicas only", 8, _among_replicas),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
-        rules.carried(_needed, _needed),
+        rules.exchanged(_needed),
     ),
     mistakes=known(
         {

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
 from allranks.judge.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
@@ -69,12 +69,6 @@ def _right(args: Sequence[Args], rank: int) -> torch.Tensor:
 
 def _own_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(a[1], {(0,): _right(args, rank)}) for rank, a in enumerate(args)]
-
-
-def _zero_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    if len(_fresh(args)) < len(args):
-        raise ValueError("a rank is behind, so it is another mistake")
-    return [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)]
 
 
 def _rounded_steps(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -249,7 +243,10 @@ EXERCISE = Exercise(
                 _told_as_float32,
             ),
             "each rank returned its own step: return the largest one, the same on every rank": _own_step,
-            "0 came back where no rank is behind: return the largest step there too": _zero_step,
+            "0 came back where no rank is behind: return the largest step there too": only_where(
+                lambda setup, args: len(_fresh(args)) == len(args),
+                lambda setup, args: [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)],
+            ),
             "the ranks that were behind still have their old weights": _ending(lambda args, rank: plain(args[rank][0])),
             "rank 0's weights came: but rank 0 may be behind too": _ending(lambda args, rank: plain(args[0][0])),
             "the weights of the rank that is furthest behind: the largest step is the newest": _ending(_oldest),

@@ -202,7 +202,6 @@ EXERCISE = Exercise(
     ),
     mistakes=known(
         {
-            "the sum instead of the mean of the gradients": buckets.sum_oracle,
             "divided by the number of buckets instead of the number of ranks": buckets.divided_by(
                 lambda args: len(buckets.buckets(args))
             ),

@@ -201,10 +201,6 @@ def _far(new: torch.Tensor, difference: torch.Tensor, room: float) -> bool:
     return bool((difference.abs() <= min(room, 1e-6)).all())
 
 
-def _needed(run: Run, call: int, rank: int) -> int:
-    return run.setup.option("r") * (run.setup.size + run.setup.option("columns")) * run.itemsize
-
-
 def _case(ranks: int, rows: int, columns: int, r: int = 1, **fields: object) -> Setup:
     return Setup(ranks, rows, **fields).with_options(columns=columns, r=r)  # type: ignore[arg-type]
 
@@ -229,7 +225,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("two all_reduces, of n r and m r", 6, _two_thin),
         Rule("the q of the next round", 3, _next_q, lambda setup: True),
-        rules.carried(_needed, _needed),
+        rules.exchanged(rules.numbers(lambda s: s.option("r") * (s.size + s.option("columns")))),
     ),
     mistakes=known(
         {

@@ -286,7 +286,6 @@ def _case(ranks: int, size: int, block: int = 8, case: str | None = None, **fiel
 _BY_THEIR_NUMBERS = known(
     {
         "the mean instead of the sum": _by_rank(lambda setup, tensors, rank: tensors.mean(0)),
-        "this rank's own numbers only: the others' are missing": _by_rank(lambda setup, tensors, rank: tensors[rank]),
         "the last, shorter block is missing: count blocks with ceil(n / block)": _first_only(
             lambda n, block, p: n // block * block
         ),
@@ -389,7 +388,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("2(p-1) chunks of bytes", 6, lambda run: rules.no_messages(run) or _byte_bound(run)),
         Rule("the same bits on all ranks", 3, _same_bits),
-        rules.carried(_least, _least),
+        rules.exchanged(_least),
     ),
     mistakes=known(
         *KNOWN,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.exercises.families import known
-from allranks.judge import evidence, rules
+from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.judge.common import many_ranks, only_the_result
+from allranks.judge.common import many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry, record
@@ -83,11 +83,6 @@ def _right(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
 def _own_part(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
     y, _, grad_w = _right(w, rank)
     return y, w.parts[rank][w.rows(rank)], grad_w
-
-
-def _mean(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
-    y, grad_x, grad_w = _right(w, rank)
-    return y, grad_x / len(w.w), grad_w
 
 
 def _own_rows_of_w(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:
@@ -249,21 +244,10 @@ EXERCISE = Exercise(
         {
             "the gradient of x is this rank's part only: every rank used these rows for its own columns, so backward "
             "adds the parts and cuts them in one reduce_scatter": _oracle_from(_own_part),
-            "the gradient of x is the mean of the ranks' parts: it must be their sum": _oracle_from(_mean),
             "the gradient of w is that of this rank's rows only: it multiplied the rows of all ranks, so gather x "
             "again": _oracle_from(_own_rows_of_w),
             "both gradients are those of this rank's rows and columns only: backward gathers x again for w, and adds "
             "the parts for x": _oracle_from(_own_rows_of_both),
-            "the result has no way back to the arguments, so no gradient arrived: it was detached, or made without "
-            "autograd": (only_the_result(_oracle_from(_right)), evidence.lacks_gradients(0, 1)),
-            "no gradient arrived at x: the gather cut it off": (
-                only_the_result(_oracle_from(_right)),
-                evidence.lacks_gradients(0),
-            ),
-            "no gradient arrived at w: backward returned none for it": (
-                only_the_result(_oracle_from(_right)),
-                evidence.lacks_gradients(1),
-            ),
         }
     ),
     unit="row a rank",

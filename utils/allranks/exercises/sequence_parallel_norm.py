@@ -12,9 +12,9 @@ from dataclasses import replace
 import torch
 
 from allranks.exercises.families import known
-from allranks.judge import evidence, provenance, rules
+from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.judge.common import many_ranks, only_the_result
+from allranks.judge.common import many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -97,16 +97,6 @@ def _right(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
 
 def _own_tokens(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return w.of_x(w.total, rank), *w.of_parameters(w.total, w.tokens(rank))
-
-
-def _scaled(x: float, parameters: float) -> Gradients:
-    """The right gradients times a power of the number of ranks."""
-
-    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        of_x, weight, bias = _right(w, rank)
-        return of_x * w.ranks**x, weight * w.ranks**parameters, bias * w.ranks**parameters
-
-    return made
 
 
 def _only(summed: str) -> Gradients:
@@ -221,18 +211,6 @@ def _own_tokens_only(run: Run) -> str | None:
     return None
 
 
-def _received(run: Run, call: int, rank: int) -> int:
-    """The other ranks' tokens, and both parameters' gradients."""
-    width = run.setup.option("_width", 6)
-    return ((run.ranks - 1) * run.setup.size + 2) * width * run.itemsize
-
-
-def _sent(run: Run, call: int, rank: int) -> int:
-    """Its own tokens forward, its part of the other tokens' gradients backward, and both parameters' gradients."""
-    width = run.setup.option("_width", 6)
-    return (run.ranks * run.setup.size + 2) * width * run.itemsize
-
-
 EXERCISE = Exercise(
     name="sequence_parallel_norm",
     promise="returns the layer norm of all ranks' tokens, and can be differentiated",
@@ -253,23 +231,21 @@ EXERCISE = Exercise(
         Rule("one all_reduce for both parameters", 4, _parameters_once),
         Rule("each rank normalises its own tokens", 3, _own_tokens_only),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
-        rules.carried(_received, _sent),
+        rules.carried(
+            # the other ranks' tokens; of its own tokens, and of its part of the other tokens' gradients; and both parameters' gradients
+            rules.numbers(lambda s: ((s.ranks - 1) * s.size + 2) * s.option("_width", 6)),
+            rules.numbers(lambda s: (s.ranks * s.size + 2) * s.option("_width", 6)),
+        ),
     ),
     mistakes=known(
         {
             "the gradients of weight and bias are those of this rank's tokens only: all ranks have the same "
             "parameters, so their gradients must be added over the ranks": _oracle_from(_own_tokens),
-            "the gradients of weight and bias are the mean over the ranks: each rank has other tokens of the same "
-            "loss, so it must be the sum": _oracle_from(_scaled(0, -1)),
-            "the gradients of weight and bias are p times too large: they were summed already, and then added over "
-            "the ranks": _oracle_from(_scaled(0, 1)),
             "the gradient of bias is that of this rank's tokens only": _oracle_from(_only("weight")),
             "backward through the gather took this rank's rows of its own gradient: the other ranks have parts of "
             "the gradient of these tokens too, so backward is a reduce_scatter": [
                 _oracle_from(_cut_out(summed)) for summed in (True, False)
             ],
-            "the mean instead of the sum in the reduce_scatter: the "
-            "ranks' gradients are parts of one sum": _oracle_from(_scaled(-1, -1)),
             "the bias was not added to the result": _returning(lambda w: w.normal * w.weight),
             "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, "
             "correction=0": _returning(_unbiased),
@@ -277,21 +253,6 @@ EXERCISE = Exercise(
             "in the order of forward's arguments": _oracle_from(_placed(1, 0)),
             "the bias got the gradient of the weight: each parameter needs its own": _oracle_from(_placed(0, 0)),
             "the weight got the gradient of the bias: each parameter needs its own": _oracle_from(_placed(1, 1)),
-            **{
-                f"no gradient arrived at {name}: the function in front of it returned none for it, or it has no part in the result": (
-                    only_the_result(_oracle_from(_right)),
-                    evidence.lacks_gradients(which),
-                )
-                for which, name in ((1, "weight"), (2, "bias"))
-            },
-            "the result has no way back to the arguments, so no gradient arrived: the gather cut it off": (
-                only_the_result(_oracle_from(_right)),
-                evidence.lacks_gradients(0, 1, 2),
-            ),
-            "no gradient arrived at weight and bias: the function in front of them returned none": (
-                only_the_result(_oracle_from(_right)),
-                evidence.lacks_gradients(1, 2),
-            ),
         }
     ),
     unit="token a rank",

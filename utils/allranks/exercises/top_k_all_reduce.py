@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import everywhere, known
+from allranks.exercises.families import everywhere, known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
 from allranks.judge.drawing import Draws
@@ -58,9 +58,7 @@ def _oracle(
     choose: Callable[[Vectors, int], torch.Tensor] = lambda v, k: _largest(v[0] + v[1], k),
     sends: Callable[[Vectors], torch.Tensor] = lambda v: v[0] + v[1],
     keeps: Callable[[Vectors, torch.Tensor], torch.Tensor | None] = lambda v, sent: v[0] + v[1] - sent,
-    own: bool = False,
     last_wins: bool = False,
-    divide: bool = False,
     through: torch.dtype | None = None,
 ) -> list[Expected]:
     """What each rank ends with: `choose` the indices, `sends` the vector they are taken from, `keeps` the new error."""
@@ -85,27 +83,17 @@ def _oracle(
         total = torch.zeros_like(total)
         for place, sparse in zip(places, sent, strict=True):
             total[place] = sparse[place]
-    if divide:
-        total = (total.double() / len(args)).to(total.dtype)
     made = []
     for vector, sparse in zip(vectors, sent, strict=True):
         kept = keeps(vector, sparse)
         kept = vector[1] if kept is None else kept  # None: as it was
         changed = {(2,): kept.to(sparse.dtype).reshape(shape)}
-        made.append(Expected((sparse if own else total).reshape(shape), changed, atol))
+        made.append(Expected(total.reshape(shape), changed, atol))
     return made
 
 
 def _differs(**how: object) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
     return lambda setup, args: _oracle(setup, args, **how)  # type: ignore[arg-type]
-
-
-def _narrow_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Indices that passed through the values' dtype."""
-    kind = args[0][0].base.dtype
-    if setup.size <= 1 / torch.finfo(kind).eps:
-        raise ValueError("it holds them")
-    return _oracle(setup, args, through=kind)
 
 
 def _less_the_total(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -294,10 +282,11 @@ EXERCISE = Exercise(
             ),
             "several ranks chose the same index and only one of their values is left: result[indices] += values adds "
             "each index once, so use index_add_ or add rank by rank": _differs(last_wins=True),
-            "the mean instead of the sum": _differs(divide=True),
-            "this rank's own elements only: those of the other ranks are missing": _differs(own=True),
             "the indices were sent in the values' dtype, which can't hold "
-            "them: send them in a dtype of their own": _narrow_index,
+            "them: send them in a dtype of their own": only_where(
+                lambda s, args: s.size > 1 / torch.finfo(args[0][0].base.dtype).eps,
+                lambda s, args: _oracle(s, args, through=args[0][0].base.dtype),
+            ),
         }
     ),
     collective="all_gather",

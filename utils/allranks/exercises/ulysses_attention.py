@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import torch
 
@@ -60,11 +61,6 @@ def _oracle(
     limit = limit.transpose(0, 1).clamp(min=_atol(kind))
     rows = [slice(r * n, (r + 1) * n) for r in range(setup.ranks)]
     return [Expected(whole[mine].contiguous(), {}, limit[mine].contiguous()) for mine in rows]
-
-
-def _own_tokens(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each rank attends to its own tokens only."""
-    return [_oracle(Setup(1, setup.size), [own])[0] for own in args]
 
 
 def _root_of(number: Callable[[Setup], int]) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -139,10 +135,6 @@ def _four_small(run: Run) -> str | None:
     return None
 
 
-def _needed(run: Run, call: int, rank: int) -> int:
-    return 4 * rules.nbytes_of(run, call, rank) * (run.ranks - 1) // run.ranks
-
-
 def _case(ranks: int, size: int, heads: int = 1, **more: object) -> Setup:
     return Setup(ranks, size, **more).with_options(heads_a_rank=heads)  # type: ignore[arg-type]
 
@@ -173,7 +165,7 @@ EXERCISE = Exercise(
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(
         Rule("4 (p-1)/p of the bytes", 6, lambda run: rules.no_messages(run) or _four_small(run)),
-        rules.carried(_needed, _needed),
+        rules.exchanged(rules.times(lambda p: Fraction(4 * (p - 1), p))),
     ),
     mistakes=known(
         {
@@ -182,10 +174,6 @@ EXERCISE = Exercise(
             ),
             "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has "
             "the beginning": lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
-            "attention over this rank's own tokens only: the keys of the other ranks are missing": (
-                _own_tokens,
-                lambda run: not run.collectives,
-            ),
             "the scores are divided by the head's width: it must be the root of the width": lambda s, a: _oracle(
                 s, a, scale=1 / WIDTH
             ),

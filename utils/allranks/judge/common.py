@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -89,7 +90,10 @@ def lost_digits(
 
             def passing(of_value: bool) -> Passed:
                 def passed(number: float) -> float:
-                    kept = type(number)(torch.tensor(number, dtype=_wide(number)).to(kind).item())
+                    arrives = torch.tensor(number, dtype=_wide(number)).to(kind).item()
+                    if isinstance(number, int) and not math.isfinite(arrives):
+                        raise ValueError("it arrives as no whole number")
+                    kept = type(number)(arrives)
                     if kept != number and number == number:
                         lost.add(of_value)
                     return kept
@@ -154,11 +158,6 @@ RING_RANKS = (9, 11)  # where p ranks send p(p-1) messages or more: a verdict ha
 SIZES = (19, 23, 29, 47)
 
 
-def only_the_result(right: Oracle) -> Oracle:
-    """What `right` returns; the gradients may be anything."""
-    return lambda setup, args: [replace(wanted, changed={}) for wanted in right(setup, args)]
-
-
 def three_numbers_a_row(run: Run, enough: str, why: str) -> str | None:
     """At most three all_reduces, of three values a row in all: `enough` and `why` say so in words."""
     broken = rules.calls(run, "all_reduce", enough, most=3)
@@ -174,11 +173,6 @@ def three_numbers_a_row(run: Run, enough: str, why: str) -> str | None:
                 most,
             )
     return None
-
-
-def one_a_row(run: Run, call: int, rank: int) -> int:
-    """Bytes of one number a row."""
-    return run.setup.size * run.itemsize
 
 
 def of_width(width: int, *setups: Setup) -> tuple[Setup, ...]:

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NoReturn
 
 from allranks.base.errors import CourseError
@@ -30,6 +30,7 @@ _SEARCHES = {
     "sys._current_frames": "sys._current_frames()",
     "sys._current_exceptions": "sys._current_exceptions()",
 }
+_CODE = (FunctionType, type, ModuleType)
 _FOLDER = os.path.realpath(os.path.join(__file__, "..", "..", ".."))
 
 
@@ -111,12 +112,15 @@ def objects_made_here(held: bool = False) -> list[Any]:
     """The objects that this process has made since it was forked and that the collector knows: those before are frozen.
 
     With `held` what these hold, too, and the variables of the answer's functions that run: the collector does not know arrays, bytes and
-    numbers by themselves, nor dicts and tuples of such things.
+    numbers by themselves, nor dicts and tuples of such things. Names and docstrings of code, such as of a late import, are left out.
     """
     found = gc.get_objects()
     if not held:
         return found
+    of_code = set(map(id, gc.get_referents(*(thing for thing in found if isinstance(thing, _CODE)))))
+    of_code.update(id(text) for thing in found if type(thing) is dict for text in _texts_of_code(thing))
     inside = gc.get_referents(*found, *_frames_of_others())
+    inside = [thing for thing in inside if type(thing) is not str or id(thing) not in of_code]
     everything, unknown = [*found, *inside], _of_unknown(inside)
     seen: set[int] = set()
     while unknown:
@@ -125,6 +129,13 @@ def objects_made_here(held: bool = False) -> list[Any]:
         everything += inside
         unknown = [thing for thing in _of_unknown(inside) if id(thing) not in seen]
     return everything
+
+
+def _texts_of_code(names: dict[Any, Any]) -> list[Any]:
+    """The texts of a module that was imported, or what a class says of itself, from the names of either."""
+    if names.get("__spec__") is not None:
+        return list(names.values())
+    return [names.get("__doc__"), names.get("__module__")] if "__module__" in names else []
 
 
 def _of_unknown(things: Sequence[Any]) -> list[Any]:

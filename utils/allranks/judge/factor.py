@@ -92,17 +92,13 @@ def factor(run: Run, faults: Sequence[ResultFault]) -> Factor | None:
             return None
         parts += mine
     things = {part.thing for part in parts if difference(part.got, part.wanted, part.atol) is not None}
-    for thing in ("", listed(sorted(things)) if things else ""):
-        some = [part for part in parts if not thing or part.thing in things]
-        found = _constant([(part.got, part.wanted) for part in some])
-        if found is not None:
-            return Factor(found, Of.WHOLE, thing)
-        found = _constant([(got - old, wanted - old) for got, wanted, old in _with_before(some)])
-        if found is not None:
-            return Factor(found, Of.CHANGE, thing)
-        found = _of_the_old(_with_before(some))
-        if found is not None:
-            return Factor(found, Of.OLD, thing)
+    all_wrong = listed(sorted(things)) if things else ""
+    some = [part for part in parts if part.thing in things]
+    for of, constant in ((Of.WHOLE, _of_all), (Of.CHANGE, _of_the_change), (Of.OLD, _of_the_old)):
+        for thing, chosen in (("", parts), (all_wrong, some)):
+            found = constant(chosen)
+            if found is not None:
+                return Factor(found, of, thing)
     return None
 
 
@@ -115,8 +111,17 @@ def _with_before(parts: Sequence[_Part]) -> list[tuple[torch.Tensor, torch.Tenso
     ]
 
 
-def _of_the_old(triples: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]) -> float | None:
+def _of_all(parts: Sequence[_Part]) -> float | None:
+    return _constant([(part.got, part.wanted) for part in parts])
+
+
+def _of_the_change(parts: Sequence[_Part]) -> float | None:
+    return _constant([(got - old, wanted - old) for got, wanted, old in _with_before(parts)])
+
+
+def _of_the_old(parts: Sequence[_Part]) -> float | None:
     """The one number that all old values were multiplied with before the right change was added."""
+    triples = _with_before(parts)
     if not triples:
         return None
     got, wanted, old = (torch.cat(each) for each in zip(*triples, strict=True))
@@ -175,9 +180,10 @@ def _constant(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float | Non
 
 def in_common(found: Sequence[tuple[Setup, Factor]]) -> Cause | None:
     """What the factors of these cases have in common: a name that holds for different p, else None."""
-    if len({setup.ranks for setup, _ in found}) < 2 or len({one[1:] for _, one in found}) != 1:
+    things = {one.thing for _, one in found} - {""}  # where the rest is zeros, it may be a multiple too
+    if len({setup.ranks for setup, _ in found}) < 2 or len({one.of for _, one in found}) != 1 or len(things) > 1:
         return None
-    first = found[0][1]
+    first = found[0][1]._replace(thing="".join(things))
     if first.of is Of.OLD and (rate := _decay(found)) is not None:
         return cause(Code.FACTOR_NAMED, thing=_about(first), value=f"1 - {rate:.2g} lr", meaning=_DECAYS)
     for name, meaning, of in _NAMED:

@@ -20,9 +20,6 @@ from allranks.judge.exercise import FaultKind, ResultFault, Run
 
 _KINDS = (FaultKind.VALUES, FaultKind.SHAPE)
 _LEAST = 3  # ranks, for a pattern: with two all look alike
-_FORMULAS = tuple(  # (a, b, c): piece a r + b i + c, modulo p, stands in place i of rank r
-    sorted(itertools.product((0, 1, 2, -1), (0, 1, -1), (0, 1, -1)), key=lambda abc: sum(map(abs, abc)))
-)
 CODES = frozenset({Code.OWN_ONLY, Code.OF_ANOTHER_RANK, Code.OTHER_ORDER, Code.ZERO_RETURNED})
 
 Found = tuple[list[Cause], set[Code]]  # what fits, and the codes of which nothing does
@@ -132,10 +129,8 @@ def _other_order(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None
         return None  # two pieces are alike
     for a, b, c in _FORMULAS:
         if all(same[r][i][(a * r + b * i + c) % p] for r in range(p) for i in range(p)):
-            return cause(
-                Code.OTHER_ORDER,
-                order=_ORDERS.get((a, b, c)) or f"piece {_in_words(a, b, c)} stands in place i of rank r",
-            )
+            order = _ORDERS.get((a, b, c)) or f"piece {_in_words(a, b, c)} (modulo p) stands in place i of rank r"
+            return cause(Code.OTHER_ORDER, order=order)
     return False
 
 
@@ -154,13 +149,10 @@ def _equal(a: torch.Tensor, b: torch.Tensor, atol: Any) -> bool:
 
 
 def _in_words(a: int, b: int, c: int) -> str:
-    """ "(r - i + 1) % p", of such a formula."""
-    terms = [
-        f"{n:+d}{name}".replace("+1" + name, "+" + name).replace("-1" + name, "-" + name)
-        for n, name in ((a, "r"), (b, "i"))
-        if n
-    ]
-    return f"({' '.join([*terms, f'{c:+d}'] if c else terms).removeprefix('+')}) % p"
+    """ "2r + i - 1", of such a formula."""
+    terms = [f"{'-' if n < 0 else '+'} {abs(n) if abs(n) > 1 else ''}{name}" for n, name in ((a, "r"), (b, "i")) if n]
+    terms += [f"{c:+d}".replace("+", "+ ").replace("-", "- ")] if c else []
+    return " ".join(terms).removeprefix("+ ")
 
 
 _ORDERS = {
@@ -174,6 +166,12 @@ _ORDERS = {
     (0, 0, 0): "rank 0's piece stands in every place",
     (0, 0, -1): "the last rank's piece stands in every place",
 }
+_RIGHT = (0, 1, 0)
+_FORMULAS = (
+    tuple(  # (a, b, c): piece a r + b i + c, modulo p, stands in place i of rank r; of few ranks several are the same
+        dict.fromkeys([*_ORDERS, *(f for f in itertools.product((0, 1, 2, -1), (1, -1, 0), (0, 1, -1)) if f != _RIGHT)])
+    )
+)
 _FINDS: dict[Code, Callable[[Run, Sequence[ResultFault]], Cause | bool | None]] = {
     Code.OWN_ONLY: _own_only,
     Code.OF_ANOTHER_RANK: _of_another_rank,

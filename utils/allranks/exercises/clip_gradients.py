@@ -14,9 +14,9 @@ import torch
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Arg, Args, Expected, Oracle, Parameter, Setup, Tied, View, draw, plain
-from allranks.judge.common import MANY_RANKS
+from allranks.judge.common import MANY_RANKS, circumstances, layouts
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -131,17 +131,9 @@ def _times_in_list(args: Args, which: int, place: int) -> int:
 
 
 def _one_number(run: Run) -> str | None:
+    why = "one number is enough: the sum of squares, in which one rank counts the replicated gradients"
     broken = rules.calls(run, "all_reduce", "one is enough, of the sum of squares", least=1, most=1)
-    if broken:
-        return broken
-    for entry in run.collectives:
-        if entry.numel != 1:
-            return About(
-                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but one number is enough: the sum of "
-                "squares, in which one rank counts the replicated gradients",
-                entry,
-            )
-    return None
+    return broken or rules.reduces_other(run, (1,), why)
 
 
 def _half_a_number(run: Run, call: int, rank: int) -> int:
@@ -184,8 +176,8 @@ EXERCISE = Exercise(
                 _case(3, (6, 3), dtype="float16", scale=100),
             ),
         ),
-        Group("any layout", 1, (_case(3, layout="strided"), _case(3, layout="transposed"))),
-        Group("any circumstances", 1, (_case(3, times=2), _case(3, outer_world=True))),
+        layouts(_case(3), "strided", "transposed"),
+        circumstances(_case(3)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(),

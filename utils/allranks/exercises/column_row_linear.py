@@ -9,9 +9,9 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.judge.common import many_ranks
+from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
 
@@ -70,17 +70,9 @@ def _relu_again(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.T
 
 
 def _one(run: Run) -> str | None:
-    broken = rules.calls(run, "all_reduce", "one is enough, after the product with B's rows", least=1, most=1)
-    if broken:
-        return broken
-    wanted = run.setup.size * WIDTH_OUT
-    for entry in run.collectives:
-        if entry.numel != wanted:
-            return About(
-                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the result has {wanted}",
-                entry,
-            )
-    return None
+    wanted, enough = run.setup.size * WIDTH_OUT, "one is enough, after the product with B's rows"
+    broken = rules.calls(run, "all_reduce", enough, least=1, most=1)
+    return broken or rules.reduces_other(run, (wanted,), f"the result has {wanted}")
 
 
 EXERCISE = Exercise(
@@ -96,8 +88,8 @@ EXERCISE = Exercise(
         ),
         many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
-        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
+        layouts(Setup(3, 4), "strided", "transposed"),
+        circumstances(Setup(3, 4)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(_right),

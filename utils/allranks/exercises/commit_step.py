@@ -9,7 +9,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
-from allranks.judge.common import LAYOUTS, SIZES, many_ranks
+from allranks.judge.common import LAYOUTS, SIZES, circumstances, many_ranks
 from allranks.judge.compare import same
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -126,19 +126,17 @@ def _few_bytes(run: Run) -> str | None:
     broken = rules.calls(run, "all_reduce", "two are enough, one with the count behind the update", least=1, most=2)
     if broken:
         return broken
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
-            total, enough = sum(e.nbytes for e in mine), rules.nbytes_of(run, call, rank) + COUNT_NBYTES
-            if total > enough:
-                worst = max(mine, key=lambda e: e.nbytes)
-                # by its dtype alone if the update and a count are all that it has
-                wide = rules.wider(run, worst) if sum(e.numel for e in mine) <= run.setup.size + 1 else None
-                return wide or About(
-                    f"rank {rank} reduces {total} bytes{run.at(worst.line)}, but the update and a count are {enough} at most: "
-                    "the votes of all ranks are one number",
-                    worst,
-                )
+    for call, rank, mine in run.by_rank(run.collectives):
+        total, enough = sum(e.nbytes for e in mine), rules.nbytes_of(run, call, rank) + COUNT_NBYTES
+        if total > enough:
+            worst = max(mine, key=lambda e: e.nbytes)
+            # by its dtype alone if the update and a count are all that it has
+            wide = rules.wider(run, worst) if sum(e.numel for e in mine) <= run.setup.size + 1 else None
+            return wide or About(
+                f"rank {rank} reduces {total} bytes{run.at(worst.line)}, but the update and a count are {enough} at most: "
+                "the votes of all ranks are one number",
+                worst,
+            )
     return None
 
 
@@ -169,7 +167,7 @@ EXERCISE = Exercise(
             (_case(3, 4, 1, dtype="float64", values="random"), _case(4, 3, 1, dtype="bfloat16"), _case(3, 3, 1)),
         ),
         Group("any layout", 1, tuple(_case(s.ranks, s.size, 1, 2, layout=s.layout) for s in LAYOUTS)),
-        Group("any circumstances", 1, (_case(3, 4, 1, times=2), _case(3, 3, 1, outer_world=True))),
+        circumstances(_case(3, 4, 1), job=_case(3, 3, 1)),
     ),
     inputs=_inputs,
     labels={"failed": "{} failed", "with": "by {}"},

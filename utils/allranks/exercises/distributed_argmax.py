@@ -11,7 +11,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
-from allranks.judge.common import LAYOUTS, Passed, lost_digits, many_ranks
+from allranks.judge.common import LAYOUTS, Passed, circumstances, lost_digits, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
 
@@ -190,7 +190,7 @@ EXERCISE = Exercise(
             ),
         ),
         Group("any layout", 1, LAYOUTS),
-        Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
+        circumstances(Setup(3, 6)),
     ),
     inputs=_inputs,
     labels={"case": "{}", "spread": "more on some ranks"},

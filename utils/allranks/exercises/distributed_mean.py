@@ -8,7 +8,7 @@ import torch
 
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
-from allranks.judge.common import LAYOUTS, many_ranks, returning
+from allranks.judge.common import LAYOUTS, circumstances, many_ranks, returning
 from allranks.judge.drawing import Draws
 from allranks.judge.evidence import unused, used
 from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
@@ -89,7 +89,7 @@ EXERCISE = Exercise(
         many_ranks(),
         Group("any dtype", 1, (*FLOATS, Setup(3, 7, values="random"))),
         Group("any layout", 1, LAYOUTS),
-        Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
+        circumstances(Setup(3, 6)),
     ),
     inputs=_inputs,
     oracle=_mean,

@@ -13,6 +13,7 @@ from allranks.exercises.families import known
 from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
@@ -112,12 +113,10 @@ def _numel(run: Run, which: int) -> int:
 def _among_replicas(run: Run) -> str | None:
     """Dense gradients once over all ranks, experts' once among their replicas, and nothing else."""
     p, ep = run.ranks, run.setup.option("ep")
-    for call in range(run.setup.times):
-        for rank in range(p):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call and len(e.group or ()) > 1]
-            broken = _of_one_rank(run, rank, mine, p, ep)
-            if broken:
-                return broken
+    for _, rank, mine in run.by_rank([e for e in run.collectives if len(e.group or ()) > 1]):
+        broken = _of_one_rank(run, rank, mine, p, ep)
+        if broken:
+            return broken
     return None
 
 
@@ -196,7 +195,7 @@ EXERCISE = Exercise(
             "any shapes", 1, (_case(4, 2, (((1,),), ((7,), (2,), (3,)))), _case(6, 2, (((3,), (2, 2), (5,)), ((1,),))))
         ),
         Group("any dtype", 1, (_case(4, 2, dtype="float64", values="random"), _case(4, 2, dtype="bfloat16"))),
-        Group("any circumstances", 1, (_case(4, 2, times=2), _case(4, 2, outer_world=True))),
+        circumstances(_case(4, 2)),
     ),
     inputs=_inputs,
     oracle=_oracle,

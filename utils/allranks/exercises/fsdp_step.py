@@ -11,7 +11,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import computed, rules
 from allranks.judge.cases import Args, Blocks, Expected, Oracle, Setup, View, draw, plain
-from allranks.judge.common import MANY_RANKS
+from allranks.judge.common import MANY_RANKS, circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.judge.in_rank.arguments import MOST_WHOLE
@@ -277,7 +277,7 @@ EXERCISE = Exercise(
             ),
         ),
         Group("any dtype", 1, (_case(3, FOUR, "float64", values="random"), _case(2, FOUR, values="random"))),
-        Group("any circumstances", 1, (_case(3, FOUR, times=2), _case(3, FOUR, outer_world=True))),
+        circumstances(_case(3, FOUR)),
     ),
     inputs=_inputs,
     oracle=_gradients(),

@@ -116,17 +116,15 @@ def _only_behind(run: Run) -> str | None:
 
 
 def _told_in_few_bytes(run: Run) -> str | None:
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            told = [e for e in run.collectives if e.rank == rank and e.call == call]
-            total, enough = sum(map(rules.received_from_others, told)), STEP_NBYTES * run.ranks
-            if total > enough:
-                worst = max(told, key=lambda e: e.received_nbytes)
-                return About(
-                    f"rank {rank} receives {total} bytes in collectives{run.at(worst.line)}, but the steps of all ranks have {enough} "
-                    "at most: weights go point to point, to the ranks that are behind",
-                    worst,
-                )
+    for _, rank, told in run.by_rank(run.collectives):
+        total, enough = sum(map(rules.received_from_others, told)), STEP_NBYTES * run.ranks
+        if total > enough:
+            worst = max(told, key=lambda e: e.received_nbytes)
+            return About(
+                f"rank {rank} receives {total} bytes in collectives{run.at(worst.line)}, but the steps of all ranks have {enough} "
+                "at most: weights go point to point, to the ranks that are behind",
+                worst,
+            )
     return None
 
 

@@ -9,7 +9,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
-from allranks.judge.common import LAYOUTS, many_ranks
+from allranks.judge.common import LAYOUTS, circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
@@ -56,7 +56,7 @@ EXERCISE = Exercise(
         many_ranks(),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
         Group("any layout", 1, LAYOUTS),
-        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+        circumstances(Setup(3, 2)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),

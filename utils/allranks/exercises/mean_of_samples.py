@@ -10,7 +10,7 @@ import torch
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.judge.common import many_ranks
+from allranks.judge.common import circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
@@ -51,7 +51,7 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (Setup(1, 4), Setup(7, 9))),
         many_ranks(2, Setup(9, 8), size=(7, 8)),
         Group("any dtype", 1, (Setup(4, 9, "float64", values="random"), Setup(4, 9, values="random"))),
-        Group("any circumstances", 1, (Setup(4, 9, times=2), Setup(4, 9, outer_world=True))),
+        circumstances(Setup(4, 9)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(lambda shards, rank: torch.cat(shards).mean()),

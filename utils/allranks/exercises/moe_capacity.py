@@ -11,6 +11,7 @@ import torch
 from allranks.exercises.families import experts, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.common import circumstances, layouts
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -251,8 +252,8 @@ EXERCISE = Exercise(
         Group("any routing", 2, (_case(3, 5, all_to=0), _case(3, 5, 3, 2, all_to=5), _case(4, 1))),
         Group("any number of tokens", 1, (_case(3, 0), _case(3, 0, spread=2), _case(4, 6, spread=1))),
         Group("any dtype", 1, (_case(3, 7, dtype="float64"), _case(3, 7, dtype="bfloat16"))),
-        Group("any layout", 1, (_case(3, 6, layout="strided"), _case(3, 6, layout="transposed"))),
-        Group("any circumstances", 1, (_case(3, 7, times=2), _case(3, 7, outer_world=True))),
+        layouts(_case(3, 6), "strided", "transposed"),
+        circumstances(_case(3, 7)),
     ),
     inputs=_inputs,
     labels={"spread": "more on some ranks", "all_to": "all for expert {}"},

@@ -10,7 +10,7 @@ import torch
 from allranks.exercises.families import experts, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
-from allranks.judge.common import SIZES, many_ranks
+from allranks.judge.common import SIZES, circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire.values import dtype_name
@@ -204,8 +204,8 @@ EXERCISE = Exercise(
             (Setup(3, 0), Setup(3, 0).with_options(spread=2), Setup(4, 1).with_options(spread=1), Setup(3, 17)),
         ),
         Group("any dtype", 1, (Setup(3, 5, "float64", values="precise"), Setup(3, 5, "bfloat16"))),
-        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 5, times=2), Setup(3, 5, outer_world=True))),
+        layouts(Setup(3, 4), "strided", "transposed"),
+        circumstances(Setup(3, 5)),
     ),
     inputs=_inputs,
     labels={"spread": "more on some ranks", "all_to": "all for expert {}"},
@@ -222,8 +222,6 @@ EXERCISE = Exercise(
             "the permutation was applied again instead of its inverse; write result[order] = returned": _sorted(2),
             "every token was computed by its own rank's expert: it must travel to its expert's rank before expert_fn "
             "is applied": _through(lambda rank, expert, p: (rank,)),
-            "the tokens came back as they were: expert_fn was never applied, "
-            "or what it returned was not used": _through(lambda rank, expert, p: ()),
             "an expert without tokens was left out of the counts, so the tokens of those behind it went to the wrong "
             "ranks: count with torch.bincount(experts, minlength=p)": _by_present_experts,
             "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e": _through(

@@ -12,6 +12,7 @@ import torch
 from allranks.exercises.families import experts, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.common import circumstances, layouts
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
@@ -292,8 +293,8 @@ EXERCISE = Exercise(
                 _case(3, 4, 1, 2, "bfloat16", case=FINE_WEIGHTS),
             ),
         ),
-        Group("any layout", 1, (_case(3, 4, layout="strided"), _case(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (_case(3, 4, times=2), _case(3, 4, outer_world=True))),
+        layouts(_case(3, 4), "strided", "transposed"),
+        circumstances(_case(3, 4)),
     ),
     inputs=_inputs,
     labels={"case": "{}", "spread": "more on some ranks", "all_on": "all on rank {}"},

@@ -12,6 +12,7 @@ import torch
 from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import record
@@ -246,11 +247,7 @@ EXERCISE = Exercise(
                 _case(3, 4, layout="strided"),
             ),
         ),
-        Group(
-            "any circumstances",
-            1,
-            (_case(3, 4, times=2), _case(3, 4, outer_world=True), _case(4, 2, delivery="shuffled")),
-        ),
+        circumstances(_case(3, 4), delayed=_case(4, 2)),
     ),
     inputs=_inputs,
     labels={"scale": "logits times {}", "order": "in {} order", "watched": "with its memory counted"},

@@ -11,6 +11,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.theory import pipelines
@@ -152,46 +153,42 @@ def _sends_of(run: Run, rank: int) -> list[tuple[str, int]]:
 def _one_message_an_action(run: Run) -> str | None:
     """Each action's result goes to one neighbour, once, and nothing else is sent."""
     one = rules.nbytes_of(run) // max(run.setup.size, 1)
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.sends if e.rank == rank and e.call == call]
-            stray = next((e for e in mine if e.peer is None or abs(e.peer - rank) != 1), None)
-            if stray is not None:
-                return About(
-                    f"rank {rank} sends to rank {stray.peer}{run.at(stray.line)}: a stage only talks to the ranks before and behind it",
-                    stray,
-                )
-            large = next((e for e in mine if e.nbytes > one), None)
-            if large is not None:
-                return About(
-                    f"rank {rank} sends {large.nbytes} bytes at once{run.at(large.line)}, but the result of one action has {one}: "
-                    "send each when it is made, so that the next stage can begin",
-                    large,
-                )
-            if len(mine) > len(_sends_of(run, rank)):
-                needs = len(_sends_of(run, rank))
-                return About(
-                    f"rank {rank} sends {len(mine)} message{'' if len(mine) == 1 else 's'}, but its order has {needs or 'no'} "
-                    f"result{'' if needs == 1 else 's'} that a neighbour needs",
-                    mine[-1],
-                )
+    for _, rank, mine in run.by_rank(run.sends):
+        stray = next((e for e in mine if e.peer is None or abs(e.peer - rank) != 1), None)
+        if stray is not None:
+            return About(
+                f"rank {rank} sends to rank {stray.peer}{run.at(stray.line)}: a stage only talks to the ranks before and behind it",
+                stray,
+            )
+        large = next((e for e in mine if e.nbytes > one), None)
+        if large is not None:
+            return About(
+                f"rank {rank} sends {large.nbytes} bytes at once{run.at(large.line)}, but the result of one action has {one}: "
+                "send each when it is made, so that the next stage can begin",
+                large,
+            )
+        if len(mine) > len(_sends_of(run, rank)):
+            needs = len(_sends_of(run, rank))
+            return About(
+                f"rank {rank} sends {len(mine)} message{'' if len(mine) == 1 else 's'}, but its order has {needs or 'no'} "
+                f"result{'' if needs == 1 else 's'} that a neighbour needs",
+                mine[-1],
+            )
     return None
 
 
 def _in_its_order(run: Run) -> str | None:
     """The results must leave in the order of the actions: a rank that works in another order keeps more, or makes others wait."""
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = sorted((e for e in run.sends if e.rank == rank and e.call == call), key=lambda e: e.index)
-            for sent, (action, peer) in zip(mine, _sends_of(run, rank), strict=False):
-                if sent.peer != peer:
-                    return About(
-                        f"rank {rank} sends to rank {sent.peer}{run.at(sent.line)} where its order has {action}, whose result goes to "
-                        f"rank {peer}: carry out the actions in the order that you were given",
-                        sent,
-                        f"to rank {sent.peer}",
-                        f"{action} to rank {peer}",
-                    )
+    for _, rank, mine in run.by_rank(sorted(run.sends, key=lambda e: e.index)):
+        for sent, (action, peer) in zip(mine, _sends_of(run, rank), strict=False):
+            if sent.peer != peer:
+                return About(
+                    f"rank {rank} sends to rank {sent.peer}{run.at(sent.line)} where its order has {action}, whose result goes to "
+                    f"rank {peer}: carry out the actions in the order that you were given",
+                    sent,
+                    f"to rank {sent.peer}",
+                    f"{action} to rank {peer}",
+                )
     return None
 
 
@@ -217,11 +214,7 @@ EXERCISE = Exercise(
                 _case(2, 4, layout="strided"),
             ),
         ),
-        Group(
-            "any circumstances",
-            1,
-            (_case(3, 4, times=2), _case(3, 4, outer_world=True), _case(4, 6, delivery="shuffled")),
-        ),
+        circumstances(_case(3, 4), delayed=_case(4, 6)),
     ),
     inputs=_inputs,
     oracle=_gradients,

@@ -13,7 +13,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.judge.common import many_ranks
+from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry, record
@@ -182,15 +182,11 @@ def _own_rows_kept(run: Run) -> str | None:
 
 def _one_scatter(run: Run) -> str | None:
     """One reduce_scatter of the gradient of x."""
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call and e.op in SCATTERS]
-            if len(mine) != 1:
-                last = mine[-1] if mine else None
-                at = run.at(last.line) if last else ""
-                return About(
-                    f"rank {rank} calls reduce_scatter {len(mine)} times{at}: once, for the gradient of x", last
-                )
+    for _, rank, mine in run.by_rank([e for e in run.collectives if e.op in SCATTERS]):
+        if len(mine) != 1:
+            last = mine[-1] if mine else None
+            at = run.at(last.line) if last else ""
+            return About(f"rank {rank} calls reduce_scatter {len(mine)} times{at}: once, for the gradient of x", last)
     return None
 
 
@@ -220,8 +216,8 @@ EXERCISE = Exercise(
         ),
         many_ranks(2, Setup(9, 2), columns=(19, 23, 29)),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
-        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
+        layouts(Setup(3, 4), "strided", "transposed"),
+        circumstances(Setup(3, 4)),
     ),
     inputs=_inputs,
     labels={"columns": "{} columns"},

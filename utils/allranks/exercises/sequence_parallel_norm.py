@@ -14,7 +14,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.judge.common import many_ranks
+from allranks.judge.common import circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -150,16 +150,14 @@ def _pair(run: Run) -> str | None:
     broken = rules.no_messages(run)
     if broken:
         return broken
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
-            for ops, name, when in ((GATHERS, "all_gather", "forward"), (SCATTERS, "reduce_scatter", "backward")):
-                found = [e for e in mine if e.op in ops]
-                if len(found) > 1:
-                    words = f"rank {rank} calls {name} {len(found)} times{run.at(found[-1].line)}: one {when} is enough"
-                    return About(words, found[-1])
-                if not found:
-                    return f"rank {rank} calls no {name}, but it needs one {when}"
+    for _, rank, mine in run.by_rank(run.collectives):
+        for ops, name, when in ((GATHERS, "all_gather", "forward"), (SCATTERS, "reduce_scatter", "backward")):
+            found = [e for e in mine if e.op in ops]
+            if len(found) > 1:
+                words = f"rank {rank} calls {name} {len(found)} times{run.at(found[-1].line)}: one {when} is enough"
+                return About(words, found[-1])
+            if not found:
+                return f"rank {rank} calls no {name}, but it needs one {when}"
     return None
 
 
@@ -171,21 +169,19 @@ def _parameters_once(run: Run) -> str | None:
     if broken:
         return broken
     wanted = 2 * run.setup.option("_width", 6)
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call and e.op == "all_reduce"]
-            if len(mine) > 1:
-                return About(
-                    f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: one is enough for both "
-                    "parameters, with their gradients in one tensor",
-                    mine[-1],
-                )
-            total = sum(e.numel for e in mine)
-            if total != wanted:
-                return About(
-                    f"rank {rank} reduces {total} elements, but the gradients of weight and bias have {wanted}",
-                    mine[0] if mine else None,
-                )
+    for _, rank, mine in run.by_rank([e for e in run.collectives if e.op == "all_reduce"]):
+        if len(mine) > 1:
+            return About(
+                f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: one is enough for both "
+                "parameters, with their gradients in one tensor",
+                mine[-1],
+            )
+        total = sum(e.numel for e in mine)
+        if total != wanted:
+            return About(
+                f"rank {rank} reduces {total} elements, but the gradients of weight and bias have {wanted}",
+                mine[0] if mine else None,
+            )
     return None
 
 
@@ -221,7 +217,7 @@ EXERCISE = Exercise(
         Group("any size", 1, (Setup(3, 1), Setup(2, 5).with_options(_width=3), Setup(3, 4).with_options(_width=9))),
         Group("any dtype", 1, (Setup(3, 3, "float64"), Setup(2, 2, "float64"))),
         Group("any layout", 1, (Setup(3, 3, layout="strided"), Setup(3, 2, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+        circumstances(Setup(3, 2)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(_right),

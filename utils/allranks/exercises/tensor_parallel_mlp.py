@@ -12,7 +12,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.judge.common import many_ranks
+from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -140,16 +140,14 @@ def _one_each_way(run: Run) -> str | None:
     if broken:
         return broken
     wanted = [run.setup.size * WIDTH_OUT, run.setup.size * WIDTH_IN]
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = sorted((e for e in run.collectives if e.rank == rank and e.call == call), key=lambda e: e.index)
-            for entry, numel, what in zip(mine, wanted, ("the result", "the gradient of x"), strict=False):
-                if entry.numel != numel:
-                    return About(
-                        f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but {what} has {numel}: "
-                        "forward the result is added over the ranks, backward the gradient of x, and nothing else",
-                        entry,
-                    )
+    for _, _, mine in run.by_rank(sorted(run.collectives, key=lambda e: e.index)):
+        for entry, numel, what in zip(mine, wanted, ("the result", "the gradient of x"), strict=False):
+            if entry.numel != numel:
+                return About(
+                    f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but {what} has {numel}: "
+                    "forward the result is added over the ranks, backward the gradient of x, and nothing else",
+                    entry,
+                )
     return None
 
 
@@ -166,8 +164,8 @@ EXERCISE = Exercise(
         ),
         many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
-        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
+        layouts(Setup(3, 4), "strided", "transposed"),
+        circumstances(Setup(3, 4)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(_right),

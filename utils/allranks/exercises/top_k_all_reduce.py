@@ -9,6 +9,7 @@ import torch
 from allranks.exercises.families import everywhere, known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, About, Exercise, Group, Rule, Run
 
@@ -228,7 +229,7 @@ EXERCISE = Exercise(
                 _case(2, 24, layout="three dimensions"),
             ),
         ),
-        Group("any circumstances", 1, (_case(3, 24, times=2), _case(3, 24, outer_world=True))),
+        circumstances(_case(3, 24)),
     ),
     inputs=_inputs,
     oracle=_oracle,

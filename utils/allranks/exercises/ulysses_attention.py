@@ -11,6 +11,7 @@ import torch
 from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -158,7 +159,7 @@ EXERCISE = Exercise(
                 _case(2, 3, 2, layout="transposed"),
             ),
         ),
-        Group("any circumstances", 1, (_case(3, 2, 2, times=2), _case(3, 2, outer_world=True))),
+        circumstances(_case(3, 2, 2), job=_case(3, 2)),
     ),
     inputs=_inputs,
     oracle=_oracle,

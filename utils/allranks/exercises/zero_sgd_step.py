@@ -12,7 +12,7 @@ import torch
 from allranks.exercises.families import everywhere, known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
-from allranks.judge.common import MANY_RANKS
+from allranks.judge.common import MANY_RANKS, circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
@@ -185,7 +185,7 @@ EXERCISE = Exercise(
         Group("many ranks", 2, (_case(9, ((19,), (2, 5))).with_choices(ranks=MANY_RANKS, lr=(0.25, 0.75)),)),
         Group("any rate", 1, (_case(3, ((6,),), lr=0.125), _case(3, ((6,),), lr=2.0))),
         Group("any dtype", 1, (_case(3, SHAPES, "float64", values="random"),)),
-        Group("any circumstances", 1, (_case(3, SHAPES, times=2), _case(3, SHAPES, outer_world=True))),
+        circumstances(_case(3, SHAPES)),
     ),
     inputs=_inputs,
     oracle=_step,

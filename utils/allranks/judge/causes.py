@@ -104,6 +104,10 @@ class Code(Enum):
         ": the size need not be a multiple of {named}",
     )
     LAST_LEFT_OUT = "the last element was left out", ": the size need not be even"
+    INPUT_BACK = (
+        "the rank's own input came back",
+        ": nothing was exchanged or computed, or what came of it was not returned",
+    )
     OWN_ONLY = "each rank's result is of its own arguments only", ": nothing of the other ranks is in it"
     OF_ANOTHER_RANK = "each rank r ends with what {other} must have", ": it must end with its own part"
     ZERO_RETURNED = "0 came back", ": another number is right, on every rank"

@@ -206,6 +206,17 @@ LOGIT_GROUPS = (
 )
 
 
+def circumstances(case: Setup, *, job: Setup | None = None, delayed: Setup | None = None, weight: float = 1) -> Group:
+    """A group: the case twice in a row, it or `job` as part of a larger job, and `delayed` with messages that are late."""
+    late = () if delayed is None else (replace(delayed, delivery="shuffled"),)
+    return Group("any circumstances", weight, (replace(case, times=2), replace(job or case, outer_world=True), *late))
+
+
+def layouts(case: Setup, *names: str, weight: float = 1) -> Group:
+    """A group: the case in these layouts."""
+    return Group("any layout", weight, tuple(replace(case, layout=name) for name in names))
+
+
 def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:
     """The same setups with this root, or with their last rank if they have fewer ranks."""
     return tuple(replace(s, root=min(root, s.ranks - 1)) for s in setups)

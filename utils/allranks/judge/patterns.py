@@ -1,5 +1,5 @@
-"""Mistakes that look alike in all exercises, seen in the results without an exercise's help: own input only, another rank's result, an
-order of pieces.
+"""Mistakes that look alike in all exercises, seen in the results without an exercise's help: own input only, another rank's result,
+an order of pieces.
 
 Each says of a run that it fits, that it does not, or that this can't be told; one that does not fit a like case was not made.
 """
@@ -14,13 +14,13 @@ from typing import Any
 import torch
 
 from allranks.judge import compare
-from allranks.judge.cases import Expected, views
+from allranks.judge.cases import Expected, plain, views
 from allranks.judge.causes import Cause, Code, cause
-from allranks.judge.exercise import FaultKind, ResultFault, Run
+from allranks.judge.exercise import FaultKind, Result, ResultFault, Run
 
 _KINDS = (FaultKind.VALUES, FaultKind.SHAPE)
 _LEAST = 3  # ranks, for a pattern: with two all look alike
-CODES = frozenset({Code.OWN_ONLY, Code.OF_ANOTHER_RANK, Code.OTHER_ORDER, Code.ZERO_RETURNED})
+CODES = frozenset({Code.INPUT_BACK, Code.OWN_ONLY, Code.OF_ANOTHER_RANK, Code.OTHER_ORDER, Code.ZERO_RETURNED})
 
 Found = tuple[list[Cause], set[Code]]  # what fits, and the codes of which nothing does
 
@@ -78,6 +78,19 @@ def _own_only(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
 def _is_zero(told: Expected) -> bool:
     tensors = [t for t in (told.returns, *told.changed.values()) if isinstance(t, torch.Tensor)]
     return bool(tensors) and not any(bool(t.any()) for t in tensors)
+
+
+def _input_back(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
+    """Whether each wrong rank returned its first argument as it was."""
+    call = faults[0].call
+    pairs = [(run.results[call][f.rank], plain(run.args[call][f.rank][0])) for f in faults]
+    if not all(isinstance(given, torch.Tensor | list) for _, given in pairs):
+        return None
+    return cause(Code.INPUT_BACK) if all(_is_same(got, given) for got, given in pairs) else False
+
+
+def _is_same(got: Result | None, given: Any) -> bool:
+    return got is not None and compare.difference(got.returned, given, None) is None
 
 
 def _of_another_rank(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
@@ -173,6 +186,7 @@ _FORMULAS = (
     )
 )
 _FINDS: dict[Code, Callable[[Run, Sequence[ResultFault]], Cause | bool | None]] = {
+    Code.INPUT_BACK: _input_back,
     Code.OWN_ONLY: _own_only,
     Code.OF_ANOTHER_RANK: _of_another_rank,
     Code.OTHER_ORDER: _other_order,

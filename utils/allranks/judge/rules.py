@@ -432,6 +432,12 @@ def _calls(operation: str, times: int, verb: str = "calls") -> str:
     return f"{verb} {operation} {often}" if times else f"never {verb} {operation}"
 
 
+def reduces_other(run: Run, numels: Sequence[int], why: str) -> str | None:
+    """Every collective must have one of these numbers of elements; `why` says which."""
+    other = next((e for e in run.collectives if e.numel not in numels), None)
+    return other and About(f"rank {other.rank} reduces {other.numel} elements{run.at(other.line)}, but {why}", other)
+
+
 def received_at_most(run: Run, limit: int, what: str) -> str | None:
     """In one call each rank must receive at most `limit` bytes; `what` is the limit's formula."""
     broken = no_messages(run)

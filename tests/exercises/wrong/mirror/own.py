@@ -1,6 +1,6 @@
 """Keeps its own.
 
-Must get: each rank's own tensor
+Must get: the rank's own input came back
 """
 
 

@@ -94,7 +94,8 @@ def factor(run: Run, faults: Sequence[ResultFault]) -> Factor | None:
     things = {part.thing for part in parts if difference(part.got, part.wanted, part.atol) is not None}
     all_wrong = listed(sorted(things)) if things else ""
     some = [part for part in parts if part.thing in things]
-    for of, constant in ((Of.WHOLE, _of_all), (Of.CHANGE, _of_the_change), (Of.OLD, _of_the_old)):
+    with_old = ((Of.CHANGE, _of_the_change), (Of.OLD, _of_the_old)) if all(p.before is not None for p in some) else ()
+    for of, constant in ((Of.WHOLE, _of_all), *with_old):
         for thing, chosen in (("", parts), (all_wrong, some)):
             found = constant(chosen)
             if found is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from allranks.base.errors import name_ranks
-from allranks.exercises.families import known
+from allranks.exercises.families import differing, known
 from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, View, draw, plain
@@ -88,8 +88,7 @@ def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _oracle(setup, args, absent_too=False)
 
 
-def _reducing(**plans: Reduced) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    return lambda setup, args: _oracle(setup, args, **plans)  # type: ignore[arg-type]
+_reducing = differing(_oracle)
 
 
 def _divided_by(

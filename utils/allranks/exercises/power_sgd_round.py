@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import differing, known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, plain
 from allranks.judge.common import circumstances
@@ -71,12 +71,10 @@ def _oracle(
     scale: int = 1,
     divided: bool = True,
     error_in: str = "PQ",
-    own_p: bool = False,
     raw_p: bool = False,
-    of_q: Callable[[torch.Tensor], torch.Tensor] = lambda q: q,
 ) -> list[Expected]:
     """`early`: P made orthonormal before it is averaged. `first`, `second`: whether P and Q are averaged at all. `divided`: whether
-    the sum that becomes P is. `error_in`: which of the two have the error in them. `own_p`: whether Q is made of the rank's own P.
+    the sum that becomes P is. `error_in`: which of the two have the error in them.
     `raw_p`: whether Q is made of P as the first all_reduce left it."""
     wanted, q = _read(args, with_error)
     in_p, in_q = (wanted if name in error_in else _read(args, False)[0] for name in "PQ")
@@ -87,17 +85,16 @@ def _oracle(
         ps = [orthonormal(ranks * _mean([w @ q for w in in_p]))] * len(args)
     else:
         ps = [orthonormal(w @ q) for w in in_p]
-    qs = [w.T @ (orthonormal(w @ q) if own_p else p) for w, p in zip(in_q, ps, strict=True)]
+    qs = [w.T @ p for w, p in zip(in_q, ps, strict=True)]
     if raw_p:
         qs = [w.T @ (ranks * _mean([v @ q for v in in_p])) for w in in_q]
     if second:
         qs = [_mean(qs)] * len(args)
-    made = [scale * p @ of_q(new).T for p, new in zip(ps, qs, strict=True)]
+    made = [scale * p @ new.T for p, new in zip(ps, qs, strict=True)]
     return _ended(args, made, [w - x for w, x in zip(wanted, made, strict=True)])
 
 
-def _differs(**how: object) -> Oracle:
-    return lambda setup, args: _oracle(setup, args, **how)  # type: ignore[arg-type]
+_differs = differing(_oracle)
 
 
 def _with_error(new: Callable[[torch.Tensor, torch.Tensor, Args], torch.Tensor | None]) -> Oracle:

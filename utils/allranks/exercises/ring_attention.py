@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from allranks.exercises.families import attention_error, known
+from allranks.exercises.families import attention_error, differing, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, plain
 from allranks.judge.common import circumstances
@@ -86,8 +85,7 @@ def attention(
     return made
 
 
-def _wrong(**how: Any) -> Oracle:
-    return lambda setup, args: attention(setup, args, **how)
+_wrong = differing(attention)
 
 
 def _root_of(number: Callable[[Setup], int]) -> Oracle:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import everywhere, known, only_where
+from allranks.exercises.families import differing, everywhere, known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
 from allranks.judge.common import circumstances
@@ -93,8 +94,7 @@ def _oracle(
     return made
 
 
-def _differs(**how: object) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    return lambda setup, args: _oracle(setup, args, **how)  # type: ignore[arg-type]
+_differs = differing(_oracle)
 
 
 def _less_the_total(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -138,24 +138,17 @@ def _again_of_the_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return made
 
 
-def _misplaced(
-    places: Callable[[list[torch.Tensor], int, int], torch.Tensor],
-    order: Callable[[torch.Tensor], torch.Tensor] = lambda values: values,
-) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    """The right error, but values at other places: `places(all ranks' indices, sender, receiver)`, in the `order` of the values."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        wanted = [(plain(a[0]) + plain(a[2])).reshape(-1) for a in args]
-        chosen = [_largest(w, args[0][1]) for w in wanted]
-        made = []
-        for rank, right in enumerate(_oracle(setup, args)):
-            total = torch.zeros(len(wanted[0]), dtype=torch.float64)
-            for sender, vector in enumerate(wanted):
-                total.index_add_(0, places(chosen, sender, rank), order(vector[chosen[sender]].double()))
-            made.append(Expected(total.to(wanted[0].dtype).reshape(args[0][0].size), right.changed, right.atol))
-        return made
-
-    return oracle
+def _at_own_indices(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The right error, but every rank's values at the receiver's own indices."""
+    wanted = [(plain(a[0]) + plain(a[2])).reshape(-1) for a in args]
+    chosen = [_largest(w, args[0][1]) for w in wanted]
+    made = []
+    for right, own in zip(_oracle(setup, args), chosen, strict=True):
+        total = torch.zeros(len(wanted[0]), dtype=torch.float64)
+        for vector, places in zip(wanted, chosen, strict=True):
+            total.index_add_(0, own, vector[places].double())
+        made.append(replace(right, returns=total.to(wanted[0].dtype).reshape(args[0][0].size)))
+    return made
 
 
 def _count(run: Run, call: int) -> int:
@@ -279,7 +272,7 @@ EXERCISE = Exercise(
             "error is 0 wherever some rank sent: it is 0 only where this rank itself sent, and keeps its own element "
             "elsewhere": _zero_wherever_sent,
             "every rank's values were added at this rank's own indices: they belong where their sender's indices say": everywhere(
-                _misplaced(lambda chosen, sender, rank: chosen[rank])
+                _at_own_indices
             ),
             "several ranks chose the same index and only one of their values is left: result[indices] += values adds "
             "each index once, so use index_add_ or add rank by rank": _differs(last_wins=True),

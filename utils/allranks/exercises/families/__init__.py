@@ -37,6 +37,11 @@ def _each(one: Mistake | Mapping[str, Told | list[Told]]) -> Iterator[Mistake]:
             yield Mistake(cause, *(oracle if isinstance(oracle, tuple) else (oracle,)))
 
 
+def differing(right: Callable[..., Sequence[Expected]]) -> Callable[..., Oracle]:
+    """Of an oracle that has options for what may be wrong: the oracles with some of them."""
+    return lambda **how: lambda setup, args: right(setup, args, **how)
+
+
 def everywhere(oracle: Oracle) -> Told:
     """A result that its mistake leaves on every rank: where one rank is right, it was not made."""
     return oracle, lambda run: True, True

@@ -106,7 +106,7 @@ def keeps_one_text(q, k, v, positions):
 
 def imports_late(q, k, v, positions):
     def late(block):
-        import cgitb  # noqa: F401  # a module with docstrings, which no rank has imported before
+        import colorsys  # noqa: F401  # a module with docstrings, which no rank has imported before
 
     round_the_ring(k, late)
     return q
@@ -127,7 +127,7 @@ KEEPING = (
 )
 
 
-@pytest.mark.parametrize(("answer", "blocks"), [(lets_go, 0), *((answer, 11) for answer in KEEPING)])
+@pytest.mark.parametrize(("answer", "blocks"), [(lets_go, 0), (imports_late, 0), *((answer, 11) for answer in KEEPING)])
 def test_what_a_rank_keeps_from_send_to_send_is_counted(answer, blocks):
     setup = LONG.with_options(order="zigzag", watched=True)
     with Ranks(setup.ranks) as pool:

@@ -30,8 +30,10 @@ def memory_now() -> Memory:
     gc.collect()  # a circle of references lives for as long as the collector pleases
     generator = torch.get_rng_state()
     kept: set[StorageWeakRef] = set()
-    nbytes, seen = 0, set()
-    for thing in objects_made_here(held=True):
+    nbytes = 0
+    everything = objects_made_here(held=True)
+    seen = {id(thing.cdata) for thing in everything if isinstance(thing, StorageWeakRef)}  # numbers of our own
+    for thing in everything:
         if isinstance(thing, torch.Tensor):
             if thing.layout == torch.strided and (thing.dtype, thing.shape) != (generator.dtype, generator.shape):
                 kept.add(StorageWeakRef(thing.untyped_storage()))

@@ -30,7 +30,9 @@ _SEARCHES = {
     "sys._current_frames": "sys._current_frames()",
     "sys._current_exceptions": "sys._current_exceptions()",
 }
-_CODE = (FunctionType, type, ModuleType)
+_CODE = (FunctionType, type)
+_HOLDERS = (dict, list, tuple, set, frozenset, FunctionType, type)
+_DEPTH = 6  # of what a module holds: its names, a class, the names of that, a table
 _FOLDER = os.path.realpath(os.path.join(__file__, "..", "..", ".."))
 
 
@@ -118,7 +120,11 @@ def objects_made_here(held: bool = False) -> list[Any]:
     if not held:
         return found
     of_code = set(map(id, gc.get_referents(*(thing for thing in found if isinstance(thing, _CODE)))))
-    of_code.update(id(text) for thing in found if type(thing) is dict for text in _texts_of_code(thing))
+    level = [vars(thing) for thing in found if type(thing) is ModuleType and thing.__spec__ is not None]
+    for _ in range(_DEPTH if level else 0):  # what a late import brings
+        inside = gc.get_referents(*level)
+        level = [thing for thing in inside if isinstance(thing, _HOLDERS) and id(thing) not in of_code]
+        of_code.update(map(id, inside))
     inside = gc.get_referents(*found, *_frames_of_others())
     inside = [thing for thing in inside if type(thing) is not str or id(thing) not in of_code]
     everything, unknown = [*found, *inside], _of_unknown(inside)
@@ -129,13 +135,6 @@ def objects_made_here(held: bool = False) -> list[Any]:
         everything += inside
         unknown = [thing for thing in _of_unknown(inside) if id(thing) not in seen]
     return everything
-
-
-def _texts_of_code(names: dict[Any, Any]) -> list[Any]:
-    """The texts of a module that was imported, or what a class says of itself, from the names of either."""
-    if names.get("__spec__") is not None:
-        return list(names.values())
-    return [names.get("__doc__"), names.get("__module__")] if "__module__" in names else []
 
 
 def _of_unknown(things: Sequence[Any]) -> list[Any]:

@@ -1,6 +1,6 @@
 """Nobody sends anything.
 
-Must get: the rank's own input came back
+Must get: no rank sent a message
 """
 
 

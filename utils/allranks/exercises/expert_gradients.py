@@ -223,7 +223,7 @@ EXERCISE = Exercise(
             ),
             "the gradients of different experts were added: the ranks of one expert group hold different experts; "
             "rank r's replicas are the ranks r % ep, r % ep + ep, and so on": [
-                _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep)))  # type: ignore[misc]
+                _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep)))
                 for divisor in (lambda p, ep: ep, lambda p, ep: p, lambda p, ep: 1)
             ],
             "the experts' gradients were averaged over all ranks, which hold different experts": _reducing(

@@ -70,7 +70,7 @@ EXERCISE = Exercise(
                 lambda shards, rank: torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
             ),
             "the mean of the ranks' means, an empty rank counting as zero": _oracle_from(
-                lambda shards, rank: sum(s.mean() for s in shards if len(s)) / len(shards)
+                lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).sum() / len(shards)
             ),
             "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
                 lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).mean()

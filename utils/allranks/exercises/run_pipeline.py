@@ -83,8 +83,8 @@ def _gradients(
     p, made = setup.ranks, []
     for rank in range(p):
         x, stages = plain(args[rank if "batch" in own else 0][0]).double(), []
-        for stage, given in enumerate(args):
-            stages.append(_Stage(setup, stage, plain(given[2]).double(), x))
+        for number, given in enumerate(args):
+            stages.append(_Stage(setup, number, plain(given[2]).double(), x))
             x = x if "batch" in own else forward(stages[-1])
         mine = stages[rank]
         g = upstream(plain(args[rank if "upstream" in own else -1][1]).double(), setup)
@@ -108,9 +108,9 @@ def _wrong(**how: Any) -> Oracle:
 def _latest(stage: _Stage) -> list[int]:
     """For each micro-batch the one whose forward pass was the latest before its backward pass."""
     latest, found = 0, [0] * stage.setup.size
-    for kind, *number in _order(stage.setup, stage.rank):
-        latest = int("".join(number)) if kind == "F" else latest
-        found[int("".join(number))] = latest
+    for action in _order(stage.setup, stage.rank):
+        latest = int(action[1:]) if action[0] == "F" else latest
+        found[int(action[1:])] = latest
     return found
 
 
@@ -119,11 +119,11 @@ def _kept(place: int) -> Callable[[_Stage], list[int]]:
 
     def takes(stage: _Stage) -> list[int]:
         kept, found = [], [0] * stage.setup.size
-        for kind, *number in _order(stage.setup, stage.rank):
-            if kind == "F":
-                kept.append(int("".join(number)))
+        for action in _order(stage.setup, stage.rank):
+            if action[0] == "F":
+                kept.append(int(action[1:]))
             else:
-                found[int("".join(number))] = kept.pop(place)
+                found[int(action[1:])] = kept.pop(place)
         return found
 
     return takes

@@ -64,7 +64,7 @@ def _matches(run: Run, call: int, rank: int, told: Expected) -> bool:
 def _own_only(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
     """Whether each rank has what its own arguments alone give, as in a world of one rank."""
     call, alone = faults[0].call, replace(run.setup, ranks=1)
-    told = []
+    told: list[Expected] = []
     for given in run.args[call]:
         try:
             told += run.exercise.oracle(alone, [given])

@@ -435,7 +435,9 @@ def _calls(operation: str, times: int, verb: str = "calls") -> str:
 def reduces_other(run: Run, numels: Sequence[int], why: str) -> str | None:
     """Every collective must have one of these numbers of elements; `why` says which."""
     other = next((e for e in run.collectives if e.numel not in numels), None)
-    return other and About(f"rank {other.rank} reduces {other.numel} elements{run.at(other.line)}, but {why}", other)
+    if other is None:
+        return None
+    return About(f"rank {other.rank} reduces {other.numel} elements{run.at(other.line)}, but {why}", other)
 
 
 def received_at_most(run: Run, limit: int, what: str) -> str | None:

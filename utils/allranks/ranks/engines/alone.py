@@ -120,7 +120,7 @@ def objects_made_here(held: bool = False) -> list[Any]:
     if not held:
         return found
     of_code = set(map(id, gc.get_referents(*(thing for thing in found if isinstance(thing, _CODE)))))
-    level = [vars(thing) for thing in found if type(thing) is ModuleType and thing.__spec__ is not None]
+    level: list[Any] = [vars(thing) for thing in found if type(thing) is ModuleType and thing.__spec__ is not None]
     for _ in range(_DEPTH if level else 0):  # what a late import brings
         inside = gc.get_referents(*level)
         level = [thing for thing in inside if isinstance(thing, _HOLDERS) and id(thing) not in of_code]

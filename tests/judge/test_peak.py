@@ -1,5 +1,7 @@
 """The memory of a rank at its sends: what is kept from send to send counts, what is let go of does not."""
 
+import io
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -67,20 +69,88 @@ def keeps_a_tuple(q, k, v, positions):
     return q
 
 
-KEEPING = (keeps_tensors, keeps_arrays, keeps_rows, keeps_lists, keeps_bytes, keeps_a_tuple)
+def keeps_a_number(q, k, v, positions):
+    kept = []
+    round_the_ring(k, lambda block: kept.append(int.from_bytes(block.numpy().tobytes(), "big")))
+    return q
+
+
+def keeps_a_file(q, k, v, positions):
+    kept = []
+    round_the_ring(k, lambda block: kept.append(io.BytesIO(block.numpy().tobytes())))
+    return q
+
+
+def keeps_storages(q, k, v, positions):
+    kept = []
+    round_the_ring(k, lambda block: kept.append(block.clone().untyped_storage()))
+    return q
+
+
+def keeps_text(q, k, v, positions):
+    kept = []
+    round_the_ring(k, lambda block: kept.append(block.numpy().tobytes().decode("latin-1")))
+    return q
+
+
+def keeps_one_text(q, k, v, positions):
+    kept = ""
+
+    def keep(block):
+        nonlocal kept
+        kept += block.numpy().tobytes().decode("latin-1")
+
+    round_the_ring(k, keep)
+    return q
+
+
+def keeps_whole_numbers(q, k, v, positions):
+    kept = []
+    round_the_ring(k, lambda block: kept.append([int(x * 2**40) for x in block.flatten().tolist()]))
+    return q
+
+
+def imports_late(q, k, v, positions):
+    def late(block):
+        import colorsys  # noqa: F401  # a module with docstrings, which no rank has imported before
+
+    round_the_ring(k, late)
+    return q
+
+
+KEEPING = (
+    keeps_tensors,
+    keeps_arrays,
+    keeps_rows,
+    keeps_lists,
+    keeps_bytes,
+    keeps_a_tuple,
+    keeps_a_number,
+    keeps_whole_numbers,
+    keeps_a_file,
+    keeps_storages,
+    keeps_text,
+    keeps_one_text,
+)
+
+
+def measured(answer):
+    """The bytes that each rank had at its worst send, and those of a block of keys: float64, of width 3."""
+    setup = LONG.with_options(order="zigzag", watched=True)
+    with Ranks(setup.ranks) as pool:
+        done = run.CaseRunner(get("ring_attention"), answer, pool, secret=0, wall_s=60).run(setup)
+        told = (record.used(done.outcome.router, rank, 0).values() for rank in range(setup.ranks))
+        return {int.from_bytes(used.data, "big") for each in told for used in each}, 8 * 3 * setup.size
 
 
 @pytest.mark.parametrize(("answer", "blocks"), [(lets_go, 0), *((answer, 11) for answer in KEEPING)])
 def test_what_a_rank_keeps_from_send_to_send_is_counted(answer, blocks):
-    setup = LONG.with_options(order="zigzag", watched=True)
-    with Ranks(setup.ranks) as pool:
-        done = run.CaseRunner(get("ring_attention"), answer, pool, secret=0, wall_s=60).run(setup)
-        more = {
-            int.from_bytes(used.data, "big")
-            for rank in range(setup.ranks)
-            for used in record.used(done.outcome.router, rank, 0).values()
-        }
-    block = 8 * 3 * setup.size  # a block of keys: float64, of width 3
+    more, block = measured(answer)
     # behind the first of 12 sends 11 blocks more have come; two may be under way
     assert all(blocks * block <= nbytes <= (blocks + 2) * block for nbytes in more)
     assert (max(more) <= ROOM * block) == (blocks == 0)
+
+
+def test_what_a_late_import_brings_is_no_memory_of_the_answer():
+    more, block = measured(imports_late)
+    assert max(more) <= ROOM * block / 2

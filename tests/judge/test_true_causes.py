@@ -194,7 +194,7 @@ def test_what_ranks_divide_is_said_of_elements_only():
     ],
 )
 def test_a_factor_gets_a_name_only_if_several_numbers_of_ranks_agree(values, words):
-    told = factor.in_common([(Setup(p), factor.Factor(value, False)) for p, value in values.items()])
+    told = factor.in_common([(Setup(p), factor.Factor(value, factor.Of.WHOLE)) for p, value in values.items()])
     assert told is None if words is None else words in told.sentence
 
 

@@ -174,7 +174,8 @@ Player(trace)
 # We do it with plain SGD, $w \leftarrow w - \mathrm{lr} \cdot \bar g$, where $\bar g$ is the *mean* of the gradients. Put all parameters
 # into one flat vector, padded with zeros to a multiple of $p$; shard $r$ is the $r$-th part. All parameters have one dtype and a `.grad`, which you
 # must not change. (The parameters require grad. With `detach()` you get tensors that don't, so that you can write into their parts. Whether tensors of your
-# own require grad is not judged.) Use the real `dist.reduce_scatter` and `dist.all_gather`, or their forms
+# own require grad is not judged.) A parameter may get the new values in its memory (`copy_`) or as new data (`x.data = ...`): the caller reads the
+# parameter itself. Use the real `dist.reduce_scatter` and `dist.all_gather`, or their forms
 # `dist.reduce_scatter_single` and `dist.all_gather_single`.
 #
 # **Predict**: in a plain all-reduce of $P$ numbers a rank sends about $2P$. How many does it send in these two together?

@@ -11,7 +11,7 @@ from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
 from allranks.ranks.wire.values import dtype_name
 
@@ -53,22 +53,6 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected([plain(a[0]) for a in args]) for _ in args]
-
-
-def _in_order(step: int) -> Mistake:
-    """The parts in the order in which they came round a ring."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        parts, p = [plain(a[0]) for a in args], setup.ranks
-        return [Expected([parts[(rank + step * i) % p] for i in range(p)]) for rank in range(p)]
-
-    return Mistake("in order of arrival instead of rank order: rank r's part belongs in place r", oracle)
-
-
-def _mirrored(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The part from s ranks to the left stands in the place of the rank s to the right."""
-    p, parts = setup.ranks, [plain(a[0]) for a in args]
-    return [Expected([parts[(2 * rank - place) % p] for place in range(p)]) for rank in range(p)]
 
 
 def _padded(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -198,10 +182,6 @@ def _others_parts(run: Run, call: int, rank: int) -> int:
     return sum(parts) - parts[rank]
 
 
-def _own_part(run: Run, call: int, rank: int) -> int:
-    return rules.nbytes_of(run, call, rank)
-
-
 def _case(ranks: int, size: int, case: str = "another number on each rank", **fields: object) -> Setup:
     return Setup(ranks, size, **fields).with_options(case=case)  # type: ignore[arg-type]
 
@@ -274,15 +254,11 @@ EXERCISE = Exercise(
         Rule("no padding", 5, lambda run: rules.no_messages(run) or _no_padding(run)),
         Rule("at most all parts once from each rank", 4, lambda run: rules.no_messages(run) or _shared_out(run)),
         rules.in_rounds(lambda p: 2 * (p - 1), "2(p-1)", 3),
-        rules.carried(_others_parts, _own_part),
+        rules.carried(_others_parts),
     ),
     blocking_weight=2,
     mistakes=known(
-        _in_order(-1),
-        _in_order(1),
         {
-            "the parts of other ranks are in each other's places: what arrives from the left in step s is of rank "
-            "(rank - s) % p, and from the right of rank (rank + s) % p": _mirrored,
             "the padding is still there: cut each part to its own length": _padded,
             "every part was cut to the shortest: each one has a length of its own": _cut,
             "the empty parts are missing from the list: it has one tensor for each rank": _no_empty,

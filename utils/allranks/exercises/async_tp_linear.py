@@ -12,6 +12,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Multiply, Oracle, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.theory.trace import Event
@@ -62,16 +63,6 @@ def _in_order(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _blocks(setup, args, lambda rank: range(setup.ranks))
 
 
-def _turned(step: int) -> Oracle:
-    """The blocks in the order in which a ring brings them."""
-    return lambda s, a: _blocks(s, a, lambda rank: [(rank + step * k) % s.ranks for k in range(s.ranks)])
-
-
-def _mirrored(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The piece that came s steps round the ring is as far on the other side of the rank's own."""
-    return _blocks(setup, args, lambda rank: [(2 * rank - place) % setup.ranks for place in range(setup.ranks)])
-
-
 def _last_zero(step: int) -> Oracle:
     """The block that a ring brings last is missing."""
 
@@ -79,10 +70,6 @@ def _last_zero(step: int) -> Oracle:
         return [None if owner == (rank + step) % p else owner for owner in range(p)]
 
     return lambda s, a: _blocks(s, a, lambda rank: owners(rank, s.ranks))
-
-
-def _own_everywhere(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return _blocks(setup, args, lambda rank: [rank] * setup.ranks)
 
 
 def _only_others_zero(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -188,15 +175,6 @@ def _why(run: Run) -> str:
     return "a rank waits for a piece before it has multiplied the piece that it has, or multiplies before it starts the next exchange"
 
 
-def _needed(run: Run, call: int, rank: int) -> int:
-    return (run.ranks - 1) * rules.nbytes_of(run, call, rank)
-
-
-def _own_rows(run: Run, call: int, rank: int) -> int:
-    """Somebody needs a rank's own rows."""
-    return rules.nbytes_of(run, call, rank)
-
-
 def _case(ranks: int, size: int, pace: str = EVEN, **more: object) -> Setup:
     return Setup(ranks, size, **more).with_options(pace=pace, _alpha=ALPHA, _beta=BETA)  # type: ignore[arg-type]
 
@@ -222,11 +200,7 @@ EXERCISE = Exercise(
                 _case(3, 4, layout="strided"),
             ),
         ),
-        Group(
-            "any circumstances",
-            1,
-            (_case(3, 4, times=2), _case(3, 4, outer_world=True), _case(4, 2, delivery="shuffled")),
-        ),
+        circumstances(_case(3, 4), delayed=_case(4, 2)),
     ),
     inputs=_inputs,
     labels={"pace": "{}"},
@@ -236,17 +210,11 @@ EXERCISE = Exercise(
         Rule("each row multiplied once, and when it is there", 2, _each_row_once, essential=True),
         Rule("p-1 shares of rows", 2, _each_piece_once),
         Rule("within 10 % of (p-1) max(sending, computing) + computing", 10, _time, _on_three_ranks),
-        rules.carried(_needed, _own_rows),
+        rules.carried(rules.times(lambda p: p - 1)),
     ),
     blocking_weight=2,
     mistakes=known(
         {
-            "the pieces are in the order in which they came: the piece of rank i belongs in the i-th place": [
-                _turned(step) for step in (1, -1)
-            ],
-            "the pieces stand round the ring the wrong way: what comes from rank r-1 in the s-th step are the rows "
-            "of rank r-s, and from rank r+1 those of rank r+s": _mirrored,
-            "this rank's own rows in every place: the other ranks' rows were not multiplied": _own_everywhere,
             "only this rank's own rows: the other ranks' rows are missing": _only_others_zero,
             "the last piece is missing: p-1 of them come, and with the own rows there are p to multiply": [
                 _last_zero(step) for step in (1, -1)

@@ -8,7 +8,7 @@ import torch
 
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Setup, plain, vectors
-from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
+from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, many_ranks
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, ResultFault, Rule, Run
 from allranks.theory.schedules import ceil_lg
 
@@ -17,23 +17,8 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(torch.cat([plain(a[0]) for a in args])) for _ in args]
 
 
-def _turned(times: int, step: int = 1) -> Make:
-    """In the order of distance, beginning with the tensor of rank times * r: what the buffer is before, or after a wrong rotation."""
-    return lambda t, rank, setup: torch.cat([t[(times * rank + step * i) % len(t)] for i in range(len(t))])
-
-
 def _explain(run: Run, fault: ResultFault) -> str | None:
     return evidence.too_few_steps(run, ceil_lg(run.ranks), "an all-gather of ceil(lg p) steps")
-
-
-_PLACE = "off by one place: rank r's tensor belongs in place r"
-_ORDER = (
-    "in order of distance instead of rank order: place 0 holds each rank's own tensor; rotate the buffer at the end"
-)
-
-
-def _all_others(run: Run, call: int, rank: int) -> int:
-    return (run.ranks - 1) * rules.nbytes_of(run, call, rank)
 
 
 def _no_more_bytes(run: Run) -> str | None:
@@ -78,17 +63,9 @@ EXERCISE = Exercise(
     rules=(
         Rule("p-1 tensors of bytes", 3, lambda run: rules.no_messages(run) or _no_more_bytes(run)),
         Rule("at most ceil(lg p) rounds", 8, _rounds, rules.on_one_call),
-        rules.carried(_all_others),
+        rules.carried(rules.times(lambda p: p - 1)),
     ),
     blocking_weight=2,
-    mistakes=(
-        returning(_ORDER, _turned(1)),
-        returning(_ORDER, _turned(1, -1)),
-        returning("the buffer was rotated the wrong way", _turned(2)),
-        returning(_PLACE, lambda t, r, s: torch.cat(t[1:] + t[:1])),
-        returning(_PLACE, lambda t, r, s: torch.cat(t[-1:] + t[:-1])),
-        returning("in reversed order", lambda t, r, s: torch.cat(t[::-1])),
-    ),
     collective="all_gather",
     algorithm="bruck",
     chunking="rank",

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Arg, Args, Expected, Oracle, Parameter, Setup, Tied, View, draw, plain
-from allranks.judge.common import MANY_RANKS
+from allranks.judge.common import MANY_RANKS, circumstances, layouts
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Rule, Run
-
-Squares = tuple[list[float], float]  # of each rank's sharded gradients, and of the replicated ones
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -35,43 +33,67 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             gradient = torch.zeros_like(gradient) if setup.option("_zero") else gradient
             taken = None if place in frozen else View.of(gradient, setup.layout)
             sharded.append(Parameter(View.of(draw(setup, own, length, 2)), taken))
-            squares[rank] += 0.0 if taken is None else float(gradient.double().square().sum())
+            squares[rank] += 0.0 if taken is None else _square(gradient)
         replicated: list[Arg] = [
             Parameter(View.of(d), View.of(torch.zeros_like(g) if setup.option("_zero") else g, setup.layout))
             for d, g in same
         ]
         lists.append((sharded, replicated + [Tied(i) for i in setup.option("_tied", ())]))
-    norm = _norm((squares, _of(same, setup)))
+    norm = math.sqrt(sum(squares) + (0.0 if setup.option("_zero") else sum(map(_square, (g for _, g in same)))))
     limit = norm * setup.option("_share", 0.5) if norm else 1.0
     for sharded, replicated in lists:
         made.append((sharded, replicated, round(limit, 3)))
     return made
 
 
-def _of(same: Sequence[tuple[torch.Tensor, torch.Tensor]], setup: Setup) -> float:
-    return 0.0 if setup.option("_zero") else sum(float(g.double().square().sum()) for _, g in same)
-
-
-def _norm(squares: Squares) -> float:
-    return math.sqrt(sum(squares[0]) + squares[1])
+def _square(gradient: torch.Tensor) -> float:
+    return float(gradient.double().square().sum())
 
 
 def _gradients(args: Args, which: int) -> dict[int, torch.Tensor]:
     return {i: plain(p.grad) for i, p in enumerate(args[which]) if isinstance(p, Parameter) and p.grad is not None}
 
 
-def _squares(args: Sequence[Args]) -> Squares:
-    def total(found: dict[int, torch.Tensor]) -> float:
-        return sum(float(g.double().square().sum()) for g in found.values())
+class _Squares(NamedTuple):
+    """The squares of each rank's sharded gradients, and of the replicated ones, as one rank sees them; all ranks' arguments are at hand."""
 
-    return [total(_gradients(given, 0)) for given in args], total(_gradients(args[0], 1))
+    sharded: list[float]
+    replicated: float
+    rank: int
+    args: Sequence[Args]
+
+    @property
+    def one_counts(self) -> list[float]:
+        """Each rank's squares where rank 0 counts the replicated ones."""
+        return [self.sharded[0] + self.replicated, *self.sharded[1:]]
+
+    @property
+    def norm(self) -> float:
+        return math.sqrt(sum(self.one_counts))
+
+    @property
+    def each(self) -> list[float]:
+        """The norms of the single gradients."""
+        found = [g for given in self.args for g in _gradients(given, 0).values()]
+        return [math.sqrt(_square(g)) for g in [*found, *_gradients(self.args[0], 1).values()]]
+
+    @property
+    def tied_twice(self) -> float:
+        """The norm in which a tied parameter counts twice."""
+        again = [self.args[self.rank][1][t.place].grad for t in self.args[self.rank][1] if isinstance(t, Tied)]
+        return math.sqrt(self.norm**2 + sum(_square(plain(g)) for g in again))
 
 
-Norm = Callable[[Squares, int, Sequence[Args]], float]  # (squares, rank, all ranks' arguments)
+Norm = Callable[[_Squares], float]
+
+
+def _squares(args: Sequence[Args]) -> _Squares:
+    sharded = [sum(map(_square, _gradients(given, 0).values())) for given in args]
+    return _Squares(sharded, sum(map(_square, _gradients(args[0], 1).values())), 0, args)
 
 
 def _oracle_from(
-    norm: Norm,
+    norm: Norm = lambda squares: squares.norm,
     *,
     returns: Norm | None = None,
     coefficient: Callable[[float, float], float] = lambda norm, most: min(1.0, most / norm) if norm else 1.0,
@@ -81,19 +103,20 @@ def _oracle_from(
     """An oracle that scales the gradients of these lists by a coefficient of (norm, max_norm), as often as `times` says."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        squares, most, made = _squares(args), args[0][2], []
+        made, of_all = [], _squares(args)
         for rank, given in enumerate(args):
-            found = norm(squares, rank, args)
-            factor = coefficient(found, most)
+            squares = of_all._replace(rank=rank)
+            found = norm(squares)
+            factor = coefficient(found, args[0][2])
             changed, largest = {}, 1.0
             for which in (0, 1):
                 for place, gradient in _gradients(given, which).items():
                     scale = factor ** times(given, which, place) if which in lists else 1.0
                     changed[which, place, "grad"] = (gradient.double() * scale).to(gradient.dtype)
                     largest = max(largest, float(gradient.double().abs().max()) if gradient.numel() else 0.0)
-            kind = _kind(args)
-            atol = max(2e-6, 2 * torch.finfo(kind).eps) * max(largest, found if math.isfinite(found) else 1.0)
-            made.append(Expected((returns or norm)(squares, rank, args), changed, float(atol)))
+            atol = max(2e-6, 2 * torch.finfo(_kind(args)).eps)
+            atol *= max(largest, found if math.isfinite(found) else 1.0)
+            made.append(Expected((returns or norm)(squares), changed, float(atol)))
         return made
 
     return oracle
@@ -103,93 +126,19 @@ def _kind(args: Sequence[Args]) -> torch.dtype:
     return next(p.data.base.dtype for which in (0, 1) for p in args[0][which] if isinstance(p, Parameter))
 
 
-def _right(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return _norm(squares)
-
-
-def _counted_by_all(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return math.sqrt(sum(squares[0]) + len(args) * squares[1])
-
-
-def _without_replicated(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return math.sqrt(sum(squares[0]))
-
-
-def _own(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return math.sqrt(squares[0][rank] + squares[1])
-
-
-def _norms_added(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return sum(math.sqrt(s) for s in squares[0]) + math.sqrt(squares[1])
-
-
-def _ranks_norms_added(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return sum(math.sqrt(s + squares[1]) for s in squares[0])
-
-
-def _each_norm_added(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    """The norms of the single gradients, added."""
-    gradients = [g for given in args for g in _gradients(given, 0).values()] + [*_gradients(args[0], 1).values()]
-    return sum(float(g.double().norm()) for g in gradients)
-
-
-def _of_each_rank(squares: Squares) -> list[float]:
-    """Each rank's squares where one rank counts the replicated ones."""
-    return [s + (0.0 if rank else squares[1]) for rank, s in enumerate(squares[0])]
-
-
-def _one_counts_norms_added(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return sum(map(math.sqrt, _of_each_rank(squares)))
-
-
-def _largest(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return math.sqrt(max(_of_each_rank(squares)))
-
-
-def _mean(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    return _norm(squares) / math.sqrt(len(args))
-
-
-def _tied_twice(squares: Squares, rank: int, args: Sequence[Args]) -> float:
-    again = [plain(args[rank][1][t.place].grad) for t in args[rank][1] if isinstance(t, Tied)]
-    return math.sqrt(sum(squares[0]) + squares[1] + sum(float(g.double().square().sum()) for g in again))
-
-
 def _times_in_list(args: Args, which: int, place: int) -> int:
     return 1 + sum(isinstance(p, Tied) and p.place == place for p in args[which])
 
 
-def _overflowed(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:
-    """The squares in float16 are infinite, so that every gradient is scaled to zero."""
-    if _kind(args) != torch.float16:
-        raise ValueError("no other dtype overflows with these gradients")
-    return _oracle_from(lambda *a: math.inf)(setup, args)
-
-
-def _zero_divided(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:
-    """All gradients are zero: max_norm / 0 times 0 is NaN."""
-    if any(_squares(args)[0]) or _squares(args)[1]:
-        raise ValueError("the norm is not zero")
-    return _oracle_from(_right, coefficient=lambda norm, most: math.nan)(setup, args)
-
-
 def _one_number(run: Run) -> str | None:
+    why = "one number is enough: the sum of squares, in which one rank counts the replicated gradients"
     broken = rules.calls(run, "all_reduce", "one is enough, of the sum of squares", least=1, most=1)
-    if broken:
-        return broken
-    for entry in run.collectives:
-        if entry.numel != 1:
-            return About(
-                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but one number is enough: the sum of "
-                "squares, in which one rank counts the replicated gradients",
-                entry,
-            )
-    return None
+    return broken or rules.reduces_other(run, (1,), why)
 
 
 def _half_a_number(run: Run, call: int, rank: int) -> int:
     """The number may have any dtype; where the sharded gradients are none, or zero, each rank has the norm alone."""
-    return 2 if any(_squares(run.args[call])[0]) else 0
+    return 2 if any(_squares(run.args[call]).sharded) else 0
 
 
 def _case(
@@ -227,51 +176,57 @@ EXERCISE = Exercise(
                 _case(3, (6, 3), dtype="float16", scale=100),
             ),
         ),
-        Group("any layout", 1, (_case(3, layout="strided"), _case(3, layout="transposed"))),
-        Group("any circumstances", 1, (_case(3, times=2), _case(3, outer_world=True))),
+        layouts(_case(3), "strided", "transposed"),
+        circumstances(_case(3)),
     ),
     inputs=_inputs,
-    oracle=_oracle_from(_right),
+    oracle=_oracle_from(),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("one all_reduce of one number", 6, _one_number), rules.carried(_half_a_number, _half_a_number)),
+    rules=(Rule("one all_reduce of one number", 6, _one_number), rules.exchanged(_half_a_number)),
     mistakes=known(
         {
             "the replicated gradients were counted on every rank, p times: "
-            "count them on one rank, or divide by p": _oracle_from(_counted_by_all),
-            "the replicated gradients are missing from the norm": _oracle_from(_without_replicated),
-            "each rank's own norm: the squares must be added over the ranks before the root": _oracle_from(_own),
+            "count them on one rank, or divide by p": _oracle_from(
+                lambda s: math.sqrt(sum(s.sharded) + len(s.args) * s.replicated)
+            ),
+            "the replicated gradients are missing from the norm": _oracle_from(lambda s: math.sqrt(sum(s.sharded))),
             "norms were added: add the squares, and take the root of the sum": [
-                _oracle_from(norm)
-                for norm in (
-                    _norms_added,
-                    _ranks_norms_added,
-                    _one_counts_norms_added,
-                    _each_norm_added,
-                    lambda *given: math.sqrt(_each_norm_added(*given)),
-                )
+                _oracle_from(lambda s: sum(map(math.sqrt, (*s.sharded, s.replicated)))),
+                _oracle_from(lambda s: sum(math.sqrt(own + s.replicated) for own in s.sharded)),
+                _oracle_from(lambda s: sum(map(math.sqrt, s.one_counts))),
+                _oracle_from(lambda s: sum(s.each)),
+                _oracle_from(lambda s: math.sqrt(sum(s.each))),
             ],
-            "the largest of the ranks' squares was taken: add those of all ranks": _oracle_from(_largest),
-            "the squares were divided by the number of ranks: the norm is the root of their sum": _oracle_from(_mean),
-            "the root is missing: this is the square of the norm": _oracle_from(lambda *a: _right(*a) ** 2),
+            "the largest of the ranks' squares was taken: add those of all ranks": _oracle_from(
+                lambda s: math.sqrt(max(s.one_counts))
+            ),
+            "the squares were divided by the number of ranks: the norm is the root of their sum": _oracle_from(
+                lambda s: s.norm / math.sqrt(len(s.args))
+            ),
+            "the root is missing: this is the square of the norm": _oracle_from(lambda s: s.norm**2),
             "gradients whose norm is below the limit were scaled up: the factor is at most 1": _oracle_from(
-                _right, coefficient=lambda norm, most: most / norm if norm else 1.0
+                coefficient=lambda norm, most: most / norm if norm else 1.0
             ),
             "the replicated gradients were not scaled: all gradients are clipped by the same factor": _oracle_from(
-                _right, lists=(0,)
+                lists=(0,)
             ),
-            "nothing was scaled: the norm is right, and the gradients are as they were": _oracle_from(_right, lists=()),
+            "nothing was scaled: the norm is right, and the gradients are as they were": _oracle_from(lists=()),
             "the norm came back as it is after clipping: return the norm before": _oracle_from(
-                _right, returns=lambda s, rank, args: min(_norm(s), args[0][2])
+                returns=lambda s: min(s.norm, s.args[0][2])
             ),
             "a parameter that is in the list twice was counted twice: it has one gradient": [
-                _oracle_from(_tied_twice),
-                _oracle_from(_tied_twice, times=_times_in_list),
+                _oracle_from(lambda s: s.tied_twice),
+                _oracle_from(lambda s: s.tied_twice, times=_times_in_list),
             ],
             "a parameter that is in the list twice was scaled twice: it has one gradient": _oracle_from(
-                _right, times=_times_in_list
+                times=_times_in_list
             ),
-            "the squares of float16 gradients overflow: add them in float32": _overflowed,
-            "the norm is zero, and max_norm / 0 times 0 is NaN: then there is nothing to scale": _zero_divided,
+            "the squares of float16 gradients overflow: add them in float32": only_where(
+                lambda setup, args: _kind(args) == torch.float16, _oracle_from(lambda s: math.inf)
+            ),
+            "the norm is zero, and max_norm / 0 times 0 is NaN: then there is nothing to scale": only_where(
+                lambda setup, args: not _squares(args).norm, _oracle_from(coefficient=lambda norm, most: math.nan)
+            ),
         }
     ),
     unit="parameter",

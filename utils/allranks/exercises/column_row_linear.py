@@ -9,9 +9,9 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.judge.common import many_ranks
+from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 WIDTH_IN, WIDTH_OUT = 3, 2
 
@@ -47,10 +47,6 @@ def _right(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor
     return torch.stack([torch.relu(x @ c) @ r for c, r in zip(columns, rows, strict=True)]).sum(0)
 
 
-def _partial(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
-    return torch.relu(x @ columns[rank]) @ rows[rank]
-
-
 def _without_relu(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
     return torch.stack([x @ c @ r for c, r in zip(columns, rows, strict=True)]).sum(0)
 
@@ -73,26 +69,10 @@ def _relu_again(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.T
     return torch.relu(_right(x, columns, rows, rank))
 
 
-def _mean(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:
-    return _right(x, columns, rows, rank) / len(columns)
-
-
 def _one(run: Run) -> str | None:
-    broken = rules.calls(run, "all_reduce", "one is enough, after the product with B's rows", least=1, most=1)
-    if broken:
-        return broken
-    wanted = run.setup.size * WIDTH_OUT
-    for entry in run.collectives:
-        if entry.numel != wanted:
-            return About(
-                f"rank {entry.rank} reduces {entry.numel} elements{run.at(entry.line)}, but the result has {wanted}",
-                entry,
-            )
-    return None
-
-
-def _result(run: Run, call: int, rank: int) -> int:
-    return run.setup.size * WIDTH_OUT * run.itemsize
+    wanted, enough = run.setup.size * WIDTH_OUT, "one is enough, after the product with B's rows"
+    broken = rules.calls(run, "all_reduce", enough, least=1, most=1)
+    return broken or rules.reduces_other(run, (wanted,), f"the result has {wanted}")
 
 
 EXERCISE = Exercise(
@@ -108,18 +88,19 @@ EXERCISE = Exercise(
         ),
         many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
-        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 4, times=2), Setup(3, 4, outer_world=True))),
+        layouts(Setup(3, 4), "strided", "transposed"),
+        circumstances(Setup(3, 4)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),
-    rules=(Rule("exactly one all_reduce", 6, _one), rules.in_dtype(0), rules.carried(_result, _result)),
+    rules=(
+        Rule("exactly one all_reduce", 6, _one),
+        rules.in_dtype(0),
+        rules.exchanged(rules.numbers(lambda s: s.size * WIDTH_OUT)),
+    ),
     mistakes=known(
         {
-            "each rank's partial product: the all_reduce is missing, or what it brought is not used": _oracle_from(
-                _partial
-            ),
             "relu is missing between the two products, or its result is not used": _oracle_from(_without_relu),
             "relu came after the second product: it belongs between the two": _oracle_from(_relu_late),
             "relu was applied to the result too": _oracle_from(_relu_again),
@@ -127,7 +108,6 @@ EXERCISE = Exercise(
             "products, and a sum of relus is not the relu of a sum": _oracle_from(_relu_each(False)),
             "relu was applied to each rank's partial product too: it "
             "belongs between the two products only": _oracle_from(_relu_each(True)),
-            "the mean instead of the sum of the partial products": _oracle_from(_mean),
         }
     ),
     unit="row",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
-from allranks.judge.common import LAYOUTS, SIZES, many_ranks
+from allranks.judge.common import LAYOUTS, SIZES, circumstances, many_ranks
 from allranks.judge.compare import same
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -38,47 +37,68 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
+def _who(args: Sequence[Args]) -> dict[str, list[bool]]:
+    """Which ranks say that they are healthy, which have finite updates, which count, and all of them."""
+    healthy, finite = [a[2] for a in args], [bool(plain(a[1]).isfinite().all()) for a in args]
+    count = [a and b for a, b in zip(healthy, finite, strict=True)]
+    return {"healthy": healthy, "finite": finite, "count": count, "all": [True] * len(args), "one": [True]}
+
+
 def _counts(args: Sequence[Args]) -> list[bool]:
     """Which ranks count: those that say that they are healthy and have finite updates."""
-    return [a[2] and bool(plain(a[1]).isfinite().all()) for a in args]
+    return _who(args)["count"]
 
 
-Step = Callable[[torch.Tensor, Sequence[Args], list[bool], int], "tuple[torch.Tensor | None, int | None]"]
+Step = Callable[[torch.Tensor, Sequence[Args]], torch.Tensor]  # (old weights, args) -> the new ones
+When = Callable[[int, int], bool]  # (how many count, at_least) -> whether a step is made
 
 
-def _oracle_from(make: Step) -> Oracle:
-    """An oracle from `make(weights, args, counts, rank)`: the new weights (None: as before) and the number returned."""
+def _mean(
+    of: str = "count", by: str = "count", part: Callable[[torch.Tensor, bool], torch.Tensor] = lambda u, counts: u
+) -> Step:
+    """The weights plus the sum of these ranks' updates over the number of those; `part` makes something of each update first."""
+
+    def step(weights: torch.Tensor, args: Sequence[Args]) -> torch.Tensor:
+        who = _who(args)
+        parts = [part(plain(a[1]).double(), counts) for a, counts in zip(args, who["count"], strict=True)]
+        total = sum((u for u, use in zip(parts, who[of], strict=True) if use), torch.zeros(()).double())
+        return weights + total / sum(who[by])
+
+    return step
+
+
+def _cleaned(of: str, by: str) -> Step:
+    """The same with zeros for elements that are not finite."""
+    return _mean(of, by, lambda update, counts: update.nan_to_num(0, 0, 0))
+
+
+def _ending(step: Step, when: When, number: Callable[[Sequence[Args]], int] | None, who: str = "all") -> Oracle:
+    """`step` on the ranks of `who`, and the number that is returned (None: any)."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         kind, counts = args[0][0].base.dtype, _counts(args)
         weights = plain(args[0][0]).double()
-        parts = [plain(a[1]).double().nan_to_num(0, 0, 0).abs() for a in args]
-        atol = (weights.abs() + sum(parts)) * torch.finfo(kind).eps * 2
-        found = []
-        for rank in range(setup.ranks):
-            made, number = make(weights, args, counts, rank)
-            ends = plain(args[0][0]) if made is None else made.to(kind)
-            found.append(Expected(number, {(0,): ends}, None if made is None else atol))
-        return found
+        atol = weights.abs() + sum(plain(a[1]).double().nan_to_num(0, 0, 0).abs() for a in args)
+        atol, made = atol * torch.finfo(kind).eps * 2, when(sum(counts), args[0][3])
+        new = step(weights, args).to(kind) if made else weights.to(kind)
+        ends = [(new, atol) if made and changes else (weights.to(kind), None) for changes in _who(args)[who]]
+        return [Expected(None if number is None else number(args), {(0,): end}, limit) for end, limit in ends]
 
     return oracle
 
 
-def _sum(args: Sequence[Args], use: Sequence[bool]) -> torch.Tensor:
-    return sum((plain(a[1]).double() for a, u in zip(args, use, strict=True) if u), torch.zeros(()).double())
+def _enough(count: int, at_least: int) -> bool:
+    return count >= at_least
 
 
-def _right(weights: torch.Tensor, args: Sequence[Args], counts: list[bool], rank: int) -> tuple:
-    count = sum(counts)
-    return (weights + _sum(args, counts) / count if count >= args[0][3] else None), count
+_right = _ending(_mean(), _enough, lambda args: sum(_counts(args)))
 
 
-def _unlike_right(made: Oracle) -> Oracle:
-    """The same oracle, but only where some rank's weights differ from the right ones: else it explains nothing."""
+def _changed(step: Step, when: When = _enough, who: str = "all") -> Oracle:
+    """Other weights, whatever number is returned; where they are the right ones it explains nothing."""
 
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        found = list(made(setup, args))
-        right = _oracle_from(_right)(setup, args)
+    def oracle(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:
+        found, right = _ending(step, when, None, who)(setup, args), _right(setup, args)
         if all(same(a.changed[0,], b.changed[0,]) for a, b in zip(found, right, strict=True)):
             raise ValueError("the same weights, so it is another mistake")
         return found
@@ -86,78 +106,9 @@ def _unlike_right(made: Oracle) -> Oracle:
     return oracle
 
 
-def _changed(
-    step: Callable[[torch.Tensor, Sequence[Args], list[bool]], torch.Tensor],
-    when: Callable[[int, int], bool] = lambda count, at_least: count >= at_least,
-) -> Oracle:
-    """An oracle that adds `step(weights, args, counts)` when `when(count, at_least)`, whatever number is returned."""
-
-    def make(weights: torch.Tensor, args: Sequence[Args], counts: list[bool], rank: int) -> tuple:
-        count = sum(counts)
-        return (weights + step(weights, args, counts) if when(count, args[0][3]) else None), None
-
-    return _unlike_right(_oracle_from(make))
-
-
-def _healthy_only(weights: torch.Tensor, args: Sequence[Args], counts: list[bool], rank: int) -> tuple:
-    made, _ = _right(weights, args, counts, rank)
-    return (made if counts[rank] else None), None
-
-
-def _flags_only(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    """Ranks that say that they are healthy; their updates are not looked at."""
-    flags = [a[2] for a in args]
-    return _sum(args, flags) / sum(flags)
-
-
-def _finite_only(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    """Ranks with finite updates; their word is not asked."""
-    finite = [bool(plain(a[1]).isfinite().all()) for a in args]
-    return _sum(args, finite) / sum(finite)
-
-
-def _cleaned(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    """Elements that are not finite became zero, and the others of that rank were added."""
-    parts = [plain(a[1]).double().nan_to_num(0, 0, 0) for a in args if a[2]]
-    return sum(parts, torch.zeros(()).double()) / len(parts)
-
-
-def _all_cleaned(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    """The updates of all ranks, with zeros for elements that are not finite, over the number of ranks that count."""
-    return sum((plain(a[1]).double().nan_to_num(0, 0, 0) for a in args), torch.zeros(()).double()) / sum(counts)
-
-
-def _all_finite(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    """The updates of all ranks that have finite ones, over the number of ranks that count."""
-    return _sum(args, [bool(plain(a[1]).isfinite().all()) for a in args]) / sum(counts)
-
-
-def _cleaned_by_count(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    """As `_cleaned`, over the number of ranks that count."""
-    parts = [plain(a[1]).double().nan_to_num(0, 0, 0) for a in args if a[2]]
-    return sum(parts, torch.zeros(()).double()) / sum(counts)
-
-
-def _replaced(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    """What must be added that the mean update is left."""
-    return _sum(args, counts) / sum(counts) - weights
-
-
-def _counted(who: Callable[[Args], bool]) -> Oracle:
-    """The right weights, and the number of ranks for whose arguments `who` is true."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        number = sum(who(a) for a in args)
-        if number == sum(_counts(args)):
-            raise ValueError("it is the right number")
-        return [replace(right, returns=number) for right in _oracle_from(_right)(setup, args)]
-
-    return oracle
-
-
-def _times_zero(weights: torch.Tensor, args: Sequence[Args], counts: list[bool]) -> torch.Tensor:
-    parts = [plain(a[1]).double() * float(c) for a, c in zip(args, counts, strict=True)]
-    return sum(parts, torch.zeros(()).double()) / sum(counts)
+def _counted(number: Callable[[Sequence[Args]], int]) -> Oracle:
+    """The right weights with another number."""
+    return _ending(_mean(), _enough, number)
 
 
 def _nowhere(run: Run) -> bool:
@@ -170,30 +121,22 @@ def _nowhere(run: Run) -> bool:
     return same_as_before and sum(_counts(args)) >= args[0][3]
 
 
-def _zero_if_not_committed(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    if sum(_counts(args)) >= args[0][3]:
-        raise ValueError("committed, so it is another mistake")
-    return [replace(e, returns=0) for e in _oracle_from(_right)(setup, args)]
-
-
 def _few_bytes(run: Run) -> str | None:
     """One all_reduce of the update and of the count, or one of each."""
     broken = rules.calls(run, "all_reduce", "two are enough, one with the count behind the update", least=1, most=2)
     if broken:
         return broken
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
-            total, enough = sum(e.nbytes for e in mine), rules.nbytes_of(run, call, rank) + COUNT_NBYTES
-            if total > enough:
-                worst = max(mine, key=lambda e: e.nbytes)
-                # by its dtype alone if the update and a count are all that it has
-                wide = rules.wider(run, worst) if sum(e.numel for e in mine) <= run.setup.size + 1 else None
-                return wide or About(
-                    f"rank {rank} reduces {total} bytes{run.at(worst.line)}, but the update and a count are {enough} at most: "
-                    "the votes of all ranks are one number",
-                    worst,
-                )
+    for call, rank, mine in run.by_rank(run.collectives):
+        total, enough = sum(e.nbytes for e in mine), rules.nbytes_of(run, call, rank) + COUNT_NBYTES
+        if total > enough:
+            worst = max(mine, key=lambda e: e.nbytes)
+            # by its dtype alone if the update and a count are all that it has
+            wide = rules.wider(run, worst) if sum(e.numel for e in mine) <= run.setup.size + 1 else None
+            return wide or About(
+                f"rank {rank} reduces {total} bytes{run.at(worst.line)}, but the update and a count are {enough} at most: "
+                "the votes of all ranks are one number",
+                worst,
+            )
     return None
 
 
@@ -224,50 +167,53 @@ EXERCISE = Exercise(
             (_case(3, 4, 1, dtype="float64", values="random"), _case(4, 3, 1, dtype="bfloat16"), _case(3, 3, 1)),
         ),
         Group("any layout", 1, tuple(_case(s.ranks, s.size, 1, 2, layout=s.layout) for s in LAYOUTS)),
-        Group("any circumstances", 1, (_case(3, 4, 1, times=2), _case(3, 3, 1, outer_world=True))),
+        circumstances(_case(3, 4, 1), job=_case(3, 3, 1)),
     ),
     inputs=_inputs,
     labels={"failed": "{} failed", "with": "by {}"},
-    oracle=_oracle_from(_right),
+    oracle=_right,
     allow=frozenset({"all_reduce"}),
     rules=(
         Rule("the update and a count, once", 4, _few_bytes),
-        rules.carried(_update_if_committed, _update_if_committed),
+        rules.exchanged(_update_if_committed),
     ),
     mistakes=known(
         {
-            "divided by the number of all ranks: the mean is over the ranks that count": _changed(
-                lambda w, args, counts: _sum(args, counts) / len(args)
-            ),
-            "the sum of the healthy ranks' updates: divide it by their number": _changed(
-                lambda w, args, counts: _sum(args, counts)
-            ),
+            "divided by the number of all ranks: the mean is over the ranks that count": _changed(_mean(by="all")),
+            "the sum of the healthy ranks' updates: divide it by their number": _changed(_mean(by="one")),
             "zero times NaN is NaN: put zeros in place of a failed rank's update, don't multiply it by zero": _changed(
-                _times_zero
+                _mean("all", part=lambda update, counts: update * float(counts))
             ),
             "the updates of ranks that say that they are not healthy were added: "
-            "both the word and the numbers count": _changed(_finite_only),
+            "both the word and the numbers count": _changed(_mean("finite", "finite")),
             "NaN or infinity came into the weights: a rank whose update is not finite does not count, whatever it "
-            "says": _changed(_flags_only),
+            "says": _changed(_mean("healthy", "healthy")),
             "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank "
-            "must not count": [_changed(_cleaned), _changed(_cleaned_by_count)],
+            "must not count": [_changed(_cleaned("healthy", by)) for by in ("healthy", "count")],
             "the updates of ranks that do not count were added: put zeros in "
-            "place of the whole update of such a rank": [_changed(step) for step in (_all_cleaned, _all_finite)],
-            "the weights were replaced by the mean update: add it to them": _changed(_replaced),
-            "the number of all ranks came back: return the number of those that count": _counted(lambda given: True),
+            "place of the whole update of such a rank": [
+                _changed(_cleaned("all", "count")),
+                _changed(_mean("finite", "count")),
+            ],
+            "the weights were replaced by the mean update: add it to them": _changed(
+                lambda weights, args: _mean()(weights * 0, args)
+            ),
+            "the number of all ranks came back: return the number of those that count": _counted(len),
             "the number of ranks that say that they are healthy came back: one whose update is not finite does not "
-            "count": _counted(lambda given: given[2]),
+            "count": _counted(lambda args: sum(_who(args)["healthy"])),
+            "0 came back where nothing was committed: return how many ranks count there too": _counted(
+                lambda args: sum(_counts(args)) if sum(_counts(args)) >= args[0][3] else 0
+            ),
             "only the ranks that count changed their weights: the others need the same step, or the weights are no "
-            "longer equal": _unlike_right(_oracle_from(_healthy_only)),
+            "longer equal": _changed(_mean(), who="count"),
             "committed although too few ranks are healthy: then nobody may change its weights": _changed(
-                lambda w, args, counts: _sum(args, counts) / max(sum(counts), 1), lambda count, least: count > 0
+                _mean(), lambda count, least: count > 0
             ),
             "not committed although there are just enough healthy ranks: at_least itself is enough": _changed(
-                lambda w, args, counts: _sum(args, counts) / sum(counts), lambda count, least: count > least
+                _mean(), lambda count, least: count > least
             ),
-            "0 came back where nothing was committed: return how many ranks count there too": _zero_if_not_committed,
             "the weights are unchanged although enough ranks are healthy": (
-                _changed(lambda w, args, counts: w * 0, lambda count, least: False),
+                _changed(_mean(), lambda count, least: False),
                 _nowhere,
             ),
         }

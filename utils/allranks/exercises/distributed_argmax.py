@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Setup, View, different_values, plain, shape_of
-from allranks.judge.common import LAYOUTS, Passed, lost_digits, many_ranks
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
+from allranks.judge.common import LAYOUTS, Passed, circumstances, lost_digits, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
 
@@ -78,133 +78,59 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _best(args: Sequence[Args], first: int = 0) -> tuple[float, int, int]:
+Place = tuple[float, int, int]  # a value, its rank and its index there
+
+
+def _places(args: Sequence[Args]) -> list[Place]:
+    """All values but NaN, rank by rank."""
+    values = ((rank, plain(view).reshape(-1).tolist()) for rank, (view,) in enumerate(args))
+    return [(value, rank, index) for rank, row in values for index, value in enumerate(row) if value == value]
+
+
+def _best(args: Sequence[Args], first: int = 0) -> Place:
     """The maximum and its place; of equal ones that of the lowest rank, counted from rank `first`, then of the lowest index."""
-    best = None
-    ranks = len(args)
-    for rank in ((first + place) % ranks for place in range(ranks)):
-        (view,) = args[rank]
-        for index, value in enumerate(plain(view).reshape(-1).tolist()):
-            if best is None or (value != value and best[0] == best[0]) or value > best[0]:
-                best = (value, rank, index)
-    return best
+    ranks = [(first + place) % len(args) for place in range(len(args))]
+    for rank in ranks:
+        nan = plain(args[rank][0]).reshape(-1).isnan()
+        if bool(nan.any()):
+            return math.nan, rank, int(nan.double().argmax())
+    return max(_places(args), key=lambda place: (place[0], -ranks.index(place[1]), -place[2]))
 
 
-def _tuples(value: float, rank: int, index: int, setup: Setup) -> list[Expected]:
-    return [Expected((value, rank, index)) for _ in range(setup.ranks)]
+def _made(make: Callable[[Place, Sequence[Args], int], Place]) -> Oracle:
+    """What each rank returns by `make(the right answer, all ranks' arguments, rank)`."""
+    return lambda setup, args: [Expected(make(_best(args), args, rank)) for rank in range(setup.ranks)]
 
 
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return _tuples(*_best(args), setup)
-
-
-def _local_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right value with the index in the concatenation of all ranks' tensors."""
-    value, rank, index = _best(args)
-    before = sum(plain(a[0]).numel() for a in args[:rank])
-    return _tuples(value, rank, before + index, setup)
+_oracle = _made(lambda best, args, rank: best)
 
 
 def _of_passed(setup: Setup, args: Sequence[Args], value_passed: Passed, index_passed: Passed) -> list[Expected]:
     """Each rank's maximum is compared as it arrives."""
-    best = None
+    best: Place | None = None
     for rank, a in enumerate(args):
         value, _, index = _best([a])
         value = value_passed(value)
         if best is None or (value != value and best[0] == best[0]) or value > best[0]:
             best = (value, rank, int(index_passed(index)))
-    return _tuples(*best, setup)
+    return [Expected(best) for _ in args]
 
 
-def _last_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    value, _, _ = _best(args)
-    places = [(r, i) for r, a in enumerate(args) for i, v in enumerate(plain(a[0]).reshape(-1).tolist()) if v == value]
-    if not places:
-        raise ValueError("NaN")
-    rank = places[-1][0]
-    return _tuples(value, rank, next(i for r, i in places if r == rank), setup)
+def _latest(best: Place, args: Sequence[Args], rank: int) -> Place:
+    """Of equal ones the highest rank's first one."""
+    ranks = [r for value, r, _ in _places(args) if value == best[0]]
+    return next((place for place in _places(args) if place[:2] == (best[0], ranks[-1])), best) if ranks else best
 
 
-def _without_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    best = None
-    for rank, (view,) in enumerate(args):
-        for index, value in enumerate(plain(view).reshape(-1).tolist()):
-            if value == value and (best is None or value > best[0]):
-                best = (value, rank, index)
-    if best == _best(args):
-        raise ValueError("no NaN")
-    return _tuples(*best, setup)
-
-
-def _last_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    value, rank, index = _best(args)
-    last = max(i for i, v in enumerate(plain(args[rank][0]).reshape(-1).tolist()) if v == value or v != v)
-    if last == index:
-        raise ValueError("no tie on that rank")
-    return _tuples(value, rank, last, setup)
-
-
-def _swapped(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The index where the rank belongs, and the rank in its place."""
-    value, rank, index = _best(args)
-    return _tuples(value, index, rank, setup)
-
-
-def _in_last_dimension(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The index in the last dimension only."""
-    value, rank, index = _best(args)
-    return _tuples(value, rank, index % plain(args[rank][0]).shape[-1], setup)
-
-
-def _own_place(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    value, _, _ = _best(args)
-    return [Expected((value, rank, _best([a])[2])) for rank, a in enumerate(args)]
-
-
-def _own_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    value, holder, _ = _best(args)
-    return [Expected((value, holder, _best([a])[2])) for a in args]
-
-
-def _index_of_zero(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    value, rank, _ = _best(args)
-    return _tuples(value, rank, _best(args[:1])[2], setup)
-
-
-def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    made = []
-    for rank, a in enumerate(args):
-        value, _, index = _best([a])
-        made.append(Expected((value, rank, index)))
-    return made
-
-
-def _least(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    value, rank, index = min(
-        (v, r, i) for r, a in enumerate(args) for i, v in enumerate(plain(a[0]).reshape(-1).tolist()) if v == v
-    )
-    return _tuples(value, rank, index, setup)
-
-
-def _magnitude(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    places = [
-        (abs(v), -r, -i, v)
-        for r, a in enumerate(args)
-        for i, v in enumerate(plain(a[0]).reshape(-1).tolist())
-        if v == v
-    ]
-    _, rank, index, value = max(places)
-    return _tuples(value, -rank, -index, setup)
-
-
-def _rank_zero_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right answer of everybody whose ties begin at rank 0."""
-    return _tuples(*_best(args), setup)
+def _last_index(best: Place, args: Sequence[Args], rank: int) -> Place:
+    """Of equal ones the lowest rank's last one."""
+    values = plain(args[best[1]][0]).reshape(-1).tolist()
+    return (*best[:2], max(i for i, v in enumerate(values) if v == best[0] or v != v))
 
 
 _TIES = {
-    "ties go to the lowest rank, then the lowest index": _last_rank,
-    "ties go to the lowest rank, then the lowest index: this is the last index of that rank": _last_index,
+    "ties go to the lowest rank, then the lowest index": _made(_latest),
+    "ties go to the lowest rank, then the lowest index: this is the last index of that rank": _made(_last_index),
 }
 
 
@@ -213,19 +139,15 @@ def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
     cause = f"of equal maxima rank {first}'s comes first, then those of the ranks behind it, round the ring: here rank 0's came first"
     return replace(
         exercise,
-        oracle=lambda setup, args: _tuples(*_best(args, first), setup),
+        oracle=lambda setup, args: [Expected(_best(args, first)) for _ in args],
         groups=(*exercise.groups, Group(YOUR_VARIANT, 4, _case("ties", Setup(8, 2), Setup(5, 3)))),
         # what the others know of ties is true of rank 0 only
-        mistakes=(Mistake(cause, _rank_zero_first), *(m for m in exercise.mistakes if m.cause not in _TIES)),
+        mistakes=(Mistake(cause, _oracle), *(m for m in exercise.mistakes if m.cause not in _TIES)),
     )
 
 
 def _bytes(run: Run) -> str | None:
     return rules.received_at_most(run, 16 * run.ranks, f"16 bytes x {run.ranks} ranks")
-
-
-def _one_value(run: Run, call: int, rank: int) -> int:
-    return run.itemsize
 
 
 def _case(name: str, *setups: Setup) -> tuple[Setup, ...]:
@@ -268,7 +190,7 @@ EXERCISE = Exercise(
             ),
         ),
         Group("any layout", 1, LAYOUTS),
-        Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
+        circumstances(Setup(3, 6)),
     ),
     inputs=_inputs,
     labels={"case": "{}", "spread": "more on some ranks"},
@@ -277,27 +199,40 @@ EXERCISE = Exercise(
     rules=(
         Rule("at most 16 bytes x p received", 8, _bytes),
         rules.in_dtype(0, whole=True),
-        rules.carried(_one_value, _one_value),
+        rules.exchanged(rules.numbers(lambda s: 1)),
     ),
     mistakes=known(
         {
-            "each rank's own maximum: compare over all ranks": _own,
-            "the index counts through all ranks' tensors: it must be the flat index on its rank": _local_index,
+            "each rank's own maximum: compare over all ranks": _made(
+                lambda best, args, rank: (_best([args[rank]])[0], rank, _best([args[rank]])[2])
+            ),
+            "the index counts through all ranks' tensors: it must be the flat index on its rank": _made(
+                lambda best, args, rank: (*best[:2], best[2] + sum(plain(a[0]).numel() for a in args[: best[1]]))
+            ),
         },
         *lost_digits("the value", "the index", _of_passed),
         {
             **_TIES,
-            "each rank's own rank and index with the global maximum: take those of the rank that holds it": _own_place,
+            "each rank's own rank and index with the global maximum: take those of the rank that holds it": _made(
+                lambda best, args, rank: (best[0], rank, _best([args[rank]])[2])
+            ),
             "the index is that of each rank's own maximum: take the index that came from the rank that holds the "
-            "maximum": _own_index,
-            "the index is that of rank 0's own maximum: take the index of "
-            "the rank that holds the maximum": _index_of_zero,
-            "rank and index are swapped: return (value, rank, index)": _swapped,
+            "maximum": _made(lambda best, args, rank: (*best[:2], _best([args[rank]])[2])),
+            "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum": _made(
+                lambda best, args, rank: (*best[:2], _best(args[:1])[2])
+            ),
+            "rank and index are swapped: return (value, rank, index)": _made(
+                lambda best, args, rank: (best[0], best[2], best[1])
+            ),
             "the index is that in the last dimension: it must be the flat index, which counts all elements of that "
-            "rank's tensor": _in_last_dimension,
-            "NaN was ignored: it is the maximum, as in torch.argmax": _without_nan,
-            "the largest magnitude instead of the maximum": _magnitude,
-            "the minimum instead of the maximum": _least,
+            "rank's tensor": _made(lambda best, args, rank: (*best[:2], best[2] % plain(args[best[1]][0]).shape[-1])),
+            "NaN was ignored: it is the maximum, as in torch.argmax": _made(
+                lambda best, args, rank: max(_places(args), key=lambda place: (place[0], -place[1], -place[2]))
+            ),
+            "the largest magnitude instead of the maximum": _made(
+                lambda best, args, rank: max(_places(args), key=lambda place: (abs(place[0]), -place[1], -place[2]))
+            ),
+            "the minimum instead of the maximum": _made(lambda best, args, rank: min(_places(args))),
         },
     ),
     variants=Variants(

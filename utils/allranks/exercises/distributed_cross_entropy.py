@@ -12,7 +12,7 @@ import torch
 from allranks.exercises.families import Told, everywhere, known, log_sum_error, seen
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, one_a_row, three_numbers_a_row
+from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, three_numbers_a_row
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
@@ -164,7 +164,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("at most three values a row, in three all_reduces", 6, _three_small),
         rules.in_dtype(0),
-        rules.carried(one_a_row, one_a_row),
+        rules.exchanged(rules.numbers(lambda s: s.size)),
     ),
     mistakes=known(
         {
@@ -210,7 +210,6 @@ EXERCISE = Exercise(
                     torch.logsumexp(parts[rank], -1, keepdim=True) - whole.gather(1, column)
                 )
             ),
-            "the sign is wrong: the loss is positive": _oracle_from(lambda *a: -_losses(*a)),
             "the mean over the rows came back: return one loss a row": _oracle_from(lambda *a: _losses(*a).mean()),
             "the target's probability came back, not its negative logarithm": _oracle_from(
                 lambda *a: torch.exp(-_losses(*a))

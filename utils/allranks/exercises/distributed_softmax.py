@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks
@@ -31,98 +32,66 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _whole(args: Sequence[Args]) -> torch.Tensor:
-    return torch.cat([plain(a[0]) for a in args], -1)
-
-
-def _split(whole: torch.Tensor, setup: Setup, atol: float) -> list[Expected]:
-    return [Expected(part.contiguous(), {}, atol) for part in whole.split(_widths(setup), -1)]
-
-
 def _atol(kind: torch.dtype) -> float:
     return {torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 4e-3}.get(kind, 1e-5)
 
 
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    whole = _whole(args)
-    return _split(torch.softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
+def _made(make: Callable[[list[torch.Tensor], torch.Tensor], Any], wide: bool = False) -> Oracle:
+    """What `make(parts, whole rows)` gives, whole rows or parts, in the logits' dtype or, with `wide`, in float64."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        kind = args[0][0].base.dtype
+        parts = [plain(a[0]).to(torch.float64 if wide else kind) for a in args]
+        made = make(parts, torch.cat(parts, -1))
+        made = made.split([t.shape[-1] for t in parts], -1) if isinstance(made, torch.Tensor) else made
+        return [Expected(part.contiguous().to(kind), {}, _atol(kind)) for part in made]
+
+    return oracle
 
 
-def _local(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    parts = [plain(a[0]) for a in args]
-    return [Expected(torch.softmax(t.double(), -1).to(t.dtype), {}, _atol(t.dtype)) for t in parts]
+def _top(t: torch.Tensor) -> torch.Tensor:
+    return t.amax(-1, keepdim=True)
 
 
-def _own_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _sum(t: torch.Tensor) -> torch.Tensor:
+    return t.sum(-1, keepdim=True)
+
+
+def _normalised(exps: torch.Tensor) -> torch.Tensor:
+    return exps / _sum(exps)
+
+
+def _own_maximum(parts: list[torch.Tensor], whole: torch.Tensor) -> list[torch.Tensor]:
     """Each rank subtracts its own maximum; the sums are added as if they were of one scale."""
-    parts = [plain(a[0]).double() for a in args]
-    tops = [torch.exp(t - t.amax(-1, keepdim=True)) for t in parts]
-    total = sum(t.sum(-1, keepdim=True) for t in tops)
-    kind = args[0][0].base.dtype
-    return [Expected((t / total).to(kind), {}, _atol(kind)) for t in tops]
+    exps = [torch.exp(t - _top(t)) for t in parts]
+    return [e / sum(map(_sum, exps)) for e in exps]
 
 
-def _added_maxima(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The maxima added instead of compared: harmless until the logits are large."""
-    parts = [plain(a[0]) for a in args]
-    exps = torch.exp(torch.cat(parts, -1) - sum(t.amax(-1, keepdim=True) for t in parts))
-    return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(exps.dtype))
-
-
-def _unstable(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    whole = _whole(args)
-    exps = torch.exp(whole)
-    return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
-
-
-def _unstable_sum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _unstable_sum(parts: list[torch.Tensor], whole: torch.Tensor) -> torch.Tensor:
     """Each rank's sum is that of exp without a maximum, and is made smaller only then."""
-    whole, parts = _whole(args), [plain(a[0]) for a in args]
-    top = whole.amax(-1, keepdim=True)
-    total = sum((t.exp().sum(-1, keepdim=True).log() - top).exp() for t in parts)
-    return _split((whole - top).exp() / total, setup, _atol(whole.dtype))
+    return (whole - _top(whole)).exp() / sum((_sum(t.exp()).log() - _top(whole)).exp() for t in parts)
 
 
-def _own_sum_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _own_sum_first(parts: list[torch.Tensor], whole: torch.Tensor) -> list[torch.Tensor]:
     """Divided by the rank's own sum first, which is zero where its columns are far below the row's maximum."""
-    whole = _whole(args)
-    top = whole.amax(-1, keepdim=True)
-    parts = [(plain(a[0]) - top).exp() for a in args]
-    own = [t.sum(-1, keepdim=True) for t in parts]
-    kind = whole.dtype
-    return [Expected(t / mine * (mine / sum(own)), {}, _atol(kind)) for t, mine in zip(parts, own, strict=True)]
-
-
-def _one_maximum(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The largest of all logits taken from every row: harmless until a row lies far below it."""
-    whole = _whole(args)
-    exps = torch.exp(whole - whole.amax())
-    return _split(exps / exps.sum(-1, keepdim=True), setup, _atol(whole.dtype))
+    exps = [(t - _top(whole)).exp() for t in parts]
+    return [e / _sum(e) * (_sum(e) / sum(map(_sum, exps))) for e in exps]
 
 
 def _over(dim: int, of_sum: bool) -> Oracle:
     """The maxima over this dimension, compared over the ranks, taken for those of the rows; with `of_sum` the sums too."""
 
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        parts = [plain(a[0]).double() for a in args]
-        if parts[0].dim() < dim + 2:
-            raise ValueError(f"dimension {dim} is the last one, or there is none")
+    def make(parts: list[torch.Tensor], whole: torch.Tensor) -> list[torch.Tensor]:
         top = torch.stack([t.amax(dim, keepdim=True) for t in parts]).amax(0)
         exps = [torch.exp(t - top) for t in parts]
         total = sum(e.sum(dim if of_sum else -1, keepdim=True) for e in exps)
-        kind = args[0][0].base.dtype
-        return [Expected((e / total).to(kind), {}, _atol(kind)) for e in exps]
+        return [e / total for e in exps]
 
-    return oracle
+    return only_where(lambda setup, args: plain(args[0][0]).dim() >= dim + 2, _made(make, wide=True))
 
 
 def _rows(setup: Setup) -> int:
     return 1 if setup.option("row") else math.prod(setup.option("_planes", ())) * setup.size
-
-
-def _log(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    whole = _whole(args)
-    return _split(torch.log_softmax(whole.double(), -1).to(whole.dtype), setup, _atol(whole.dtype))
 
 
 def _two_small(run: Run) -> str | None:
@@ -137,10 +106,6 @@ def _two_small(run: Run) -> str | None:
                 entry,
             )
     return None
-
-
-def _one_a_row(run: Run, call: int, rank: int) -> int:
-    return _rows(run.setup) * run.itemsize
 
 
 EXERCISE = Exercise(
@@ -173,39 +138,38 @@ EXERCISE = Exercise(
     ),
     inputs=_inputs,
     labels={"row": "in one dimension", "columns": "{} columns", "scale": "logits times {}", "shift": "logits plus {}"},
-    oracle=_oracle,
+    oracle=_made(lambda parts, whole: torch.softmax(whole, -1), wide=True),
     allow=frozenset({"all_reduce"}),
     rules=(
         Rule("at most two all_reduces of one value per row", 7, _two_small),
         rules.in_dtype(0),
-        rules.carried(_one_a_row, _one_a_row),
+        rules.exchanged(rules.numbers(_rows)),
     ),
     mistakes=known(
         {
-            "the maxima were added: reduce them with ReduceOp.MAX": _added_maxima,
+            "the maxima were added: reduce them with ReduceOp.MAX": _made(
+                lambda parts, whole: _normalised(torch.exp(whole - sum(map(_top, parts))))
+            ),
             "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first": [
-                _unstable,
-                _unstable_sum,
+                _made(lambda parts, whole: _normalised(torch.exp(whole))),
+                _made(_unstable_sum),
             ],
             "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide "
-            "by the sum over all ranks only": _own_sum_first,
-            "the softmax of each rank's own columns: maximum and sum must be over all ranks": (
-                _local,
-                lambda run: not run.collectives,
+            "by the sum over all ranks only": _made(_own_sum_first),
+            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": _made(
+                _own_maximum, wide=True
             ),
-            "the softmax of each rank's own columns: each row's sum must be over all ranks too, or it was not used": (
-                _local,
-                lambda run: bool(run.collectives),
-            ),
-            "each rank subtracted its own maximum: the sums only fit "
-            "together with the maximum over all ranks": _own_maximum,
             "one maximum for all rows: a row far below it becomes 0/0; subtract "
-            "from each row its own, over all ranks": _one_maximum,
+            "from each row its own, over all ranks": _made(
+                lambda parts, whole: _normalised(torch.exp(whole - whole.amax()))
+            ),
             "the maximum of each column was subtracted, as max over dim 0 gives: take each row's, over the last "
             "dimension": _over(0, of_sum=False),
             "the maxima and the sums are over dimension 1: take the last dimension, dim=-1, which is another one "
             "where there are three": _over(1, of_sum=True),
-            "the logarithm of the softmax came back": _log,
+            "the logarithm of the softmax came back": _made(
+                lambda parts, whole: torch.log_softmax(whole, -1), wide=True
+            ),
         }
     ),
     unit="row",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
 from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, lost_digits, many_ranks
@@ -48,125 +48,90 @@ def _ranked(args: Sequence[Args]) -> list[tuple]:
     return sorted(places, key=lambda x: (x[0] == x[0], -x[0] if x[0] == x[0] else 0, x[1], x[2]))
 
 
-def _made(places: list[tuple], kind: torch.dtype, setup: Setup) -> list[Expected]:
-    values = torch.tensor([v for v, _, _ in places], dtype=kind)
-    ranks = torch.tensor([r for _, r, _ in places], dtype=torch.int64)
-    indices = torch.tensor([i for _, _, i in places], dtype=torch.int64)
-    return [Expected((values, ranks, indices)) for _ in range(setup.ranks)]
+Place = tuple[float, int, int]  # a value, its rank and its index there
 
 
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return _made(_ranked(args)[: args[0][1]], args[0][0].base.dtype, setup)
+def _made(make: Callable[[Sequence[Args], int], Sequence[Place]]) -> Oracle:
+    """What each rank returns by `make(all ranks' arguments, rank)`."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        told = []
+        for rank in range(setup.ranks):
+            places, kind = make(args, rank), args[0][0].base.dtype
+            kinds = (kind, torch.int64, torch.int64)
+            told.append(Expected(tuple(torch.tensor([p[i] for p in places], dtype=k) for i, k in enumerate(kinds))))
+        return told
+
+    return oracle
 
 
-def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    found = []
-    for rank, a in enumerate(args):
-        places = [(v, rank, i) for v, _, i in _ranked([a])[: a[1]]]
-        found.append(_made(places, a[0].base.dtype, setup)[0])
-    return found
+def _top(args: Sequence[Args]) -> list[Place]:
+    """The right answer; of some ranks' arguments only, the same among them."""
+    return _ranked(args)[: args[0][1]]
 
 
-def _joined_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    places = [(v, r, r * setup.size + i) for v, r, i in _ranked(args)[: args[0][1]]]
-    return _made(places, args[0][0].base.dtype, setup)
+_oracle = _made(lambda args, rank: _top(args))
+
+
+def _each(change: Callable[[Place, Sequence[Args], int], Place]) -> Oracle:
+    """The right answer with `change(place, args, rank)` for each of its places."""
+    return _made(lambda args, rank: [change(place, args, rank) for place in _top(args)])
+
+
+def _numel(args: Sequence[Args]) -> int:
+    return plain(args[0][0]).numel()
 
 
 def _of_passed(setup: Setup, args: Sequence[Args], value_passed: Passed, index_passed: Passed) -> list[Expected]:
     """Each rank's largest are compared as they arrive."""
-    k, kind = args[0][1], args[0][0].base.dtype
-    passed = [(value_passed(v), r, i) for r, a in enumerate(args) for v, _, i in _ranked([a])[:k]]
-    places = sorted(passed, key=lambda x: (x[0] == x[0], -x[0] if x[0] == x[0] else 0, x[1]))[:k]
-    return _made([(v, r, int(index_passed(i))) for v, r, i in places], kind, setup)
+    passed = [(value_passed(v), r, i) for r, a in enumerate(args) for v, _, i in _top([a])]
+    places = sorted(passed, key=lambda x: (x[0] == x[0], -x[0] if x[0] == x[0] else 0, x[1]))[: args[0][1]]
+    return list(_made(lambda args, rank: [(v, r, int(index_passed(i))) for v, r, i in places])(setup, args))
 
 
-def _place(among_all: bool) -> Oracle:
-    """The place of each candidate among all that were gathered, k of each rank or as many as it has, or among those of its rank."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        k, kind = args[0][1], args[0][0].base.dtype
-        each = min(k, setup.size)
-        order = [{i: place for place, (_, _, i) in enumerate(_ranked([a])[:k])} for a in args]
-        places = [(v, r, order[r][i] + (r * each if among_all else 0)) for v, r, i in _ranked(args)[:k]]
-        return _made(places, kind, setup)
-
-    return oracle
+def _as_candidate(place: Place, args: Sequence[Args], each: int) -> int:
+    """Where a value stands among its rank's candidates, with `each` candidates of every rank before it."""
+    _, rank, index = place
+    return [i for _, _, i in _top([args[rank]])].index(index) + rank * each
 
 
-def _place_of_padded(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The place among all candidates, where a rank with fewer than k fills up."""
-    k = args[0][1]
-    return [Expected((*w.returns[:2], w.returns[2] + w.returns[1] * k)) for w in _place(among_all=False)(setup, args)]
+def _best_by(key: Callable[[float], float], of_each: Callable[[Sequence[Args]], Sequence[Place]]) -> Oracle:
+    """The candidates `of_each` rank, sorted by `key`."""
+
+    def make(args: Sequence[Args], rank: int) -> list[Place]:
+        found = [(v, r, i) for r, a in enumerate(args) for v, _, i in of_each([a])]
+        return sorted(found, key=lambda place: key(place[0]))[: args[0][1]]
+
+    return _made(make)
 
 
-def _one_from_each(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Only the best of each rank takes part."""
-    best = [(v, r, i) for r, a in enumerate(args) for v, _, i in _ranked([a])[:1]]
-    places = sorted(best, key=lambda x: (-x[0], x[1]))[: args[0][1]]
-    return _made(places, args[0][0].base.dtype, setup)
+def _largest_magnitudes(args: Sequence[Args]) -> list[Place]:
+    return sorted(_ranked(args), key=lambda place: -abs(place[0]))[: args[0][1]]
 
 
-def _by_absolute_value(own_only: bool) -> Oracle:
-    """Each rank's candidates are those of the largest absolute value, and so are the best of them if not `own_only`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        k = args[0][1]
-        each = [sorted(_ranked([a]), key=lambda x: -abs(x[0]))[:k] for a in args]
-        best = [(v, r, i) for r, found in enumerate(each) for v, _, i in found]
-        best.sort(key=lambda x: -x[0] if own_only else -abs(x[0]))
-        return _made(best[:k], args[0][0].base.dtype, setup)
-
-    return oracle
+def _few(setup: Setup, args: Sequence[Args]) -> bool:
+    """Whether a rank has fewer than k values: else it is another mistake."""
+    return setup.size < args[0][1]
 
 
-def _smallest(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return _made(sorted(_ranked(args))[: args[0][1]], args[0][0].base.dtype, setup)
-
-
-def _late_ties(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    places = sorted(_ranked(args), key=lambda x: (-x[0], -x[1], x[2]))[: args[0][1]]
-    return _made(places, args[0][0].base.dtype, setup)
-
-
-def _ascending(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return _made(_ranked(args)[: args[0][1]][::-1], args[0][0].base.dtype, setup)
-
-
-def _values_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The right values with any ranks and indices, where values are equal."""
+def _some_equal(setup: Setup, args: Sequence[Args]) -> bool:
+    """Whether two values are equal of those that are at least the k-th largest."""
     places, k = _ranked(args), args[0][1]
     least = places[k - 1][0] if 0 < k <= len(places) else -math.inf
-    top = [v for v, _, _ in places if v >= least or v != v]
-    if len({str(v) for v in top}) == len(top):
-        raise ValueError("no two are equal, so it is another mistake")
-    return [Expected((wanted.returns[0], None, None)) for wanted in _oracle(setup, args)]
+    top = [str(v) for v, _, _ in places if v >= least or v != v]
+    return len(set(top)) < len(top)
+
+
+# the right values with any ranks and indices, where values are equal
+_VALUES_ONLY = only_where(
+    _some_equal, lambda setup, args: [Expected((e.returns[0], None, None)) for e in _oracle(setup, args)]
+)
 
 
 def _own_rank(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """The right values, with the caller's rank for each."""
     right = _oracle(setup, args)
     return [Expected((w.returns[0], torch.full_like(w.returns[1], r), None)) for r, w in enumerate(right)]
-
-
-def _rank_by_k(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The rank from the place among all candidates, as if each rank had k of them."""
-    k = args[0][1]
-    if setup.size >= k:
-        raise ValueError("each rank has k candidates, so it is another mistake")
-    order = [{i: place for place, (_, _, i) in enumerate(_ranked([a])[:k])} for a in args]
-    places = [(v, (r * setup.size + order[r][i]) // k, i) for v, r, i in _ranked(args)[:k]]
-    return _made(places, args[0][0].base.dtype, setup)
-
-
-def _rank_zero(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    if setup.size >= args[0][1]:
-        raise ValueError("each rank has k candidates, so it is another mistake")
-    right = _oracle(setup, args)
-    return [Expected((w.returns[0], torch.zeros_like(w.returns[1]), w.returns[2])) for w in right]
-
-
-def _swapped(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected((w.returns[0], w.returns[2], w.returns[1])) for w in _oracle(setup, args)]
 
 
 Triple = Sequence[Any]  # values, ranks and indices
@@ -201,10 +166,6 @@ def _repeated(run: Run) -> bool:
 def _bytes(run: Run) -> str | None:
     k = run.args[0][0][1]
     return rules.received_at_most(run, 16 * k * run.ranks, f"16 bytes x k = {k} x {run.ranks} ranks")
-
-
-def _one_value(run: Run, call: int, rank: int) -> int:
-    return run.itemsize if run.setup.option("k") else 0
 
 
 def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
@@ -266,35 +227,59 @@ EXERCISE = Exercise(
     rules=(
         Rule("at most 16 bytes x k x p received", 8, _bytes, lambda s: s.ranks > 1 and s.option("k") > 0),
         rules.in_dtype(0, whole=True),
-        rules.carried(_one_value, _one_value),
+        rules.exchanged(rules.numbers(lambda s: min(s.option("k"), 1))),
     ),
     mistakes=known(
         {
-            "each rank's own top k: compare over all ranks": _own,
-            "the indices count through all ranks' tensors: each must be the flat index on its rank": _joined_index,
+            "each rank's own top k: compare over all ranks": _made(
+                lambda args, rank: [(v, rank, i) for v, _, i in _top([args[rank]])]
+            ),
+            "the indices count through all ranks' tensors: each must be the flat index on its rank": _each(
+                lambda place, args, rank: (*place[:2], place[1] * _numel(args) + place[2])
+            ),
         },
         *lost_digits("the values", "the indices", _of_passed),
         {
             "the indices are places among the gathered candidates: send each value's flat index on its rank too, and "
-            "take that one": [oracle for oracle in (_place(among_all=True), _place_of_padded)],
-            "the indices are places in each rank's own top k: take the flat index in the rank's tensor": _place(
-                among_all=False
-            ),
-            "only the best of each rank took part: several of the top k may be on one rank": _one_from_each,
-            "the largest absolute values took part: a negative number is small, however large its absolute value": [
-                _by_absolute_value(own_only) for own_only in (True, False)
+            "take that one": [
+                _each(lambda place, args, rank: (*place[:2], _as_candidate(place, args, len(_top(args[:1]))))),
+                _each(lambda place, args, rank: (*place[:2], _as_candidate(place, args, args[0][1]))),
             ],
-            "the k smallest instead of the largest": _smallest,
-            "smallest first: the largest must come first": _ascending,
-            "ties go to the lowest rank, then the lowest index": _late_ties,
+            "the indices are places in each rank's own top k: take the flat index in the rank's tensor": _each(
+                lambda place, args, rank: (*place[:2], _as_candidate(place, args, 0))
+            ),
+            "only the best of each rank took part: several of the top k may be on one rank": _best_by(
+                lambda value: -value, lambda args: _ranked(args)[:1]
+            ),
+            "the largest absolute values took part: a negative number is small, however large its absolute value": [
+                _best_by(key, _largest_magnitudes) for key in (lambda value: -value, lambda value: -abs(value))
+            ],
+            "the k smallest instead of the largest": _made(lambda args, rank: sorted(_ranked(args))[: args[0][1]]),
+            "smallest first: the largest must come first": _made(lambda args, rank: _top(args)[::-1]),
+            "ties go to the lowest rank, then the lowest index": _made(
+                lambda args, rank: sorted(_ranked(args), key=lambda x: (-x[0], -x[1], x[2]))[: args[0][1]]
+            ),
             "the right values with other indices: ties go to the lowest rank, then the lowest index, and neither "
-            "torch.topk nor a sort that is not stable promises that": (_values_only, _other_indices),
+            "torch.topk nor a sort that is not stable promises that": (_VALUES_ONLY, _other_indices),
             "the right values, but one place, an index on a rank, is returned more than once: probably values that "
-            "were filled in took part, as where a rank has fewer than k": (_values_only, _repeated),
+            "were filled in took part, as where a rank has fewer than k": (_VALUES_ONLY, _repeated),
             "the ranks are those of candidates in groups of k: a rank with fewer "
-            "than k values has fewer candidates": _rank_by_k,
-            "every value is said to be rank 0's, where a rank has fewer than k values": _rank_zero,
-            "ranks and indices are swapped: return values, ranks and indices in this order": _swapped,
+            "than k values has fewer candidates": only_where(
+                _few,
+                _each(
+                    lambda place, args, rank: (
+                        place[0],
+                        _as_candidate(place, args, _numel(args)) // args[0][1],
+                        place[2],
+                    )
+                ),
+            ),
+            "every value is said to be rank 0's, where a rank has fewer than k values": only_where(
+                _few, _each(lambda place, args, rank: (place[0], 0, place[2]))
+            ),
+            "ranks and indices are swapped: return values, ranks and indices in this order": _each(
+                lambda place, args, rank: (place[0], place[2], place[1])
+            ),
             "each rank says that all of them are its own: a value's rank is the one that held it": _own_rank,
         },
     ),

@@ -13,7 +13,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, plain
-from allranks.judge.common import SIZES, many_ranks
+from allranks.judge.common import SIZES, circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
@@ -223,8 +223,8 @@ EXERCISE = Exercise(
             ),
         ),
         Group("any dtype", 1, (Setup(3, 5, "float64", values="precise"), Setup(3, 5, "bfloat16"))),
-        Group("any layout", 1, (Setup(3, 4, layout="strided"), Setup(3, 4, layout="offset"))),
-        Group("any circumstances", 1, (Setup(3, 5, times=2), Setup(3, 5, outer_world=True))),
+        layouts(Setup(3, 4), "strided", "offset"),
+        circumstances(Setup(3, 5)),
     ),
     inputs=_inputs,
     labels={

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from allranks.base.errors import name_ranks
-from allranks.exercises.families import known
+from allranks.exercises.families import differing, known
 from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
@@ -87,8 +88,7 @@ def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _oracle(setup, args, absent_too=False)
 
 
-def _reducing(**plans: Reduced) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
-    return lambda setup, args: _oracle(setup, args, **plans)  # type: ignore[arg-type]
+_reducing = differing(_oracle)
 
 
 def _divided_by(
@@ -112,12 +112,10 @@ def _numel(run: Run, which: int) -> int:
 def _among_replicas(run: Run) -> str | None:
     """Dense gradients once over all ranks, experts' once among their replicas, and nothing else."""
     p, ep = run.ranks, run.setup.option("ep")
-    for call in range(run.setup.times):
-        for rank in range(p):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call and len(e.group or ()) > 1]
-            broken = _of_one_rank(run, rank, mine, p, ep)
-            if broken:
-                return broken
+    for _, rank, mine in run.by_rank([e for e in run.collectives if len(e.group or ()) > 1]):
+        broken = _of_one_rank(run, rank, mine, p, ep)
+        if broken:
+            return broken
     return None
 
 
@@ -196,7 +194,7 @@ EXERCISE = Exercise(
             "any shapes", 1, (_case(4, 2, (((1,),), ((7,), (2,), (3,)))), _case(6, 2, (((3,), (2, 2), (5,)), ((1,),))))
         ),
         Group("any dtype", 1, (_case(4, 2, dtype="float64", values="random"), _case(4, 2, dtype="bfloat16"))),
-        Group("any circumstances", 1, (_case(4, 2, times=2), _case(4, 2, outer_world=True))),
+        circumstances(_case(4, 2)),
     ),
     inputs=_inputs,
     oracle=_oracle,
@@ -204,7 +202,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("experts among their replicas only", 8, _among_replicas),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
-        rules.carried(_needed, _needed),
+        rules.exchanged(_needed),
     ),
     mistakes=known(
         {
@@ -225,7 +223,7 @@ EXERCISE = Exercise(
             ),
             "the gradients of different experts were added: the ranks of one expert group hold different experts; "
             "rank r's replicas are the ranks r % ep, r % ep + ep, and so on": [
-                _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep)))  # type: ignore[misc]
+                _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep)))
                 for divisor in (lambda p, ep: ep, lambda p, ep: p, lambda p, ep: 1)
             ],
             "the experts' gradients were averaged over all ranks, which hold different experts": _reducing(

@@ -21,11 +21,6 @@ def _from(left: int, right: int) -> Oracle:
     return oracle
 
 
-def _both(run: Run, call: int, rank: int) -> int:
-    """The edges of both neighbours, who are one rank if there are two."""
-    return min(run.ranks - 1, 2) * rules.nbytes_of(run, call, rank)
-
-
 def _from_both(run: Run) -> bool:
     """Whether rank 0 received from two neighbours: then no edge came twice."""
     return len({entry.rank for entry in evidence.received_by(run, 0)}) == 2
@@ -57,7 +52,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("ring neighbours only", 2, rules.ring_messages),
         Rule("two messages a rank", 1, _two_each),
-        rules.carried(_both, _both),
+        rules.exchanged(rules.times(lambda p: min(p - 1, 2))),
     ),
     blocking_weight=44,  # the task is to fix a deadlock: the broken program gets a fifth
     mistakes=known(

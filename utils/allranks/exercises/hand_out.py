@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
-from allranks.judge.common import many_ranks, returning
+from allranks.judge.common import circumstances, many_ranks, returning
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 
@@ -62,11 +62,7 @@ EXERCISE = Exercise(
         many_ranks(0.5),
         Group("any layout", 0.5, (Setup(4, 3, layout="transposed"), Setup(3, 4, layout="strided"))),
         Group("any dtype", 1, (Setup(3, 3, "float64", values="random"), Setup(4, 3, "int64", values="precise"))),
-        Group(
-            "any circumstances",
-            1,
-            (Setup(3, 4, times=2), Setup(4, 2, outer_world=True), Setup(5, 2, delivery="shuffled")),
-        ),
+        circumstances(Setup(3, 4), job=Setup(4, 2), delayed=Setup(5, 2)),
     ),
     inputs=_inputs,
     oracle=_oracle,

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
 from allranks.judge.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
@@ -71,12 +71,6 @@ def _own_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(a[1], {(0,): _right(args, rank)}) for rank, a in enumerate(args)]
 
 
-def _zero_step(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    if len(_fresh(args)) < len(args):
-        raise ValueError("a rank is behind, so it is another mistake")
-    return [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)]
-
-
 def _rounded_steps(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """As if the steps were those that float32 holds."""
     steps = torch.tensor([a[1] for a in args], dtype=torch.float32)
@@ -122,17 +116,15 @@ def _only_behind(run: Run) -> str | None:
 
 
 def _told_in_few_bytes(run: Run) -> str | None:
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            told = [e for e in run.collectives if e.rank == rank and e.call == call]
-            total, enough = sum(map(rules.received_from_others, told)), STEP_NBYTES * run.ranks
-            if total > enough:
-                worst = max(told, key=lambda e: e.received_nbytes)
-                return About(
-                    f"rank {rank} receives {total} bytes in collectives{run.at(worst.line)}, but the steps of all ranks have {enough} "
-                    "at most: weights go point to point, to the ranks that are behind",
-                    worst,
-                )
+    for _, rank, told in run.by_rank(run.collectives):
+        total, enough = sum(map(rules.received_from_others, told)), STEP_NBYTES * run.ranks
+        if total > enough:
+            worst = max(told, key=lambda e: e.received_nbytes)
+            return About(
+                f"rank {rank} receives {total} bytes in collectives{run.at(worst.line)}, but the steps of all ranks have {enough} "
+                "at most: weights go point to point, to the ranks that are behind",
+                worst,
+            )
     return None
 
 
@@ -249,7 +241,10 @@ EXERCISE = Exercise(
                 _told_as_float32,
             ),
             "each rank returned its own step: return the largest one, the same on every rank": _own_step,
-            "0 came back where no rank is behind: return the largest step there too": _zero_step,
+            "0 came back where no rank is behind: return the largest step there too": only_where(
+                lambda setup, args: len(_fresh(args)) == len(args),
+                lambda setup, args: [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)],
+            ),
             "the ranks that were behind still have their old weights": _ending(lambda args, rank: plain(args[rank][0])),
             "rank 0's weights came: but rank 0 may be behind too": _ending(lambda args, rank: plain(args[0][0])),
             "the weights of the rank that is furthest behind: the largest step is the newest": _ending(_oldest),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.judge.common import many_ranks
+from allranks.judge.common import circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
@@ -32,32 +33,6 @@ def _oracle_from(make: Callable[[list[torch.Tensor], int], torch.Tensor]) -> Ora
     return oracle
 
 
-def _by_ranks(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
-    """The sum of the means over the number of ranks, an empty one counting as zero."""
-    return sum((s.mean() for s in shards if len(s)), torch.zeros((), dtype=torch.float64)) / len(shards)
-
-
-def _empty_as_one(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
-    return torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
-
-
-def _of_full_ranks(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
-    full = [s.mean() for s in shards if len(s)]
-    return torch.stack(full).mean()
-
-
-def _with_nan(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
-    """The mean of the ranks' means; that of no samples is NaN."""
-    return torch.stack([s.mean() for s in shards]).mean()
-
-
-def _all_nan(shards: list[torch.Tensor], rank: int) -> torch.Tensor:
-    """NaN, where a rank has no samples."""
-    if all(len(s) for s in shards):
-        raise ValueError("every rank has samples")
-    return torch.tensor(float("nan"))
-
-
 def _is_nan_everywhere(run: Run) -> bool:
     found = [r.returned for r in run.results[0] if r is not None]
     return len(found) == run.ranks and all(isinstance(t, torch.Tensor) and bool(t.isnan().all()) for t in found)
@@ -65,10 +40,6 @@ def _is_nan_everywhere(run: Run) -> bool:
 
 def _two(run: Run) -> str | None:
     return rules.calls(run, "all_reduce", "two are enough", most=2)
-
-
-def _one_number(run: Run, call: int, rank: int) -> int:
-    return run.itemsize
 
 
 EXERCISE = Exercise(
@@ -80,7 +51,7 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (Setup(1, 4), Setup(7, 9))),
         many_ranks(2, Setup(9, 8), size=(7, 8)),
         Group("any dtype", 1, (Setup(4, 9, "float64", values="random"), Setup(4, 9, values="random"))),
-        Group("any circumstances", 1, (Setup(4, 9, times=2), Setup(4, 9, outer_world=True))),
+        circumstances(Setup(4, 9)),
     ),
     inputs=_inputs,
     oracle=_oracle_from(lambda shards, rank: torch.cat(shards).mean()),
@@ -88,29 +59,35 @@ EXERCISE = Exercise(
     rules=(
         Rule("at most two all_reduces", 1, _two),
         rules.in_dtype(0, whole=True),
-        rules.carried(_one_number, _one_number),
+        rules.exchanged(rules.numbers(lambda s: 1)),
     ),
     mistakes=known(
         {
             "the sum of all ranks was divided by the rank's own number of samples: add the numbers too": _oracle_from(
                 lambda shards, rank: torch.cat(shards).sum() / len(shards[rank])
             ),
-            "an empty rank counted as one sample: its count is 0": _oracle_from(_empty_as_one),
-            "the mean of the ranks' means, an empty rank counting as zero": _oracle_from(_by_ranks),
+            "an empty rank counted as one sample: its count is 0": _oracle_from(
+                lambda shards, rank: torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
+            ),
+            "the mean of the ranks' means, an empty rank counting as zero": _oracle_from(
+                lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).sum() / len(shards)
+            ),
             "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
-                _of_full_ranks
+                lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).mean()
             ),
             "the mean of no samples is NaN, and so is every sum with it: a rank without samples must add 0": (
-                _oracle_from(_all_nan),
+                only_where(
+                    lambda setup, args: not all(len(plain(a[0])) for a in args),
+                    _oracle_from(lambda shards, rank: torch.tensor(math.nan)),
+                ),
                 _is_nan_everywhere,
             ),
             "the mean of the ranks' means: a rank with many samples counts as one with few, and the mean of none is "
             "NaN": (
-                _oracle_from(_with_nan),
+                _oracle_from(lambda shards, rank: torch.stack([s.mean() for s in shards]).mean()),
                 lambda run: _is_nan_everywhere(run) or all(len(plain(a[0])) for a in run.args[0]),
             ),
             "the sum instead of the mean": _oracle_from(lambda shards, rank: torch.cat(shards).sum()),
-            "each rank's own mean": _oracle_from(lambda shards, rank: shards[rank].mean()),
         }
     ),
     unit="sample",

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
-from allranks.exercises.families import known
+from allranks.exercises.families import experts, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.common import circumstances, layouts
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 WIDTH = 3  # of a token
 _CALLS = 2  # there and back
-
-Places = Callable[[list[int], int, int], set[int]]  # (experts, capacity, experts a rank) -> the tokens that have room
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -47,187 +47,137 @@ def _routed(setup: Setup, count: int, start: int, rng: Draws) -> torch.Tensor:
     return torch.tensor(chosen, dtype=torch.int64).reshape(count)
 
 
-def _first(experts: list[int], capacity: int, local: int = 1) -> set[int]:
-    """The first `capacity` tokens of each expert."""
-    seen: dict[int, int] = {}
-    kept = set()
-    for i, expert in enumerate(experts):
-        seen[expert] = seen.get(expert, 0) + 1
-        if seen[expert] <= capacity:
-            kept.add(i)
-    return kept
+@dataclass(frozen=True)
+class _Token:
+    """One token of a rank, by its number; all ranks' arguments are at hand."""
+
+    args: Sequence[Args]
+    rank: int
+    number: int
+
+    @functools.cached_property
+    def wanted(self) -> list[int]:
+        """The expert of each of the rank's tokens."""
+        return plain(self.args[self.rank][1]).tolist()
+
+    @property
+    def expert(self) -> int:
+        return self.wanted[self.number]
+
+    @property
+    def place(self) -> int:
+        """How many tokens before it want the same expert."""
+        return self.wanted[: self.number].count(self.expert)
+
+    @property
+    def capacity(self) -> int:
+        return self.args[0][2]
+
+    @property
+    def local(self) -> int:
+        """How many experts a rank has."""
+        return len(self.args[0][3])
+
+    @property
+    def has_room(self) -> bool:
+        return self.place < self.capacity
+
+    @property
+    def mates(self) -> list[int]:
+        """The numbers of all of the rank's tokens that want the same expert."""
+        return [i for i, e in enumerate(self.wanted) if e == self.expert]
+
+    def row(self, number: int | None = None) -> torch.Tensor:
+        """The token itself, or another one of the same rank."""
+        return plain(self.args[self.rank][0])[self.number if number is None else number]
+
+    def of(self, rank: int, expert: int) -> torch.Tensor:
+        """What a rank has put into this place of an expert: one of its tokens, or zeros."""
+        rows = [
+            row
+            for row, e in zip(plain(self.args[rank][0]), plain(self.args[rank][1]).tolist(), strict=True)
+            if e == expert
+        ]
+        return rows[self.place] if self.place < len(rows) else torch.zeros_like(self.row())
+
+    def kept(self, stays: bool) -> Computed:
+        """The token, computed by its expert if it stays, else as it came."""
+        return self.row(), self.expert if stays else None
+
+    def at(self, expert: int, row: torch.Tensor | None = None) -> Computed:
+        """A token with room, or another row in its place, computed by this expert."""
+        return (self.row() if row is None else row, expert) if self.has_room else self.kept(False)
 
 
-def _last(experts: list[int], capacity: int, local: int = 1) -> set[int]:
-    """The last `capacity` tokens of each expert."""
-    n = len(experts)
-    return {n - 1 - i for i in _first(experts[::-1], capacity)}
+Computed = tuple[torch.Tensor, int | None]  # a row, and the expert that computes it; None: none does
 
 
-def _through(
-    setup: Setup,
-    args: Sequence[Args],
-    places: Places = _first,
-    dropped: Callable[[torch.Tensor], torch.Tensor] = lambda token: token,
-    of: Callable[[int, int], int] = lambda rank, expert: expert,
-) -> list[Expected]:
-    """Each token that has room as its expert makes it; the others as `dropped` makes them."""
-    made, local = [], len(args[0][3])
-    for rank, (tokens, experts, capacity, _) in enumerate(args):
-        wanted = plain(experts).tolist()
-        kept, rows = places(wanted, capacity, local), []
-        for i, (token, expert) in enumerate(zip(plain(tokens), wanted, strict=True)):
-            where, which = divmod(of(rank, expert), local)
-            rows.append(args[where][3][which](token) if i in kept else dropped(token))
-        kind = tokens.base.dtype
-        result = torch.stack(rows).to(kind) if rows else plain(tokens)
-        made.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
-    return made
+def _made(make: Callable[[_Token], Computed]) -> Oracle:
+    """What each rank returns where `make` says which row each token becomes, and which expert computes it."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        found = []
+        for rank, (given, _, _, fns) in enumerate(args):
+            result, kind = plain(given), given.base.dtype
+            for number in range(len(result)):
+                row, expert = make(_Token(args, rank, number))
+                where, which = divmod(expert or 0, len(fns))
+                result[number] = (row if expert is None else args[where][3][which](row)).to(kind)
+            found.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
+        return found
+
+    return oracle
 
 
-def _senders_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """What arrives is taken to lie by expert and then by sender, but lies by sender and then by expert."""
-    local = len(args[0][3])
-
-    def of(rank: int, expert: int) -> int:
-        home, which = divmod(expert, local)
-        return home * local + (rank * local + which) // setup.ranks
-
-    return _through(setup, args, of=of)
+_right = _made(lambda t: t.kept(t.has_room))
 
 
-def _later(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    if all(_first(e := plain(a[1]).tolist(), a[2]) == _last(e, a[2]) for a in args):
-        raise ValueError("all have room")
-    return _through(setup, args, _last)
-
-
-def _in_the_world(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _in_the_world(t: _Token) -> Computed:
     """An expert takes `capacity` tokens of all ranks together, instead of each rank's."""
-    made, seen = [], dict.fromkeys(range(setup.ranks * len(args[0][3])), 0)
-    for rank, a in enumerate(args):
-        kept = set()
-        for i, expert in enumerate(plain(a[1]).tolist()):
-            seen[expert] += 1
-            if seen[expert] <= a[2]:
-                kept.add(i)
-        made.append(_through(setup, args, lambda e, c, n, kept=kept: kept)[rank])  # type: ignore[misc]
-    return made
+    before = sum(plain(a[1]).tolist().count(t.expert) for a in t.args[: t.rank])
+    return t.kept(before + t.place < t.capacity)
 
 
-def _last_place_shared(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """All tokens of an expert from its last place on were put there, each over the one before, and all got what came back."""
-    made, local = [], len(args[0][3])
-    for rank, right in enumerate(_through(setup, args)):
-        wanted, capacity = plain(args[rank][1]).tolist(), args[rank][2]
-        at: dict[int, list[int]] = {}
-        for i, expert in enumerate(wanted):
-            at.setdefault(expert, []).append(i)
-        result = right.returns.clone()
-        for expert, rows in at.items():
-            where, which = divmod(expert, local)
-            result[rows[capacity - 1 :]] = args[where][3][which](plain(args[rank][0])[rows[-1]]).to(result.dtype)
-        made.append(Expected(result, {}, right.atol))
-    if all(torch.equal(m.returns, r.returns) for m, r in zip(made, _through(setup, args), strict=True)):
-        raise ValueError("all have room")
-    return made
-
-
-Keeps = Callable[[int, int, int, int], bool]  # (token's number, its place, capacity, experts): whether it is stored
-
-
-def _beyond(keeps: Keeps) -> Oracle:
+def _beyond(keeps: Callable[[_Token], bool]) -> Callable[[_Token], Computed]:
     """Places from `capacity` on were taken too: those are places of the next expert, where the last token that came stays."""
-    return lambda setup, args: _stored(setup, args, keeps)
+
+    def make(t: _Token) -> Computed:
+        kept = [one for one in (_Token(t.args, t.rank, i) for i in range(len(t.wanted))) if keeps(one)]
+        slots = {one.number: one.expert * t.capacity + one.place for one in kept}
+        slot = slots.get(t.number, -1)
+        if not 0 <= slot < len(t.args) * t.local * t.capacity:
+            return t.kept(False)
+        last = max(number for number, other in slots.items() if other == slot)
+        return t.row(last), slot // t.capacity
+
+    return make
 
 
-def _stored(setup: Setup, args: Sequence[Args], keeps: Keeps) -> list[Expected]:
-    made, local, right = [], len(args[0][3]), _through(setup, args)
-    for rank, a in enumerate(args):
-        tokens, wanted, capacity = plain(a[0]), plain(a[1]).tolist(), a[2]
-        total = setup.ranks * local
-        places = [(i, e, wanted[:i].count(e)) for i, e in enumerate(wanted)]
-        at = [(i, e * capacity + place) for i, e, place in places if keeps(i, place, capacity, total)]
-        at = [(i, slot) for i, slot in at if slot < setup.ranks * local * capacity]
-        stored = {slot: i for i, slot in at}
-        result = tokens.clone()
-        for i, slot in at:
-            where, which = divmod(slot // capacity, local)
-            result[i] = args[where][3][which](tokens[stored[slot]]).to(result.dtype)
-        made.append(Expected(result, {}, right[rank].atol))
-    return made
+def _senders_first(t: _Token) -> Computed:
+    """What arrives is taken to lie by expert and then by sender, but lies by sender and then by expert."""
+    home, which = divmod(t.expert, t.local)
+    return t.at(home * t.local + (t.rank * t.local + which) // len(t.args))
 
 
-def _first_place_shared(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each token in the first place of its expert: the last one stays there, and all get what came back."""
-    made, local = [], len(args[0][3])
-    for a, right in zip(args, _through(setup, args), strict=True):
-        tokens, result = plain(a[0]), right.returns.clone()
-        last = {e: i for i, e in enumerate(plain(a[1]).tolist())}
-        for i, e in enumerate(plain(a[1]).tolist()):
-            result[i] = args[e // local][3][e % local](tokens[last[e]]).to(result.dtype)
-        made.append(Expected(result, {}, right.atol))
-    return made
-
-
-def _by_expert_first(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def _by_expert_first(t: _Token) -> Computed:
     """What arrived was taken to be in the order of the experts, and in each of the senders; the results went back in the right order."""
-    local, p = len(args[0][3]), setup.ranks
-    if local == 1:
-        raise ValueError("there is one order")
-    routed = [plain(a[1]).tolist() for a in args]
-    made = []
-    for rank, right in enumerate(_through(setup, args)):
-        result = right.returns.clone()
-        for i in _first(routed[rank], args[rank][2]):
-            where, which = divmod(routed[rank][i], local)
-            place = routed[rank][:i].count(routed[rank][i])
-            sender, other = divmod(which * p + rank, local)
-            theirs = [j for j, e in enumerate(routed[sender]) if e == where * local + other]
-            tokens = plain(args[sender][0])
-            token = tokens[theirs[place]] if place < len(theirs) else torch.zeros_like(plain(args[rank][0])[i])
-            result[i] = args[where][3][which](token).to(result.dtype)
-        made.append(Expected(result, {}, right.atol))
-    return made
+    home, which = divmod(t.expert, t.local)
+    sender, other = divmod(which * len(t.args) + t.rank, t.local)
+    return t.at(t.expert, t.of(sender, home * t.local + other))
+
+
+def _no_way_back(t: _Token) -> Computed:
+    """Each rank took what its own experts had made of the others' tokens."""
+    sender, which = divmod(t.expert, t.local)
+    mine = t.rank * t.local + which
+    return t.at(mine, t.of(sender, mine))
 
 
 def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    right = _through(setup, args)
     return [
-        Expected(wanted.returns[torch.argsort(plain(a[1]), stable=True)], {}, wanted.atol)
-        for wanted, a in zip(right, args, strict=True)
+        replace(wanted, returns=wanted.returns[torch.argsort(plain(a[1]), stable=True)])
+        for wanted, a in zip(_right(setup, args), args, strict=True)
     ]
-
-
-def _no_way_back(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each rank took what its own experts had made of the others' tokens."""
-    made, local = [], len(args[0][3])
-    routed = [plain(a[1]).tolist() for a in args]
-    given: list[dict[int, list[int]]] = []  # of each rank: the tokens that each expert has room for
-    for wanted, a in zip(routed, args, strict=True):
-        given.append({})
-        for i in sorted(_first(wanted, a[2])):
-            given[-1].setdefault(wanted[i], []).append(i)
-    for rank, right in enumerate(_through(setup, args)):
-        result = right.returns.clone()
-        for expert, rows in given[rank].items():
-            sender, which = divmod(expert, local)
-            theirs = given[sender].get(rank * local + which, [])
-            for place, row in enumerate(rows):
-                tokens = plain(args[sender][0])
-                token = tokens[theirs[place]] if place < len(theirs) else plain(args[rank][0])[row] * 0
-                result[row] = args[rank][3][which](token).to(result.dtype)
-        made.append(Expected(result, {}, right.atol))
-    return made
-
-
-def _by_rank(experts: list[int], capacity: int, local: int) -> set[int]:
-    """The room of one expert for all experts of a rank."""
-    return _first([e // local for e in experts], capacity)
-
-
-def _shifted(by: int) -> Places:
-    return lambda experts, capacity, local: _first(experts, capacity + by)
 
 
 def _part(run: Run, call: int) -> int:
@@ -238,22 +188,13 @@ def _part(run: Run, call: int) -> int:
 
 def _kept_both_ways(run: Run) -> str | None:
     """Two ranks must give each other at least the tokens that have room, and their results."""
-    for call, args in enumerate(run.args):
-        local = len(args[0][3])
-        counts = []
-        for a in args:
-            experts = plain(a[1]).tolist()
-            kept = [experts[i] // local for i in _first(experts, a[2])]
-            counts.append([kept.count(peer) for peer in range(run.ranks)])
-        for rank, row in enumerate(rules.between(run, call)):
-            for peer, nbytes in enumerate(row):
-                least = (counts[rank][peer] + counts[peer][rank]) * WIDTH * run.itemsize
-                if rank != peer and nbytes < least:
-                    return rules.no_messages(run) or (
-                        f"rank {rank} sends {nbytes} bytes to rank {peer}, but its tokens that have room there and those that it "
-                        f"gives back have {least}: each of them must go to its expert's rank, and come back"
-                    )
-    return None
+
+    def homes(given: Args) -> list[int]:
+        wanted = plain(given[1]).tolist()
+        return [e // len(given[3]) for i, e in enumerate(wanted) if wanted[:i].count(e) < given[2]]
+
+    which = "its tokens that have room there"
+    return experts.not_there_and_back(run, lambda args: experts.counted(args, homes), WIDTH * run.itemsize, which)
 
 
 def _fixed_room(run: Run) -> str | None:
@@ -311,12 +252,12 @@ EXERCISE = Exercise(
         Group("any routing", 2, (_case(3, 5, all_to=0), _case(3, 5, 3, 2, all_to=5), _case(4, 1))),
         Group("any number of tokens", 1, (_case(3, 0), _case(3, 0, spread=2), _case(4, 6, spread=1))),
         Group("any dtype", 1, (_case(3, 7, dtype="float64"), _case(3, 7, dtype="bfloat16"))),
-        Group("any layout", 1, (_case(3, 6, layout="strided"), _case(3, 6, layout="transposed"))),
-        Group("any circumstances", 1, (_case(3, 7, times=2), _case(3, 7, outer_world=True))),
+        layouts(_case(3, 6), "strided", "transposed"),
+        circumstances(_case(3, 7)),
     ),
     inputs=_inputs,
     labels={"spread": "more on some ranks", "all_to": "all for expert {}"},
-    oracle=_through,
+    oracle=_right,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(
         rules.in_dtype(0, whole=True),
@@ -325,42 +266,48 @@ EXERCISE = Exercise(
     ),
     mistakes=known(
         {
-            "tokens without room are zero: they pass through as they came": lambda s, a: _through(
-                s, a, dropped=torch.zeros_like
+            "tokens without room are zero: they pass through as they came": _made(
+                lambda t: t.kept(True) if t.has_room else (t.row() * 0, None)
             ),
-            "no token was dropped: each rank has room for capacity tokens an expert": lambda s, a: _through(
-                s, a, _shifted(10**6)
+            "no token was dropped: each rank has room for capacity tokens an expert": _made(lambda t: t.kept(True)),
+            "the last tokens of each expert were kept: the first ones have the room": _made(
+                lambda t: t.kept(t.place >= len(t.mates) - t.capacity)
             ),
-            "the last tokens of each expert were kept: the first ones have the room": _later,
             "place number capacity of an expert was used too, which is the first place of the next expert: its own "
-            "places are 0 to capacity - 1": _beyond(lambda i, place, capacity, experts: place <= capacity),
+            "places are 0 to capacity - 1": _made(_beyond(lambda t: t.place <= t.capacity)),
             "tokens without room were put into the places of the next expert: a token is kept only where its place "
-            "with its expert is below capacity, whatever its number among the tokens": _beyond(
-                lambda i, place, capacity, experts: i < capacity * experts
+            "with its expert is below capacity, whatever its number among the tokens": _made(
+                _beyond(lambda t: t.number < t.capacity * t.local * len(t.args))
             ),
             "every token was put into the first place of its expert: its place is the number of tokens before it "
-            "that want the same expert, a cumsum over the tokens (dim 0)": _first_place_shared,
+            "that want the same expert, a cumsum over the tokens (dim 0)": _made(
+                lambda t: (t.row(t.mates[-1]), t.expert)
+            ),
             "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, "
-            "capacity, width), not (L, p, capacity, width)": [_by_expert_first, _senders_first],
-            "one token too few for each expert: capacity of them have room": lambda s, a: _through(s, a, _shifted(-1)),
+            "capacity, width), not (L, p, capacity, width)": [_made(_by_expert_first), _made(_senders_first)],
+            "one token too few for each expert: capacity of them have room": _made(
+                lambda t: t.kept(t.place < t.capacity - 1)
+            ),
             "the room was counted for all experts of a rank together: each expert has room of its own for capacity "
-            "tokens": lambda s, a: _through(s, a, _by_rank),
-            "the room was counted over all experts together: each expert has room of its own for capacity tokens": lambda s, a: (
-                _through(s, a, lambda experts, capacity, local: set(range(capacity)))
+            "tokens": _made(
+                lambda t: t.kept(sum(e // t.local == t.expert // t.local for e in t.wanted[: t.number]) < t.capacity)
+            ),
+            "the room was counted over all experts together: each expert has room of its own for capacity tokens": _made(
+                lambda t: t.kept(t.number < t.capacity)
             ),
             "the room was counted over all ranks: each rank has room of its own for capacity of its tokens with each "
-            "expert": _in_the_world,
-            "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)": lambda s, a: (
-                _through(s, a, of=lambda rank, e: e % s.ranks * len(a[0][3]) + e // s.ranks)
+            "expert": _made(_in_the_world),
+            "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)": _made(
+                lambda t: t.at(t.expert % len(t.args) * t.local + t.expert // len(t.args))
             ),
             "tokens without room were put into the last place of their expert, over the token that was there: they "
-            "are not sent, and pass through as they came": _last_place_shared,
-            "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, "
-            "with L = len(expert_fns)": lambda s, a: _through(
-                s, a, of=lambda rank, e: e // len(a[0][3]) * len(a[0][3])
+            "are not sent, and pass through as they came": _made(
+                lambda t: (t.row(t.mates[-1] if t.place >= t.capacity - 1 else None), t.expert)
             ),
+            "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, "
+            "with L = len(expert_fns)": _made(lambda t: t.at(t.expert // t.local * t.local)),
             "the way back is missing: a rank's experts have made the others' tokens, so a second all_to_all must "
-            "give these back": _no_way_back,
+            "give these back": _made(_no_way_back),
             "sorted by expert: put the results back into the order of the tokens": _sorted,
         }
     ),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from allranks.exercises.families import known
-from allranks.judge import provenance, rules
+from allranks.exercises.families import experts, known
+from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.common import circumstances, layouts
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
@@ -198,17 +200,12 @@ def _row_nbytes(run: Run) -> int:
 
 def _both_ways(run: Run) -> str | None:
     """What two ranks exchange must have room for each token once, and for one result of each."""
-    for call, args in enumerate(run.args):
-        copies = _copies(args)
-        for rank, row in enumerate(rules.between(run, call)):
-            for peer, nbytes in enumerate(row):
-                least = (len(copies[rank][peer]) + len(copies[peer][rank])) * _row_nbytes(run)
-                if rank != peer and nbytes < least:
-                    return rules.no_messages(run) or (
-                        f"rank {rank} sends {nbytes} bytes to rank {peer}, but its tokens for that rank and the results that it "
-                        f"gives back have {least}: each token must go to its experts' ranks, and come back"
-                    )
-    return None
+    return experts.not_there_and_back(
+        run,
+        lambda args: [[len(some) for some in row] for row in _copies(args)],
+        _row_nbytes(run),
+        "its tokens for that rank",
+    )
 
 
 def _one_copy(run: Run) -> str | None:
@@ -234,32 +231,19 @@ def _one_copy(run: Run) -> str | None:
 
 def _misled(run: Run, rank: int, copies: list[set[int]], tokens: torch.Tensor, entries: list[LogEntry]) -> str | None:
     """The first message that carries a token to a rank that does not need it, or for the second time."""
-    seen: dict[tuple[int, int], int] = {}
+    seen: Counter[tuple[int, int]] = Counter()
     for entry in entries:
-        sent = provenance.numbers(entry)
-        if sent is None or entry.group is None or sent.dtype != tokens.dtype:
-            continue
-        at = 0
-        for peer, nbytes in zip(entry.group, entry.splits, strict=True):
-            part, at = sent[at : at + nbytes // sent.element_size()], at + nbytes // sent.element_size()
-            if peer == rank or len(part) < WIDTH:
+        for token, peer, found in experts.carried(entry, tokens):
+            seen[token, peer] += found
+            if peer == rank:
                 continue
-            windows = part.unfold(0, WIDTH, 1)
-            for i, token in enumerate(tokens):
-                found = int((windows == token).all(1).sum())
-                seen[i, peer] = seen.get((i, peer), 0) + found
-                if found and i not in copies[peer]:
-                    return About(
-                        f"rank {rank} sends token {i} to rank {peer}{run.at(entry.line)}, which has none of its experts: "
-                        "each token goes to the ranks of its experts, and nowhere else",
-                        entry,
-                    )
-                if seen[i, peer] > 1:
-                    return About(
-                        f"rank {rank} sends token {i} {_times(seen[i, peer])} to rank {peer}{run.at(entry.line)}: two of its "
-                        "experts are there, but one copy of the token is enough for both",
-                        entry,
-                    )
+            words = f"rank {rank} sends token {token}"
+            if found and token not in copies[peer]:
+                why = "which has none of its experts: each token goes to the ranks of its experts, and nowhere else"
+                return About(f"{words} to rank {peer}{run.at(entry.line)}, {why}", entry)
+            if seen[token, peer] > 1:
+                why = "two of its experts are there, but one copy of the token is enough for both"
+                return About(f"{words} {_times(seen[token, peer])} to rank {peer}{run.at(entry.line)}: {why}", entry)
     return None
 
 
@@ -309,8 +293,8 @@ EXERCISE = Exercise(
                 _case(3, 4, 1, 2, "bfloat16", case=FINE_WEIGHTS),
             ),
         ),
-        Group("any layout", 1, (_case(3, 4, layout="strided"), _case(3, 4, layout="transposed"))),
-        Group("any circumstances", 1, (_case(3, 4, times=2), _case(3, 4, outer_world=True))),
+        layouts(_case(3, 4), "strided", "transposed"),
+        circumstances(_case(3, 4)),
     ),
     inputs=_inputs,
     labels={"case": "{}", "spread": "more on some ranks", "all_on": "all on rank {}"},

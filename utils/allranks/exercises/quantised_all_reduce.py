@@ -9,6 +9,7 @@ import torch
 from allranks.exercises.families import known, no_other, where_it_shows
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
@@ -224,27 +225,23 @@ def _byte_bound(run: Run) -> str | None:
     """Each rank may receive 2(p-1) chunks of one byte a number and one scale a block."""
     numbers, scales = _chunk(run)
     limit = 2 * (run.ranks - 1) * (numbers + SCALE_NBYTES * scales)
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
-            got = sum(map(rules.received_from_others, mine))
-            if got <= limit:
-                continue
-            wide = next((e for e in mine if e.dtype not in ("int8", "uint8") and e.numel > run.ranks * scales), None)
-            if wide is not None:
-                why = f"send one byte a number, and not {wide.dtype}"
-            elif any(e.received_nbytes >= run.ranks * run.setup.size for e in mine) and run.ranks > 2:
-                why = (
-                    "gathering everybody's whole vector grows with p: let each rank add one chunk, then gather the sums"
-                )
-            else:
-                why = _what_is_too_much(run, mine, numbers)
-            worst = wide or max(mine, key=lambda e: e.received_nbytes)
-            return About(
-                f"rank {rank} receives {got} bytes{run.at(worst.line)}, but 2(p-1) chunks of {numbers} bytes and {scales} {'scale' if scales == 1 else 'scales'} "
-                f"have {limit}: {why}",
-                worst,
-            )
+    for _, rank, mine in run.by_rank(run.collectives):
+        got = sum(map(rules.received_from_others, mine))
+        if got <= limit:
+            continue
+        wide = next((e for e in mine if e.dtype not in ("int8", "uint8") and e.numel > run.ranks * scales), None)
+        if wide is not None:
+            why = f"send one byte a number, and not {wide.dtype}"
+        elif any(e.received_nbytes >= run.ranks * run.setup.size for e in mine) and run.ranks > 2:
+            why = "gathering everybody's whole vector grows with p: let each rank add one chunk, then gather the sums"
+        else:
+            why = _what_is_too_much(run, mine, numbers)
+        worst = wide or max(mine, key=lambda e: e.received_nbytes)
+        return About(
+            f"rank {rank} receives {got} bytes{run.at(worst.line)}, but 2(p-1) chunks of {numbers} bytes and {scales} {'scale' if scales == 1 else 'scales'} "
+            f"have {limit}: {why}",
+            worst,
+        )
     return None
 
 
@@ -286,7 +283,6 @@ def _case(ranks: int, size: int, block: int = 8, case: str | None = None, **fiel
 _BY_THEIR_NUMBERS = known(
     {
         "the mean instead of the sum": _by_rank(lambda setup, tensors, rank: tensors.mean(0)),
-        "this rank's own numbers only: the others' are missing": _by_rank(lambda setup, tensors, rank: tensors[rank]),
         "the last, shorter block is missing: count blocks with ceil(n / block)": _first_only(
             lambda n, block, p: n // block * block
         ),
@@ -380,7 +376,7 @@ EXERCISE = Exercise(
                 _case(3, 96, layout="transposed"),
             ),
         ),
-        Group("any circumstances", 1, (_case(3, 96, times=2), _case(3, 96, outer_world=True))),
+        circumstances(_case(3, 96)),
     ),
     inputs=_inputs,
     labels={"case": "{}"},
@@ -389,7 +385,7 @@ EXERCISE = Exercise(
     rules=(
         Rule("2(p-1) chunks of bytes", 6, lambda run: rules.no_messages(run) or _byte_bound(run)),
         Rule("the same bits on all ranks", 3, _same_bits),
-        rules.carried(_least, _least),
+        rules.exchanged(_least),
     ),
     mistakes=known(
         *KNOWN,

@@ -10,7 +10,7 @@ import torch
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
-from allranks.judge.common import RING_RANKS, SIZES, many_ranks
+from allranks.judge.common import RING_RANKS, SIZES, circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 
@@ -195,11 +195,7 @@ EXERCISE = Exercise(
             1,
             (_case(3, 8, layout="offset"), _case(4, 9, layout="strided"), _case(3, 8, layout="transposed")),
         ),
-        Group(
-            "any circumstances",
-            1,
-            (_case(3, 8, "fewer ranks", times=2), _case(4, 9, outer_world=True), _case(4, 10, delivery="shuffled")),
-        ),
+        circumstances(_case(3, 8, "fewer ranks"), job=_case(4, 9), delayed=_case(4, 10)),
     ),
     inputs=_inputs,
     labels={"way": "{}"},
@@ -213,9 +209,6 @@ EXERCISE = Exercise(
     blocking_weight=2,
     mistakes=known(
         {
-            "nothing has moved: these are the rows that the rank had before": _ending(
-                lambda rows, args, r: plain(args[r][0])
-            ),
             "an even split over all ranks: after says how many rows each rank has": _ending(
                 lambda rows, args, r: rows.tensor_split(len(args))[r]
             ),
@@ -230,5 +223,6 @@ EXERCISE = Exercise(
     chunking="none",
     demo_setup=_case(4, 11, "fewer ranks"),
     forbidden_advice="Use batch_isend_irecv, or all_to_all_single with lists of sizes.",
+    empty_advice="Where no rows go from one rank to another, neither of the two sends or receives.",
     own_rank_advice="Rows that stay on their rank are copied, not sent.",
 )

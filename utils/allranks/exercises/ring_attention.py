@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import attention_error, known
+from allranks.exercises.families import attention_error, differing, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import record
@@ -50,85 +52,69 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
+Sees = Callable[
+    [torch.Tensor, torch.Tensor], torch.Tensor
+]  # (positions of queries, of keys) -> which query sees which key
+At = Callable[
+    [Setup, Sequence[Args], int, int], torch.Tensor
+]  # (setup, args, rank, other) -> the positions of a block's keys there
+
+
 def attention(
     setup: Setup,
     args: Sequence[Args],
-    sees: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda mine, theirs: theirs <= mine,
-    keep: Callable[[int, int], bool] = lambda rank, other: True,
+    sees: Sees = lambda mine, theirs: theirs <= mine,
+    keep: Callable[[int, int, int], bool] = lambda rank, other, p: True,
     scale: float = 1 / math.sqrt(WIDTH),
+    at: At = lambda setup, args, rank, other: plain(args[other][3]),
+    own_too: bool = False,
 ) -> list[Expected]:
-    """Attention of each rank's queries: `sees(positions of queries, of keys)` is the mask, `keep(rank, other)` the blocks."""
+    """Attention of each rank's queries to the blocks of ranks that it is to `keep`. `sees` is the mask, of the positions `at` which a
+    rank takes the keys of each other one to be; `own_too`: and its own queries."""
     made = []
     for rank, own in enumerate(args):
-        others = [a for other, a in enumerate(args) if keep(rank, other)]
+        others = [other for other in range(setup.ranks) if keep(rank, other, setup.ranks)]
         q = plain(own[0]).double()
-        k, v = (torch.cat([plain(a[i]) for a in others]).double() for i in (1, 2))
-        mine, theirs = plain(own[3])[:, None], torch.cat([plain(a[3]) for a in others])[None, :]
-        scores = (q @ k.T * scale).masked_fill(~sees(mine, theirs), float("-inf"))
+        k, v = (torch.cat([plain(args[other][i]) for other in others]).double() for i in (1, 2))
+        mine = at(setup, args, rank, rank) if own_too else plain(own[3])
+        theirs = torch.cat([at(setup, args, rank, other) for other in others])
+        scores = (q @ k.T * scale).masked_fill(~sees(mine[:, None], theirs[None, :]), float("-inf"))
         kind = own[0].base.dtype
         limit = attention_error(q.abs() @ k.abs().T * scale, scores, v, setup.ranks, kind)
         made.append(Expected((torch.softmax(scores, -1) @ v).to(kind), {}, limit))
     return made
 
 
-def _scaled_by_root_of(number: Callable[[Setup], int]) -> Oracle:
-    return lambda s, a: attention(s, a, scale=1 / math.sqrt(max(number(s), 1)))
+_wrong = differing(attention)
 
 
-def _by_index(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The mask made from the order of ranks, as if rank r held the r-th part of the sequence."""
-    straight = places(Setup(setup.ranks, setup.size))
-    swapped = [(*a[:3], View.of(torch.tensor(where))) for a, where in zip(args, straight, strict=True)]
-    return attention(setup, swapped)
+def _root_of(number: Callable[[Setup], int]) -> Oracle:
+    return lambda setup, args: attention(setup, args, scale=1 / math.sqrt(max(number(setup), 1)))
 
 
-def _placed(at: Callable[[Setup, Sequence[Args], int, int], torch.Tensor]) -> Oracle:
-    """Each rank masks the keys of rank `other` with the positions `at(setup, args, rank, other)`; its queries have their own."""
+def _part(setup: Setup, number: int) -> torch.Tensor:
+    """The positions of this part of the sequence."""
+    return number * setup.size + torch.arange(setup.size)
+
+
+def _in_parts(setup: Setup, args: Sequence[Args], rank: int, other: int) -> torch.Tensor:
+    """As if rank r held the r-th part of the sequence."""
+    return _part(setup, other)
+
+
+def _blocks(mean: bool) -> Oracle:
+    """The outputs of the blocks added, each with a softmax of its own, or their mean."""
 
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for rank, own in enumerate(args):
-            blocks = [(*a[:3], View.of(at(setup, args, rank, other))) for other, a in enumerate(args)]
-            made += attention(setup, [own, *blocks], keep=lambda _, other: other > 0)[:1]
-        return made
+        p, made = setup.ranks, attention(setup, args)
+        total = [torch.zeros_like(e.returns, dtype=torch.float64) for e in made]
+        for step in range(p):
+            for rank, one in enumerate(attention(setup, args, keep=lambda r, o, p: o == (r + step) % p)):  # noqa: B023
+                total[rank] += one.returns.double().nan_to_num()
+        by, kind = p if mean else 1, args[0][0].base.dtype
+        return [Expected((t / by).to(kind), {}, p * e.atol) for t, e in zip(total, made, strict=True)]
 
     return oracle
-
-
-def _keys_by_rank(own_too: bool) -> Oracle:
-    """The keys of rank r taken for the r-th part of the sequence, the own ones `own_too`."""
-    return _placed(
-        lambda s, args, rank, other: (
-            s.size * other + torch.arange(s.size) if own_too or other != rank else plain(args[rank][3])
-        )
-    )
-
-
-def _as_they_came(step: int) -> Oracle:
-    """The mask made from the places of the blocks in the order in which they came, the own block first."""
-    return _placed(lambda s, args, rank, other: s.size * ((other - rank) * step % s.ranks) + torch.arange(s.size))
-
-
-def _positions_of(behind: Callable[[int, int, int], int]) -> Oracle:
-    """On rank r, the block of each other rank is masked with the positions of rank `behind(r, other, p)`."""
-    return _placed(lambda s, args, rank, other: plain(args[behind(rank, other, s.ranks)][3]))
-
-
-def _block_softmaxes(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The outputs of the blocks added, each with a softmax of its own."""
-    made = []
-    for own, right in zip(args, attention(setup, args), strict=True):
-        parts = []
-        for other in range(setup.ranks):
-            block = attention(setup, [own, args[other]], keep=lambda r, o, other=other: o == 1)[0]  # type: ignore[misc]
-            parts.append(torch.nan_to_num(block.returns.double()))
-        made.append(Expected(sum(parts[1:], parts[0]).to(own[0].base.dtype), {}, setup.ranks * right.atol))
-    return made
-
-
-def _mean_of_blocks(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The mean of the outputs of the blocks, each with a softmax of its own."""
-    return [Expected(e.returns / setup.ranks, {}, e.atol) for e in _block_softmaxes(setup, args)]
 
 
 def _softmaxed(make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], wide: bool = True) -> Oracle:
@@ -164,17 +150,7 @@ def _with_one_maximum(scores: torch.Tensor, values: torch.Tensor) -> torch.Tenso
 def _first_sees_nothing(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """No query sees its own key, and zeros stand where a query sees nothing at all."""
     made = attention(setup, args, lambda mine, theirs: theirs < mine)
-    return [Expected(torch.nan_to_num(e.returns), {}, e.atol) for e in made]
-
-
-def _first_sees_itself(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """No query sees its own key, except the one that would see nothing at all."""
-    return attention(setup, args, lambda mine, theirs: (theirs < mine) | ((theirs == 0) & (mine == 0)))
-
-
-def _one_late(step: int) -> Oracle:
-    """Each block but the own one is masked with the positions of the block that came before it, in a ring with this step."""
-    return _positions_of(lambda rank, other, p: other if other == rank else (other + step) % p)
+    return [replace(e, returns=torch.nan_to_num(e.returns)) for e in made]
 
 
 def _not_scaled_again(step: int, sum_is: bool = False) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -207,11 +183,6 @@ def _masked_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         blind = torch.stack([(plain(a[3])[None] > plain(own[3])[:, None]).all(1) for a in args]).any(0)
         made.append(Expected(right.returns.masked_fill(blind[:, None], float("nan")), {}, right.atol))
     return made
-
-
-def _needed(run: Run, call: int, rank: int) -> int:
-    """The keys and values of all other ranks, without their positions."""
-    return (run.ranks - 1) * 2 * rules.nbytes_of(run, call, rank)
 
 
 def _no_more_bytes(run: Run) -> str | None:
@@ -274,11 +245,7 @@ EXERCISE = Exercise(
                 _case(3, 4, layout="strided"),
             ),
         ),
-        Group(
-            "any circumstances",
-            1,
-            (_case(3, 4, times=2), _case(3, 4, outer_world=True), _case(4, 2, delivery="shuffled")),
-        ),
+        circumstances(_case(3, 4), delayed=_case(4, 2)),
     ),
     inputs=_inputs,
     labels={"scale": "logits times {}", "order": "in {} order", "watched": "with its memory counted"},
@@ -290,43 +257,41 @@ EXERCISE = Exercise(
         Rule("merged block by block", 8, _few_blocks),
         # keys, values and positions may be three messages of a step
         rules.in_rounds(lambda p: 3 * (p - 1), "3(p-1)", 5),
-        rules.carried(_needed, _needed),
+        rules.exchanged(rules.times(lambda p: 2 * (p - 1))),
     ),
     blocking_weight=2,
     mistakes=known(
         {
-            "every query sees all keys: it must see only keys whose position is not behind its own": lambda s, a: (
-                attention(s, a, lambda mine, theirs: torch.ones_like(mine <= theirs))
+            "every query sees all keys: it must see only keys whose position is not behind its own": _wrong(
+                sees=lambda mine, theirs: torch.ones_like(mine <= theirs)
             ),
             "a query does not see its own key: the key at the query's own position counts too": [
-                lambda s, a: attention(s, a, lambda mine, theirs: theirs < mine),
-                _first_sees_itself,
+                _wrong(sees=lambda mine, theirs: theirs < mine),
+                _wrong(sees=lambda mine, theirs: (theirs < mine) | ((theirs == 0) & (mine == 0))),
                 _first_sees_nothing,
             ],
-            "the mask is turned round: a query sees keys at its own position and before it, not behind it": lambda s, a: (
-                attention(s, a, lambda mine, theirs: theirs >= mine)
+            "the mask is turned round: a query sees keys at its own position and before it, not behind it": _wrong(
+                sees=lambda mine, theirs: theirs >= mine
             ),
             "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which "
-            "travels with the keys": _by_index,
+            "travels with the keys": _wrong(at=_in_parts, own_too=True),
             "the keys of rank r were taken for the r-th part of the sequence: a key's place is in its own rank's "
-            "positions, which must travel with the keys": [_keys_by_rank(own_too) for own_too in (True, False)],
+            "positions, which must travel with the keys": [
+                _wrong(at=_in_parts),
+                _wrong(at=lambda s, a, rank, other: plain(a[rank][3]) if other == rank else _part(s, other)),
+            ],
             "the scores are divided by the root of the number of a rank's tokens: it must be the root of the head's width, "
-            "q.shape[-1]": _scaled_by_root_of(lambda s: s.size),
+            "q.shape[-1]": _root_of(lambda s: s.size),
             "the scores are divided by the root of the number of all tokens: it must be the root of the head's width, "
-            "q.shape[-1]": _scaled_by_root_of(lambda s: s.ranks * s.size),
-            "attention over this rank's own keys only: the blocks of the other ranks are missing": lambda s, a: (
-                attention(s, a, keep=lambda rank, other: rank == other)
-            ),
+            "q.shape[-1]": _root_of(lambda s: s.ranks * s.size),
+            "the scores are not divided by the root of the head's width": _wrong(scale=1.0),
+            "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),
             "the blocks' outputs were added, each with a softmax of its own: "
-            "merge them with their maxima and sums": _block_softmaxes,
+            "merge them with their maxima and sums": _blocks(mean=False),
+            "the mean of the blocks' outputs, each with a softmax of its own: "
+            "merge them with their maxima and sums": _blocks(mean=True),
             "NaN where a query sees nothing of a block: its maximum there is minus infinity, and minus infinity "
             "minus itself is NaN": _masked_nan,
-            "the scores are not divided by the root of the head's width": lambda s, a: attention(s, a, scale=1.0),
-            "the scores are divided by the head's width: it must be the root of the width": lambda s, a: attention(
-                s, a, scale=1 / WIDTH
-            ),
-            "the mean of the blocks' outputs, each with a softmax of its own: "
-            "merge them with their maxima and sums": _mean_of_blocks,
             "the output was not divided by the sum of the exponentials": [
                 _softmaxed(make) for make in (_not_divided, lambda scores, values: scores.exp() @ values)
             ],
@@ -349,14 +314,23 @@ EXERCISE = Exercise(
             "the sum of the exponentials was multiplied by exp(old - new) where the maximum is a new one, but the "
             "output was not": [_not_scaled_again(step, sum_is=True) for step in (-1, 1)],
             "the mask comes from the order in which the blocks came: a key's place in the sequence is in positions, "
-            "which travels with the keys": [_as_they_came(step) for step in (-1, 1)],
+            "which travels with the keys": [
+                _wrong(at=lambda s, a, rank, other, step=step: _part(s, (other - rank) * step % s.ranks))
+                for step in (-1, 1)
+            ],
             "every block was masked as if it were at this rank's own positions: those of a block must travel with "
-            "its keys": _positions_of(lambda rank, other, p: rank),
+            "its keys": _wrong(at=lambda s, a, rank, other: plain(a[rank][3])),
             "each block was masked with the positions of the block that came before it: exchange keys, values and "
-            "positions in the same step": [_one_late(step) for step in (1, -1)],
+            "positions in the same step": [
+                _wrong(
+                    at=lambda s, a, rank, other, step=step: plain(
+                        a[other if other == rank else (other + step) % s.ranks][3]
+                    )
+                )
+                for step in (1, -1)
+            ],
             "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others": [
-                lambda s, a: attention(s, a, keep=lambda rank, other: (rank - other) % s.ranks != s.ranks - 1),
-                lambda s, a: attention(s, a, keep=lambda rank, other: (other - rank) % s.ranks != s.ranks - 1),
+                _wrong(keep=lambda rank, other, p, step=step: (other - rank) * step % p != p - 1) for step in (1, -1)
             ],
         }
     ),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.theory import pipelines
@@ -39,168 +42,97 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
+class _Stage(NamedTuple):
+    """One stage of the pipeline: its weight, the activations that it gets, and whether it is the last one."""
+
+    setup: Setup
+    rank: int
+    weight: torch.Tensor
+    x: torch.Tensor
+
+    @property
+    def is_last(self) -> bool:
+        return self.rank == self.setup.ranks - 1
+
+    def numbers(self, kind: str) -> list[int]:
+        """The micro-batches of its forward or backward passes, in their order."""
+        return [int(action[1:]) for action in _order(self.setup, self.rank) if action[0] == kind]
+
+
+def _everything(stage: _Stage) -> list[int]:
+    return list(range(stage.setup.size))
+
+
 def _gradients(
     setup: Setup,
     args: Sequence[Args],
     *,
-    micro_batches: slice = slice(None),
-    own_upstream: bool = False,
-    own_batch: bool = False,
-    back: Callable[[int, int], bool] = lambda rank, ranks: True,
+    own: Collection[str] = (),
+    forward: Callable[[_Stage], torch.Tensor] = lambda stage: stage.x * stage.weight,
+    back: Callable[[torch.Tensor, _Stage], torch.Tensor] = lambda g, stage: g * stage.weight,
+    upstream: Callable[[torch.Tensor, Setup], torch.Tensor] = lambda rows, setup: rows,
+    factor: Callable[[_Stage], torch.Tensor] = lambda stage: stage.x,
+    takes: Callable[[_Stage], list[int]] = _everything,
+    adds: Callable[[_Stage], list[int]] = _everything,
 ) -> list[Expected]:
     """The gradient of each rank's weight: the sum over micro-batches of the stage's input times its output's gradient.
 
-    `back(rank, ranks)` says which stages multiply what they send back by their weight.
+    Of a mistake: `own`, whether a rank has its own "batch" or "upstream"; what stages send `forward` and `back`; what the gradient of the
+    output is multiplied with, `factor`, and of which micro-batch, `takes`; which micro-batches the sum `adds`.
     """
-    weights = [plain(a[2]).double() for a in args]
-    made = []
-    for rank in range(setup.ranks):
-        x = plain(args[rank if own_batch else 0][0]).double()
-        g = plain(args[rank if own_upstream else -1][1]).double()
-        for weight in [] if own_batch else weights[:rank]:
-            x = x * weight
-        for stage in [] if own_upstream else range(rank + 1, setup.ranks):
-            g = g * weights[stage] if back(stage, setup.ranks) else g
-        gradient = (x * g)[micro_batches].sum(0)
-        made.append(Expected(gradient.to(args[rank][2].base.dtype), {}, 1e-4 if setup.values != "small" else 0))
-    return made
-
-
-def _numbers(setup: Setup, rank: int, kind: str) -> list[int]:
-    """The micro-batches of the rank's forward or backward passes, in their order."""
-    return [int(action[1:]) for action in _order(setup, rank) if action[0] == kind]
-
-
-def _last_pass_alone(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The gradient of the micro-batch whose backward pass comes last on the rank."""
-    made = []
-    for rank in range(setup.ranks):
-        last = _numbers(setup, rank, "B")[-1]
-        made.append(_gradients(setup, args, micro_batches=slice(last, last + 1))[rank])
-    return made
-
-
-def _latest_input(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Every backward pass with the input of the latest forward pass."""
-    made = []
-    for rank, right in enumerate(_gradients(setup, args)):
-        x, g = _passing(setup, args, rank)
-        total, latest = torch.zeros(WIDTH, dtype=torch.float64), 0
-        for action in _order(setup, rank):
-            latest = int(action[1:]) if action[0] == "F" else latest
-            total += x[latest] * g[int(action[1:])] if action[0] == "B" else 0
-        made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
-    return made
-
-
-def _kept_input(place: int) -> Oracle:
-    """Every backward pass takes the oldest (0) or the newest (-1) of the inputs that are kept."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for rank, right in enumerate(_gradients(setup, args)):
-            x, g = _passing(setup, args, rank)
-            total, kept = torch.zeros(WIDTH, dtype=torch.float64), []
-            for action in _order(setup, rank):
-                i = int(action[1:])
-                if action[0] == "F":
-                    kept.append(x[i])
-                else:
-                    total += kept.pop(place) * g[i]
-            made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
-        return made
-
-    return oracle
-
-
-def _rows_counted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The last rank's n-th backward pass begins with row n of `upstream`, whatever its micro-batch."""
-    last = _numbers(setup, setup.ranks - 1, "B")
-
-    def place(rows: torch.Tensor) -> torch.Tensor:
-        return torch.stack([rows[last.index(i)] for i in range(setup.size)])
-
-    return list(_passing_on(upstream=place)(setup, args))
-
-
-def _passing_on(
-    forward: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda x, weight: x * weight,
-    back: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = lambda g, weight: g * weight,
-    upstream: Callable[[torch.Tensor], torch.Tensor] = lambda rows: rows,
-) -> Oracle:
-    """The weight's gradient where stages make something else of what they get: forward, back, or of `upstream`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        weights, made = [plain(a[2]).double() for a in args], []
-        for rank, right in enumerate(_gradients(setup, args)):
-            x, g = plain(args[0][0]).double(), upstream(plain(args[-1][1]).double())
-            for weight in weights[:rank]:
-                x = forward(x, weight)
-            for weight in reversed(weights[rank + 1 :]):
-                g = back(g, weight)
-            total = (x * g).sum(0)
-            atol = 1e-5 * (1 + float((x * g).abs().sum(0).max()))
-            made.append(Expected(total.to(right.returns.dtype), {}, atol))
-        return made
-
-    return oracle
-
-
-def _instead_of_input(by: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Oracle:
-    """The weight's gradient with `by(input, weight)` in the input's place."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for rank, right in enumerate(_gradients(setup, args)):
-            x, g = _passing(setup, args, rank)
-            total = (by(x, plain(args[rank][2]).double()) * g).sum(0)
-            made.append(Expected(total.to(right.returns.dtype), {}, right.atol))
-        return made
-
-    return oracle
-
-
-def _input_sent_back(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """What is sent back is the gradient times the stage's input."""
-    made = []
-    for rank, right in enumerate(_gradients(setup, args)):
-        x, _ = _passing(setup, args, rank)
-        g = plain(args[-1][1]).double()
-        for stage in range(rank + 1, setup.ranks):
-            g = g * _passing(setup, args, stage)[0]
-        total = (x * g).sum(0)  # of so many factors that float32 rounds them
-        made.append(Expected(total.to(right.returns.dtype), {}, 1e-5 * (1 + float((x * g).abs().sum(0).max()))))
-    return made
-
-
-def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The mean over the micro-batches."""
-    right = _gradients(setup, args)
-    return [Expected(r.returns / setup.size, {}, 1e-5 * (1 + float(r.returns.abs().max()))) for r in right]
-
-
-def _passing(setup: Setup, args: Sequence[Args], rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The stage's inputs, and the gradients of its outputs."""
-    weights = [plain(a[2]).double() for a in args]
-    x, g = plain(args[0][0]).double(), plain(args[-1][1]).double()
-    for weight in weights[:rank]:
-        x = x * weight
-    for weight in weights[rank + 1 :]:
-        g = g * weight
-    return x, g
-
-
-def _by_arrival(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """The i-th message is taken for micro-batch i, in whatever order the neighbour works."""
     p, made = setup.ranks, []
-    for rank, right in enumerate(_gradients(setup, args)):
-        x, g = _passing(setup, args, rank)
-        for stage in range(rank):
-            x = x[_numbers(setup, stage, "F")]
-        for stage in reversed(range(rank + 1, p)):
-            g = g[_numbers(setup, stage, "B")]
-        made.append(Expected((x * g).sum(0).to(right.returns.dtype), {}, right.atol))
+    for rank in range(p):
+        x, stages = plain(args[rank if "batch" in own else 0][0]).double(), []
+        for number, given in enumerate(args):
+            stages.append(_Stage(setup, number, plain(given[2]).double(), x))
+            x = x if "batch" in own else forward(stages[-1])
+        mine = stages[rank]
+        g = upstream(plain(args[rank if "upstream" in own else -1][1]).double(), setup)
+        for stage in [] if "upstream" in own else stages[:rank:-1]:
+            g = back(g, stage)
+        total = (factor(mine)[takes(mine)] * g)[adds(mine)].sum(0)
+        made.append(Expected(total.to(args[rank][2].base.dtype), {}, 1e-4 if setup.values != "small" else 0))
     return made
+
+
+def _wrong(**how: Any) -> Oracle:
+    """What a mistake leaves: of so many factors, or of a division, that float32 rounds it."""
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        made = _gradients(setup, args, **how)
+        return [replace(e, atol=1e-5 * (1 + float(e.returns.abs().max()))) for e in made]
+
+    return oracle
+
+
+def _latest(stage: _Stage) -> list[int]:
+    """For each micro-batch the one whose forward pass was the latest before its backward pass."""
+    latest, found = 0, [0] * stage.setup.size
+    for action in _order(stage.setup, stage.rank):
+        latest = int(action[1:]) if action[0] == "F" else latest
+        found[int(action[1:])] = latest
+    return found
+
+
+def _kept(place: int) -> Callable[[_Stage], list[int]]:
+    """For each micro-batch the oldest (0) or the newest (-1) one that is kept before its backward pass."""
+
+    def takes(stage: _Stage) -> list[int]:
+        kept, found = [], [0] * stage.setup.size
+        for action in _order(stage.setup, stage.rank):
+            if action[0] == "F":
+                kept.append(int(action[1:]))
+            else:
+                found[int(action[1:])] = kept.pop(place)
+        return found
+
+    return takes
+
+
+def _counted(rows: torch.Tensor, setup: Setup) -> torch.Tensor:
+    """The last rank's n-th backward pass begins with row n of `upstream`, whatever its micro-batch."""
+    last = _Stage(setup, setup.ranks - 1, rows, rows).numbers("B")
+    return rows[[last.index(i) for i in range(setup.size)]]
 
 
 def _needed(run: Run, call: int, rank: int) -> int:
@@ -221,46 +153,42 @@ def _sends_of(run: Run, rank: int) -> list[tuple[str, int]]:
 def _one_message_an_action(run: Run) -> str | None:
     """Each action's result goes to one neighbour, once, and nothing else is sent."""
     one = rules.nbytes_of(run) // max(run.setup.size, 1)
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.sends if e.rank == rank and e.call == call]
-            stray = next((e for e in mine if e.peer is None or abs(e.peer - rank) != 1), None)
-            if stray is not None:
-                return About(
-                    f"rank {rank} sends to rank {stray.peer}{run.at(stray.line)}: a stage only talks to the ranks before and behind it",
-                    stray,
-                )
-            large = next((e for e in mine if e.nbytes > one), None)
-            if large is not None:
-                return About(
-                    f"rank {rank} sends {large.nbytes} bytes at once{run.at(large.line)}, but the result of one action has {one}: "
-                    "send each when it is made, so that the next stage can begin",
-                    large,
-                )
-            if len(mine) > len(_sends_of(run, rank)):
-                needs = len(_sends_of(run, rank))
-                return About(
-                    f"rank {rank} sends {len(mine)} message{'' if len(mine) == 1 else 's'}, but its order has {needs or 'no'} "
-                    f"result{'' if needs == 1 else 's'} that a neighbour needs",
-                    mine[-1],
-                )
+    for _, rank, mine in run.by_rank(run.sends):
+        stray = next((e for e in mine if e.peer is None or abs(e.peer - rank) != 1), None)
+        if stray is not None:
+            return About(
+                f"rank {rank} sends to rank {stray.peer}{run.at(stray.line)}: a stage only talks to the ranks before and behind it",
+                stray,
+            )
+        large = next((e for e in mine if e.nbytes > one), None)
+        if large is not None:
+            return About(
+                f"rank {rank} sends {large.nbytes} bytes at once{run.at(large.line)}, but the result of one action has {one}: "
+                "send each when it is made, so that the next stage can begin",
+                large,
+            )
+        if len(mine) > len(_sends_of(run, rank)):
+            needs = len(_sends_of(run, rank))
+            return About(
+                f"rank {rank} sends {len(mine)} message{'' if len(mine) == 1 else 's'}, but its order has {needs or 'no'} "
+                f"result{'' if needs == 1 else 's'} that a neighbour needs",
+                mine[-1],
+            )
     return None
 
 
 def _in_its_order(run: Run) -> str | None:
     """The results must leave in the order of the actions: a rank that works in another order keeps more, or makes others wait."""
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = sorted((e for e in run.sends if e.rank == rank and e.call == call), key=lambda e: e.index)
-            for sent, (action, peer) in zip(mine, _sends_of(run, rank), strict=False):
-                if sent.peer != peer:
-                    return About(
-                        f"rank {rank} sends to rank {sent.peer}{run.at(sent.line)} where its order has {action}, whose result goes to "
-                        f"rank {peer}: carry out the actions in the order that you were given",
-                        sent,
-                        f"to rank {sent.peer}",
-                        f"{action} to rank {peer}",
-                    )
+    for _, rank, mine in run.by_rank(sorted(run.sends, key=lambda e: e.index)):
+        for sent, (action, peer) in zip(mine, _sends_of(run, rank), strict=False):
+            if sent.peer != peer:
+                return About(
+                    f"rank {rank} sends to rank {sent.peer}{run.at(sent.line)} where its order has {action}, whose result goes to "
+                    f"rank {peer}: carry out the actions in the order that you were given",
+                    sent,
+                    f"to rank {sent.peer}",
+                    f"{action} to rank {peer}",
+                )
     return None
 
 
@@ -286,11 +214,7 @@ EXERCISE = Exercise(
                 _case(2, 4, layout="strided"),
             ),
         ),
-        Group(
-            "any circumstances",
-            1,
-            (_case(3, 4, times=2), _case(3, 4, outer_world=True), _case(4, 6, delivery="shuffled")),
-        ),
+        circumstances(_case(3, 4), delayed=_case(4, 6)),
     ),
     inputs=_inputs,
     oracle=_gradients,
@@ -299,59 +223,69 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         Rule("one message an action, to a neighbour", 3, _one_message_an_action),
         Rule("in the order that was given", 4, _in_its_order),
-        rules.carried(_needed, _needed),
+        rules.exchanged(_needed),
     ),
     blocking_weight=2,
     mistakes=known(
         {
             "a stage's output gets this rank's own row of upstream; only on the last rank that is right: the others "
-            "receive theirs": lambda s, a: _gradients(s, a, own_upstream=True),
-            "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations": lambda s, a: (
-                _gradients(s, a, own_batch=True)
+            "receive theirs": _wrong(own=("upstream",)),
+            "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations": _wrong(
+                own=("batch",)
             ),
-            "each rank uses its own batch and its own upstream: only rank 0's batch goes through the pipeline": lambda s, a: (
-                _gradients(s, a, own_batch=True, own_upstream=True)
+            "each rank uses its own batch and its own upstream: only rank 0's batch goes through the pipeline": _wrong(
+                own=("batch", "upstream")
             ),
             "the gradient is of the last micro-batch alone: those of all micro-batches are added": [
-                lambda s, a: _gradients(s, a, micro_batches=slice(-1, None)),
-                _last_pass_alone,
+                _wrong(adds=lambda stage: [-1]),
+                _wrong(adds=lambda stage: stage.numbers("B")[-1:]),
             ],
+            "the gradient is of the first micro-batch alone: those of all micro-batches are added": _wrong(
+                adds=lambda stage: [0]
+            ),
             "what is sent back is the gradient of the stage's output: B sends that of its input, which is times the "
-            "weight": lambda s, a: _gradients(s, a, back=lambda rank, ranks: False),
+            "weight": _wrong(back=lambda g, stage: g),
             "the last stage sends upstream back as it is: B sends the gradient of its input, which is times the "
-            "weight": lambda s, a: _gradients(s, a, back=lambda rank, ranks: rank < ranks - 1),
-            "a stage sends on what it gets: its output is its input times the *weight*": _passing_on(
-                forward=lambda x, weight: x
-            ),
+            "weight": _wrong(back=lambda g, stage: g if stage.is_last else g * stage.weight),
             "what is sent back was multiplied by the weight twice: the gradient of the input is that of the output "
-            "times the weight": _passing_on(back=lambda g, weight: g * weight * weight),
-            "`upstream` was not used: the last stage's backward pass of micro-batch i begins with row i of it": _passing_on(
-                upstream=torch.ones_like
+            "times the weight": _wrong(back=lambda g, stage: g * stage.weight**2),
+            "what is sent back is the output's gradient times the stage's input: the gradient of the input is that "
+            "gradient times the weight": _wrong(back=lambda g, stage: g * stage.x),
+            "a stage sends on what it gets: its output is its input times the *weight*": _wrong(
+                forward=lambda stage: stage.x
             ),
-            "every backward pass begins with row 0 of `upstream`: micro-batch i has row i": _passing_on(
-                upstream=lambda rows: rows[:1].expand_as(rows)
+            "`upstream` was not used: the last stage's backward pass of micro-batch i begins with row i of it": _wrong(
+                upstream=lambda rows, setup: torch.ones_like(rows)
             ),
+            "every backward pass begins with row 0 of `upstream`: micro-batch i has row i": _wrong(
+                upstream=lambda rows, setup: rows[:1].expand_as(rows)
+            ),
+            "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with "
+            "the next one": _wrong(upstream=_counted),
             "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its "
-            "own B": _latest_input,
+            "own B": _wrong(takes=_latest),
             **{
-                f"the backward passes use the {which} input that is kept: B of micro-batch i needs the input of micro-batch i": _kept_input(
-                    place
+                f"the backward passes use the {which} input that is kept: B of micro-batch i needs the input of micro-batch i": _wrong(
+                    takes=_kept(place)
                 )
                 for which, place in (("oldest", 0), ("newest", -1))
             },
-            "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with "
-            "the next one": _rows_counted,
-            "the gradient of the weight is the output's gradient times the stage's input: its output was taken "
-            "instead": _instead_of_input(lambda x, weight: x * weight),
-            "the gradient of the weight is the output's gradient times the stage's input: the weight was taken "
-            "instead": _instead_of_input(lambda x, weight: weight.expand_as(x)),
-            "what is sent back is the output's gradient times the stage's input: the gradient of the input is that "
-            "gradient times the weight": _input_sent_back,
-            "the sum was divided by the number of micro-batches: the gradients of all micro-batches are added": _mean,
+            **{
+                f"the gradient of the weight is the output's gradient times the stage's input: {what} was taken instead": _wrong(
+                    factor=factor
+                )
+                for what, factor in (
+                    ("its output", lambda stage: stage.x * stage.weight),
+                    ("the weight", lambda stage: stage.weight.expand_as(stage.x)),
+                )
+            },
+            "the sum was divided by the number of micro-batches: the gradients of all micro-batches are added": _wrong(
+                factor=lambda stage: stage.x / stage.setup.size
+            ),
             "the i-th message is taken for micro-batch i: messages come in the order of the neighbour's actions, "
-            "which may be another one": _by_arrival,
-            "the gradient is of the first micro-batch alone: those of all micro-batches are added": lambda s, a: (
-                _gradients(s, a, micro_batches=slice(0, 1))
+            "which may be another one": _wrong(
+                forward=lambda stage: (stage.x * stage.weight)[stage.numbers("F")],
+                back=lambda g, stage: (g * stage.weight)[stage.numbers("B")],
             ),
         }
     ),

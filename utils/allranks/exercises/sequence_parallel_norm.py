@@ -12,9 +12,9 @@ from dataclasses import replace
 import torch
 
 from allranks.exercises.families import known
-from allranks.judge import evidence, provenance, rules
+from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
-from allranks.judge.common import many_ranks, only_the_result
+from allranks.judge.common import circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -68,84 +68,50 @@ class _Whole:
         """The gradients of weight and bias, from a gradient of these tokens."""
         return (gradient * self.normal)[rows].sum(0), gradient[rows].sum(0)
 
-    def from_own_tokens(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The same, summed, if each rank took only its own gradient of its own tokens."""
-        parts = [self.of_parameters(g, self.tokens(rank)) for rank, g in enumerate(self.upstream)]
-        return torch.stack([w for w, _ in parts]).sum(0), torch.stack([b for _, b in parts]).sum(0)
+
+Gradient = Callable[[_Whole, int], torch.Tensor]  # of a rank
 
 
-Gradients = Callable[[_Whole, int], tuple[torch.Tensor, torch.Tensor, torch.Tensor]]  # of x, weight and bias
+def _added(which: int) -> Gradient:
+    """The gradient of weight (0) or bias (1), from the sum of the ranks' gradients of all tokens."""
+    return lambda w, rank: w.of_parameters(w.total)[which]
 
 
-def _oracle_from(make: Gradients) -> Oracle:
+_WEIGHT, _BIAS = _added(0), _added(1)
+
+
+def _of_own_tokens(which: int) -> Gradient:
+    """The same from this rank's tokens only."""
+    return lambda w, rank: w.of_parameters(w.total, w.tokens(rank))[which]
+
+
+def _cut_out(which: int, summed: bool) -> Gradient:
+    """The same from this rank's rows of its own gradient, or the sum of those over the ranks."""
+
+    def made(w: _Whole, rank: int) -> torch.Tensor:
+        ranks = range(w.ranks) if summed else (rank,)
+        return torch.stack([w.of_parameters(w.upstream[r], w.tokens(r))[which] for r in ranks]).sum(0)
+
+    return made
+
+
+def _ending(
+    x: Gradient = lambda w, rank: w.of_x(w.total, rank),
+    weight: Gradient = _WEIGHT,
+    bias: Gradient = _BIAS,
+    result: Callable[[_Whole], torch.Tensor] | None = None,
+) -> Oracle:
+    """The result and the gradients; with another `result` the gradients may be anything."""
+
     def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
         whole, kind, made = _Whole(args), args[0][0].data.base.dtype, []
         steepest = max(float(whole.scale.max()), 1.0) if whole.x.numel() else 1.0
         atol = 64 * torch.finfo(kind).eps * setup.ranks * max(setup.size, 1) * steepest
         for rank in range(setup.ranks):
-            gradients = make(whole, rank)
-            changed = {(i, "grad"): g.to(kind) for i, g in enumerate(gradients)}
-            made.append(Expected(whole.result().to(kind), changed, atol))
+            gradients = () if result is not None else (x, weight, bias)
+            changed = {(i, "grad"): of(whole, rank).to(kind) for i, of in enumerate(gradients)}
+            made.append(Expected((result or _Whole.result)(whole).to(kind), changed, atol))
         return made
-
-    return oracle
-
-
-def _right(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return w.of_x(w.total, rank), *w.of_parameters(w.total)
-
-
-def _own_tokens(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return w.of_x(w.total, rank), *w.of_parameters(w.total, w.tokens(rank))
-
-
-def _scaled(x: float, parameters: float) -> Gradients:
-    """The right gradients times a power of the number of ranks."""
-
-    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        of_x, weight, bias = _right(w, rank)
-        return of_x * w.ranks**x, weight * w.ranks**parameters, bias * w.ranks**parameters
-
-    return made
-
-
-def _only(summed: str) -> Gradients:
-    """One of the two parameters' gradients is summed, and the other is that of this rank's tokens."""
-
-    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        (weight, bias), (own_weight, own_bias) = w.of_parameters(w.total), w.of_parameters(w.total, w.tokens(rank))
-        of_x = w.of_x(w.total, rank)
-        return (of_x, weight, own_bias) if summed == "weight" else (of_x, own_weight, bias)
-
-    return made
-
-
-def _cut_out(summed: bool) -> Gradients:
-    """Backward through the gather cuts this rank's rows out of this rank's gradient."""
-
-    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        own = w.upstream[rank]
-        return w.of_x(own, rank), *(w.from_own_tokens() if summed else w.of_parameters(own, w.tokens(rank)))
-
-    return made
-
-
-def _placed(weight: int, bias: int) -> Gradients:
-    """The gradients of weight and bias are these two of (the right one of weight, that of bias)."""
-
-    def made(w: _Whole, rank: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        of_x, *both = _right(w, rank)
-        return of_x, both[weight], both[bias]
-
-    return made
-
-
-def _returning(result: Callable[[_Whole], torch.Tensor]) -> Oracle:
-    """Another result; the gradients may be anything."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        other = result(_Whole(args))
-        return [Expected(other.to(e.returns.dtype), {}, e.atol) for e in _oracle_from(_right)(setup, args)]
 
     return oracle
 
@@ -160,16 +126,14 @@ def _pair(run: Run) -> str | None:
     broken = rules.no_messages(run)
     if broken:
         return broken
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call]
-            for ops, name, when in ((GATHERS, "all_gather", "forward"), (SCATTERS, "reduce_scatter", "backward")):
-                found = [e for e in mine if e.op in ops]
-                if len(found) > 1:
-                    words = f"rank {rank} calls {name} {len(found)} times{run.at(found[-1].line)}: one {when} is enough"
-                    return About(words, found[-1])
-                if not found:
-                    return f"rank {rank} calls no {name}, but it needs one {when}"
+    for _, rank, mine in run.by_rank(run.collectives):
+        for ops, name, when in ((GATHERS, "all_gather", "forward"), (SCATTERS, "reduce_scatter", "backward")):
+            found = [e for e in mine if e.op in ops]
+            if len(found) > 1:
+                words = f"rank {rank} calls {name} {len(found)} times{run.at(found[-1].line)}: one {when} is enough"
+                return About(words, found[-1])
+            if not found:
+                return f"rank {rank} calls no {name}, but it needs one {when}"
     return None
 
 
@@ -181,21 +145,19 @@ def _parameters_once(run: Run) -> str | None:
     if broken:
         return broken
     wanted = 2 * run.setup.option("_width", 6)
-    for call in range(run.setup.times):
-        for rank in range(run.ranks):
-            mine = [e for e in run.collectives if e.rank == rank and e.call == call and e.op == "all_reduce"]
-            if len(mine) > 1:
-                return About(
-                    f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: one is enough for both "
-                    "parameters, with their gradients in one tensor",
-                    mine[-1],
-                )
-            total = sum(e.numel for e in mine)
-            if total != wanted:
-                return About(
-                    f"rank {rank} reduces {total} elements, but the gradients of weight and bias have {wanted}",
-                    mine[0] if mine else None,
-                )
+    for _, rank, mine in run.by_rank([e for e in run.collectives if e.op == "all_reduce"]):
+        if len(mine) > 1:
+            return About(
+                f"rank {rank} calls all_reduce {len(mine)} times{run.at(mine[-1].line)}: one is enough for both "
+                "parameters, with their gradients in one tensor",
+                mine[-1],
+            )
+        total = sum(e.numel for e in mine)
+        if total != wanted:
+            return About(
+                f"rank {rank} reduces {total} elements, but the gradients of weight and bias have {wanted}",
+                mine[0] if mine else None,
+            )
     return None
 
 
@@ -221,18 +183,6 @@ def _own_tokens_only(run: Run) -> str | None:
     return None
 
 
-def _received(run: Run, call: int, rank: int) -> int:
-    """The other ranks' tokens, and both parameters' gradients."""
-    width = run.setup.option("_width", 6)
-    return ((run.ranks - 1) * run.setup.size + 2) * width * run.itemsize
-
-
-def _sent(run: Run, call: int, rank: int) -> int:
-    """Its own tokens forward, its part of the other tokens' gradients backward, and both parameters' gradients."""
-    width = run.setup.option("_width", 6)
-    return (run.ranks * run.setup.size + 2) * width * run.itemsize
-
-
 EXERCISE = Exercise(
     name="sequence_parallel_norm",
     promise="returns the layer norm of all ranks' tokens, and can be differentiated",
@@ -243,55 +193,41 @@ EXERCISE = Exercise(
         Group("any size", 1, (Setup(3, 1), Setup(2, 5).with_options(_width=3), Setup(3, 4).with_options(_width=9))),
         Group("any dtype", 1, (Setup(3, 3, "float64"), Setup(2, 2, "float64"))),
         Group("any layout", 1, (Setup(3, 3, layout="strided"), Setup(3, 2, layout="transposed"))),
-        Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+        circumstances(Setup(3, 2)),
     ),
     inputs=_inputs,
-    oracle=_oracle_from(_right),
+    oracle=_ending(),
     allow=GATHERS | SCATTERS | {"all_reduce"},
     rules=(
         Rule("one all_gather forward, one reduce_scatter backward", 4, _pair),
         Rule("one all_reduce for both parameters", 4, _parameters_once),
         Rule("each rank normalises its own tokens", 3, _own_tokens_only),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
-        rules.carried(_received, _sent),
+        rules.carried(
+            # the other ranks' tokens; of its own tokens, and of its part of the other tokens' gradients; and both parameters' gradients
+            rules.numbers(lambda s: ((s.ranks - 1) * s.size + 2) * s.option("_width", 6)),
+            rules.numbers(lambda s: (s.ranks * s.size + 2) * s.option("_width", 6)),
+        ),
     ),
     mistakes=known(
         {
             "the gradients of weight and bias are those of this rank's tokens only: all ranks have the same "
-            "parameters, so their gradients must be added over the ranks": _oracle_from(_own_tokens),
-            "the gradients of weight and bias are the mean over the ranks: each rank has other tokens of the same "
-            "loss, so it must be the sum": _oracle_from(_scaled(0, -1)),
-            "the gradients of weight and bias are p times too large: they were summed already, and then added over "
-            "the ranks": _oracle_from(_scaled(0, 1)),
-            "the gradient of bias is that of this rank's tokens only": _oracle_from(_only("weight")),
+            "parameters, so their gradients must be added over the ranks": _ending(
+                weight=_of_own_tokens(0), bias=_of_own_tokens(1)
+            ),
+            "the gradient of bias is that of this rank's tokens only": _ending(bias=_of_own_tokens(1)),
             "backward through the gather took this rank's rows of its own gradient: the other ranks have parts of "
             "the gradient of these tokens too, so backward is a reduce_scatter": [
-                _oracle_from(_cut_out(summed)) for summed in (True, False)
+                _ending(lambda w, rank: w.of_x(w.upstream[rank], rank), _cut_out(0, summed), _cut_out(1, summed))
+                for summed in (True, False)
             ],
-            "the mean instead of the sum in the reduce_scatter: the "
-            "ranks' gradients are parts of one sum": _oracle_from(_scaled(-1, -1)),
-            "the bias was not added to the result": _returning(lambda w: w.normal * w.weight),
+            "the bias was not added to the result": _ending(result=lambda w: w.normal * w.weight),
             "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, "
-            "correction=0": _returning(_unbiased),
+            "correction=0": _ending(result=_unbiased),
             "the gradients of weight and bias are swapped: backward returns them "
-            "in the order of forward's arguments": _oracle_from(_placed(1, 0)),
-            "the bias got the gradient of the weight: each parameter needs its own": _oracle_from(_placed(0, 0)),
-            "the weight got the gradient of the bias: each parameter needs its own": _oracle_from(_placed(1, 1)),
-            **{
-                f"no gradient arrived at {name}: the function in front of it returned none for it, or it has no part in the result": (
-                    only_the_result(_oracle_from(_right)),
-                    evidence.lacks_gradients(which),
-                )
-                for which, name in ((1, "weight"), (2, "bias"))
-            },
-            "the result has no way back to the arguments, so no gradient arrived: the gather cut it off": (
-                only_the_result(_oracle_from(_right)),
-                evidence.lacks_gradients(0, 1, 2),
-            ),
-            "no gradient arrived at weight and bias: the function in front of them returned none": (
-                only_the_result(_oracle_from(_right)),
-                evidence.lacks_gradients(1, 2),
-            ),
+            "in the order of forward's arguments": _ending(weight=_BIAS, bias=_WEIGHT),
+            "the bias got the gradient of the weight: each parameter needs its own": _ending(bias=_WEIGHT),
+            "the weight got the gradient of the bias: each parameter needs its own": _ending(weight=_BIAS),
         }
     ),
     unit="token a rank",

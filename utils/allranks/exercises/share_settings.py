@@ -8,7 +8,7 @@ import torch
 
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, plain, vectors
-from allranks.judge.common import LAYOUTS, MOVED_DTYPES, in_place, many_ranks
+from allranks.judge.common import LAYOUTS, MOVED_DTYPES, circumstances, in_place, many_ranks
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
@@ -37,7 +37,7 @@ EXERCISE = Exercise(
         many_ranks(),
         Group("any dtype", 1, MOVED_DTYPES),
         Group("any layout", 1, LAYOUTS),
-        Group("any circumstances", 1, (Setup(3, 6, times=2), Setup(4, 6, outer_world=True))),
+        circumstances(Setup(3, 6), job=Setup(4, 6)),
     ),
     inputs=vectors,
     oracle=_oracle,

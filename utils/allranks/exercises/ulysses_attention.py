@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 
 import torch
 
-from allranks.exercises.families import attention_error, known
+from allranks.exercises.families import attention_error, differing, known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
+from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -33,7 +35,6 @@ def _oracle(
     setup: Setup,
     args: Sequence[Args],
     causal: bool = True,
-    tokens: Callable[[list[torch.Tensor]], torch.Tensor] = torch.cat,
     scale: float = 1 / math.sqrt(WIDTH),
     place: Callable[[torch.Tensor], torch.Tensor] = lambda index: index,
     dim: int = -1,
@@ -43,7 +44,7 @@ def _oracle(
 
     `masked_late`: the weights of later tokens set to zero after the softmax."""
     kind, n = args[0][0].base.dtype, setup.size
-    q, k, v = (tokens([plain(a[i]) for a in args]).double().transpose(0, 1) for i in range(3))
+    q, k, v = (torch.cat([plain(a[i]) for a in args]).double().transpose(0, 1) for i in range(3))
     scores = q @ k.transpose(1, 2) * scale
     weights = torch.softmax(scores, dim)
     if causal:
@@ -62,9 +63,7 @@ def _oracle(
     return [Expected(whole[mine].contiguous(), {}, limit[mine].contiguous()) for mine in rows]
 
 
-def _own_tokens(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Each rank attends to its own tokens only."""
-    return [_oracle(Setup(1, setup.size), [own])[0] for own in args]
+_wrong = differing(_oracle)
 
 
 def _root_of(number: Callable[[Setup], int]) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
@@ -139,10 +138,6 @@ def _four_small(run: Run) -> str | None:
     return None
 
 
-def _needed(run: Run, call: int, rank: int) -> int:
-    return 4 * rules.nbytes_of(run, call, rank) * (run.ranks - 1) // run.ranks
-
-
 def _case(ranks: int, size: int, heads: int = 1, **more: object) -> Setup:
     return Setup(ranks, size, **more).with_options(heads_a_rank=heads)  # type: ignore[arg-type]
 
@@ -166,30 +161,22 @@ EXERCISE = Exercise(
                 _case(2, 3, 2, layout="transposed"),
             ),
         ),
-        Group("any circumstances", 1, (_case(3, 2, 2, times=2), _case(3, 2, outer_world=True))),
+        circumstances(_case(3, 2, 2), job=_case(3, 2)),
     ),
     inputs=_inputs,
     oracle=_oracle,
     allow=frozenset({"all_to_all", "all_to_all_single"}),
     rules=(
         Rule("4 (p-1)/p of the bytes", 6, lambda run: rules.no_messages(run) or _four_small(run)),
-        rules.carried(_needed, _needed),
+        rules.exchanged(rules.times(lambda p: Fraction(4 * (p - 1), p))),
     ),
     mistakes=known(
         {
-            "every token sees all tokens: it must see only those that are not behind it": lambda s, a: _oracle(
-                s, a, False
-            ),
+            "every token sees all tokens: it must see only those that are not behind it": _wrong(causal=False),
             "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has "
             "the beginning": lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
-            "attention over this rank's own tokens only: the keys of the other ranks are missing": (
-                _own_tokens,
-                lambda run: not run.collectives,
-            ),
-            "the scores are divided by the head's width: it must be the root of the width": lambda s, a: _oracle(
-                s, a, scale=1 / WIDTH
-            ),
-            "the scores are not divided by the root of the head's width": lambda s, a: _oracle(s, a, scale=1.0),
+            "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),
+            "the scores are not divided by the root of the head's width": _wrong(scale=1.0),
             **{
                 f"the scores are divided by the root of {what}: it must be the root of a head's width, q.shape[-1]": _root_of(
                     number
@@ -203,9 +190,9 @@ EXERCISE = Exercise(
                 )
             },
             "the mask came after the softmax, so that the weights of one query no longer add up to 1: set the scores "
-            "of later tokens to minus infinity before the softmax": lambda s, a: _oracle(s, a, masked_late=True),
+            "of later tokens to minus infinity before the softmax": _wrong(masked_late=True),
             "the softmax is over the queries: the weights of one query, over all keys, must add up to 1, so take "
-            "dim=-1 of scores (queries, keys)": lambda s, a: _oracle(s, a, dim=-2),
+            "dim=-1 of scores (queries, keys)": _wrong(dim=-2),
             "the heads come back in the wrong order: a rank's heads lie side by "
             "side, not one of each rank in turn": _interleaved,
             "tokens and heads were mixed on the way there: a tensor (tokens, heads, width) that is cut into p pieces "

@@ -66,6 +66,10 @@ class Code(Enum):
         "the right result was returned, but this function works in place",
         ": copy it into the tensor (copy_)",
     )
+    NO_GRADIENT = (
+        "no gradient arrived at {names}",
+        ": the result has no way back to it, as if detached or made without autograd, or a backward() returned none for it",
+    )
     NOTHING_CHANGED = (
         "nothing changed",
         ": the function must write its result into the tensor (copy_), not into a new one; or what it wrote is what was there",
@@ -100,6 +104,17 @@ class Code(Enum):
         ": the size need not be a multiple of {named}",
     )
     LAST_LEFT_OUT = "the last element was left out", ": the size need not be even"
+    INPUT_BACK = (
+        "the rank's own input came back",
+        ": nothing was exchanged or computed, or what came of it was not returned",
+    )
+    OWN_ONLY = "each rank's result is of its own arguments only", ": nothing of the other ranks is in it"
+    OF_ANOTHER_RANK = "each rank r ends with what {other} must have", ": it must end with its own part"
+    ZERO_RETURNED = "0 came back", ": another number is right, on every rank"
+    OTHER_ORDER = (
+        "the pieces are right, but not in the order of ranks",
+        ": {order}, and place i must hold the piece of rank i",
+    )
     FACTOR = "{thing} {value} times the right one on every rank", ""
     FACTOR_NAMED = "{thing} {value} times the right one on every rank", ": {meaning}"
     FACTOR_OF_ONE = "{thing} {value} times the right one on every rank", " (for p = {p})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -89,7 +90,10 @@ def lost_digits(
 
             def passing(of_value: bool) -> Passed:
                 def passed(number: float) -> float:
-                    kept = type(number)(torch.tensor(number, dtype=_wide(number)).to(kind).item())
+                    arrives = torch.tensor(number, dtype=_wide(number)).to(kind).item()
+                    if isinstance(number, int) and not math.isfinite(arrives):
+                        raise ValueError("it arrives as no whole number")
+                    kept = type(number)(arrives)
                     if kept != number and number == number:
                         lost.add(of_value)
                     return kept
@@ -154,11 +158,6 @@ RING_RANKS = (9, 11)  # where p ranks send p(p-1) messages or more: a verdict ha
 SIZES = (19, 23, 29, 47)
 
 
-def only_the_result(right: Oracle) -> Oracle:
-    """What `right` returns; the gradients may be anything."""
-    return lambda setup, args: [replace(wanted, changed={}) for wanted in right(setup, args)]
-
-
 def three_numbers_a_row(run: Run, enough: str, why: str) -> str | None:
     """At most three all_reduces, of three values a row in all: `enough` and `why` say so in words."""
     broken = rules.calls(run, "all_reduce", enough, most=3)
@@ -174,11 +173,6 @@ def three_numbers_a_row(run: Run, enough: str, why: str) -> str | None:
                 most,
             )
     return None
-
-
-def one_a_row(run: Run, call: int, rank: int) -> int:
-    """Bytes of one number a row."""
-    return run.setup.size * run.itemsize
 
 
 def of_width(width: int, *setups: Setup) -> tuple[Setup, ...]:
@@ -210,6 +204,17 @@ LOGIT_GROUPS = (
     ),
     Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
 )
+
+
+def circumstances(case: Setup, *, job: Setup | None = None, delayed: Setup | None = None, weight: float = 1) -> Group:
+    """A group: the case twice in a row, it or `job` as part of a larger job, and `delayed` with messages that are late."""
+    late = () if delayed is None else (replace(delayed, delivery="shuffled"),)
+    return Group("any circumstances", weight, (replace(case, times=2), replace(job or case, outer_world=True), *late))
+
+
+def layouts(case: Setup, *names: str, weight: float = 1) -> Group:
+    """A group: the case in these layouts."""
+    return Group("any layout", weight, tuple(replace(case, layout=name) for name in names))
 
 
 def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:

@@ -7,7 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from allranks.base.errors import capital
-from allranks.judge import evidence, factor, failed_run, known, origin, pieces, provenance, puts, reasons, shared, speed
+from allranks.judge import (
+    evidence,
+    factor,
+    failed_run,
+    known,
+    origin,
+    patterns,
+    pieces,
+    provenance,
+    puts,
+    reasons,
+    shared,
+    speed,
+)
 from allranks.judge.cases import Setup
 from allranks.judge.causes import Cause, Code, cause, clause
 from allranks.judge.compare import Comparison, result_faults
@@ -26,9 +39,13 @@ _WORTH = 3  # a case with a cause counts as much as so many without one
 
 @dataclass(frozen=True)
 class Finding(Comparison):
-    """A case with its reason (None: it passed). `fits` are the causes that fit its results, and `cause` is the one that was chosen."""
+    """A case with its reason (None: it passed). `fits` are the causes that fit its results, and `cause` is the one that was chosen.
+
+    `against` are the patterns that its results speak against.
+    """
 
     fits: tuple[Cause, ...] = ()
+    against: frozenset[Code] = frozenset()
     factor: factor.Factor | None = None
     cause: Cause | None = None
     reason: Reason | None = None
@@ -127,7 +144,9 @@ def first_look(runner: CaseRunner, case: Comparison) -> Finding:
         found = replace(found, cause=cause(Code.SHARED_MEMORY, told=raced, **clause(raced)._asdict()))
     else:
         multiple = factor.factor(run, case.faults) if run.setup.earns_credit else None
-        found = replace(found, fits=tuple(known.fitting_mistakes(run, case.faults)), factor=multiple)
+        alike, against = patterns.fitting(run, case.faults)
+        fits = (*known.fitting_mistakes(run, case.faults), *alike)
+        found = replace(found, fits=fits, against=frozenset(against), factor=multiple)
     # the results of a failed run are not needed any more where they are tensors, and may be large
     lost = tuple((None,) * run.ranks for _ in run.results)
     return replace(found, run=replace(run, results=lost, later=()) if run.exercise.allow else run)
@@ -146,8 +165,9 @@ def choose(cases: Sequence[Finding]) -> list[Finding]:
     clear = [c for c in cases if len({index for f in c.faults for index in f.wrong}) > 1]
     if clear:
         confirmed = {one for c in clear for one in c.fits}
-        cases = _without(cases, {one for c in cases for one in _own(c)} - confirmed)
-    for unlikely in (_contradicted, _lost_digits, _other_shape):
+        chance = {one for c in cases for one in c.fits if one.code in (*_OWN, *patterns.CODES)}
+        cases = _without(cases, chance - confirmed)
+    for unlikely in (_contradicted, _against_pattern, _lost_digits, _other_shape):
         cases = _without(cases, unlikely(cases))
     votes = Counter(one for c in cases for one in c.fits)
     where = {one: [c.name for c in cases if one in c.fits] for one in votes}
@@ -210,6 +230,13 @@ def _contradicted(cases: Sequence[Finding]) -> set[Cause]:
         if any(c in plain for c in others) or len(others) > fits:
             contradicted.add(mistake)
     return contradicted
+
+
+def _against_pattern(cases: Sequence[Finding]) -> set[Cause]:
+    """The patterns that a like case speaks against."""
+    plain = [c for c in cases if c.faults and c.setup.earns_credit and not c.run.exercise.simplest_first(c.setup)[1]]
+    against = {code for c in plain for code in c.against}
+    return {one for c in cases for one in c.fits if one.code in against}
 
 
 def _would_show(case: Finding, mistake: Cause) -> bool:

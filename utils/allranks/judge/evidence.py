@@ -162,14 +162,3 @@ def _last_of_the_short_loop(run: Run, steps: int) -> LogEntry | None:
     counts = Counter(e.line for e in mine)
     short = [line for line, count in counts.items() if line and count % steps]
     return next((e for e in reversed(mine) if e.line == short[0]), None) if len(short) == 1 else None
-
-
-def lacks_gradients(*which: int) -> Holds:
-    """Whether just these arguments, by number, have no gradient at all on some rank; all arguments are parameters."""
-
-    def holds(run: Run) -> bool:
-        found = [r for results in run.results for r in results if r is not None]
-        lacking = ({i for i, (grad, _) in enumerate(r.tensors[1::2]) if grad is None} for r in found)
-        return any(numbers == set(which) for numbers in lacking)
-
-    return holds

@@ -6,7 +6,7 @@ import functools
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -314,6 +314,12 @@ class Run:
     def operations(self, call: int, rank: int) -> Sequence[LogEntry]:
         """The log's entries of one rank in one call."""
         return self._by_call_and_rank.get((call, rank), ())
+
+    def by_rank(self, entries: Sequence[LogEntry]) -> Iterator[tuple[int, int, list[LogEntry]]]:
+        """(call, rank, its entries of these in that call)."""
+        for call in range(self.setup.times):
+            for rank in range(self.ranks):
+                yield call, rank, [e for e in entries if e.rank == rank and e.call == call]
 
     def bytes_sent(self) -> list[int]:
         """Bytes that each rank sent point to point."""

@@ -9,6 +9,7 @@ import re
 import torch
 
 from allranks.base.errors import capital
+from allranks.judge.cases import views
 from allranks.judge.causes import Cause, Code, cause
 from allranks.judge.exercise import Run
 from allranks.judge.fault import blame_of_failure
@@ -50,14 +51,15 @@ def told(run: Run, withhold: bool = False) -> Reason:
     failure = run.failure
     seen = _failure_sentence(run, failure, withhold)
     advice = failure.advice if failure.kind is FailureKind.DEADLOCK and len(failure.cycle) > 1 else ""
-    sentence = f"{seen} {advice}".rstrip()
+    why = _why_the_ends_differ(run, failure)
+    sentence = f"{why}: {seen}" if why else f"{seen} {advice}".rstrip()
     question = _ABOUT_GAPS if failure.misuse is Misuse.GAPS else _QUESTIONS_OF_RUNS.get(failure.kind, "")
     return Reason(
         sentence,
         _cause(failure, sentence),
         seen=seen,
         question=_WRITE_IT if _is_stub(failure) else question,
-        cause=advice,
+        cause=f"{capital(why)}." if why else advice,
         rows=tuple(rows_of(failure.unmet)),
         blame=blame_of_failure(failure),
     )
@@ -101,9 +103,33 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     sentence = failure.message + _advice(run, failure)
     if kind in (FailureKind.DESYNC, FailureKind.SIZE_MISMATCH):
         sentence += f" {run.exercise.call_advice(run)}".rstrip()
-    if (meets_an_empty_message(failure) and _skipped_one(run, failure)) or _left_an_empty_message(failure):
-        sentence += f" {run.exercise.empty_advice}".rstrip()
-    return sentence
+    return f"{sentence} {run.exercise.empty_advice}".rstrip() if _has_one_end(run, failure) else sentence
+
+
+def _why_the_ends_differ(run: Run, failure: Failure) -> str:
+    """Why the two ends of a message don't fit, as far as it tells, without a full stop."""
+    if _has_one_end(run, failure):
+        return "a message without elements has one end only: either both ranks skip it, or none"
+    if (
+        failure.numels is None
+        or failure.between is None
+        or not all(views(given) for given in run.args[failure.call or 0])
+    ):
+        return ""
+    given = [views(args)[0][1] for args in run.args[failure.call or 0]]
+    own, kind = [view.tensor().numel() for view in given], dtype_name(given[0].base.dtype)
+    came = [e for e in run.outcome.log if e.kind is OpKind.RECV and e.call == failure.call and e.dtype == kind]
+    source, rank, *_ = failure.between
+    if failure.numels == (own[source], own[rank]) and all(e.numel == own[e.rank] for e in came):
+        unit = run.exercise.unit.partition(" ")[0]
+        return f"rank {rank} makes room for as many elements as its own tensor has, but the ranks have different numbers of {unit}s"
+    return ""
+
+
+def _has_one_end(run: Run, failure: Failure) -> bool:
+    """Whether a message without elements was skipped by one of its two ranks."""
+    skipped = meets_an_empty_message(failure) and _skipped_one(run, failure)
+    return skipped or _left_an_empty_message(failure)
 
 
 def _advice(run: Run, failure: Failure) -> str:
@@ -143,9 +169,8 @@ def _skipped_one(run: Run, failure: Failure) -> bool:
 
 def _left_an_empty_message(failure: Failure) -> bool:
     """Whether all messages that found no partner were without elements."""
-    return (
-        failure.kind is FailureKind.UNMATCHED and bool(failure.unmet) and not any(left.nbytes for left in failure.unmet)
-    )
+    kinds = (FailureKind.UNMATCHED, FailureKind.LEFT_EARLY)
+    return failure.kind in kinds and bool(failure.unmet) and not any(left.nbytes for left in failure.unmet)
 
 
 def _advice_on_peer(run: Run, failure: Failure) -> str:

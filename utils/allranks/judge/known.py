@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from allranks.base.errors import listed
 from allranks.judge import compare, evidence
-from allranks.judge.cases import Expected, View, plain, views
+from allranks.judge.cases import Args, Expected, Upstream, View, plain, views
 from allranks.judge.causes import Cause, Code, cause, clause
 from allranks.judge.exercise import FaultKind, Mistake, Result, ResultFault, Run
 from allranks.ranks.wire import LogEntry
@@ -165,6 +166,8 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> Cause | None:
     match first.kind:
         case FaultKind.RETURNED if got.returned is None:
             return cause(Code.NOTHING_RETURNED)
+        case FaultKind.RETURNED if names := _without_gradient(given, got):
+            return cause(Code.NO_GRADIENT, names=listed(names))
         case FaultKind.SHAPE if all(_only_the_shape(run, fault) for fault in faults):
             return cause(Code.OTHER_SHAPE)
         case FaultKind.DTYPE:
@@ -186,6 +189,14 @@ def _common_mistake(run: Run, faults: Sequence[ResultFault]) -> Cause | None:
             not_written = _result_not_written(run, faults, got, expected, outputs) if outputs else None
             return not_written or _value_mistake(run, got, expected, outputs) or _never_received(run, faults)
     return None
+
+
+def _without_gradient(given: Args, got: Result) -> list[str]:
+    """The arguments that have no gradient, where what was returned has been differentiated."""
+    if not any(isinstance(arg, Upstream) for arg in given):
+        return []
+    states = zip(views(given), got.tensors, strict=True)
+    return [given[path[0]].name for (path, _), (now, _) in states if path[-1] == "grad" and now is None]
 
 
 def _differs(now: torch.Tensor | None, expected: Expected, path: tuple) -> bool:

@@ -79,7 +79,9 @@ def _of_rank(run: Run, fault: ResultFault, table: dict[float, Source]) -> tuple[
         return None
     wanted = [table.get(v) for v in output.wanted.reshape(-1).tolist()]
     if all(source is not None for source in wanted):
-        return _moved(run, fault, output, table, wanted)
+        value = output.found.reshape(-1).tolist()[output.wrong()[0]]
+        strange = _with_strangers(run, fault, output) if value and value not in table else None
+        return (strange, strange) if strange else _moved(run, fault, output, table, wanted)
     came = [e for e in received_by(run, fault.rank) if e.call == fault.call]
     must_add = len(came) > 1 or _own_is_needed(run, fault, output)
     stored = _stored(run, fault, output) if must_add else None
@@ -308,15 +310,19 @@ def _added(
         return (f"{where} is {_named(run, fault, copied, 1)}, with nothing added",) * 2
     counts = _how_often(run, fault, output)
     if counts is None:
-        return _elsewhere(run, fault, output, outputs, value)
+        strange = _with_strangers(run, fault, output)
+        return (strange,) * 2 if strange else _elsewhere(run, fault, output, outputs, value)
     counted = [n for n in counts if n is not None]
     if not any(counts):
         return (f"{where} is zero",) * 2
     missing: list[int] = [r for r, n in enumerate(counts) if n == 0]
     most = max(counted)
     often = [r for r, n in enumerate(counts) if n == most > 1]
+    minus = [r for r, n in enumerate(counts) if n is not None and n < 0]
     words = []
-    if missing and len(missing) == len(counted) - 1 and not often:
+    if minus:
+        words.append(f"has {_contributions(minus)} subtracted, not added")
+    if missing and len(missing) == len(counted) - 1 and not often and not minus:
         words.append(f"holds the contribution of rank {counts.index(1)} only")
     elif missing:
         words.append(f"lacks {_contributions(missing)}")
@@ -326,6 +332,32 @@ def _added(
     came = received_by(run, fault.rank)
     nothing = bool(missing) and not run.collectives and not came
     return short + (f": rank {fault.rank} received nothing" if nothing else ""), short
+
+
+def _with_strangers(run: Run, fault: ResultFault, output: _Output) -> str | None:
+    """Of a plain sum of some ranks' tensors, such as a scan: the contributions of ranks that have no share in it."""
+    first = output.wrong()[0]
+    shares = _shares(run, fault, output) if run.ranks <= _MOST_RANKS else None
+    given = [plain(v) for args in run.args[fault.call] for _, v in views(args)[:1]]
+    if shares is None or any(t.shape != output.wanted.shape for t in given):
+        return None
+    own = [t.reshape(-1)[first].double().item() for t in given]
+    right = [s.reshape(-1)[first].double().item() for s in shares]
+    strangers = [rank for rank, part in enumerate(right) if part == 0 != own[rank]]
+    if any(part not in (0, whole) for part, whole in zip(right, own, strict=True)) or not strangers:
+        return None
+    counts = _counts(output.found.reshape(-1)[first].double().item(), own, _near(output.wanted) / 100)
+    if counts is None:
+        return None
+    where = f"{_element(first, output.wanted)}{output.name}"
+    added, minus = [r for r in strangers if counts[r] > 0], [r for r, n in enumerate(counts) if n < 0]
+    words = [f"has {_contributions(added)}"] if added else []
+    words += [f"has {_contributions(minus)} subtracted"] if minus else []
+    missing = [r for r in range(run.ranks) if right[r] and not counts[r]]
+    words += [f"lacks {_contributions(missing)}"] if missing else []
+    must = [r for r in range(run.ranks) if right[r]]
+    whose = _contributions(must) if must else "no rank's contribution"
+    return f"{where} {' and '.join(words)}, and must hold {whose}" if words else None
 
 
 def _contributions(ranks: Sequence[int]) -> str:
@@ -393,9 +425,13 @@ def _same_output(alone: Expected, expected: Expected, wanted: torch.Tensor) -> t
 
 
 def _counts(value: float, basis: Sequence[float], near: float) -> tuple[int, ...] | None:
-    """How often each part was added, 0 to 2 times (to 3 of few ranks); None if no count gives the value, or several do."""
+    """How often each part was added, 0 to 2 times (to 3 of few ranks), or -1: subtracted; None if no count gives the value, or several do."""
     most = 4 if len(basis) <= 5 else 3
-    choices = torch.tensor(list(itertools.product(range(most), repeat=len(basis))), dtype=torch.float64)
+    return _counts_from(0, most, value, basis, near) or _counts_from(-1, most, value, basis, near)
+
+
+def _counts_from(least: int, most: int, value: float, basis: Sequence[float], near: float) -> tuple[int, ...] | None:
+    choices = torch.tensor(list(itertools.product(range(least, most), repeat=len(basis))), dtype=torch.float64)
     sums = choices @ torch.tensor(basis, dtype=torch.float64)
     scale = sum(abs(b) for b in basis) + 1e-300
     fits = torch.nonzero((sums - value).abs() <= near * scale).reshape(-1).tolist()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import torch
 
@@ -78,6 +79,16 @@ def nothing(run: Run, call: int, rank: int) -> int:
     return 0
 
 
+def times(count: Callable[[int], float | Fraction]) -> Needs:
+    """`count(p)` times the bytes of the rank's first tensor."""
+    return lambda run, call, rank: int(count(run.ranks) * nbytes_of(run, call, rank))
+
+
+def numbers(count: Callable[[Setup], int]) -> Needs:
+    """So many elements of the first tensor's dtype, `count(setup)`, on each rank."""
+    return lambda run, call, rank: count(run.setup) * run.itemsize
+
+
 @dataclass(frozen=True)
 class CarriedRule(Rule):
     """The rule that the result came by messages; `receives` and `sends` give the least bytes of each rank."""
@@ -97,6 +108,11 @@ def carried(receives: Needs = tensor_bytes, sends: Needs = tensor_bytes) -> Carr
         return too_few_bytes(run, receives, sends) or unexplained(run)
 
     return CarriedRule("carried by messages", 1, breach, essential=True, receives=receives, sends=sends)
+
+
+def exchanged(needs: Needs) -> CarriedRule:
+    """The same where each rank must send as much as it must receive."""
+    return carried(needs, needs)
 
 
 def too_few_bytes(run: Run, receives: Needs, sends: Needs) -> str | None:
@@ -414,6 +430,14 @@ def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -
 def _calls(operation: str, times: int, verb: str = "calls") -> str:
     often = {1: "once"}.get(times, f"{times} times")
     return f"{verb} {operation} {often}" if times else f"never {verb} {operation}"
+
+
+def reduces_other(run: Run, numels: Sequence[int], why: str) -> str | None:
+    """Every collective must have one of these numbers of elements; `why` says which."""
+    other = next((e for e in run.collectives if e.numel not in numels), None)
+    if other is None:
+        return None
+    return About(f"rank {other.rank} reduces {other.numel} elements{run.at(other.line)}, but {why}", other)
 
 
 def received_at_most(run: Run, limit: int, what: str) -> str | None:

@@ -1,6 +1,6 @@
 """What arrives in step s comes from s ranks to the left, but is stored s places to the right.
 
-Must get: the parts of other ranks are in each other's places
+Must get: stands s places on the other side of the rank's own
 """
 
 import torch

@@ -1,6 +1,6 @@
 """In the order in which the parts came.
 
-Must get: in order of arrival
+Must get: each rank's own piece stands first, then those of the ranks
 """
 
 import torch

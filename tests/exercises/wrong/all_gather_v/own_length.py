@@ -1,6 +1,6 @@
 """Takes its own length for every part.
 
-Must get: but rank 0 expected
+Must get: rank 0 makes room for as many elements as its own tensor has, but the ranks have different numbers of rows
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Puts the products in the order in which their rows came.
 
-Must get: in the order in which they came
+Must get: each rank's own piece stands first, then those of the ranks
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Passes on, and multiplies, its own rows in every step.
 
-Must get: own rows in every place
+Must get: each rank's own piece stands in every place
 """
 
 import torch

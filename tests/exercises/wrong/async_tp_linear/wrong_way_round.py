@@ -1,6 +1,6 @@
 """Takes the pieces for those of the ranks on the other side.
 
-Must get: the pieces stand round the ring the wrong way
+Must get: stands s places on the other side of the rank's own
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Leaves the buffer in the order of distance.
 
-Must get: in order of distance instead of rank order
+Must get: each rank's own piece stands first, then those of the ranks
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Rolls to the left.
 
-Must get: rotated the wrong way
+Must get: not in the order of ranks: piece 2r + i (modulo p) stands in place i of rank r
 """
 
 import torch

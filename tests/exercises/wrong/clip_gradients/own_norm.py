@@ -1,6 +1,6 @@
 """torch.nn.utils.clip_grad_norm_, on each rank alone.
 
-Must get: each rank's own norm
+Must get: no rank sent a message
 """
 
 import torch

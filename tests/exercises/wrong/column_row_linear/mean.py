@@ -1,6 +1,6 @@
 """Averages.
 
-Must get: mean instead of the sum
+Must get: 1/p times the right one on every rank
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Forgets the sum.
 
-Must get: all_reduce is missing
+Must get: no rank sent a message
 """
 
 import torch

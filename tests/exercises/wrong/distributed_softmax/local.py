@@ -1,6 +1,6 @@
 """The softmax of the own columns.
 
-Must get: each rank's own columns
+Must get: no rank sent a message
 """
 
 import torch

@@ -1,6 +1,6 @@
 """The sums are each rank's own.
 
-Must get: each row's sum must be over all ranks too
+Must get: of its own arguments only: nothing of the other ranks is in it
 Must not get: maximum and sum must be
 """
 

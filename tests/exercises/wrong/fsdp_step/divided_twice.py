@@ -1,6 +1,6 @@
 """Divides before and after.
 
-Must get: divided by the number of ranks twice
+Must get: 1/p times the right one on every rank
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Asks nobody.
 
-Must get: each rank's own mean
+Must get: no rank sent a message
 """
 
 

@@ -1,6 +1,6 @@
 """Asks nobody.
 
-Must get: each rank's own mean
+Must get: of its own arguments only: nothing of the other ranks is in it
 """
 
 

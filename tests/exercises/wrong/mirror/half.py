@@ -1,6 +1,6 @@
 """Only the lower half sends.
 
-Must get: on some ranks only: each rank's own tensor
+Must get: the rank's own input came back
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Keeps its own.
 
-Must get: each rank's own tensor
+Must get: no rank sent a message
 """
 
 

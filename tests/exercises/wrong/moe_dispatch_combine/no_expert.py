@@ -1,6 +1,6 @@
 """Forgets expert_fn.
 
-Must get: expert_fn was never applied
+Must get: the rank's own input came back: nothing was exchanged or computed
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Forgets to divide.
 
-Must get: sum instead of the mean
+Must get: p times the right one on every rank
 """
 
 import torch

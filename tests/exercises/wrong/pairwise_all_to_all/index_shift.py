@@ -1,6 +1,6 @@
 """Stores what came where it sent to.
 
-Must get: holds chunk 0 of rank 2, but must hold chunk 0 of rank 1
+Must get: what came from s ranks to one side stands s places on the other side of the rank's own
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Appends what comes.
 
-Must get: in the order of the exchange
+Must get: each rank's own piece stands first, then those of the ranks
 """
 
 import torch

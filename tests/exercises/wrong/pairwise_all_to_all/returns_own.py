@@ -1,6 +1,6 @@
 """Exchanges nothing.
 
-Must get: nothing was exchanged
+Must get: no rank sent a message
 """
 
 

@@ -1,6 +1,6 @@
 """Exchanges all, and returns the wrong list.
 
-Must get: or what arrived was not returned
+Must get: or what came of it was not returned
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Quantises its own numbers and returns them.
 
-Must get: this rank's own numbers only
+Must get: of its own arguments only: nothing of the other ranks is in it
 """
 
 import torch

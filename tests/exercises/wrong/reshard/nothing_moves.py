@@ -1,6 +1,6 @@
 """Sends, and returns what it had.
 
-Must get: nothing has moved
+Must get: the rank's own input came back
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Does not talk to anybody.
 
-Must get: this rank's own keys only
+Must get: of its own arguments only: nothing of the other ranks is in it
 """
 
 import torch

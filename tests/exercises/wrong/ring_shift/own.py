@@ -1,6 +1,6 @@
 """Nobody sends anything.
 
-Must get: own tensor came back
+Must get: no rank sent a message
 """
 
 

@@ -1,6 +1,6 @@
 """The mean of the parts.
 
-Must get: mean of the ranks' parts
+Must get: the gradient of x is 1/p times the right one on every rank
 """
 
 import torch

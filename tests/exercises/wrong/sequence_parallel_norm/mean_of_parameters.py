@@ -1,6 +1,6 @@
 """Averages the gradients of the parameters, as data parallelism does.
 
-Must get: are the mean over the ranks
+Must get: each element of the gradient of bias and the gradient of weight is 1/p times the right one on every rank
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Adds gradients of the parameters that are the whole sum already.
 
-Must get: p times too large
+Must get: each element of the gradient of bias and the gradient of weight is p times the right one on every rank
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Averages the gradient of x, as data parallelism does.
 
-Must get: the gradient of x is the mean
+Must get: each element of the gradient of x is 1/p times the right one on every rank
 """
 
 import torch

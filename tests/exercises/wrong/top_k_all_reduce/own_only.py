@@ -1,6 +1,6 @@
 """Sends nothing.
 
-Must get: own elements only
+Must get: of its own arguments only: nothing of the other ranks is in it
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Attends to its own tokens, without messages.
 
-Must get: this rank's own tokens only
+Must get: of its own arguments only: nothing of the other ranks is in it
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Divides the gradients before the reduce_scatter, and its result.
 
-Must get: divided by the number of ranks twice: the mean is the sum divided by it once
+Must get: the change of each element is 1/p times the right one on every rank
 Must not get: AVG
 """
 

@@ -1,6 +1,6 @@
 """AVG, and then divided by p.
 
-Must get: divided by the number of ranks twice
+Must get: the change of each element is 1/p times the right one on every rank
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Steps with the own gradient.
 
-Must get: own gradient
+Must get: no rank sent a message
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Forgets to divide.
 
-Must get: summed, not averaged
+Must get: the change of each element is p times the right one on every rank
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Adds.
 
-Must get: uphill
+Must get: the change of each element is -1 times the right one on every rank
 """
 
 import torch

@@ -1,6 +1,6 @@
 """Adds a weight decay.
 
-Must get: there is no weight decay in this step
+Must get: as by a weight decay, and there is none in this step
 """
 
 import torch

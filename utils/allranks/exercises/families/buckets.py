@@ -73,12 +73,6 @@ def mean_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return expect(setup, args, lambda i, rank: right[i])
 
 
-def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    """Every gradient is the sum over the ranks, not divided."""
-    right = means(args)
-    return expect(setup, args, lambda i, rank: right[i] * setup.ranks)
-
-
 def divided_by(count: Callable[[Args], int]) -> Oracle:
     """The sum over the ranks, divided by another number than that of the ranks."""
 

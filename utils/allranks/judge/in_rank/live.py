@@ -1,9 +1,13 @@
-"""How many bytes a call keeps in memory: in tensors, and in whatever else holds numbers: arrays, bytes, lists."""
+"""How many bytes a call keeps in memory: in tensors, and in whatever else holds numbers: arrays, bytes, texts, lists."""
 
 from __future__ import annotations
 
 import array
+import ctypes
 import gc
+import io
+from numbers import Number
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +16,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from allranks.ranks.engines.alone import objects_made_here
 
 _NUMBER_NBYTES = 8  # of a number that is an object, as in a list
-_BYTES_LEAST = 16  # shorter ones are no data of a case
+_BYTES_LEAST = 16  # shorter bytes and texts are no data of a case
+_WORD = 64  # bits
+_SMALL = 1 << 32  # a list of whole numbers below that is of counts, indices or lines
 
 # The memory of tensors, and the bytes of all else. It is no class of ours: a rank's objects are of no type of the judge's.
 Memory = tuple[set[StorageWeakRef], int]
@@ -31,23 +37,33 @@ def memory_now() -> Memory:
         if isinstance(thing, torch.Tensor):
             if thing.layout == torch.strided and (thing.dtype, thing.shape) != (generator.dtype, generator.shape):
                 kept.add(StorageWeakRef(thing.untyped_storage()))
+        elif type(thing) is torch.UntypedStorage:
+            kept.add(StorageWeakRef(thing))
         elif id(thing) not in seen:
             seen.add(id(thing))
             nbytes += _nbytes(thing)
     return kept, nbytes
 
 
-def _nbytes(thing: object) -> int:
+def _nbytes(thing: Any) -> int:
     """The bytes of numbers in a thing that is no tensor, without those of the things that it holds."""
-    if isinstance(thing, float | complex | np.number):
+    if isinstance(thing, int):
+        return (thing.bit_length() + 7) // 8 if thing.bit_length() > _WORD else 0  # others are addresses and counts
+    if type(thing) in (list, tuple) and len(thing) > 1 and all(type(one) is int for one in thing):
+        return _NUMBER_NBYTES * len(thing) if _SMALL <= max(map(abs, thing)) < 1 << _WORD else 0
+    if isinstance(thing, np.generic):
+        return thing.nbytes
+    if isinstance(thing, Number):
         return _NUMBER_NBYTES
     if type(thing) is np.ndarray:  # else it is a window on a tensor
         return thing.nbytes if thing.flags.owndata else 0
     if isinstance(thing, array.array):
         return len(thing) * thing.itemsize
-    if isinstance(thing, bytes | bytearray) and len(thing) >= _BYTES_LEAST:
+    if isinstance(thing, bytes | bytearray | str) and len(thing) >= _BYTES_LEAST:
         return len(thing)
-    return 0
+    if isinstance(thing, io.BytesIO | io.StringIO):
+        return len(thing.getvalue())
+    return ctypes.sizeof(thing) if isinstance(thing, ctypes.Array | ctypes.Structure) else 0
 
 
 def kept_nbytes(before: Memory, returned: object) -> int:

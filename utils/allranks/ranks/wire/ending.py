@@ -81,6 +81,7 @@ def _of_fault(router: Router, fault: WireFault, lines: Lines, limits: dict) -> F
         op=op.name if op is not None else None,
         called=op.called if op is not None else None,
         between=_between(fault),
+        numels=_numels(fault),
         empty_end=len({bool(op.numel) for op in fault.ops}) == 2,
     )
 
@@ -93,6 +94,14 @@ def _between(fault: WireFault) -> tuple[int, int, str, str] | None:
     if send.kind is not OpKind.SEND:
         return None
     return send.rank, recv.rank, _amount(send), _amount(recv)
+
+
+def _numels(fault: WireFault) -> tuple[int, int] | None:
+    """How many elements the two ends of a message have, where that differs."""
+    if _between(fault) is None or fault.kind is not FailureKind.SIZE_MISMATCH:
+        return None
+    send, recv = fault.ops
+    return send.caller_numel, recv.caller_numel
 
 
 def _raised(router: Router, fault: WireFault, lines: Lines, place: str, limits: dict) -> str:

@@ -93,7 +93,7 @@ class Failure:
     the calls from 0. Of an exception: `error` is its type's name, `error_text` its own text, `missing_name` the name that
     a NameError lacks, `misuse` why the wire refused an argument, `rule` the rule of NCCL's that was broken. Of a deadlock:
     `cause`, and in sentences `seen`, which is the message without `advice`, and `advice`. Of a run that stood still, or ended with messages left: `unmet`, those that found no
-    partner. Of two operations that don't fit: `between`, the sender, the receiver, and what each of them says it is; `empty_end` if just one of them has no elements.
+    partner. Of two operations that don't fit: `between`, the sender, the receiver, and what each of them says it is; `numels`, how many elements; `empty_end` if just one of them has none.
     """
 
     kind: FailureKind
@@ -116,6 +116,7 @@ class Failure:
     seen: str = ""
     unmet: tuple[Unmet, ...] = ()
     between: tuple[int, int, str, str] | None = None
+    numels: tuple[int, int] | None = None
     empty_end: bool = False
     called: str | None = None
 

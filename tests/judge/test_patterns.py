@@ -1,0 +1,76 @@
+"""Mistakes that look alike in all exercises: each is told of its own results, and of no others."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from allranks.exercises import get
+from allranks.judge import factor, patterns
+from allranks.judge.cases import Setup, View
+from allranks.judge.common import lost_digits
+from allranks.judge.judging import judge_text
+
+HEAD = "import torch\nimport torch.distributed as dist\n\n"
+SHIFT = """def ring_shift(tensor, k):
+    p, r = dist.get_world_size(), dist.get_rank()
+    if (k + {more}) % p == 0:
+        return tensor.clone()
+    out = torch.empty_like(tensor).contiguous()
+    ops = [
+        dist.P2POp(dist.isend, tensor.contiguous(), (r + k + {more}) % p),
+        dist.P2POp(dist.irecv, out, (r - k - {more}) % p),
+    ]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    return {back}
+"""
+REDUCED = """def column_row_linear(x, a_shard, b_shard):
+    y = torch.relu(x @ a_shard) @ b_shard
+    dist.all_reduce({what})
+    return y{then}
+"""
+
+
+@pytest.mark.parametrize(
+    ("exercise", "text", "said"),
+    (
+        ("ring_shift", SHIFT.format(more=1, back="out"), "each rank r ends with what rank r-1 must have"),
+        ("ring_shift", SHIFT.format(more=0, back="tensor"), "the rank's own input came back"),
+        ("column_row_linear", REDUCED.format(what="y.clone()", then=""), "of its own arguments only"),
+        ("column_row_linear", REDUCED.format(what="y", then=" * -1"), "each element is -1 times the right one"),
+    ),
+)
+def test_a_mistake_that_is_alike_everywhere_has_its_cause(exercise, text, said, pool):
+    verdict = judge_text(get(exercise), HEAD + text, pool=pool)
+    assert not verdict.passed and said in verdict.reason, verdict.text()
+
+
+def test_the_right_order_is_no_other_order():
+    assert (0, 1, 0) not in patterns._FORMULAS
+    assert patterns._in_words(2, -1, 1) == "2r - i + 1" and patterns._in_words(-1, 0, -1) == "- r - 1"
+
+
+def test_a_decay_is_told_by_its_rate_and_what_shrinks_by_chance_is_not():
+    def told(*kept):
+        rates = ((2, 0.5), (3, 0.125), (4, 2.0))
+        found = [(Setup(p).with_options(lr=lr), of(lr)) for (p, lr), of in zip(rates, kept, strict=True)]
+        return factor.in_common([(setup, factor.Factor(value, factor.Of.OLD)) for setup, value in found])
+
+    decay = told(*(lambda lr: 1 - 0.01 * lr,) * 3)
+    assert "1 - 0.01 lr times" in decay.sentence and "weight decay" in decay.sentence
+    assert told(lambda lr: 0.9, lambda lr: 0.8, lambda lr: 0.7) is None
+
+
+def test_a_number_that_arrives_as_infinity_is_no_lost_digit():
+    def predict(setup, args, value, index):
+        return [value(2**60 + 1)]
+
+    mistakes = lost_digits("the value", "the index", predict)
+    args = [(View.of(torch.zeros(1)),)]
+    refused = 0
+    for mistake in mistakes:
+        try:
+            mistake.oracle(Setup(1, 1), args)
+        except ValueError:
+            refused += 1
+    assert refused >= 3  # float16 holds no such number, whatever is sent in it

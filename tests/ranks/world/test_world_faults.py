@@ -150,6 +150,36 @@ def test_who_is_missing_from_which_collective_is_said(world, reached):
     assert "rank 0 is in dist.recv, rank 2 is done." in str(caught.value)
 
 
+@pytest.mark.parametrize("traced", [False, True])
+def test_messages_before_do_not_change_who_is_missing(world, reached, traced):
+    """gloo's number of a group counts messages too, and rank 0 had sent more of them: it was told to be alone in a later collective."""
+    reached(lambda found: [s.op for s in found] == ["all_reduce", "all_reduce"])
+
+    def messages():
+        import torch
+        import torch.distributed as dist
+
+        for other in (1, 2):
+            if dist.get_rank() == 0:
+                dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(1), other)])[0].wait()
+            elif dist.get_rank() == other:
+                dist.recv(torch.ones(1), 0)
+
+    def without_the_last():
+        import torch
+        import torch.distributed as dist
+
+        if dist.get_rank() < 2:
+            dist.all_reduce(torch.ones(3))
+
+    (world.trace if traced else world.run)(messages)
+    with pytest.raises(RanksStuck) as caught:
+        world.run(without_the_last, deadline=1)
+    assert len({status.seq for status in caught.value.statuses}) == 1
+    assert "ranks 0 and 1 wait in all_reduce (collective" in str(caught.value)
+    assert "rank 2 is done." in str(caught.value)
+
+
 def only_queued(raises: bool):
     """With NCCL a collective returns at once and the GPU waits for the others: a GPU is pretended on all ranks but 0."""
     import functools

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import linecache
 import os
@@ -16,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -233,15 +235,49 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
 
 
 _before: dict[Any, int] = {}  # collectives of the default group that the user did not call
+# by how much messages have raised a group's number: gloo counts them too, and ranks may send different numbers of them
+_by_messages: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_MESSAGES = ("send", "recv", "recv_anysource")
 
 
 def count_from_here() -> None:
-    """What the default group has begun until now was for setting it up: `seq` leaves it out."""
+    """What the default group has begun until now was for setting it up: `seq` leaves it out, and all messages to come."""
     _before.clear()
     c10d = sys.modules["torch.distributed.distributed_c10d"]
+    for name in _MESSAGES:
+        plain = getattr(c10d.ProcessGroup, name)
+        if not hasattr(plain, "__wrapped__"):
+            setattr(c10d.ProcessGroup, name, _counting(plain))
     group = c10d._get_default_group()
     with contextlib.suppress(Exception):  # not every backend counts
-        _before[group] = group._get_sequence_number_for_group()
+        _before[group] = _collectives(group)
+
+
+def _counting(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A group's method that begins a message, and notes what this added to the group's number."""
+
+    @functools.wraps(plain)
+    def begun(group: Any, *arguments: Any, **options: Any) -> Any:
+        before = _number(group)
+        work = plain(group, *arguments, **options)
+        if before is not None and (added := (_number(group) or before) - before):
+            _by_messages[group] = _by_messages.get(group, 0) + added
+        return work
+
+    return begun
+
+
+def _number(group: Any) -> int | None:
+    with contextlib.suppress(Exception):
+        number: int = group._get_sequence_number_for_group()
+        return number
+    return None
+
+
+def _collectives(group: Any) -> int:
+    """How many collectives a group has begun, without messages. Raises what the backend raises if it does not count."""
+    number: int = group._get_sequence_number_for_group()
+    return number - _by_messages.get(getattr(group, "inner", group), 0)
 
 
 def _counted(group: Any) -> dict[str, Any]:
@@ -251,7 +287,7 @@ def _counted(group: Any) -> dict[str, Any]:
         # not an import statement: it could wait for an import of the main thread that never ends
         c10d = sys.modules["torch.distributed.distributed_c10d"]
         group = group or c10d._get_default_group()
-        found["seq"] = group._get_sequence_number_for_group() - _before.get(group, 0)
+        found["seq"] = _collectives(group) - _before.get(group, 0)
         found["group"] = c10d.get_process_group_ranks(group)
     return found
 

@@ -91,12 +91,10 @@ with torch.device("cpu"):  # it shuffles with a generator of the CPU
 # the answer: run this cell
 guess.reveal(
     "every epoch has the same order",
-    why="All ranks must shuffle alike, so the order follows from the seed and the epoch's number, and that number stays 0.",
+    why="All ranks must shuffle alike, so the order follows from the seed and the epoch's number, and that number stays 0. Call `sampler.set_epoch(epoch)`.",
 )
 
 # %% [markdown] name="epochs_explained"
-# Call `sampler.set_epoch(epoch)`.
-#
 # ## 3. Train together
 #
 # [All-reduce](../1_first_hours/04_all_reduce.ipynb) averaged the gradients of one step. Now a whole training run. One function trains in three ways: `"alone"` uses the whole batch without communication, `"averaged"` uses a share and

@@ -24,7 +24,6 @@ explore.late(delay=60, network=20)
 
 # %% name="start_world"
 import json
-import os
 import shutil
 import tempfile
 import threading
@@ -54,7 +53,6 @@ world
 
 # %% name="training"
 def train(folder, late, steps=6):
-    os.environ["KINETO_LOG_LEVEL"] = "99"  # without the profiler's own messages
     rank = dist.get_rank()
     model, x = torch.nn.Linear(256, 256), torch.randn(64, 256)
     with profile():  # the first start takes long, and not on all ranks alike

@@ -121,6 +121,13 @@ found = schedules.search_all_gather(lanes, chunks=6, rounds=(2, 3, 2))
 print(found)
 print(race.judge(found, task).text())
 
+# %% name="reveal_steps" jupyter={"source_hidden": true}
+# the answer: run this cell
+fewest.reveal(
+    "3",
+    why="The search found three steps. That two are impossible is shown further down.",
+)
+
 # %% name="guess_none"
 tight = predict(
     "The same seven rounds in two steps, as (3, 4)?",
@@ -139,13 +146,6 @@ try:
     print(schedules.search_all_gather(lanes, chunks=6, rounds=(3, 4), tries=300))
 except schedules.ScheduleError as error:
     print(error)
-
-# %% name="reveal_steps" jupyter={"source_hidden": true}
-# the answer: run this cell
-fewest.reveal(
-    "3",
-    why="The search finds three, and two are impossible: the next text cell shows it.",
-)
 
 # %% name="reveal_none" jupyter={"source_hidden": true}
 # the answer: run this cell

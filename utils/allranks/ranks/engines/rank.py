@@ -83,6 +83,7 @@ def join(
     from datetime import timedelta
 
     os.environ.update(env)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler tells each rank's reader what it does
     arm_stack_dump()
     if path is not None:
         sys.path[:] = path

@@ -7,7 +7,6 @@ import ctypes
 import gc
 import io
 from numbers import Number
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +16,7 @@ from allranks.ranks.engines.alone import objects_made_here
 
 _NUMBER_NBYTES = 8  # of a number that is an object, as in a list
 _BYTES_LEAST = 16  # shorter bytes and texts are no data of a case
-_WORD = 64  # bits
-_SMALL = 1 << 32  # a list of whole numbers below that is of counts, indices or lines
+_SMALL = 1 << 32  # a whole number below that is a count, an index or a line
 
 # The memory of tensors, and the bytes of all else. It is no class of ours: a rank's objects are of no type of the judge's.
 Memory = tuple[set[StorageWeakRef], int]
@@ -32,8 +30,10 @@ def memory_now() -> Memory:
     gc.collect()  # a circle of references lives for as long as the collector pleases
     generator = torch.get_rng_state()
     kept: set[StorageWeakRef] = set()
-    nbytes, seen = 0, set()
-    for thing in objects_made_here(held=True):
+    nbytes = 0
+    everything = objects_made_here(held=True)
+    seen = {id(thing.cdata) for thing in everything if isinstance(thing, StorageWeakRef)}  # numbers of our own
+    for thing in everything:
         if isinstance(thing, torch.Tensor):
             if thing.layout == torch.strided and (thing.dtype, thing.shape) != (generator.dtype, generator.shape):
                 kept.add(StorageWeakRef(thing.untyped_storage()))
@@ -45,12 +45,10 @@ def memory_now() -> Memory:
     return kept, nbytes
 
 
-def _nbytes(thing: Any) -> int:
+def _nbytes(thing: object) -> int:
     """The bytes of numbers in a thing that is no tensor, without those of the things that it holds."""
     if isinstance(thing, int):
-        return (thing.bit_length() + 7) // 8 if thing.bit_length() > _WORD else 0  # others are addresses and counts
-    if type(thing) in (list, tuple) and len(thing) > 1 and all(type(one) is int for one in thing):
-        return _NUMBER_NBYTES * len(thing) if _SMALL <= max(map(abs, thing)) < 1 << _WORD else 0
+        return (thing.bit_length() + 7) // 8 if abs(thing) >= _SMALL else 0
     if isinstance(thing, np.generic):
         return thing.nbytes
     if isinstance(thing, Number):

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, NoReturn
 
 from allranks.base.errors import CourseError
@@ -30,9 +30,6 @@ _SEARCHES = {
     "sys._current_frames": "sys._current_frames()",
     "sys._current_exceptions": "sys._current_exceptions()",
 }
-_CODE = (FunctionType, type)
-_HOLDERS = (dict, list, tuple, set, frozenset, FunctionType, type)
-_DEPTH = 6  # of what a module holds: its names, a class, the names of that, a table
 _FOLDER = os.path.realpath(os.path.join(__file__, "..", "..", ".."))
 
 
@@ -114,19 +111,12 @@ def objects_made_here(held: bool = False) -> list[Any]:
     """The objects that this process has made since it was forked and that the collector knows: those before are frozen.
 
     With `held` what these hold, too, and the variables of the answer's functions that run: the collector does not know arrays, bytes and
-    numbers by themselves, nor dicts and tuples of such things. Names and docstrings of code, such as of a late import, are left out.
+    numbers by themselves, nor dicts and tuples of such things.
     """
     found = gc.get_objects()
     if not held:
         return found
-    of_code = set(map(id, gc.get_referents(*(thing for thing in found if isinstance(thing, _CODE)))))
-    level: list[Any] = [vars(thing) for thing in found if type(thing) is ModuleType and thing.__spec__ is not None]
-    for _ in range(_DEPTH if level else 0):  # what a late import brings
-        inside = gc.get_referents(*level)
-        level = [thing for thing in inside if isinstance(thing, _HOLDERS) and id(thing) not in of_code]
-        of_code.update(map(id, inside))
     inside = gc.get_referents(*found, *_frames_of_others())
-    inside = [thing for thing in inside if type(thing) is not str or id(thing) not in of_code]
     everything, unknown = [*found, *inside], _of_unknown(inside)
     seen: set[int] = set()
     while unknown:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -231,7 +231,7 @@ def overview_of(course: CourseDirectory, lab: str) -> Overview:
         folder = Path(course.format_path(course.submitted_directory, "*", lab)).parents[1]
         handed_in = {path.name for path in folder.glob("*") if os.path.lexists(path / lab)}
         members = {student.id: student for student in gradebook.students}
-        marked = _marked(gradebook, lab, parts)
+        rubric = Rubric(gradebook, lab)
         rows = []
         for student in sorted({*members, *submissions, *handed_in}, key=str.casefold):
             known = members.get(student)
@@ -241,7 +241,7 @@ def overview_of(course: CourseDirectory, lab: str) -> Overview:
                 else (student, "", "", "")
             )
             if student in submissions:
-                rows.append(_row(course, lab, who, submissions[student], parts, student in handed_in, marked))
+                rows.append(_row(course, lab, who, submissions[student], parts, student in handed_in, rubric))
             else:
                 rows.append(Row(*who, "not graded" if student in handed_in else "not handed in"))
         return Overview(lab, _time(assignment.duedate), parts, tuple(rows))
@@ -260,19 +260,12 @@ def _parts(course: CourseDirectory, gradebook: Gradebook, lab: str) -> Iterator[
             yield Part(name, cell.name, notebook.name, float(cell.max_score), cell.name not in asked)
 
 
-def _marked(
-    gradebook: Gradebook, lab: str, parts: Iterable[Part]
-) -> Callable[[Part, str], tuple[str, tuple[str, ...]]]:
-    """What says of an answer in words who marked it, and with which items."""
-    rubric = Rubric(gradebook, lab)
-    names = {item.number: item.name for part in parts for item in rubric.of(part.place(lab))}
-
-    def marked(part: Part, student: str) -> tuple[str, tuple[str, ...]]:
-        place = part.place(lab)
-        given = rubric.given(gradebook, place, student) if rubric.has(place, student) else None
-        return (given.who, tuple(names[one] for one in given.items)) if given is not None else ("", ())
-
-    return marked
+def _marked(rubric: Rubric, place: Place, student: str) -> tuple[str, tuple[str, ...]]:
+    """Who marked an answer in words, and with which items."""
+    given = rubric.given(place, student) if rubric.has(place, student) else None
+    if given is None:
+        return "", ()
+    return given.who, tuple(item.name for item in rubric.chosen(place, given.items))
 
 
 def _row(
@@ -282,7 +275,7 @@ def _row(
     submission: SubmittedAssignment,
     parts: Iterable[Part],
     has_files: bool,
-    marked: Callable[[Part, str], tuple[str, tuple[str, ...]]],
+    rubric: Rubric,
 ) -> Row:
     grades = {(n.name, grade.name): grade for n in submission.notebooks for grade in n.grades}
     told, incidents = _of_notebooks(course, lab, who[0])
@@ -310,7 +303,7 @@ def _row(
             variant,
             card,
             tuple(map(str, about.get("code", ()))),
-            *(marked(part, who[0]) if part.in_words else ()),
+            *(_marked(rubric, part.place(lab), who[0]) if part.in_words else ()),
         )
     return Row(
         *who,

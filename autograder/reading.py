@@ -96,7 +96,7 @@ class Reading:
                 if self.students is not None and student not in self.students:
                     continue
                 text = self._text(student, part)
-                given = None if text is None else marks.given(gradebook, place, student)
+                given = None if text is None else marks.given(place, student)
                 if given is not None:
                     answers.append(Answer(student, safe_html(text), given))
             items = tuple(marks.of(place))
@@ -109,11 +109,8 @@ class Reading:
             found = []
             for part in self.parts:
                 place = part.place(self.lab)
-                items = []
-                for item in marks.of(place):
-                    holds = [marks.given(gradebook, place, student) for student in marks.students(place, item.number)]
-                    used = sum(given is not None and item.number in given.items for given in holds)
-                    items.append(vars(item) | {"used": used})
+                used = marks.used(place)
+                items = [vars(item) | {"used": used[item.number]} for item in marks.of(place)]
                 found.append({"question": part.cell, "points": part.points, "items": items})
         return found
 
@@ -146,7 +143,7 @@ class Reading:
         with self._gradebook() as gradebook:
             with rubric.writing(gradebook):
                 marks = Rubric(gradebook, self.lab)
-                before = marks.given(gradebook, place, student)
+                before = marks.given(place, student)
                 if before is None:
                     raise ReadingError(f"There is no answer by {student}.")
                 if seen is not None and seen != before.seen:
@@ -154,9 +151,9 @@ class Reading:
                 chosen = marks.chosen(place, items)
                 for one in filter(None, (student, other)):
                     # the work of the other one of a pair may not be graded yet
-                    if one == student or marks.given(gradebook, place, one) is not None:
+                    if one == student or marks.given(place, one) is not None:
                         rubric.give(gradebook, place, one, (points, chosen, comment), self.who)
-            return Rubric(gradebook, self.lab).given(gradebook, place, student)
+            return Rubric(gradebook, self.lab).given(place, student)
 
     def change(self, number: int, name: str, dry_run: bool = False, **about: Any) -> Changed:
         """Makes, changes or removes an item of the question, as `rubric.change` does, with the marks of all students, not only of those here."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -162,6 +163,7 @@ class Rubric:
     """The items of a lab and the last mark of everybody, as an open gradebook has them now. It reads, and makes no table."""
 
     def __init__(self, gradebook: Gradebook, lab: str) -> None:
+        self._gradebook = gradebook
         self.items: dict[tuple[str, str], list[Item]] = {}
         self._last: dict[tuple[str, str, str], dict] = {}
         if not _there(gradebook):
@@ -187,20 +189,26 @@ class Rubric:
         """Whether the student was ever given a mark for the answer here."""
         return (place.notebook, place.cell, student) in self._last
 
-    def given(self, gradebook: Gradebook, place: Place, student: str) -> Given | None:
+    def given(self, place: Place, student: str) -> Given | None:
         """What a student has for the answer; None if there is no graded answer."""
         try:
-            grade = gradebook.find_grade(place.cell, place.notebook, place.lab, student)
-            said = gradebook.find_comment(place.cell, place.notebook, place.lab, student)
+            grade = self._gradebook.find_grade(place.cell, place.notebook, place.lab, student)
+            said = self._gradebook.find_comment(place.cell, place.notebook, place.lab, student)
         except MissingEntry:
             return None
         waits = grade.needs_manual_grade and grade.manual_score is None
         seen = _digest(grade.manual_score, bool(grade.needs_manual_grade), said.manual_comment)
         score = None if waits else float(grade.score)
         last = self._last.get((place.notebook, place.cell, student))
-        if last is None or (last["score"], last["said"]) != (grade.manual_score, said.manual_comment or ""):
+        items = () if last is None else tuple(json.loads(last["items"]))
+        if (
+            last is None
+            or (last["score"], last["said"]) != (grade.manual_score, said.manual_comment or "")
+            # an item was removed while another mark held: that this one is equal again is chance
+            or not {item.number for item in self.of(place)}.issuperset(items)
+        ):
             return Given(score, (), said.comment or "", score, "", seen)
-        return Given(last["points"], tuple(json.loads(last["items"])), last["comment"], score, last["who"], seen)
+        return Given(last["points"], items, last["comment"], score, last["who"], seen)
 
     def students(self, place: Place, number: int) -> list[str]:
         """Whose last mark here was made with an item, by name."""
@@ -210,6 +218,12 @@ class Rubric:
             if key[:2] == (place.notebook, place.cell) and number in json.loads(row["items"])
         ]
         return sorted(named, key=str.casefold)
+
+    def used(self, place: Place) -> Counter[int]:
+        """In how many marks each item is, by its number."""
+        everybody = [key[2] for key in self._last if key[:2] == (place.notebook, place.cell)]
+        holds = [self.given(place, student) for student in everybody]
+        return Counter(number for given in holds if given is not None for number in given.items)
 
 
 def _digest(*state: object) -> str:
@@ -233,7 +247,7 @@ def history(gradebook: Gradebook, student: str) -> list[dict]:
 
 
 def forget(gradebook: Gradebook, student: str) -> None:
-    """Removes every such row of a student; the caller's transaction ends elsewhere."""
+    """Removes every such row of a student."""
     if _there(gradebook):
         gradebook.db.execute(delete(_MARKS).where(_MARKS.c.student == student))
         gradebook.db.commit()
@@ -305,16 +319,13 @@ def change(
     None leaves a part as it is. Raises RubricError.
     """
     name = name.strip()
-    if dry_run and not _there(gradebook) and not remove:  # a first item: not even the tables are made
-        return Changed(_checked(place, Item(0, name, points or 0.0, (comment or "").strip())))
+    if dry_run and not _there(gradebook):  # a first item: not even the tables are made
+        return Changed(_new_item(place, (), name, points, comment, remove or bool(renamed)))
     with writing(gradebook, dry_run):
         rubric = Rubric(gradebook, place.lab)
         old = next((item for item in rubric.of(place) if item.name == name), None)
         if old is None:
-            if remove or renamed:
-                names = ", ".join(item.name for item in rubric.of(place)) or "none"
-                raise RubricError(f"{place.cell} has no item {name!r}. There are: {names}.")
-            new = _checked(place, Item(0, name, points or 0.0, (comment or "").strip()))
+            new = _new_item(place, rubric.of(place), name, points, comment, remove or bool(renamed))
             done = gradebook.db.execute(
                 insert(_ITEMS).values(**place.key, name=new.name, points=new.points, comment=new.comment)
             )
@@ -336,7 +347,7 @@ def change(
             gradebook.db.execute(update(_ITEMS).where(_ITEMS.c.number == old.number).values(**values))
         changes, left = [], []
         for student in rubric.students(place, old.number):
-            before = rubric.given(gradebook, place, student)
+            before = rubric.given(place, student)
             if before is None or old.number not in before.items:
                 left.append(student)
                 continue
@@ -346,6 +357,16 @@ def change(
             after = give(gradebook, place, student, (before.points, items, before.comment), who, why)
             changes.append(Change(student, before.score, after))
         return Changed(new, tuple(changes), tuple(left))
+
+
+def _new_item(
+    place: Place, there: Sequence[Item], name: str, points: float | None, comment: str | None, meant_old: bool
+) -> Item:
+    """A new item, without a number. Raises RubricError if it can't be one, or if one that is `there` was meant."""
+    if meant_old:
+        names = ", ".join(item.name for item in there) or "none"
+        raise RubricError(f"{place.cell} has no item {name!r}. There are: {names}.")
+    return _checked(place, Item(0, name, points or 0.0, (comment or "").strip()))
 
 
 def _checked(place: Place, item: Item) -> Item:

@@ -118,6 +118,16 @@ def test_a_change_changes_all_its_marks_and_a_dry_run_shows_whose(course, unit):
     assert marks(course)["ada"] == (2, False, None) and item(course)["questions"][0]["items"] == []
 
 
+def test_a_mark_whose_item_was_removed_while_another_held_counts_as_given_elsewhere(course, unit):
+    Reading(course.root, LAB, who="ida").mark(0, "ada", 2, "", [unit])
+    elsewhere(course, "ada", 1.75)
+    assert item(course, "unit", "--remove")["left"] == ["ada"]
+    elsewhere(course, "ada", 1.5)  # as before, in formgrader
+    (row,) = (row for row in overview(course.root, LAB).rows if row.student == "ada")
+    assert (row.marks[CELL].score, row.marks[CELL].by, row.marks[CELL].items) == (1.5, "", ())
+    assert Reading(course.root, LAB).mark(0, "ada", 2, "").score == 2
+
+
 def test_who_gave_which_mark_is_kept_with_what_was_before(course, unit):
     Reading(course.root, LAB, who="ida").mark(0, "ada", 2, "", [unit])
     Reading(course.root, LAB, who="joe").mark(0, "ada", 1, "Read on.", [unit])
@@ -228,6 +238,9 @@ def test_looking_at_a_course_without_items_writes_nothing(course):
     assert item(course)["questions"] == [{"question": CELL, "points": 2, "items": []}]
     assert item(course, "unit", "--points", "-1", "--dry-run")["changes"] == []
     assert Reading(course.root, LAB).question(0).items == ()
+    for words in (("--remove",), ("--rename", "units")):
+        done = typed("course", "rubric", LAB, "unit", *words, "--dry-run", "--course", course.root)
+        assert (done.returncode, done.stderr) == (2, f"{CELL} has no item 'unit'. There are: none.\n")
     assert digest(course.root) == before
 
 

@@ -129,7 +129,7 @@ def default_jobs() -> int:
 def find_students(course: Path, lab: str, only: tuple[str, ...], section: frozenset[str] | None = None) -> list[str]:
     """The names of the students who handed in the lab, of a section's if one is given.
 
-    Raises GradeError for an unknown lab, for none, and for a missing one of `only`.
+    Raises GradeError for an unknown lab, for none, for a missing one of `only`, and if none of them is in the section.
     """
     known_lab(course, lab)
     submitted = course / "autograder" / "submitted"
@@ -141,7 +141,10 @@ def find_students(course: Path, lab: str, only: tuple[str, ...], section: frozen
         raise GradeError(f"Nobody has handed in {lab}: put notebooks into autograder/submitted/STUDENT/{lab}/.")
     if section is not None and section.isdisjoint(found):
         raise GradeError(f"Nobody of this section has handed in {lab}.")
-    return [name for name in found if (not only or name in only) and (section is None or name in section)]
+    wanted = [name for name in found if (not only or name in only) and (section is None or name in section)]
+    if not wanted:
+        raise GradeError(f"None of {', '.join(only)} is in this section: leave --student or --section out.")
+    return wanted
 
 
 # ---------------------------------------------------------------------------------------------------- where it is marked

@@ -170,3 +170,6 @@ def test_a_command_says_it_in_one_sentence_and_writes_nothing(course, tmp_path):
         done = typed(*words, "--section", "C", "--course", course.root)
         assert (done.returncode, done.stderr) == (2, "There is no section 'C'. There are: A, B.\n")
     assert not (tmp_path / "x.csv").exists()
+    done = typed("grade", LAB, "--section", "A", "--student", "di", "--course", course.root)
+    said = "None of di is in this section: leave --student or --section out.\n"
+    assert (done.returncode, done.stderr) == (2, said)

@@ -13,6 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from shipped import answer_of
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -62,17 +63,12 @@ def test_the_hub_looks_at_servers_as_often_as_the_page_says():
 
 
 WHO_SHARES = """
-import grp, json, os, sys
-from pathlib import Path
+import grp, json
 from types import SimpleNamespace
-from traitlets.config.loader import PyFileConfigLoader
 
-found = Path.stat  # as if others could enter the checkout's folder: this starts no server
-Path.stat = lambda path, **how: os.stat_result((found(path, **how).st_mode | 1, *found(path, **how)[1:]))
 real, numbers = grp.getgrnam, {"allranks-students": 70001, "allranks-instructors": 70002, "allranks-admins": 70003}
 grp.getgrnam = lambda name: SimpleNamespace(gr_gid=numbers[name], gr_mem=[]) if name in numbers else real(name)
-config = PyFileConfigLoader("jupyterhub_config.py", path=sys.argv[1]).load_config()
-(service,) = (one for one in config.JupyterHub.services if one["name"] == "shared-memory")
+(service,) = (one for one in shipped().JupyterHub.services if one["name"] == "shared-memory")
 print(json.dumps(service["command"][-1]))
 """
 
@@ -82,23 +78,7 @@ def test_no_account_that_teaches_or_grades_shares_memory_with_students(tmp_path)
     pytest.importorskip("jupyterhub", reason="the extra `hub` is not installed")
     if os.geteuid() != 0:
         pytest.skip("the configuration makes folders of root's")
-    (tmp_path / "configurable-http-proxy").touch(0o755)
-    settings = {f"ALLRANKS_HUB_{name}": str(tmp_path / name.lower()) for name in ("STATE", "EXCHANGE")}
-    settings |= {
-        "ALLRANKS_HUB_MACHINE": str(tmp_path / "machine" / "socket"),
-        "ALLRANKS_LEASES": str(tmp_path / "leases"),
-    }
-    settings |= {"ALLRANKS_HUB_GRADER": "root", "ALLRANKS_HUB_SPAWNER": "local", "ALLRANKS_HUB_GPU_PAGE": ""}
-    settings |= {"ALLRANKS_HUB_SHARE_MEMORY": "1", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for name in ("state", "exchange"):
-        (tmp_path / name).mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", WHO_SHARES, str(DEPLOY)],
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = answer_of(WHO_SHARES, tmp_path, {"ALLRANKS_HUB_SHARE_MEMORY": "1"})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == "g70001", "students, and neither instructors, administrators nor the grader"
 

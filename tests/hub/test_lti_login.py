@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 import requests
 from allranks.ranks.engines import ports
+from shipped import answer_of
 
 pytest.importorskip("ltiauthenticator", reason="pip install -c constraints.txt -e '.[hub]'")
 jwt = pytest.importorskip("jwt")
@@ -351,14 +352,10 @@ def test_who_comes_without_a_launch_reads_where_to_go(scene):
 
 
 ADMINS = """
-import asyncio, grp, json, os, sys
-from pathlib import Path
+import asyncio, grp, json
 from types import SimpleNamespace
-from traitlets.config.loader import PyFileConfigLoader
 
-found = Path.stat  # as if others could enter the checkout's folder: this starts no server
-Path.stat = lambda path, **how: os.stat_result((found(path, **how).st_mode | 1, *found(path, **how)[1:]))
-config = PyFileConfigLoader("jupyterhub_config.py", path=sys.argv[1]).load_config()
+config = shipped()
 group = SimpleNamespace(gr_name="allranks-admins", gr_gid=70000, gr_mem=[])
 real = grp.getgrnam, grp.getgrgid, os.getgrouplist
 context = "https://purl.imsglobal.org/spec/lti/claim/context"
@@ -390,24 +387,9 @@ print(json.dumps(said))
 
 def test_the_shipped_hubs_administrators_are_those_of_the_unix_group(tmp_path):
     """In the group, not in it, and without such a group: then what JupyterHub knew stays. A learner gets no such account."""
-    proxy = tmp_path / "configurable-http-proxy"
-    proxy.touch(0o755)
-    folders = {
-        f"ALLRANKS_HUB_{name}": str(tmp_path / name) for name in ("STATE", "EXCHANGE", "MACHINE", "LTI_LAUNCHES")
-    }
     settings = {"ALLRANKS_HUB_LOGIN": "lti", "ALLRANKS_HUB_LTI": "moodle https://moodle.example.org"}
-    settings |= {"ALLRANKS_HUB_LTI_CLIENT": CLIENT, "ALLRANKS_HUB_LTI_COURSE": COURSE, "ALLRANKS_HUB_GPU_PAGE": ""}
-    settings |= {"ALLRANKS_HUB_SPAWNER": "local", "ALLRANKS_LEASES": str(tmp_path / "leases")}
-    settings |= {"ALLRANKS_HUB_GRADER": pwd.getpwuid(os.geteuid()).pw_name, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for name in ("STATE", "EXCHANGE"):
-        (tmp_path / name).mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", ADMINS, str(DEPLOY)],
-        env={**os.environ, **folders, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    settings |= {"ALLRANKS_HUB_LTI_CLIENT": CLIENT, "ALLRANKS_HUB_LTI_COURSE": COURSE}
+    done = answer_of(ADMINS, tmp_path, settings)
     assert done.returncode == 0 and [*json.loads(done.stdout)] == [
         *(True, "The account 'nobody' is a teacher's, and Moodle says that you learn here."),
         *(False, False, None, None),

@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urljoin, urlsplit, u
 import jwt
 import requests
 from allranks.base.errors import CourseError
+from allranks.base.whole import write_whole
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -222,12 +223,7 @@ def write_private(path: Path, text: str) -> None:
     """Puts the text into a file that only this account can read, whole or not at all."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     path.parent.chmod(0o700)
-    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}")  # others may write too
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(text)
-    unfinished.replace(path)
+    write_whole(path, text, 0o600)
 
 
 def key_of(course: Path) -> rsa.RSAPrivateKey:

@@ -35,14 +35,26 @@ def rewrite(path: Path, text: str) -> None:
     unfinished.replace(path)
 
 
-def table_of(path: Path, columns: Sequence[str], error: type[CourseError]) -> list[dict[str, str]]:
-    """The rows of a CSV file that a teacher wrote, without spaces around names and values. Raises `error`, with a sentence."""
+def text_of(path: Path, error: type[CourseError]) -> str | None:
+    """What a teacher wrote into a file; None if there is no such file. Raises `error`, with a sentence."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return None
     except (OSError, UnicodeDecodeError) as why:
         raise error(f"{path} can't be read ({getattr(why, 'strerror', None) or 'it is no UTF-8'}).") from None
+
+
+def table_of(path: Path, columns: Sequence[str], error: type[CourseError]) -> list[dict[str, str]]:
+    """The rows of a CSV file that a teacher wrote, without spaces around names and values; none if there is no such file.
+
+    Raises `error`, with a sentence.
+    """
+    text = text_of(path, error)
+    if text is None:
+        return []
     try:
-        rows = csv.DictReader(lines, skipinitialspace=True)
+        rows = csv.DictReader(text.splitlines(), skipinitialspace=True)
         heads = [head.strip() for head in rows.fieldnames or ()]
         rows.fieldnames = heads
         found = [{head: (row.get(head) or "").strip() for head in heads} for row in rows]

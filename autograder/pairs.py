@@ -107,8 +107,6 @@ def uses_pairs(course: Path, lab: str) -> bool:
 def named(course: Path, lab: str) -> list[Pair]:
     """The pairs of a lab in the teacher's file, as they stand there. Raises PairsError."""
     path = course / "autograder" / FILE
-    if not path.exists():
-        return []
     rows = table_of(path, COLUMNS, PairsError)
     labs = {folder.name for folder in (course / "solutions").glob("*") if folder.is_dir()}
     made = []

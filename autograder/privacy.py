@@ -27,7 +27,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 
 from autograder import pairs, regrades, rubric, sections, sent
-from autograder.folder import SQLITE, directory_of, has_gradebook, rewrite
+from autograder.folder import SQLITE, directory_of, has_gradebook, rewrite, text_of
 from autograder.giving import SECRET
 from autograder.intake import name_refusal, printable_name, read_small
 
@@ -153,12 +153,9 @@ def _pages(course: Path, about: CourseDirectory, exchange: Path, student: str, h
 
 
 def _csv_lines(course: Path, file: str, student: str) -> tuple[list[list[str]], list[list[str]]]:
-    """The lines of pairs.csv or class.csv that name a student, and all others; none if there is no such file."""
-    try:
-        text = (course / "autograder" / file).read_text(encoding="utf-8-sig")
-    except OSError:
-        return [], []
-    lines = list(csv.reader(io.StringIO(text)))
+    """The lines of pairs.csv or class.csv that name a student, and all others; none if there is no such file. Raises PrivacyError."""
+    text = text_of(course / "autograder" / file, PrivacyError)
+    lines = list(csv.reader(io.StringIO(text or "")))
     heads = [head.strip() for head in lines[0]] if lines else []
     # of the class list the column of students alone: another one's first name may be the same
     places = [heads.index(sections.STUDENT)] if sections.STUDENT in heads else range(len(heads))
@@ -279,10 +276,11 @@ def _marks(course: Path, student: str) -> dict[str, Any]:
     if not has_gradebook(about):
         return {}
     with Gradebook(about.db_url, about.course_id) as gradebook:
+        marked = rubric.history(gradebook, student)
         try:
             who = gradebook.find_student(student)
         except MissingEntry:
-            return {}
+            return {"marked": marked} if marked else {}  # nbgrader removed the student, and leaves our tables alone
         labs = {}
         for submission in who.submissions:
             labs[submission.assignment.name] = {
@@ -301,4 +299,4 @@ def _marks(course: Path, student: str) -> dict[str, Any]:
             "email": who.email,
             "lms_id": who.lms_user_id,
         }
-        return names | {"labs": labs, "marked": rubric.history(gradebook, student)}
+        return names | {"labs": labs, "marked": marked}

@@ -176,6 +176,26 @@ def test_whose_first_name_is_the_students_stays_in_the_class_list(graded, tmp_pa
     assert kept == f"id,first_name,section\nbo,{WHO},A\n"
 
 
+def test_a_class_list_that_can_not_be_read_is_one_sentence_and_removes_nothing(graded, tmp_path):
+    course, _ = copy_of(graded, tmp_path)
+    (course.root / "autograder" / "class.csv").write_bytes(f"id,first_name\n{WHO},Zo\xeb\n".encode("latin-1"))
+    before = digest(course.root)
+    done = typed("course", "forget", WHO, "--yes", "--course", course.root)
+    assert done.returncode == 2 and done.stderr.endswith("class.csv can't be read (it is no UTF-8).\n"), done.stderr
+    assert done.stderr.count("\n") == 1 and digest(course.root) == before
+
+
+def test_who_left_the_gradebook_gets_the_marks_that_are_kept(graded, tmp_path):
+    course, _ = copy_of(graded, tmp_path)
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        book.remove_student(WHO)
+    done = typed("course", "export", WHO, "-o", tmp_path / "z.zip", "--course", course.root)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "z.zip") as archive:
+        marked = json.loads(archive.read("student.json"))["gradebook"]["marked"]
+    assert [(one["student"], one["who"], one["score"]) for one in marked] == [(WHO, "ida", 1)]
+
+
 def test_only_this_account_reads_what_the_commands_write(graded):
     folder = graded[0].root / "autograder"
     written = [*folder.glob("feedback/*/*/*.html"), *folder.glob("autograded/*/*/*.ipynb")]

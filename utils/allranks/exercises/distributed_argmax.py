@@ -99,7 +99,12 @@ def _best(args: Sequence[Args], first: int = 0) -> Place:
 
 def _made(make: Callable[[Place, Sequence[Args], int], Place]) -> Oracle:
     """What each rank returns by `make(the right answer, all ranks' arguments, rank)`."""
-    return lambda setup, args: [Expected(make(_best(args), args, rank)) for rank in range(setup.ranks)]
+
+    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+        best = _best(args)
+        return [Expected(make(best, args, rank)) for rank in range(setup.ranks)]
+
+    return oracle
 
 
 _oracle = _made(lambda best, args, rank: best)

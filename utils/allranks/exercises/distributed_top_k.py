@@ -11,7 +11,7 @@ import torch
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
-from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, lost_digits, many_ranks
+from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, circumstances, lost_digits, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Rule, Run
 
@@ -218,7 +218,7 @@ EXERCISE = Exercise(
             ),
         ),
         Group("any layout", 1, _k(2, *LAYOUTS)),
-        Group("any circumstances", 1, _k(2, Setup(3, 6, times=2), Setup(3, 6, outer_world=True))),
+        circumstances(*_k(2, Setup(3, 6))),
     ),
     inputs=_inputs,
     labels={"case": "{}"},

@@ -53,7 +53,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("one message a rank", 1, _one_each), rules.in_dtype(0), rules.carried(_needed, _needed)),
+    rules=(Rule("one message a rank", 1, _one_each), rules.in_dtype(0), rules.exchanged(_needed)),
     mistakes=(
         returning(
             "shifted by one place: the ring is another exercise",

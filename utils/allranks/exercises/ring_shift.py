@@ -122,7 +122,7 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle,
     allow=P2P,
-    rules=(Rule("to rank r + k only", 4, _one_way), rules.carried(_needed, _needed)),
+    rules=(Rule("to rank r + k only", 4, _one_way), rules.exchanged(_needed)),
     blocking_weight=3,
     variants=Variants(
         (("most", (3, 4, 5, 6, 7, 8, 9)),),

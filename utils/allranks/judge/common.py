@@ -186,6 +186,17 @@ def many_ranks(weight: float = 2, setup: Setup | None = None, **choices: tuple) 
     return Group("many ranks", weight, (setup.with_choices(**{"ranks": MANY_RANKS, **choices}),))
 
 
+def circumstances(case: Setup, *, job: Setup | None = None, delayed: Setup | None = None) -> Group:
+    """A group: the case twice in a row, it or `job` as part of a larger job, and `delayed` with messages that are late."""
+    late = () if delayed is None else (replace(delayed, delivery="shuffled"),)
+    return Group("any circumstances", 1, (replace(case, times=2), replace(job or case, outer_world=True), *late))
+
+
+def layouts(case: Setup, *names: str) -> Group:
+    """A group: the case in these layouts."""
+    return Group("any layout", 1, tuple(replace(case, layout=name) for name in names))
+
+
 # rows of logits, shifted and scaled so that exp without a maximum subtracted overflows
 LOGIT_GROUPS = (
     Group(
@@ -202,19 +213,8 @@ LOGIT_GROUPS = (
         1,
         (Setup(3, 2, "float64", values="random"), Setup(3, 2, "bfloat16"), Setup(2, 3, values="random")),
     ),
-    Group("any circumstances", 1, (Setup(3, 2, times=2), Setup(3, 2, outer_world=True))),
+    circumstances(Setup(3, 2)),
 )
-
-
-def circumstances(case: Setup, *, job: Setup | None = None, delayed: Setup | None = None, weight: float = 1) -> Group:
-    """A group: the case twice in a row, it or `job` as part of a larger job, and `delayed` with messages that are late."""
-    late = () if delayed is None else (replace(delayed, delivery="shuffled"),)
-    return Group("any circumstances", weight, (replace(case, times=2), replace(job or case, outer_world=True), *late))
-
-
-def layouts(case: Setup, *names: str, weight: float = 1) -> Group:
-    """A group: the case in these layouts."""
-    return Group("any layout", weight, tuple(replace(case, layout=name) for name in names))
 
 
 def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:

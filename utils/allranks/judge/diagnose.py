@@ -214,7 +214,7 @@ def _contradicted(cases: Sequence[Finding]) -> set[Cause]:
 
     With fewer ranks than where it fits, it must be a case that no mistake fits, and that this one would have made wrong.
     """
-    plain = [c for c in cases if c.faults and c.setup.earns_credit and not c.run.exercise.simplest_first(c.setup)[1]]
+    plain = _plain(cases)
     own = {one for c in plain for one in _own(c)}
     contradicted = set()
     for mistake in {m for c in plain for m in c.fits} & own:
@@ -234,9 +234,13 @@ def _contradicted(cases: Sequence[Finding]) -> set[Cause]:
 
 def _against_pattern(cases: Sequence[Finding]) -> set[Cause]:
     """The patterns that a like case speaks against."""
-    plain = [c for c in cases if c.faults and c.setup.earns_credit and not c.run.exercise.simplest_first(c.setup)[1]]
-    against = {code for c in plain for code in c.against}
+    against = {code for c in _plain(cases) for code in c.against}
     return {one for c in cases for one in c.fits if one.code in against}
+
+
+def _plain(cases: Sequence[Finding]) -> list[Finding]:
+    """The wrong cases that are like others: they speak against a cause that fits those."""
+    return [c for c in cases if c.faults and c.setup.earns_credit and not c.run.exercise.simplest_first(c.setup)[1]]
 
 
 def _would_show(case: Finding, mistake: Cause) -> bool:

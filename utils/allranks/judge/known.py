@@ -116,17 +116,19 @@ def _is_other(right: Expected, predicted: Expected) -> bool:
 
 
 def _matches(run: Run, call: int, rank: int, predicted: Expected | None) -> bool:
+    return predicted is not None and _says_something(predicted) and ended_as(run, call, rank, predicted)
+
+
+def ended_as(run: Run, call: int, rank: int, predicted: Expected) -> bool:
     """Whether the rank ended as predicted, in what it returned and in the tensors that are predicted to change."""
     got, given = run.results[call][rank], run.args[call][rank]
-    if got is None or predicted is None:
+    if got is None or compare.difference(got.returned, predicted.returns, predicted.atol) is not None:
         return False
-    if predicted.returns is not None and compare.difference(got.returned, predicted.returns, predicted.atol):
-        return False
-    for (path, _), (now, _) in zip(views(given), got.tensors, strict=True):
-        if path in predicted.changed:
-            if now is None or compare.difference(now, predicted.changed[path], predicted.atol):
-                return False
-    return predicted.returns is not None or bool(predicted.changed)
+    return all(
+        now is not None and compare.difference(now, predicted.changed[path], predicted.atol) is None
+        for (path, _), (now, _) in zip(views(given), got.tensors, strict=True)
+        if path in predicted.changed
+    )
 
 
 def _says_something(expected: Expected | None) -> bool:
@@ -254,7 +256,7 @@ def _result_not_written(
             return cause(Code.RETURNED_NOT_COPIED)
     if isinstance(expected.returns, torch.Tensor | tuple | list | int | float):
         return None  # it has to return something too, and that may be what is wrong
-    if len(faults) == run.ranks and all(_left_unchanged(run, fault) for fault in faults):
+    if len(faults) == run.ranks and all(left_unchanged(run, fault) for fault in faults):
         moved = [e.numel for e in (*run.sends, *run.collectives)] + [op.numel for op in run.outcome.accesses]
         if moved and not any(moved) and run.setup.size:
             return cause(Code.EMPTY_MESSAGES)
@@ -375,7 +377,7 @@ def _result_equals_input(run: Run, call: int, rank: int) -> bool:
     )
 
 
-def _left_unchanged(run: Run, fault: ResultFault) -> bool:
+def left_unchanged(run: Run, fault: ResultFault) -> bool:
     """Whether the tensors that this rank must change are as they were."""
     got, given = run.results[fault.call][fault.rank], run.args[fault.call][fault.rank]
     changed = run.expected[fault.call][fault.rank].changed

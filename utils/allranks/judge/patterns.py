@@ -17,10 +17,10 @@ from allranks.judge import compare
 from allranks.judge.cases import Expected, plain, views
 from allranks.judge.causes import Cause, Code, cause
 from allranks.judge.exercise import FaultKind, Result, ResultFault, Run
+from allranks.judge.known import ended_as, left_unchanged
 
 _KINDS = (FaultKind.VALUES, FaultKind.SHAPE)
 _LEAST = 3  # ranks, for a pattern: with two all look alike
-CODES = frozenset({Code.INPUT_BACK, Code.OWN_ONLY, Code.OF_ANOTHER_RANK, Code.OTHER_ORDER, Code.ZERO_RETURNED})
 
 Found = tuple[list[Cause], set[Code]]  # what fits, and the codes of which nothing does
 
@@ -37,28 +37,8 @@ def fitting(run: Run, faults: Sequence[ResultFault]) -> Found:
 
 def _nothing_written(run: Run, faults: Sequence[ResultFault]) -> bool:
     """Whether all that the function had to change is as it was: that has causes of its own."""
-    call = faults[0].call
-    kept = []
-    for fault in faults:
-        got, changed = run.results[call][fault.rank], run.expected[call][fault.rank].changed
-        pairs = zip(views(run.args[call][fault.rank]), got.tensors if got else (), strict=False)
-        kept += [
-            now is not None and compare.same(now, view.tensor()) for (path, view), (now, _) in pairs if path in changed
-        ]
-    return bool(kept) and all(kept)
-
-
-def _matches(run: Run, call: int, rank: int, told: Expected) -> bool:
-    """Whether a rank has all that is told, what it returned and what it changed."""
-    got = run.results[call][rank]
-    if got is None or compare.difference(got.returned, told.returns, told.atol) is not None:
-        return False
-    pairs = zip(views(run.args[call][rank]), got.tensors, strict=True)
-    return all(
-        now is not None and compare.difference(now, told.changed[path], told.atol) is None
-        for (path, _), (now, _) in pairs
-        if path in told.changed
-    )
+    expected = run.expected[faults[0].call]
+    return any(expected[f.rank].changed for f in faults) and all(left_unchanged(run, f) for f in faults)
 
 
 def _own_only(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
@@ -72,7 +52,7 @@ def _own_only(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
             return None
     if all(_is_zero(told[f.rank]) for f in faults):
         return None
-    return cause(Code.OWN_ONLY) if all(_matches(run, call, r, one) for r, one in enumerate(told)) else False
+    return cause(Code.OWN_ONLY) if all(ended_as(run, call, r, one) for r, one in enumerate(told)) else False
 
 
 def _is_zero(told: Expected) -> bool:
@@ -103,7 +83,7 @@ def _of_another_rank(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | 
         return None  # two ranks must end with the same
     for name, other in _OTHERS:
         told = [replace(one, returns=wanted[other(rank, p)].returns) for rank, one in enumerate(wanted)]
-        if all(_matches(run, call, rank, one) for rank, one in enumerate(told)):
+        if all(ended_as(run, call, rank, one) for rank, one in enumerate(told)):
             return cause(Code.OF_ANOTHER_RANK, other=name)
     return False
 
@@ -137,11 +117,11 @@ def _other_order(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None
     if any(len(pieces) != p for pieces in found):
         return False
     atol = run.expected[call][0].atol
-    same = [[[_equal(a, b, atol) for b in w] for a in f] for f, w in zip(found, wanted, strict=True)]
     if any(_equal(a, b, atol) for w in wanted for a, b in itertools.combinations(w, 2)):
         return None  # two pieces are alike
     for a, b, c in _FORMULAS:
-        if all(same[r][i][(a * r + b * i + c) % p] for r in range(p) for i in range(p)):
+        places = [(r, i, (a * r + b * i + c) % p) for r in range(p) for i in range(p)]
+        if all(_equal(found[r][i], wanted[r][piece], atol) for r, i, piece in places):
             order = _ORDERS.get((a, b, c)) or f"piece {_in_words(a, b, c)} (modulo p) stands in place i of rank r"
             return cause(Code.OTHER_ORDER, order=order)
     return False
@@ -192,3 +172,4 @@ _FINDS: dict[Code, Callable[[Run, Sequence[ResultFault]], Cause | bool | None]] 
     Code.OTHER_ORDER: _other_order,
     Code.ZERO_RETURNED: _zero,
 }
+CODES = frozenset(_FINDS)

@@ -16,7 +16,7 @@ Counts = list[list[int]]  # [rank][rank of the experts]: how many tokens go ther
 
 def counted(args: Sequence[Args], homes: Callable[[Args], Sequence[int]]) -> Counts:
     """How many tokens each rank has for each other one; `homes` are the ranks to which a rank's tokens go, one for each that goes."""
-    return [[list(homes(a)).count(peer) for peer in range(len(args))] for a in args]
+    return [[to.count(peer) for peer in range(len(args))] for to in map(homes, args)]
 
 
 def not_there_and_back(run: Run, counts: Callable[[Sequence[Args]], Counts], row_nbytes: int, which: str) -> str | None:

@@ -278,6 +278,14 @@ def test_the_count_of_one_part_says_how_many_ranks(tmp_path):
     assert code == 0 and "64 ranks by size / count" in words
 
 
+def test_the_readers_own_number_of_ranks_is_said_to_be_that(tmp_path):
+    table = Path(path("92_*/*.txt")).read_text(encoding="utf-8")
+    devices = "".join(f"#  Rank {i:2d} Group  0 Pid {i} on a device {i} [0x07] NVIDIA H100\n" for i in range(4))
+    (tmp_path / "all_reduce.txt").write_text(devices + table)
+    code, words = said("fit", str(tmp_path / "all_reduce.txt"), "--ranks", "1024")
+    assert code == 0 and "1024 ranks by --ranks; 4 of their device lines are in the file" in words
+
+
 def test_the_milliseconds_of_2019_are_no_microseconds(tmp_path):
     text = "all_reduce_perf -b 1M -g 1\n#  Rank  0 on a device  0 [0x00] Tesla V100\n#  bytes  N  type  op  time  algbw  busbw  res  time  algbw  busbw  res\n"
     text += (

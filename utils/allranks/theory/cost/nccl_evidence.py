@@ -17,6 +17,7 @@ __all__ = ["by_columns", "columns_of", "count_of_nodes", "count_of_ranks", "name
 
 MOST_RANKS = 1 << 17
 _WIDTH = {"int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "int64": 8, "uint64": 8, "double": 8}
+_RATIO, _COMMAND = "busbw / algbw", "the command line"  # what says how many ranks ran
 _MPI = "build nccl-tests with MPI=1 MPI_HOME=..., so that its processes find each other"
 Cells = dict[str, str]
 
@@ -140,13 +141,18 @@ def count_of_ranks(
             f"rank 0 is listed {len(listed)} times: {len(listed)} processes ran alone, each as rank 0; {_MPI}"
         )
     told = max(listed) + 1 if listed else None
-    by_ratio, own, command = "busbw / algbw", "its own line", "the command line"
-    sources = ((said[0], own), (told, "the highest rank"), (known, ""), (said[1], "NCCL's log"), (said[2], command))
+    sources = (
+        (said[0], "its own line"),
+        (told, "the highest rank"),
+        (known, "--ranks"),
+        (said[1], "NCCL's log"),
+        (said[2], _COMMAND),
+    )
     for count, by in sources:
         if count and low <= count <= high:
-            return count, _why_ranks(count, listed, known, by_ratio if low == high else by)
+            return count, _why_ranks(count, listed, known, _RATIO if low == high else by)
     if low == high:
-        return low, _why_ranks(low, listed, known, by_ratio)
+        return low, _why_ranks(low, listed, known, _RATIO)
     parts = _by_parts(collective, rows)
     if parts and low <= parts <= high:
         return parts, f"{parts} ranks by size / count: a count is one rank's part"
@@ -174,13 +180,11 @@ def _why_ranks(count: int, listed: Sequence[int], known: int | None, by: str) ->
         return f"{count} ranks by {by}, not {known} as --ranks says"
     if listed and (here := len(set(listed))) != count:
         return f"{count} ranks by {by}; {counted(here, 'of their device lines is', 'of their device lines are')} in the file"
-    if by == "the command line":
+    if by == _COMMAND:
         return f"{count} ranks by {by}"
-    return (
-        f"{count} ranks by {by}; the file has no device lines"
-        if by == "busbw / algbw" and known is None and not listed
-        else ""
-    )
+    if by == _RATIO and known is None and not listed:
+        return f"{count} ranks by {by}; the file has no device lines"
+    return ""
 
 
 def _by_ratio(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:

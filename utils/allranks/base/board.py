@@ -21,11 +21,11 @@ import time
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allranks.base.errors import CourseError
 from allranks.base.rundir import RunDirError, run_dir
+from allranks.base.whole import make_whole
 
 if TYPE_CHECKING:
     import urllib.request
@@ -219,22 +219,11 @@ def _own_number() -> str:
     try:
         path = run_dir() / "board-number"
         if not path.exists():
-            _write_whole(path, secrets.token_hex(8))
+            make_whole(path, secrets.token_hex(8), 0o600)
         found = path.read_text(encoding="ascii").strip()
     except (RunDirError, OSError, ValueError):
         found = ""
     return found if re.fullmatch(r"[0-9a-f]{16}", found) else _THIS_PROCESS
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Makes the file, if no other notebook has made it: nobody ever reads half of it."""
-    written = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    written.write_text(text, encoding="ascii")
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.link(written, path)
-    finally:
-        written.unlink()
 
 
 _THIS_PROCESS = secrets.token_hex(8)

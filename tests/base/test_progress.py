@@ -8,7 +8,7 @@ import nbclient
 import nbformat
 import pytest
 from allranks.base import progress
-from allranks.base.progress import Progress, counted
+from allranks.base.progress import Progress, with_progress
 
 
 class Terminal:
@@ -31,7 +31,7 @@ def test_what_is_quick_shows_nothing(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr(progress, "AFTER_S", 60)
-    assert list(counted("abc", 3, "letters")) == ["a", "b", "c"]
+    assert list(with_progress("abc", 3, "letters")) == ["a", "b", "c"]
     assert terminal.said == ""
 
 
@@ -41,7 +41,7 @@ def test_a_terminal_gets_a_line_that_goes_when_it_is_over(monkeypatch):
     monkeypatch.setattr(progress, "AFTER_S", -1.0)
     monkeypatch.setattr(progress, "EVERY_S", 60)
     with pytest.raises(KeyError):
-        for letter in counted("abc", 3, "letters"):
+        for letter in with_progress("abc", 3, "letters"):
             if letter == "c":
                 raise KeyError
     assert "\r1 of 3 letters " in terminal.said and "2 of 3 letters" not in terminal.said, "not more often than wanted"
@@ -53,7 +53,7 @@ def test_in_a_notebook_the_bar_is_there_before_a_long_first_step(monkeypatch):
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     monkeypatch.setattr(Progress, "_draw", lambda bar: shown.set())
     monkeypatch.setattr(progress, "AFTER_S", 0.0)
-    for _ in counted("a", 1, "letters"):
+    for _ in with_progress("a", 1, "letters"):
         assert shown.wait(60), "nobody has made a step, and nothing is shown"
 
 
@@ -61,7 +61,7 @@ def test_a_bar_that_is_over_is_not_shown_any_more(monkeypatch):
     monkeypatch.setattr(progress, "in_notebook", lambda: True)
     monkeypatch.setattr(Progress, "_draw", lambda bar: pytest.fail("it was over"))
     monkeypatch.setattr(progress, "AFTER_S", 60)
-    assert list(counted("abc", 3, "letters")) == ["a", "b", "c"]
+    assert list(with_progress("abc", 3, "letters")) == ["a", "b", "c"]
     bar = Progress(1, "letters")
     bar.close()
     bar._show()

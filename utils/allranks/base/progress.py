@@ -92,11 +92,11 @@ class Progress:
         )
 
 
-def counted(items: Sequence[Item] | Iterable[Item], total: int, what: str) -> Iterator[Item]:
+def with_progress(items: Sequence[Item] | Iterable[Item], total: int, what: str) -> Iterator[Item]:
     """The items; when the one after it is asked for, an item is done. The bar goes when they are over, or are left
     early.
 
-    >>> list(counted("abc", 3, "letters"))
+    >>> list(with_progress("abc", 3, "letters"))
     ['a', 'b', 'c']
     """
     progress = Progress(total, what)

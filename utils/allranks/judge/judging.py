@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from allranks.base.errors import CourseError
-from allranks.base.progress import counted
+from allranks.base.progress import with_progress
 from allranks.judge import computed, diagnose, provenance, reasons, speed
 from allranks.judge.causes import Code, cause
 from allranks.judge.compare import compared, result_faults
@@ -86,7 +86,7 @@ def _cases(runner: CaseRunner) -> list[Finding]:
     found: list[Finding] = []
     not_run: Reason | None = None  # why the cases that are left are not run
     setups = [(g.name, s.drawn(runner.secret)) for g in runner.exercise.groups for s in g.setups]
-    for group, setup in counted(setups, len(setups), "cases"):
+    for group, setup in with_progress(setups, len(setups), "cases"):
         name = f"{group}: {runner.exercise.label(setup)}"
         if not_run is None and runner.left_s <= 0:
             not_run = reasons.plain(cause(Code.NOT_RUN))

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from allranks.base.errors import CourseError, capital
-from allranks.base.progress import counted
+from allranks.base.progress import with_progress
 from allranks.machine.bench.timers import HOST_WAITS, timer
 from allranks.theory import cost
 from allranks.theory.schedules import Schedule, ScheduleError, describe
@@ -345,7 +345,8 @@ def sweep(
     both = in_place and schedule is None and call.collective in ALSO_IN_PLACE
     passes = min(passes, iterations)
     turns = [(number, count) for number in range(passes) for count in counts]
-    for number, count in counted(turns, len(turns), f"timings of {call.collective}") if progress is None else turns:
+    shown = with_progress(turns, len(turns), f"timings of {call.collective}") if progress is None else turns
+    for number, count in shown:
         share = iterations // passes + (number < iterations % passes)
         with world.undisturbed():
             parts = world.run(measure, call, schedule, count, share, warmups, budget_s / passes, not number, both)

@@ -19,8 +19,8 @@ from allranks.jobs.logs import NO_GROUP, SIGNALS
 from allranks.jobs.names import operation
 from allranks.jobs.reading import sources
 
-# collectives whose inputs (outputs) must have one size on all ranks
 COALESCED = "COALESCED"  # a watchdog's word for several calls at once
+# collectives whose inputs (outputs) must have one size on all ranks
 SAME_IN = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 SAME_OUT = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
 MOST_NAMED = 16  # ranks in a sentence
@@ -121,9 +121,8 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
             why = "torchrun says so; which machine, and which rank that is, this log does not say"
             if code == -9:
                 why += ": look at dmesg and the scheduler's log for the out-of-memory killer"
-            gave_up = code == -6 and any(
-                r.facts.get("timed_out") for r in job.records
-            )  # a watchdog ends its own process
+            # a watchdog ends its own process
+            gave_up = code == -6 and any(r.facts.get("timed_out") for r in job.records)
             if not gave_up:
                 found.append(Cause(words, why, None, 0.8, "failed_rank"))
         lacked = [n for n, how in record.facts.get("tasks", {}).items() if how == "Out Of Memory"]

@@ -138,7 +138,8 @@ _OTHERS = (
 
 def _foreign(path: Path, head: bytes) -> str:
     """What a file of another tool is, in the end of a sentence; "" where that is not known."""
-    if form := next((form for form in TABLES if form.head.search(head.decode("utf-8", "replace"))), None):
+    text = head.decode("utf-8", "replace")
+    if form := next((form for form in TABLES if form.head.search(text)), None):
         return f"it is a table of {form.tool}: allranks fit reads it"
     for ending, pattern, words in _OTHERS:
         if (ending and path.name.endswith(ending)) or (pattern and re.search(pattern, head)):

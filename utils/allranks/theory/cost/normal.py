@@ -212,9 +212,8 @@ def _roofs(sweep: Measured, nodes: int, where: NcclMachine | None) -> tuple[tupl
             found.append((NVLS, graphs.nvls.channels * graphs.nvls.between))
         elif (tree := factor * _nvls_tree(sweep.ranks // nodes, nodes, where)) > found[0][1]:
             found.append((NVLS_TREE, tree))
-    elif (
-        nodes == 2 and sweep.collective == "all_reduce"
-    ):  # each node sends its sum once; inner nodes of more would send twice
+    elif nodes == 2 and sweep.collective == "all_reduce":
+        # each node sends its sum once; inner nodes of more would send twice
         found.append((f"{what}, by a tree", factor * ring.channels * ring.between))
     return tuple(found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from statistics import median
@@ -10,20 +9,17 @@ from statistics import median
 import pytest
 from allranks.theory.cost import calibrated
 from allranks.theory.cost.step_bands import STEP_BAND
+from loading import loaded
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
 def validation():
-    spec = importlib.util.spec_from_file_location("validation", ROOT / "tools" / "validation.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["validation"] = module  # dataclasses look there
     sys.path.insert(0, str(ROOT / "tools"))
-    spec.loader.exec_module(module)
-    yield module
+    yield loaded(ROOT / "tools" / "validation.py")
     sys.path.remove(str(ROOT / "tools"))
-    for name in ("validation", "validation_steps", "validation_serving", "validation_figures"):
+    for name in ("validation_steps", "validation_serving", "validation_figures"):
         del sys.modules[name]
 
 

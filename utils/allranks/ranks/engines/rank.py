@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from allranks.base.errors import counted
 from allranks.ranks.engines import libraries
 from allranks.ranks.engines.devices import GPU_INDEX_ENV, GPU_SHARE_ENV, MEMORY_ENV, MPS_ENV
 from allranks.ranks.engines.usercode import in_library
@@ -167,14 +168,13 @@ def describe() -> dict[str, Any]:
     import torch.distributed as dist
 
     on_gpu = dist.get_backend() == "nccl"
-    threads = torch.get_num_threads()
     used = libraries.nccl_in_use() if on_gpu else None
     # torch itself knows for which NCCL it was built
     nccl = ".".join(map(str, used[0] if used else torch.cuda.nccl.version())) if on_gpu else None  # type: ignore[no-untyped-call]  # torch gives it no types
     return {
         "rank": dist.get_rank(),
         "pid": os.getpid(),
-        "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {threads} thread{'' if threads == 1 else 's'}",
+        "device": torch.cuda.get_device_name() if on_gpu else f"CPU, {counted(torch.get_num_threads(), 'thread')}",
         "backend": dist.get_backend(),
         "torch": str(torch.__version__),  # a plain text: to unpickle torch's own type, the notebook would import torch
         "nccl": nccl,

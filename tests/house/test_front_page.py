@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 from allranks.base import chapters as course_map
 from allranks.course.map import words
@@ -32,6 +33,17 @@ def test_every_page_says_the_length_that_the_chapters_add_up_to(page):
     length = words.length(state(None))
     assert length.startswith(words.time(sum(one.contents.minutes for one in state(None).core)))
     assert length in page and length in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", ["README.md", "docs/README.md"])
+def test_a_page_counts_the_labs_and_what_they_grade(path):
+    labs = [nbformat.read(lab, as_version=4) for lab in ROOT.glob("labs/*/*.ipynb")]
+    code = [cell for lab in labs for cell in lab.cells if cell.cell_type == "code"]
+    graded = sum(cell.metadata.get("nbgrader", {}).get("grade", False) for cell in code)
+    said = re.search(
+        r"twenty-three labs\S* with (\d+) graded exercises", (ROOT / path).read_text(encoding="utf-8"), flags=re.I
+    )
+    assert len(labs) == 23 and int(said[1]) == graded
 
 
 def test_paths_are_those_of_the_guide(front):

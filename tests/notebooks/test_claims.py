@@ -486,7 +486,7 @@ def test_where_scatter_and_all_gather_wins_a_broadcast_to_1024(capsys):
     won = re.findall(r"(\d+) ranks, from +([\d.]+) MB on: (.*)", capsys.readouterr().out)
     begin, end = (float(mb) for p, mb, name in won if p == "1024" and name != "tree")
     assert (begin, end) == (pytest.approx(32, rel=0.1), pytest.approx(1020, rel=0.1))
-    assert "the fastest from about 32 MB to 1 GB" in words("10_broadcast", "competition_explained")
+    assert "the fastest from about 32 MB to 1 GB. The list below the figure says so" in words("10_broadcast", "competition_explained")
 
 
 def test_five_functions_of_autograd_are_deprecated():

@@ -409,7 +409,7 @@ first_guess.reveal(
 # Flat takes minutes, the tree seconds, and the pipeline a third longer than sending one copy. So the answer to the opening question is: yes, the
 # model is sent 1023 times, because each rank must receive it; but different ranks send it, at the same time.
 #
-# For 10 MB the tree is still the fastest: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1 GB The
+# For 10 MB the tree is still the fastest: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1 GB. The
 # list below the figure says so, for 64 ranks too.
 #
 # A formula can be wrong. The package has the same algorithms as lists of messages, which it adds up step by step:

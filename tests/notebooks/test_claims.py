@@ -95,8 +95,7 @@ def test_backward_with_wide_sums_asks_for_more_tokens():
 
 
 def test_torch_batches_only_sends_with_receives(monkeypatch):
-    from torch import distributed as dist
-    from torch.distributed.pipelining import schedules
+    from torch.distributed.pipelining import schedules as pipelining
 
     called = []
     for name in ("isend", "irecv", "batch_isend_irecv"):
@@ -105,7 +104,7 @@ def test_torch_batches_only_sends_with_receives(monkeypatch):
         SimpleNamespace(op=op, tensor=None, group=None, tag=0, group_peer=1) for op in (dist.isend, dist.irecv)
     )
     for calls in ([send, send], [receive], [send, receive]):
-        schedules._batch_p2p(calls)
+        pipelining._batch_p2p(calls)
     assert called == ["isend", "isend", "irecv", "batch_isend_irecv"]
     assert "torch's schedules batch only sends *with* receives (`_batch_p2p`)" in words(
         "25_pipelines", "shorter_explained"
@@ -329,7 +328,6 @@ def test_the_first_difference_of_the_dumps_comes_in_step_4():
 
 def test_a_torch_without_cuda_refuses_the_hook_for_bfloat16():
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
-    from torch.nn.parallel import DistributedDataParallel
 
     class Told:
         def _log_and_throw(self, kind, text):
@@ -367,10 +365,8 @@ def test_the_figures_of_the_labs_answers_in_words():
 
     hops = words("lab21_bits", "every_hop")
     assert f"(1 + 2 + ... + 16)/2 = {sum(range(17)) // 2} steps" in hops
-    parts, total = (
-        16 / 2,
-        16 * (1 / 2),
-    )  # half a step of each rank, and of one step of the sum, which is 16 times as large
+    parts = 16 / 2  # half a step of each rank
+    total = 16 * (1 / 2)  # half of one step of the sum, which is 16 times as large
     assert f"{parts:.0f} in all" in hops and f"{total:.0f} more: {parts + total:.0f} steps" in hops
 
     pad, alpha, beta = words("lab22_uneven", "pad_or_not"), 10e-6, 20e-12
@@ -486,7 +482,9 @@ def test_where_scatter_and_all_gather_wins_a_broadcast_to_1024(capsys):
     won = re.findall(r"(\d+) ranks, from +([\d.]+) MB on: (.*)", capsys.readouterr().out)
     begin, end = (float(mb) for p, mb, name in won if p == "1024" and name != "tree")
     assert (begin, end) == (pytest.approx(32, rel=0.1), pytest.approx(1020, rel=0.1))
-    assert "the fastest from about 32 MB to 1 GB. The list below the figure says so" in words("10_broadcast", "competition_explained")
+    assert "the fastest from about 32 MB to 1 GB. The list below the figure says so" in words(
+        "10_broadcast", "competition_explained"
+    )
 
 
 def test_five_functions_of_autograd_are_deprecated():

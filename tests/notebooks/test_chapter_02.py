@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, execute, read, source_of
+from test_chapters import RANKS, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "02_why_communication"
@@ -61,4 +61,4 @@ def by_hand(p: int) -> float:
 
 def answer() -> str:
     """The answer that the folded text gives."""
-    return re.search(r"```python\n(.*?)```", source_of(CHAPTER)("mean_answer"), flags=re.S).group(1)
+    return folded_code(source_of(CHAPTER), "mean_answer")

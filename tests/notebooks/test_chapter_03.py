@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "03_point_to_point"
@@ -62,4 +62,4 @@ def test_point_to_point(ranks, solved):
 
 def answer() -> str:
     """The answer that the folded text gives."""
-    return re.search(r"```python\n(.*?)```", source_of(CHAPTER)("shift_answer"), flags=re.S).group(1)
+    return folded_code(source_of(CHAPTER), "shift_answer")

@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "10_broadcast"
@@ -100,4 +100,4 @@ def test_the_chain_moves_what_the_schedule_says():
 
 def answer() -> str:
     """The answer that the folded text gives."""
-    return re.search(r"```python\n(.*?)```", source("tree_answer"), flags=re.S).group(1)
+    return folded_code(source, "tree_answer")

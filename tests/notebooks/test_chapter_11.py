@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "11_scatter_and_gather"
@@ -86,4 +86,4 @@ def size(nbytes: int) -> str:
 
 def answer() -> str:
     """The answer that the folded text gives."""
-    return re.search(r"```python\n(.*?)```", source_of(CHAPTER)("argmax_answer"), flags=re.S).group(1)
+    return folded_code(source_of(CHAPTER), "argmax_answer")

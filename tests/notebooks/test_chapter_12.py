@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "12_reduce"
@@ -15,8 +15,7 @@ source = source_of(CHAPTER)
 def solved_tree() -> str:
     """The exercise's cell with the three lines that the folded answer gives."""
     cell = source("tree_reduce")
-    answer = re.search(r"```python\n(.*?)```", source("tree_answer"), flags=re.S).group(1).rstrip()
-    for line in answer.splitlines():
+    for line in folded_code(source, "tree_answer").splitlines():
         start = re.match(r" *(place = |dist\.send\(|dist\.recv\()", line).group(0)
         assert len(re.findall(rf"^{re.escape(start)}", cell, flags=re.M)) == 1
         cell = re.sub(rf"^{re.escape(start)}.*$", line, cell, flags=re.M)

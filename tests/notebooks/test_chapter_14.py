@@ -6,7 +6,7 @@ import ast
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "14_reduce_scatter"
@@ -16,8 +16,7 @@ source = source_of(CHAPTER)
 def solved_ring() -> str:
     """The exercise's cell with the two lines that the folded answer gives."""
     cell = source("ring_reduce_scatter")
-    answer = re.search(r"```python\n(.*?)```", source("ring_answer"), flags=re.S).group(1)
-    for line in answer.rstrip().splitlines():
+    for line in folded_code(source, "ring_answer").splitlines():
         name = line.split(" = ")[0]
         assert cell.count(f"{name} = ") == 1
         cell = re.sub(rf"^{name} = .*$", line, cell, flags=re.M)

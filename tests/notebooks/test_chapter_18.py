@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, numbers, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, numbers, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "18_composing"
@@ -15,7 +15,7 @@ source = source_of(CHAPTER)
 
 def solved_softmax() -> str:
     """The cell of `distributed_softmax` with the two lines that its folded answer gives."""
-    lines = re.search(r"```python\n(.*?)```", source("softmax_answer"), flags=re.S).group(1).rstrip().splitlines()
+    lines = folded_code(source, "softmax_answer").splitlines()
     marks = re.findall(r".*: your turn", source("softmax_mine"))
     assert len(lines) == len(marks) == 2
     cell = source("softmax_mine")

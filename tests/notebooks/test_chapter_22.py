@@ -6,7 +6,7 @@ import re
 
 import pytest
 from allranks.base.errors import name_ranks
-from test_chapters import RANKS, WIDGET, execute, read
+from test_chapters import RANKS, WIDGET, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "22_sharded_training"
@@ -19,7 +19,7 @@ ANSWER = """\
 
 def solved_step() -> str:
     """The cell of `zero_sgd_step` as its hint has it."""
-    source = next(cell.source for cell in read(CHAPTER).cells if cell.id == "zero_mine")
+    source = source_of(CHAPTER)("zero_mine")
     assert HOLE in source
     return source.replace(HOLE, ANSWER)
 

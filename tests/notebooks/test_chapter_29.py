@@ -9,7 +9,7 @@ from allranks.theory.cost import workload
 from allranks.theory.cost.plan import plan
 from allranks.theory.cost.step import training_step
 from allranks.theory.cost.workload import Cluster
-from test_chapters import WIDGET, execute, read
+from test_chapters import WIDGET, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]
 CHAPTER = "29_price_a_training_run"
@@ -17,13 +17,13 @@ CHAPTER = "29_price_a_training_run"
 
 def source(name: str) -> str:
     """The source of a cell of the chapter, its lines joined."""
-    return " ".join(next(cell.source for cell in read(CHAPTER).cells if cell.id == name).splitlines())
+    return " ".join(source_of(CHAPTER)(name).splitlines())
 
 
 def test_the_chapter_on_prices():
     # a reader who presses buttons before going on: the cell after the picture does it
     found = "mine.set(tp=4, pp=2, zero_stage=1)\n"
-    sweep = next(cell.source for cell in read(CHAPTER).cells if cell.id == "sweep")
+    sweep = source_of(CHAPTER)("sweep")
     chapter = execute(read(CHAPTER, sweep=found + sweep))
     assert not chapter.errors()
     shown = chapter.outputs("your_split")[0].data

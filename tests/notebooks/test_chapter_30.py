@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 from allranks.theory.cost import workload
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "30_capstone"
@@ -19,7 +19,7 @@ N = LAYERS * (12 * HIDDEN**2 + 4 * HIDDEN) + (VOCABULARY + LENGTH + 2) * HIDDEN
 
 def answer() -> str:
     """The chapter's `zero_sgd_step` as its folded text gives it."""
-    return re.search(r"```python\n(.*?)```", source("zero_answer"), flags=re.S).group(1)
+    return folded_code(source, "zero_answer")
 
 
 def table(text: str) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 from allranks.theory.topology import round_robin
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "40_topology"
@@ -15,7 +15,7 @@ source = source_of(CHAPTER)
 
 def answer() -> str:
     """The chapter's `ranks_by_node` as its folded text gives it."""
-    return re.search(r"```python\n(.*?)```", source("judge_answer"), flags=re.S).group(1).rstrip()
+    return folded_code(source, "judge_answer")
 
 
 def numbers(line: str) -> list[float]:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch.distributed as dist
-from test_chapters import RANKS, WIDGET, execute, numbers, read, source_of
+from test_chapters import RANKS, WIDGET, execute, folded_code, numbers, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "41_libraries"
@@ -16,7 +16,7 @@ LINES = ["tokens", "activations", "gradient", "overflow", "samples"]
 
 def answer() -> str:
     """The function that the folded answer gives."""
-    return re.search(r"```python\n(.*?)```", source("portable_answer"), flags=re.S).group(1).rstrip()
+    return folded_code(source, "portable_answer")
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, execute, read
+from test_chapters import RANKS, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "42_what_changes_on_nccl"
+source = source_of(CHAPTER)
 
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_what_changes_on_nccl(ranks):
-    start = next(cell.source for cell in read(CHAPTER).cells if cell.id == "start_world")
+    start = source("start_world")
     assert "World(rules=" in start
-    late = next(cell.source for cell in read(CHAPTER).cells if cell.id == "late_program")
+    late = source("late_program")
     assert "time.sleep(1)" in late
     replaced = {
         "start_world": start.replace("World(", f"World(ranks={ranks}, "),

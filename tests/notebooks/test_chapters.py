@@ -102,11 +102,15 @@ def source_of(chapter: str) -> Callable[[str], str]:
 source = source_of("04_all_reduce")
 
 
+def folded_code(source: Callable[[str], str], answer: str) -> str:
+    """The code of a folded answer."""
+    return re.search(r"```python\n(.*?)```", source(answer), flags=re.S).group(1).rstrip()
+
+
 def filled(source: Callable[[str], str], cell: str, answer: str, hole: str) -> str:
     """A cell with the code of its folded answer in the place of its hole, of which it has one."""
-    code = re.search(r"```python\n(.*?)```", source(answer), flags=re.S).group(1).rstrip()
     assert source(cell).count(hole) == 1
-    return source(cell).replace(hole, code)
+    return source(cell).replace(hole, folded_code(source, answer))
 
 
 def numbers(text: str) -> list[float]:
@@ -283,11 +287,10 @@ def test_all_reduce(ranks, solved):
 
 def solved_ring() -> str:
     """The chapter's `ring_all_reduce` with the answer that its folded text gives."""
-    answer = re.search(r"```python\n(.*?)```", source("ring_answer"), flags=re.S).group(1).rstrip()
     function, _ = source("ring_all_reduce").split("\n\n\ncheck(")
     hole = "    # all-gather: your turn"
     assert hole in function
-    return function.replace(hole, answer)
+    return function.replace(hole, folded_code(source, "ring_answer"))
 
 
 def test_the_answer_is_right_and_moves_what_the_schedule_says(tmp_path):
@@ -389,7 +392,7 @@ def test_chapters_use_every_gpu(path):
 )
 def test_ranks_that_swap_do_so_in_one_batch(chapter, cell):
     """On NCCL a single isend may stand in front of the receive that the neighbour waits for."""
-    given = next(c.source for c in read(chapter).cells if c.id == cell)
+    given = source_of(chapter)(cell)
     assert "dist.batch_isend_irecv(" in given
     assert not re.search(r"dist\.i?(send|recv)\(", given)
 

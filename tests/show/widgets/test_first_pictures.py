@@ -10,6 +10,7 @@ import pytest
 from allranks import explore
 from allranks.base.chapters import find
 from allranks.base.errors import CourseError
+from allranks.show.widgets.my_model_story import digits, fixed
 
 ROOT = Path(__file__).resolve().parents[3]
 CHAPTERS = {
@@ -64,3 +65,11 @@ def test_what_can_not_be_drawn_is_refused_in_one_sentence(kind):
         getattr(explore, kind)(**IMPOSSIBLE[kind])
     said = str(refused.value)
     assert re.search(r"must be .*\.$", said) and "\n" not in said
+
+
+def test_a_half_is_rounded_as_in_the_browser():
+    """`toFixed` gives the larger one of two that are as near; Python's formats give the even one."""
+    assert (digits(10.5), digits(12.5), digits(2.25), digits(1000.5)) == ("11", "13", "2.3", "1,001")
+    assert digits(999.5) == "1000"  # as the browser has it, without a comma
+    assert fixed(0.15, 1) == "0.1"  # 0.15 is a little less than that
+    assert "padding moves 11 times the needed bytes" in explore.uneven(p=32, share=10.5 / 32).text()

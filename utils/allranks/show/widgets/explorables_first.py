@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from allranks.base.errors import CourseError, size_in_words
@@ -22,7 +21,7 @@ from allranks.show.widgets.first_figures import (
     wished,
     written,
 )
-from allranks.show.widgets.my_model_story import digits
+from allranks.show.widgets.my_model_story import digits, fixed
 from allranks.theory import cost, pipelines, topology
 from allranks.theory.cost import rooflines
 
@@ -42,9 +41,8 @@ _ORDER_NAMES = {
 
 
 def _percent(share: float) -> str:
-    """As the browser writes it: a half is rounded up, below ten there is one digit more."""
-    places = 1 if 0 < share < 0.0995 else 0
-    return f"{math.floor(100 * share * 10**places + 0.5) / 10**places:.{places}f} %"
+    """As the browser writes it: below ten there is one digit more."""
+    return f"{fixed(100 * share, 1 if 0 < share < 0.0995 else 0)} %"
 
 
 class ExploreError(CourseError):
@@ -359,9 +357,7 @@ def _uneven_text(data: dict[str, Any], values: dict[str, Any]) -> str:
 def _time(seconds: float) -> str:
     """As the browser writes it: two or three digits that count."""
     scaled, unit = (1e6 * seconds, "µs") if seconds < 999.5e-6 else (1e3 * seconds, "ms")
-    places = 0 if scaled >= 99.95 else 1
-    text = f"{math.floor(scaled * 10**places + 0.5) / 10**places:.{places}f}"
-    return f"{text.removesuffix('.0')} {unit}"
+    return f"{fixed(scaled, 0 if scaled >= 99.95 else 1).removesuffix('.0')} {unit}"
 
 
 def writes(looks: float = 6, after: str = "nothing") -> Explorable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from allranks.base import chapters as course_map
@@ -416,4 +417,14 @@ def digits(value: float) -> str:
     >>> digits(1.52), digits(24.3), digits(1447)
     ('1.5', '24', '1,447')
     """
-    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
+    text = fixed(value, 1 if value < 9.95 else 0)
+    return f"{int(text):,}" if value >= 1000 else text
+
+
+def fixed(value: float, places: int) -> str:
+    """With so many digits behind the point, as the browser rounds: what lies just between two becomes the larger one.
+
+    >>> fixed(10.5, 0), fixed(2.25, 1), fixed(0.15, 1)  # the last one is a little less than 0.15
+    ('11', '2.3', '0.1')
+    """
+    return str(Decimal(value).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP))

@@ -159,10 +159,10 @@ def update(folder: Path) -> Report:
     report = Report(folder, version())
     with _as_folder_error(folder):
         before = _unused(folder / BEFORE / (version_of(folder) or "unknown"))
-        for path in files.for_learners(source):
+        there = files.for_learners(source)
+        for path in there:
             _move(folder, path, before, report)
             _update(source, folder, path, before, report)
-        there = set(files.for_learners(source))
         for path in _given(folder):
             if path not in there:
                 _drop(folder, path, report)

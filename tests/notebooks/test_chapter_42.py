@@ -16,11 +16,11 @@ source = source_of(CHAPTER)
 def test_what_changes_on_nccl(ranks):
     start = source("start_world")
     assert "World(rules=" in start
-    late = source("late_program")
+    late = source("late")
     assert "time.sleep(1)" in late
     replaced = {
         "start_world": start.replace("World(", f"World(ranks={ranks}, "),
-        "late_program": late.replace("time.sleep(1)", "time.sleep(4)"),  # others may be late, too, on a busy machine
+        "late": late.replace("time.sleep(1)", "time.sleep(4)"),  # others may be late, too, on a busy machine
     }
     chapter = execute(read(CHAPTER, **replaced))
     errors = chapter.errors()

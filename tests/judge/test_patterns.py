@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
-from allranks.exercises import get
+from allranks.exercises import get, names
 from allranks.judge import factor, patterns
-from allranks.judge.cases import Setup, View
+from allranks.judge.cases import Setup, View, views
 from allranks.judge.common import lost_digits
+from allranks.judge.compare import faults as faults_of
+from allranks.judge.exercise import Result, Run
 from allranks.judge.judging import judge_text
 
 HEAD = "import torch\nimport torch.distributed as dist\n\n"
@@ -74,3 +79,43 @@ def test_a_number_that_arrives_as_infinity_is_no_lost_digit():
         except ValueError:
             refused += 1
     assert refused >= 3  # float16 holds no such number, whatever is sent in it
+
+
+_TAKEN = {  # what a rank may end with instead of its own result: the result of another one, or its own one changed
+    "the next rank's": lambda wanted, r: wanted[(r + 1) % len(wanted)],
+    "the mirrored rank's": lambda wanted, r: wanted[len(wanted) - 1 - r],
+    "twice its own": lambda wanted, r: _each(wanted[r], lambda t: t + t),
+    "one element less": lambda wanted, r: _each(wanted[r], lambda t: t.reshape(-1)[:-1]),
+}
+
+
+def _each(one, change):
+    def changed(value):
+        if isinstance(value, torch.Tensor):
+            return change(value)
+        return [changed(v) for v in value] if isinstance(value, list | tuple) else value
+
+    return replace(one, returns=changed(one.returns), changed={path: change(t) for path, t in one.changed.items()})
+
+
+@pytest.mark.parametrize("taken", _TAKEN)
+@pytest.mark.parametrize("name", names())
+def test_whatever_ranks_end_with_the_looks_at_it_end(name, taken):
+    exercise = get(name)
+    for group in exercise.groups:
+        setup = next((s.drawn(b"0" * 32) for s in group.setups if (s.ranks or 0) > 2), None)
+        if setup is None:
+            continue
+        args = tuple(exercise.inputs(setup, setup.draws(b"0" * 32, 0)))
+        expected = tuple(exercise.oracle(setup, args))
+        ended = [_TAKEN[taken](expected, r) for r in range(setup.ranks)]
+        results = tuple(
+            Result(e.returns, tuple((e.changed.get(path, view.tensor()), view.base) for path, view in views(args[r])))
+            for r, e in enumerate(ended)
+        )
+        outcome = SimpleNamespace(failure=None, accesses=(), log=(), files=())
+        run = Run(exercise, setup, (args,), (expected,), (results,), outcome, "direct")
+        faults = tuple(faults_of(name, args, expected, results, 0, exercise.arguments))
+        if faults:
+            patterns.fitting(run, faults)
+            factor.factor(run, faults)

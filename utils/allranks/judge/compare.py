@@ -291,13 +291,17 @@ def _close(got: torch.Tensor, wanted: torch.Tensor, atol: Any) -> torch.Tensor:
         equal = equal | (got.isnan() & wanted.isnan())
         if atol is not None:
             wide = torch.complex128 if got.dtype.is_complex else torch.float64
-            limit = (
-                atol.reshape(wanted.shape)
-                if isinstance(atol, torch.Tensor) and atol.numel() == wanted.numel()
-                else atol
-            )
-            equal = equal | ((got.to(wide) - wanted.to(wide)).abs() <= limit)
+            equal = equal | ((got.to(wide) - wanted.to(wide)).abs() <= _limit(atol, wanted))
     return equal
+
+
+def _limit(atol: Any, wanted: torch.Tensor) -> Any:
+    """The bound of each element; the largest one if the bounds are those of a tensor with another number of elements."""
+    if not isinstance(atol, torch.Tensor):
+        return atol
+    if atol.numel() == wanted.numel():
+        return atol.reshape(wanted.shape)
+    return atol.max() if atol.numel() else 0.0
 
 
 def _in_given_memory(view: View, base: torch.Tensor, now: torch.Tensor) -> bool:

@@ -1,6 +1,6 @@
 """The softmax of the own columns.
 
-Must get: no rank sent a message
+Must get: nothing of the other ranks is in it
 """
 
 import torch

@@ -27,9 +27,10 @@ c.CourseDirectory.db_url = f"sqlite:///{HERE / 'gradebook.db'}"
 # nbgrader copies all other files of a lab to the students: not source/, which holds the solutions
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.py", "source"]
 
-# The hub writes where its exchange is, when the grader's server starts: so nbgrader finds it in any shell of the machine.
-EXCHANGE = HERE / "exchange.txt"
-if EXCHANGE.exists():
+# Where the exchange is: a folder (the hub writes it when the grader's server starts, so that nbgrader finds it in any shell of the
+# machine), or the address of a hub's service. A folder made by `allranks course init` has its own.
+FOLDER = next((one for one in (Path.cwd(), HERE) if (one / "exchange.txt").is_file()), HERE)
+if (EXCHANGE := FOLDER / "exchange.txt").exists():
     c.Exchange.root = EXCHANGE.read_text(encoding="utf-8").strip()
 
 # nbgrader never executes a submission. RestoreCells first gives the notebook its released cells back. TrustedStep, in place
@@ -83,6 +84,12 @@ guard_nbgrader()
 # Each submission fails alone: a page for everybody, in bounded time, and an error at the end that names the rest.
 c.ExchangeFactory.release_feedback = "autograder.giving.ReleaseFeedback"
 guard_feedback()
+
+# On a hub whose people share no disk its service is the exchange: the same rules, on what the service hands over.
+from autograder import by_service  # noqa: E402
+
+if ADDRESS := by_service.address_in(FOLDER):
+    by_service.use(c, ADDRESS, FOLDER)
 
 # What students write can't forge a line of the log, or draw on the terminal.
 guard_logging()

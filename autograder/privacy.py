@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base.errors import CourseError
+from allranks.course.exchange.remote import Remote
 from allranks.course.handin import Refused
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 
-from autograder import pairs, regrades, rubric, sections, sent
+from autograder import by_service, pairs, regrades, rubric, sections, sent
 from autograder.folder import SQLITE, directory_of, has_gradebook, rewrite, text_of
 from autograder.giving import SECRET
 from autograder.intake import name_refusal, printable_name, read_small
@@ -43,7 +44,8 @@ class PrivacyError(CourseError):
 class Held:
     """What is there about a student: files and folders, submissions in the gradebook, and lines of the course's lists, by file.
 
-    `partners` are pages of partners that name the student.
+    `partners` are pages of partners that name the student. `at_hub` is what the hub's service for hand-ins keeps, of each file a name and
+    where it is there; `at_hub_partners` are pages of partners there, by name and page.
     """
 
     student: str
@@ -52,6 +54,8 @@ class Held:
     in_gradebook: bool
     lines: dict[str, int]
     partners: tuple[Path, ...]
+    at_hub: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    at_hub_partners: tuple[tuple[str, str], ...] = ()
 
     def told(self) -> list[str]:
         """Each place, one a line."""
@@ -59,6 +63,11 @@ class Held:
         if self.in_gradebook:
             labs = f", marks of {', '.join(self.submissions)}" if self.submissions else ""
             found.append(f"the gradebook: name, address{labs}")
+        found += [f"the hub's service: {printable_name(name)}" for name, _ in self.at_hub]
+        found += [
+            f"the hub's service: a page of {printable_name(name)}, a partner, which release_feedback gives again"
+            for name, _ in self.at_hub_partners
+        ]
         found += [
             f"{printable_name(str(path))}, a partner's page, which generate_feedback makes again"
             for path in self.partners
@@ -84,7 +93,9 @@ def held(course: Path, student: str) -> Held:
     if reason := name_refusal(student):
         raise PrivacyError(f"{printable_name(student)!r} is no student's name: {reason}.")
     about = directory_of(course)
-    exchange = exchange_of(course)
+    remote = by_service.remote_of(course)
+    exchange = None if remote else exchange_of(course)
+    at_hub = tuple(remote.of_student(student)) if remote else ()
     paths = list(_paths(course, about, exchange, student))
     labs: tuple[str, ...] = ()
     known, marked = False, 0
@@ -104,17 +115,32 @@ def held(course: Path, student: str) -> Held:
         f"{sent.FOLDER}/{sent.SENT}": sum(entry["student"] == student for _, entry in sent.lines(course)),
         f"{pairs.FOLDER}/*/{pairs.STATE}": len(_shared(course, student)),
     }
-    if not paths and not known and not any(lines.values()):
+    if not paths and not known and not at_hub and not any(lines.values()):
         raise PrivacyError(f"There is nothing about {printable_name(student)} in {course} or its exchange.")
     partners = tuple(_partners_pages(course, about, exchange, student))
-    return Held(student, tuple(paths), labs, known, lines, partners)
+    theirs = tuple(_partners_at_hub(course, remote, student)) if remote else ()
+    return Held(student, tuple(paths), labs, known, lines, partners, at_hub, theirs)
+
+
+def _partners_at_hub(course: Path, remote: Remote, student: str) -> Iterator[tuple[str, str]]:
+    """The same at the hub's service: whose page, and its name."""
+    for other in _partners(course, student):
+        for page in remote.about(other)["pages"]:
+            if student.encode() in remote.file("people", other, "pages", page):
+                yield other, page
+
+
+def _partners(course: Path, student: str) -> list[str]:
+    """Those with whom the student shares a work."""
+    shared = _shared(course, student).values()
+    return sorted(
+        {name for state in shared for mine, (owner, _) in state.items() for name in (mine, owner)} - {student}
+    )
 
 
 def _partners_pages(course: Path, about: CourseDirectory, exchange: Path | None, student: str) -> Iterator[Path]:
     """The pages of those with whom the student shares a work, where they say so."""
-    shared = _shared(course, student).values()
-    names = {name for state in shared for mine, (owner, _) in state.items() for name in (mine, owner)}
-    for other in sorted(names - {student}):
+    for other in _partners(course, student):
         pages = sorted((course / about.feedback_directory / other).glob("*/*.html"))
         if exchange is not None:
             pages += _pages(course, about, exchange, other, sorted(exchange.glob(f"inbound/{other}+*")))
@@ -197,6 +223,10 @@ def forget(course: Path, found: Held) -> None:
 
 
 def _forget(course: Path, found: Held) -> None:
+    if (found.at_hub or found.at_hub_partners) and (remote := by_service.remote_of(course)):
+        remote.forget(found.student)
+        for other, page in found.at_hub_partners:
+            remote.forget(other, "pages", page)
     for path in (*found.paths, *found.partners):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -246,6 +276,9 @@ def export(course: Path, student: str, file: Path) -> Held:
             archive.writestr("student.json", json.dumps(about, indent=1, ensure_ascii=False, default=str))
             for path in found.paths:
                 _pack(archive, path, _inside(course, path))
+            remote = by_service.remote_of(course) if found.at_hub else None
+            for name, place in found.at_hub if remote else ():
+                archive.writestr(f"exchange/{name}", remote.file(*place))
         unfinished.replace(file)
     except OSError as error:
         raise PrivacyError(f"{file} can't be written ({error.strerror}).") from None

@@ -171,9 +171,42 @@ def test_one_version_and_one_command():
     images = {name: service["image"] for name, service in compose["services"].items()}
     assert images == {"lab": f"allranks:{version}", "lab-cpu": f"allranks:{version}-cpu"}
     assert VALUES["singleuser"]["image"]["tag"] == version
+    (handin,) = VALUES["hub"]["extraContainers"]
+    assert handin["image"] == "{name}:{tag}".format(**VALUES["singleuser"]["image"])
     script = Path(VALUES["singleuser"]["cmd"][1])
     assert (ROOT / script.relative_to("/opt/allranks")).is_file()
     assert str(script) in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_the_service_for_hand_ins_is_where_all_look_for_it():
+    """Its port, address, volume and token have one name each in all the places; that it works is tested in test_handin_service.py."""
+    hub, name = VALUES["hub"], "handin"
+    (container,) = hub["extraContainers"]
+    given = {one["name"]: one.get("value") for one in container["env"]}
+    asked = VALUES["singleuser"]["extraEnv"]["ALLRANKS_HANDIN_URL"]
+    assert (
+        asked
+        == hub["services"][name]["url"] + given["JUPYTERHUB_SERVICE_PREFIX"]
+        == f"http://hub:8181/services/{name}/"
+    )
+    assert (given["JUPYTERHUB_SERVICE_NAME"], given["JUPYTERHUB_SERVICE_URL"]) == (name, "http://0.0.0.0:8181")
+    (token,) = [one["valueFrom"]["secretKeyRef"] for one in container["env"] if one["name"] == "JUPYTERHUB_API_TOKEN"]
+    assert token == {"name": "hub", "key": f"hub.services.{name}.apiToken"}, "as the chart makes it"
+    (port,) = hub["service"]["extraPorts"]
+    (opened,) = hub["networkPolicy"]["ingress"]
+    (of_pods,) = VALUES["singleuser"]["networkPolicy"]["egress"]
+    (of_proxy,) = VALUES["proxy"]["chp"]["networkPolicy"]["egress"]
+    assert port["port"] == port["targetPort"] == 8181
+    assert opened["ports"] == of_pods["ports"] == of_proxy["ports"] == [{"port": 8181}]
+    (volume,) = hub["extraVolumes"]
+    claim = yaml.safe_load((DEPLOY / "handin-volume.yaml").read_text())
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    (mount,) = container["volumeMounts"]
+    assert mount["name"] == volume["name"] and given["ALLRANKS_HANDIN_FOLDER"].startswith(f"{mount['mountPath']}/")
+    program = f"{container['command'][2].replace('.', '/')}.py"
+    assert container["command"][1] == "-m" and (ROOT / "utils" / program).is_file()
+    scopes = {scope for role in hub["loadRoles"].values() for scope in role["scopes"]}
+    assert scopes <= set(hub["config"]["Spawner"]["server_token_scopes"]), "a server's token opens what its person may"
 
 
 def test_every_gpu_profile_has_room_for_its_ranks():
@@ -239,6 +272,13 @@ def test_helm_renders_the_chart_with_the_values(chart, helm):
     read = yaml.safe_load(base64.b64decode(hub["data"]["values.yaml"]))  # what the hub's configuration takes from us
     assert read["singleuser"] == merged(read["singleuser"], VALUES["singleuser"])
     assert read["cull"] == merged(read["cull"], VALUES["cull"])
+    (pod,) = [
+        each["spec"]["template"]["spec"]
+        for each in objects
+        if (each["kind"], each["metadata"]["name"]) == ("Deployment", "hub")
+    ]
+    assert VALUES["hub"]["extraContainers"][0] in pod["containers"], "the service for hand-ins"
+    assert hub["data"]["hub.services.handin.apiToken"]
     pullers = [each for each in objects if each["kind"] == "DaemonSet"]
     image = "{name}:{tag}".format(**VALUES["singleuser"]["image"])
     assert pullers and all(image in yaml.safe_dump(each) for each in pullers)

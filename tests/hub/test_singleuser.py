@@ -19,7 +19,7 @@ LAB = "lab03_all_reduce"
 @pytest.fixture
 def singleuser(tmp_path, monkeypatch):
     """The script, with an empty home."""
-    for name in ("ALLRANKS_EXCHANGE", "ALLRANKS_HUB_ROLE"):
+    for name in ("ALLRANKS_EXCHANGE", "ALLRANKS_HANDIN_URL", "ALLRANKS_HUB_ROLE"):
         monkeypatch.delenv(name, raising=False)
     script = loaded(ROOT / "deploy" / "singleuser.py")
     script.HOME, script.COURSE = tmp_path, tmp_path / "allranks"
@@ -43,9 +43,10 @@ def test_labs_are_laid_out_where_nothing_hands_them_out(singleuser):
     }
 
 
-def test_with_an_exchange_the_folder_of_labs_is_empty(singleuser, monkeypatch):
+@pytest.mark.parametrize("exchange", ["ALLRANKS_EXCHANGE", "ALLRANKS_HANDIN_URL"])
+def test_with_an_exchange_the_folder_of_labs_is_empty(singleuser, monkeypatch, exchange):
     """nbgrader fetches them into it, and refuses a lab that is there already."""
-    monkeypatch.setenv("ALLRANKS_EXCHANGE", "/srv/exchange")
+    monkeypatch.setenv(exchange, "a folder, or an address")
     singleuser.lay_out_course()
     assert list((singleuser.COURSE / "labs").iterdir()) == []
     assert (singleuser.COURSE / "docs" / "labs.md").is_file(), "each fetched lab links to it"

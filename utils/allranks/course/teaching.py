@@ -37,6 +37,7 @@ _IGNORED = """/lti/
 /regrades.jsonl
 /grades.csv
 /exchange.txt
+/exchange_token.txt
 *.db*
 *.log
 """

@@ -74,6 +74,23 @@ def test_a_learners_server_opens_at_the_map(singleuser, monkeypatch):
     assert opened == chart == "/lab"
 
 
+def test_a_learner_has_the_menu_with_which_labs_are_fetched_and_handed_in(singleuser, monkeypatch):
+    """`allranks lab` switches nbgrader's parts of Lab off, in a layer that a hub's servers have too."""
+    from jupyter_core.paths import jupyter_path
+    from jupyterlab_server.config import get_page_config
+
+    for name in ("JUPYTER_CONFIG_PATH", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, "")
+    singleuser.settings("learner")
+    off = set(get_page_config(jupyter_path("labextensions"))["disabledExtensions"])
+    parts = {"menu", "assignment-list", "validate-assignment", "create-assignment", "formgrader", "course-list"}
+    assert {part for part in parts if f"@jupyter/nbgrader:{part}" in off} == {
+        "create-assignment",
+        "formgrader",
+        "course-list",
+    }
+
+
 def test_a_home_with_chapters_of_the_old_order_keeps_them_and_is_told(singleuser):
     old = singleuser.COURSE / "chapters" / "07_all_reduce.ipynb"
     old.parent.mkdir()

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 from allranks.cli._nbgrader import nbgrader
-from allranks.cli._shared import CommandError
+from allranks.cli._shared import CommandError, GradeError
 
 from autograder.commands._course import course_option, json_option, known_lab, opened, section_option, students_of
 from autograder.commands.export import write_points
@@ -146,10 +146,17 @@ def _steps(
 
 
 def _collect(folder: Path, lab: str) -> list[str]:
-    """Takes what was handed in from the exchange, if there is one; sentences on what was not taken."""
+    """Takes what was handed in from the exchange, if there is one; sentences on what was not taken.
+
+    Raises GradeError if the hub's service can't be asked: points of yesterday's work would look like today's.
+    """
+    from autograder import by_service
+
     code, said = nbgrader(folder, "collect", lab, "--update")
-    if any("Course not found" in line or "directory that is not writable" in line for line in said):
+    if any(line.startswith(("Course not found", "Unwritable directory")) for line in said):
         return ["No exchange has this course: what lies in autograder/submitted is taken."]
+    if code != 0 and by_service.address_in(folder / "autograder"):
+        raise GradeError(f"Nothing was collected, so nothing is graded. {said[0] if said else ''}".rstrip())
     if code != 0 and not said:
         return ["nbgrader collect failed and said nothing: type it alone to see why."]
     return said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Collection
@@ -29,5 +30,5 @@ def nbgrader(folder: Path, *arguments: str, only: Collection[str] | None = None)
         check=False,
     )
     said = [line for line in done.stdout.splitlines() if line.strip()]
-    told = [line.partition("] ")[2] for line in said if "| WARNING]" in line or "| ERROR]" in line]
+    told = [line.partition("] ")[2] for line in said if re.search(r"\| (WARNING|ERROR|CRITICAL)\]", line)]
     return done.returncode, [line for line in told if not line.startswith("Config option")]  # nbgrader's own, of a step

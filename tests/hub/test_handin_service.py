@@ -247,6 +247,9 @@ def test_a_lab_goes_from_the_teacher_to_two_learners_and_back(hub, course, monke
         assert one["status"] == "fetched"
         mine = homes[who] / "allranks" / "labs" / LAB / NOTEBOOK
         assert mine.read_bytes() == (course / "labs" / LAB / NOTEBOOK).read_bytes()
+    page = people["ann"].ask("GET", "/user/ann/lab").text
+    off = json.loads(re.search(r'"disabledExtensions": (\[.*?\])', page, re.DOTALL)[1])
+    assert "@jupyter/nbgrader:formgrader" in off and "@jupyter/nbgrader:assignment-list" not in off, "the menu is there"
     mine = homes["ann"] / "allranks" / "labs" / LAB / NOTEBOOK
     mine.write_text("{ broken")
     said = people["ann"].call("POST", "/user/ann/assignments/submit", json=about)
@@ -272,11 +275,38 @@ def test_a_lab_goes_from_the_teacher_to_two_learners_and_back(hub, course, monke
     people["ann"].call("POST", "/user/ann/assignments/fetch_feedback", json=about)
     page = homes["ann"] / "allranks" / "labs" / LAB / "feedback" / stamp / "all_reduce.html"
     assert page.read_text() == (course / "autograder" / "feedback" / "ann" / LAB / "all_reduce.html").read_text()
+    kept = {who: home / ".local" / "share" / "jupyter" / "nbgrader_exchange" for who, home in homes.items()}
+    assert [who for who, folder in kept.items() if list(folder.glob("allranks/feedback/*.html"))] == ["ann"]
+    assert all(folder.stat().st_mode & 0o077 == 0 for folder in kept.values())
     enter(course, "bo")
     again = typed(course, "nbgrader", "collect", LAB, "--update")
     assert "No newer submission to collect: ann" in again and "Collecting submission: bo" in again
     counted = (course / "autograder" / "submitted" / "bo" / LAB / "timestamp.txt").read_text()
     assert counted[:4] != "2020", "the time is the service's"
+
+
+def test_a_teacher_is_told_what_is_wrong_in_one_sentence(tmp_path, monkeypatch):
+    """And nothing is graded when nothing could be collected."""
+    monkeypatch.delenv("JUPYTERHUB_API_TOKEN", raising=False)
+    token = tmp_path / "exchange_token.txt"
+    url = "https://hub.example.org/services/handin/"
+    for address, said in (
+        (url.replace("https", "http"), "is no address with https://"),
+        ("https://hub.example.org", "its service is at https://hub.example.org/services/handin/"),
+        (url, "Put a token of the hub"),
+    ):
+        with pytest.raises(HandInError, match=re.escape(said)):
+            by_service.asked(address, str(token))
+    token.write_text("t")
+    token.chmod(0o644)
+    with pytest.raises(HandInError, match="Others can read"):
+        by_service.asked(url, str(token))
+    teaching.init(tmp_path / "ml", (LAB,))
+    (tmp_path / "ml" / "autograder" / "exchange.txt").write_text("http://127.0.0.1:9/services/handin/")
+    token.chmod(0o600)
+    token.rename(tmp_path / "ml" / "autograder" / token.name)
+    said = typed(tmp_path / "ml", "allranks.cli", "course", "run", LAB, well=False)
+    assert said.startswith("Nothing was collected, so nothing is graded. The hub's service"), said
 
 
 # ------------------------------------------------------------------------------------------------------- attacks

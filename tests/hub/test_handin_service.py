@@ -180,11 +180,9 @@ def hub(tmp_path_factory) -> Iterator[Hub]:
                 program.wait()
 
 
-@pytest.fixture(scope="module")
-def course(hub) -> Path:
-    """The teacher's folder, on a machine that knows only the hub's address and a token."""
-    folder = hub.folder / "teacher" / "ml"
-    folder.parent.mkdir()
+def teachers_folder(hub: Hub, folder: Path) -> Path:
+    """A course on a machine that knows only the hub's address and a token."""
+    folder.parent.mkdir(exist_ok=True)
     teaching.init(folder, (LAB,))
     (folder / "autograder" / "exchange.txt").write_text(f"{hub.public}\n")
     token = folder / "autograder" / "exchange_token.txt"
@@ -229,7 +227,8 @@ def answered(course: Path) -> str:
     return nbformat.writes(released)
 
 
-def test_a_lab_goes_from_the_teacher_to_two_learners_and_back(hub, course, monkeypatch):
+def test_a_lab_goes_from_the_teacher_to_two_learners_and_back(hub, monkeypatch):
+    course = teachers_folder(hub, hub.folder / "teacher" / "ml")
     monkeypatch.setattr("visitor.address", lambda path: f"{hub.url}{path}")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # a gradebook calls alembic
     people = {who: hub.visitor(who) for who in ("ann", "bo")}
@@ -481,8 +480,9 @@ def test_who_is_not_in_the_course_gets_nothing_and_a_token_taken_back_ends(hub, 
         Remote(hub.public, weak).handed_in()
 
 
-def test_the_courses_rules_hold_when_collecting(hub, released, course, tmp_path, monkeypatch):
+def test_the_courses_rules_hold_when_collecting(hub, released, tmp_path, monkeypatch):
     """Only members, the newest work or the newest in time, and a request to mark again beside the work that it is about."""
+    course = teachers_folder(hub, tmp_path / "ml")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # a gradebook calls alembic
     enter(course, "bo")
     hub.remote("ida").forget("bo")
@@ -523,8 +523,9 @@ def test_a_work_has_the_time_of_its_last_byte(hub, released):
             mine._ask("POST", "handed_in", released, params={"draft": draft})
 
 
-def test_a_student_gets_what_the_hub_keeps_and_it_is_removed(hub, released, course, tmp_path):
+def test_a_student_gets_what_the_hub_keeps_and_it_is_removed(hub, released, tmp_path):
     """`allranks course export` and `forget`, also of the page of a partner that names the student."""
+    course = teachers_folder(hub, tmp_path / "ml")
     ida = hub.remote("ida")
     hub.remote("bo").hand_in(released, work(tmp_path / "bo"))
     (tmp_path / "pages").mkdir()

@@ -209,6 +209,22 @@ def test_the_service_for_hand_ins_is_where_all_look_for_it():
     assert scopes <= set(hub["config"]["Spawner"]["server_token_scopes"]), "a server's token opens what its person may"
 
 
+def test_the_page_has_the_limits_of_hand_ins():
+    pytest.importorskip("jupyterhub", reason="the extra `hub` is not installed")
+    from allranks.course import handin
+    from allranks.course.exchange import server, store
+
+    text = (ROOT / "docs" / "jupyterhub.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (one hand-in|one student|the volume|a token .*?) \| (.+) \|$", text, re.MULTILINE))
+    found = [[int(number) for number in re.findall(r"\d+", row)] for row in rows.values()]
+    assert found == [
+        [handin.MAX_TOTAL_BYTES >> 20, handin.MAX_FILES, int(server.BODY_S)],
+        [store.MAX_WORKS, store.MAX_STUDENT_BYTES >> 20],
+        [store.MIN_FREE_BYTES >> 20],
+        [server.REMEMBER_S],
+    ]
+
+
 def test_every_gpu_profile_has_room_for_its_ranks():
     """A rank takes about 3 GB beside its GPU's memory; the chart's own limits are for the profile without one."""
     profiles = [entry for entry in VALUES["singleuser"]["profileList"] if "kubespawner_override" in entry]

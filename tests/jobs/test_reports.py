@@ -56,7 +56,7 @@ FITS = [
     ("150_*/*.txt", [], 0, ["reduce 192 1", "192 ranks by the command line", "bandwidth is larger than what is told"], []),
     ("151_*/*.txt", [], 2, ["at least 2 sizes"], []),
     ("152_*/*.txt", [], 0, ["all_reduce 2 1", "2 ranks by the command line", "1.663", "From 16 KiB to 32 KiB the busbw falls to 1/11"], ["left out"]),
-    ("153_*/*.txt", [], 2, ["no collectives of equal parts", "osu_bw", "Bandwidth Test"], ["no line of sizes"]),
+    ("153_*/*.txt", [], 0, ["Bandwidth Test, one way between two ranks", "93.13 GB/s (745 Gb/s) at 32 MiB"], ["left out"]),
     ("154_*/*.txt", [], 2, ["how many ranks ran"], ["not one of nccl-tests"]),
     ("154_*/*.txt", ["--ranks", "4"], 0, ["all_to_all 4 1"], []),
     ("155_*/*.txt", [], 0, ["all_reduce 8 1", "8 ranks by busbw / algbw"], []),
@@ -68,6 +68,16 @@ FITS = [
     ("177_*/*.txt", [], 2, ["all_gather, 4 ranks", "1.927", "at least 2 sizes"], ["how many ranks"]),
     ("174_*/*.txt", [], 2, ["no line of all_reduce is whole (line 12 is cut off"], ["wrong elements"]),
     ("175_*/*.txt", [], 0, ["all_reduce 24 1", "96.4"], ["larger than what is told"]),
+    ("190_*/*.txt", [], 0, ["With direct access (P2P), copies are slower", "9.98 against 22.2 GB/s", "ACS"], ["busbw"]),
+    ("191_*/*.txt", [], 0, ["with P2P: 375.9 GB/s", "377.5 GB/s, has 102% of what NCCL counts"], ["Usual:"]),
+    ("192_*/*.txt", [], 0, ["PCIe 4.0 x16", "{0, 1, 2} and {3, 4, 5}: 26.34 GB/s within them and 22.09"], ["slower to all"]),
+    ("193_*/*.txt", [], 0, ["Waived", "reach each other directly", "no peer access"], ["no line of sizes"]),
+    ("194_*/*.txt", [], 0, ["1.805 GB/s (14.44 Gb/s)", "From 32 KiB on it no longer grows"], ["no line of sizes"]),
+    ("195_*/*.txt", [], 0, ["9.512 GB/s at 256 KiB to 4.036 GB/s at 4 MiB (42%)", "7.098 GB/s to 3.535"], ["no longer grows"]),
+    ("196_*/*.txt", [], 0, ["sendrecv, each of 2 ranks to the next one, on 2 nodes", "11.68 GB/s"], ["all_reduce"]),
+    ("197_*/*.txt", [], 0, ["all_to_all 8 1", "20.97", "NCCL_P2P_DISABLE=1"], ["no collectives"]),
+    ("198_*/*.json", [], 0, ["all_reduce 4 1", "151.9"], []),
+    ("199_*/*.csv", [], 0, ["all_reduce 8 1", "348"], []),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 
@@ -151,6 +161,7 @@ EXPLAINED = [
     ("161_*", 0, "missing_rank", ["Rank 1 does not answer"], []),
     ("162_*", 0, "hang", ["Rank 118 waited in call 2398459"], ["ncclras"]),
     ("163_*/stacks.txt", 2, None, ["py-spy"], ["its format is not known"]),
+    ("190_*/p2p.txt", 2, None, ["measures pairs", "allranks fit reads it"], ["its format is not known"]),
     ("70_*/report1.sqlite", 2, None, ["SQLite"], ["its format is not known"]),
 ]  # fmt: skip
 

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from allranks.base.errors import capital, counted, size_in_words
+from allranks.base.errors import capital, counted, size_in_words, wrapped
 from allranks.base.whole import write_whole
 from allranks.cli._shared import CommandError, write_text
 
 if TYPE_CHECKING:
-    from allranks.theory.cost import FittedSweep, OwnCluster
-    from allranks.theory.cost.normal import Normal
+    from collections.abc import Iterable
+
+    from allranks.theory.cost import FittedSweep, Measured, OwnCluster
+    from allranks.theory.cost.normal import Normal, Shape
+    from allranks.theory.cost.pair_looks import PairReport
 
 
 @click.command(name="fit")
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
 def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, html, as_json) -> None:
     """Fits overhead, alpha, bandwidth and efficiency to what nccl-tests or `allranks bench` printed, one or more FILES.
 
-    Tables of OSU's and Intel's MPI benchmarks, hccl_test, NVSHMEM's perftest and nccom-test are read too.
+    Tables of OSU's and Intel's MPI benchmarks, hccl_test, NVSHMEM's perftest and nccom-test are read too. Measurements
+    of pairs (p2pBandwidthLatencyTest, nvbandwidth, osu_bw, ib_write_bw, sendrecv_perf) are told, and not fitted.
 
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
     `topology.preset`. The exit status is 2 if nothing could be fitted.
@@ -45,12 +49,19 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
 
     Example: all_reduce_perf -b 8 -e 8G -f 2 -g 8 > all_reduce.txt; allranks fit all_reduce.txt -o mine.json
     """
-    from allranks.theory.cost import CostError, OwnCluster, fit_measured, read_measured_file
+    from allranks.theory.cost import CostError, OwnCluster, fit_measured
     from allranks.theory.cost.normal import normal
 
-    measured = [
-        sweep for file in files for sweep in read_measured_file(file, collective=collective, ranks=ranks, nodes=nodes)
-    ]
+    measured, pairs = _read(files, {"collective": collective, "ranks": ranks, "nodes": nodes})
+    if pairs and not measured:
+        if out or html:
+            raise CommandError("These are measurements of pairs, to which no collective can be fitted.")
+        click.echo(
+            json.dumps({"topology": None, "notes": [], "normal": [], "pairs": [one.to_dict() for one in pairs]})
+            if as_json
+            else "\n\n".join(map(_pairs, pairs))
+        )
+        return
     told = [sweep for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1]
     compared = [normal(sweep, machine, nodes) for sweep in told]
     if html:
@@ -68,15 +79,51 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
     if out:
         _write(out, json.dumps(written, indent=1) + "\n")
     if as_json:
-        click.echo(json.dumps({"topology": written, "notes": notes, "normal": [one.to_dict() for one in compared]}))
+        told_too = {"pairs": [one.to_dict() for one in pairs]} if pairs else {}
+        normals = [one.to_dict() for one in compared]
+        click.echo(json.dumps({"topology": written, "notes": notes, "normal": normals} | told_too))
         return
     click.echo("\n".join(_report(cluster)))
     for one, sweep in zip(compared, told, strict=True):
         click.echo("\n".join(["", *_normal(one, sweep.setting)]))
+    for pair in pairs:
+        click.echo("\n" + _pairs(pair))
     for note in notes:
         click.echo(f"note: {note}", err=True)
     if out:
         click.echo(f"Written to {out}. Try: allranks simulate --topology {out} --bytes 100MB")
+
+
+def _read(files: tuple[Path, ...], known: dict[str, int | str | None]) -> tuple[list[Measured], list[PairReport]]:
+    """The sweeps of collectives in the files, and what those that measure pairs say."""
+    from allranks.theory.cost import CostError, read_measured_file
+    from allranks.theory.cost.nccl_tests import read_pairs_file
+    from allranks.theory.cost.pair_looks import looks_of
+
+    measured, pairs = [], []
+    for file in files:
+        found = read_pairs_file(file)
+        pairs += looks_of(found)
+        try:
+            measured += read_measured_file(file, **known)
+        except CostError:
+            if not found:
+                raise
+    return measured, pairs
+
+
+def _pairs(report: PairReport) -> str:
+    """A measurement of pairs, for a terminal."""
+    lines = [report.title, *(line for text in report.lines for line in wrapped(f"{capital(text)}.", "  ", "    "))]
+    return "\n".join([*lines, *_shapes(report.shapes)])
+
+
+def _shapes(shapes: Iterable[Shape]) -> list[str]:
+    return [
+        line
+        for shape in shapes
+        for line in (f"  {capital(shape.looks)}. Usual: {shape.usual}.", f"    What would tell: {shape.test}")
+    ]
 
 
 def _page(html: Path, compared: list[Normal], name: str) -> None:
@@ -172,12 +219,7 @@ def _normal(one: Normal, setting: str) -> list[str]:
         )
     if one.falls_off is not None:
         lines.append(f"  It leaves the reference at {size_in_words(one.falls_off)}, and stays below from there on.")
-    for shape in one.shapes:
-        lines += [
-            f"  {capital(shape.looks)}. Usual: {shape.usual}.",
-            f"    What would tell: {shape.test}",
-        ]
-    return lines
+    return lines + _shapes(one.shapes)
 
 
 def _half(sweep: FittedSweep) -> str:

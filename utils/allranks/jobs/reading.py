@@ -20,6 +20,7 @@ from allranks.jobs import devices, dumps, kineto, logs, nccl_files, topology, tr
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
+from allranks.theory.cost.pair_tables import holds_pairs
 from allranks.theory.cost.sweep_tables import FORMS as TABLES
 
 __all__ = ["FORMATS", "read", "read_file", "sources"]
@@ -121,6 +122,11 @@ _OTHERS = (
     ),
     (
         "",
+        rb"GPU activities: +\d|==\d+== Profiling result",
+        "it is a table of nvprof, without times of calls: record with nsys profile, then nsys export -t sqlite",
+    ),
+    (
+        "",
         rb"Self CPU % +Self CPU",
         "it is a table of torch's profiler, without times of calls: give its export_chrome_trace",
     ),
@@ -141,6 +147,8 @@ def _foreign(path: Path, head: bytes) -> str:
     text = head.decode("utf-8", "replace")
     if form := next((form for form in TABLES if form.head.search(text)), None):
         return f"it is a table of {form.tool}: allranks fit reads it"
+    if holds_pairs(text):
+        return "it measures pairs of GPUs or of ranks: allranks fit reads it"
     for ending, pattern, words in _OTHERS:
         if (ending and path.name.endswith(ending)) or (pattern and re.search(pattern, head)):
             return words

@@ -74,8 +74,8 @@ def _close(cells: list[str], place: int) -> bool | None:
 def by_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | None:
     """The collective that the columns and figures leave no doubt about; None for the others.
 
-    A busbw above the algbw is that of an all_reduce, whose factor alone, 2(p-1)/p, is more than 1. Only alltoall checks no
-    result in place and has a part of the count for each rank.
+    A busbw above the algbw is that of an all_reduce, whose factor alone, 2(p-1)/p, is more than 1. Only alltoall and sendrecv
+    check no result in place; an alltoall has a part of the count for each rank, and no operation.
 
     >>> by_columns(["size", "algbw", "busbw"], [["1048576", "37.78", "66.11"]])
     'all_reduce'
@@ -95,6 +95,8 @@ def by_columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str | N
         return "all_to_all" if root == "-1" and _is_alltoall(columns, rows, cells) else None
     if root != "-1":
         return "reduce"
+    if _checked_apart(columns, rows):
+        return "sendrecv"
     return "all_reduce" if int(count) * width == int(size) else "reduce_scatter"
 
 
@@ -107,13 +109,18 @@ def _compared(row: Cells) -> bool | None:
 
 
 def _is_alltoall(columns: Sequence[str], rows: Sequence[Sequence[str]], cells: Sequence[Cells]) -> bool:
-    marks = [i for i, name in enumerate(columns) if name in ("#wrong", "wrong", "error")]
     low, high = _by_ratio("all_to_all", cells)
-    if len(marks) != 2 or low != high:
+    parts = [int(c["count"]) * _WIDTH.get(c["type"], 4) * low == int(c["size"]) for c in cells if c["count"].isdigit()]
+    return low == high and _checked_apart(columns, rows) and all(parts)
+
+
+def _checked_apart(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether results out of place were checked, and those in place were not."""
+    marks = [i for i, name in enumerate(columns) if name in ("#wrong", "wrong", "error")]
+    if len(marks) != 2:
         return False
     checked = [(row[marks[0]], row[marks[1]]) for row in rows if len(row) > marks[1]]
-    parts = [int(c["count"]) * _WIDTH.get(c["type"], 4) * low == int(c["size"]) for c in cells if c["count"].isdigit()]
-    return bool(checked) and all(a != "N/A" and b == "N/A" for a, b in checked) and all(parts)
+    return bool(checked) and all(a != "N/A" and b == "N/A" for a, b in checked)
 
 
 def count_of_ranks(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 from allranks.base.errors import counted
 from allranks.base.unpacked import PackedError, Unpacked, plain_text
 from allranks.theory.cost.nccl_evidence import by_columns, columns_of, count_of_nodes, count_of_ranks, named
+from allranks.theory.cost.pair_tables import PAIR_TESTS, Messages, PairTables, read_pairs
+from allranks.theory.cost.result_files import as_tables
 from allranks.theory.cost.sweep_tables import FORMS, NCCL_TESTS, TYPED, UNTYPED, Form, collective_of, launched, started
 from allranks.theory.cost.terms import CostError
 from allranks.theory.schedules import COLLECTIVES
@@ -85,6 +88,8 @@ def read_measured(
     stripped = text.lstrip("\ufeff \t\r\n")
     if "\\n" in stripped and NCCL_TESTS.head.search(logged := _logged(stripped)):
         return _Reader(collective, ranks, nodes).read(logged)
+    if tables := as_tables(text):
+        return _Reader(collective, ranks, nodes).read(tables)
     if stripped.startswith("{"):
         return _of_json(stripped, nodes)
     if stripped.startswith("size,"):  # `allranks bench --csv`
@@ -105,6 +110,34 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     'all_gather'
     """
     path = Path(path)
+    text = _text_of(path)
+    if not known.get("collective"):
+        known["collective"] = _in_name(path.name)
+    try:
+        return read_measured(text, **known)  # type: ignore[arg-type]
+    except CostError as error:
+        raise CostError(f"{path}: {error}") from None
+
+
+def read_pairs_file(path: Path | str) -> PairTables:
+    """What a file says of pairs: `read_pairs`, and nccl-tests' sendrecv. Raises CostError for a file that can't be read.
+
+    >>> read_pairs_file("/nowhere")
+    Traceback (most recent call last):
+    allranks.theory.cost.terms.CostError: /nowhere can't be read: No such file or directory
+    """
+    text = _text_of(Path(path))
+    found = read_pairs(text)
+    if "size" in text:
+        reader = _Reader(None, None, None)
+        with suppress(CostError):
+            reader.read(text)
+        found.messages += reader.sent
+    return found
+
+
+def _text_of(path: Path) -> str:
+    """The text of a file, unpacked. Raises CostError."""
     try:
         with path.open("rb") as file:
             data = Unpacked(file).first(MAX_NBYTES + 1)
@@ -116,12 +149,7 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
         raise CostError(f"{path} has more than {MAX_NBYTES >> 20} MiB; it is no output of nccl-tests")
     if b"\0" in data:
         raise CostError(f"{path} is no text; give what nccl-tests or `allranks bench` printed")
-    if not known.get("collective"):
-        known["collective"] = _in_name(path.name)
-    try:
-        return read_measured(plain_text(data.decode("utf-8", errors="replace")), **known)  # type: ignore[arg-type]
-    except CostError as error:
-        raise CostError(f"{path}: {error}") from None
+    return plain_text(data.decode("utf-8", errors="replace"))
 
 
 def _in_name(file: str) -> str | None:
@@ -162,6 +190,7 @@ class _Reader:
         self.tables: list[_Table] = []
         self.current: _Table | None = None
         self.left_out: list[str] = []
+        self.sent: list[Messages] = []  # of sendrecv, which is no collective
         self.failure = ""
         self.other = ""  # the head of a table that is not one of ours
         self.maybe = (0, "")  # the line of what may be such a head
@@ -203,7 +232,8 @@ class _Reader:
                 raise CostError(f"every size of {found[0].collective} has wrong elements: such times say nothing")
             notes = dict.fromkeys(note for sweep in found for note in sweep.notes if "left out" in note)
             raise CostError(f"no line of {found[0].collective} is whole ({'; '.join(notes) or 'its sizes are 0'})")
-        others = [f"{name} was left out: no formula is known for it" for name in dict.fromkeys(self.left_out)]
+        names = [name for name in dict.fromkeys(self.left_out) if not PAIR_TESTS.search(name)]
+        others = [f"{name} was left out: no formula is known for it" for name in names]
         if self.failure:
             whole[-1].notes.append(f"the run failed ({self.failure}): larger sizes are missing, or wrong")
         whole[0].notes += others + [f"a table was left out: {cause}" for cause in dict.fromkeys(causes)]
@@ -324,6 +354,8 @@ class _Reader:
         said, ranks, nodes = self.known
         collective = collective_of(table.test) if table.test else None
         if table.test and collective is None:
+            if "sendrecv" in table.test:
+                self._sends(table)
             return None
         if collective is None and said is not None:
             collective = _known(said)
@@ -337,6 +369,9 @@ class _Reader:
             raise CostError("its table has no column with the time")
         rows = [(number, named(columns, cells), cells) for number, cells in table.rows]
         collective = collective or by_columns(columns, [cells for _, _, cells in rows])
+        if collective == "sendrecv":
+            self._sends(table)
+            return None
         if collective is None:
             raise CostError("nothing in it says which collective ran; say it with --collective")
         if collective in table.form.unsure:
@@ -355,6 +390,23 @@ class _Reader:
         _fill(sweep, rows, columns, table.form)
         sweep.notes += [f"line {number} is cut off, and was left out" for number in table.cut]
         return sweep
+
+    def _sends(self, table: _Table) -> None:
+        """Files a sweep of sendrecv: each rank sends to the next one and receives from the one before, at the same time."""
+        columns = table.columns or columns_of(table.rows)
+        listed = max((rank for rank, _, _ in table.devices), default=-1) + 1 or table.launched or table.nranks
+        hosts = len({host for _, host, _ in table.devices})
+        who = f"each of {listed} ranks to the next one" if listed else "each rank to the next one"
+        who += f", on {counted(hosts, 'node')}" if hosts and listed == len(table.devices) else ""
+        sweep = Messages("sendrecv", "nccl-tests", who=f"{who}, all at once")
+        for _, cells in table.rows:
+            row = named(columns, cells)
+            with suppress(ValueError, KeyError):
+                nbytes, us = int(row["size"]), 1e6 * table.form.seconds * float(row["time"])
+                if nbytes > 0 and 0 < us < 1e12:
+                    sweep.rows.append((nbytes, nbytes / us / 1e3, us))
+        if sweep.rows:
+            self.sent.append(sweep)
 
 
 def _fill(

@@ -130,7 +130,9 @@ _STARTED = (
     ),
 )
 _OSU = re.compile(r"OSU (?:MPI|NCCL|RCCL|OpenSHMEM)(?:-\w+)?(?: MANAGED)? (.+?) Latency Test")
-_AROUND = re.compile(r"^osu_(?:xccl_)?|_(?:perf|test)(?:_\w+)?$|_on_stream$|_device$|^device_| Personalized Exchange$")
+_AROUND = re.compile(
+    r"^[nr]ccl_|^osu_(?:xccl_)?|_(?:perf|test)(?:_\w+)?$|_on_stream$|_device$|^device_| Personalized Exchange$"
+)
 _OTHER_NAMES = {
     "bcast": "broadcast",
     "reduction": "all_reduce",

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from allranks.base.errors import capital, name_ranks
+from allranks.jobs.coll_lines import calls_that_differ
 from allranks.jobs.complaints import complaints, settings_words, slow_settings
 from allranks.jobs.formats import STANDS
 from allranks.jobs.job import Call, Cause, Job, RankRecord
-from allranks.jobs.logs import NO_GROUP, SIGNALS
+from allranks.jobs.logs import LOG, NO_GROUP, SIGNALS
 from allranks.jobs.names import operation
 from allranks.jobs.reading import sources
 
@@ -156,10 +157,12 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     ()
     """
     told = [r for r in job.records if r.facts.get("said")]
+    causes = [cause for r in job.records for cause in r.facts.get("causes", ())]
+    causes += calls_that_differ(calls for r in job.records for calls in r.facts.get("enqueued_calls", ()))
     if not told:
-        return _by_launcher(job)
+        return (*causes, *_by_launcher(job))
     settings = {name: value for r in told for name, value in r.facts.get("settings", {}).items()}
-    found = [*complaints(dict.fromkeys(w for r in told for w in r.facts.get("warnings", ())))]
+    found = [*causes, *complaints(dict.fromkeys(w for r in told for w in r.facts.get("warnings", ())))]
     found += _by_launcher(job)
     slow = next((r for r in told if r.facts.get("sockets")), None)
     if slow is not None:
@@ -172,7 +175,7 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
                 "nvidia-smi topo -m shows it; ranks may be placed better, and what is slow here is slow in each ring"
             )
             found.append(Cause(f"{capital(words)}.", where, None, 0.5, "slow_links"))
-    if found or any(r.calls or r.source not in ("nccl log", "nvidia-smi topo") for r in job.records):
+    if found or any(r.calls or r.source not in (LOG, "nvidia-smi topo") for r in job.records):
         return tuple(found)
     words = "The logs say what was chosen, and nothing of it is wrong by itself."
     return (Cause(words, "; ".join(told[0].facts["said"][:2]), None, 0.5, "no_times"),)

@@ -33,9 +33,21 @@ _SQLITE = b"SQLite format 3\0"
 _PEER_COPIES = (10,)  # CUpti_ActivityMemcpyKind: peer to peer
 # XLA's names of collectives, also those that begin and end apart
 _HLO = re.compile(
-    r"^(?:async-)?(all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute|collective-broadcast|send|recv)(?:-start|-done)?(?:[.\d]*)$"
+    r"^(?:async-)?(all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all|collective-permute"
+    r"|collective-broadcast|collective|send|recv)(?:-fusion)?(-start|-done)?(?:[.\d]*)$"
 )
-_DERIVED = ("XLA Modules", "XLA TraceMe", "Steps", "Framework", "Source", "Launch Stats", "TensorFlow", "XLA Ops")
+_ASYNC = "Async XLA Ops"  # on a TPU: from the start of an operation to its end, beside what the core does
+_DERIVED = (
+    _ASYNC,
+    "XLA Modules",
+    "XLA TraceMe",
+    "Steps",
+    "Framework",
+    "Source",
+    "Launch Stats",
+    "TensorFlow",
+    "XLA Ops",
+)
 
 
 class _Device:
@@ -55,6 +67,8 @@ class _Device:
             self.work.append((start, end))
             return
         op = operation(by_hlo[1].replace("-", "_")) if by_hlo else known.op if known else "unknown"
+        if op == "collective":
+            op = "unknown"
         if by_hlo and by_hlo[1] == "collective-permute":
             op = "send"
         self.calls.append((start, end, op, stream, short_name(name)))
@@ -258,9 +272,19 @@ def _read_jax(path: Path) -> list[RankRecord]:
         # a GPU's kernels lie on streams; a TPU has no streams, and its operations lie in one thread
         on_tpu = found[1].upper() == "TPU"
         names[number] = found[1]
+        apart = (
+            {tid for (of, tid), name in threads.items() if of == pid and name.startswith(_ASYNC)} if on_tpu else set()
+        )
         for tid, name, start, end, hlo in events:
             thread = threads.get((pid, tid), "")
-            if thread.startswith("XLA Ops") if on_tpu else not thread.startswith(_DERIVED):
+            known = _HLO.match(hlo or name) if apart else None
+            if tid in apart and known is None:
+                devices[number].copy(False, start, end)
+            elif tid not in apart and known is not None and known[2]:
+                devices[number].talk.append((start, end))  # the core starts it or waits for it: a part of the call
+            elif tid in apart:
+                devices[number].kernel(name, start, end, thread, hlo or name)
+            elif thread.startswith("XLA Ops") if on_tpu else not thread.startswith(_DERIVED):
                 if re.match(r"mem(?:cpy|set)", name, re.I):
                     devices[number].copy(is_peer_copy(name), start, end)
                 else:

@@ -236,9 +236,10 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def _ordered(stopped: Sequence[Cause], logged: Sequence[Cause]) -> list[Cause]:
     """What stopped the job and what the log warns of: NCCL's errors stand after ranks that failed or differ, before a
     hang."""
-    ends = ("nccl_error", "failed_rank", "stopped")
+    ends = ("nccl_error", "failed_rank", "stopped", "desync")
     errors = [c for c in logged if c.kind in ends and c.sure >= 0.5]
-    first = [c for c in errors if c.sure >= 0.9]  # a full /dev/shm or a GPU used twice fails the rank itself
+    # a full /dev/shm or a GPU used twice fails the rank itself; NCCL's lines of calls say which call differs
+    first = [c for c in errors if c.sure >= 0.9 or c.kind == "desync"]
     place = next((i for i, c in enumerate(stopped) if c.kind == "hang" or c.sure < 0.5), len(stopped))
     then = [c for c in errors if c not in first]
     return [*first, *stopped[:place], *then, *stopped[place:], *(c for c in logged if c not in errors)]

@@ -2,7 +2,8 @@
 
 The logs of many ranks may be interleaved in one file, with a launcher's label before each line, and wrapped as a
 terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.2 to 2.22 in logs and 2.4 to
-2.30 in its source (src/debug.cc, init.cc, net.cc, graph/).
+2.30 in its source (src/debug.cc, init.cc, net.cc, graph/). NCCL's lines of calls, XLA's waits and HCCL's errors have
+files of their own (`coll_lines`, `xla_waits`, `hccl`).
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base.errors import counted
+from allranks.jobs.coll_lines import CollLines, said_of_calls
 from allranks.jobs.complaints import shortened
 from allranks.jobs.dumps import DTYPES
 from allranks.jobs.formats import STANDS, Format
+from allranks.jobs.hccl import HcclErrors
 from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.scan import lines_of
+from allranks.jobs.xla_waits import XlaWaits
 
 __all__ = ["FORMAT", "LOG", "WATCHDOG", "read_lines"]
 
-WATCHDOG, LOG = "watchdog", "nccl log"
+WATCHDOG, LOG = "watchdog", "log"
 NO_GROUP = "of this log"  # the group of texts that name none
 MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
@@ -67,7 +71,8 @@ _ASYNC = re.compile(r"Collective WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+).*rais
 _CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
 _TIMINGS = re.compile(r"Init timings.*?: rank (\d{1,7}) nranks \d+ total ([\d.]+) \((.*)\)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
-_READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives")  # errors that tell of other ranks
+# errors that tell of other ranks, or that follow from one of HCCL's
+_READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives", "function error: Hccl")
 _MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d{1,12}) ms")
 _PRINT = re.compile(
     r"[Rr]ank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
@@ -122,7 +127,8 @@ _LAUNCHERS = (
     "torch/distributed/elastic",
 )
 _WATCHDOGS = ("Watchdog caught", "watchdog thread terminated", "timed out in blocking wait", "watchdog got stuck")
-_FURTHER_ON = (*_WATCHDOGS, "NCCL INFO", "NCCL WARN", *_LAUNCHERS)  # what makes a text a log of ours anywhere
+_OTHERS = ("and may be stuck", "for and may be stuck:", "EI0002", "EI0005", "EI0006", "EI0009", "HcclA", "HCCL(")
+_FURTHER_ON = (*_WATCHDOGS, "NCCL INFO", "NCCL WARN", *_LAUNCHERS, *_OTHERS)  # what makes a text a log of ours anywhere
 _AT_ONCE = (*_FURTHER_ON, "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
@@ -216,6 +222,7 @@ class _Log:
         self.fell_at = 0  # the line at which a rank's count began anew
         self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool]]] | None = None
         self.lines = 0
+        self.colls, self.xla, self.hccl = CollLines(), XlaWaits(), HcclErrors()
 
     def take(self, line: str) -> None:
         """Files one line, or its beginning until the rest has come."""
@@ -279,7 +286,9 @@ class _Log:
             self._timeout(line, work[1], None)
         elif "NCCL" in line:
             self.nccl = True
-            if "NCCL INFO" in line:
+            if ": opCount " in line:
+                self.colls.take(line)
+            elif "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
                 self._warns(line.partition("NCCL WARN ")[2].strip())
@@ -302,6 +311,10 @@ class _Log:
                 )
         if "CollectiveFingerPrint" in line:
             self._fingerprints(line)
+        if "stuck" in line or "Termination timeout for `" in line:
+            self.xla.take(line)
+        if "EI00" in line or "RankID:" in line:
+            self.hccl.take(line)
         self._failures(line)
 
     def _warns(self, text: str) -> None:
@@ -467,6 +480,7 @@ class _Log:
         if host := re.match(r"(?:.*\s)?(\S+?):\d+:\d+ \[", line):
             self.hosts.add(host[1])
         if comm := _COMM.search(told):
+            self.colls.begins(line)
             rank, size = int(comm[1]), int(comm[2])
             if rank < size <= MAX_RANKS:
                 self.ranks[rank].world = max(size, self.ranks[rank].world or 0)
@@ -573,7 +587,8 @@ class _Log:
         attempts = self._last_attempt()
         self._unnamed()
         self._ends()
-        said = self.said()
+        said = [*self.said(), *said_of_calls(self.colls.calls), *self.xla.said()]
+        causes = (*self.xla.causes(), *self.hccl.causes())
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if self.repeated:
@@ -600,6 +615,8 @@ class _Log:
             "stopped": self.stopped,
             "tasks": self.tasks,
             "out_of_memory": self.out_of_memory,
+            "enqueued_calls": self.colls.calls,
+            "causes": causes,
         }
         facts = {k: v for k, v in facts.items() if v}
         for rank, why in self.not_come.items():
@@ -615,10 +632,11 @@ class _Log:
                 "file that the job wrote"
             )
         if not self.ranks and not self.not_come:
-            if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory)):
+            if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory, causes)):
                 raise ProfileError(
                     "it is a log, and no line of it is of a kind that is read: a timeout of a watchdog, an error of "
-                    "a rank, or NCCL's network, rings, connections, choices and warnings"
+                    "a rank, NCCL's network, rings, connections, choices, calls and warnings, XLA's waits or HCCL's "
+                    "errors"
                 )
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
         world = world if world and world > max(self.ranks) else None
@@ -639,7 +657,7 @@ class _Log:
             }
             calls = tuple(told.calls)
             speaks = told.error or told.enqueued or told.stuck_s or told.ended or told.not_come
-            source = WATCHDOG if calls or speaks or not self.nccl else LOG
+            source = WATCHDOG if calls or speaks or not (self.nccl or causes) else LOG
             found.append(
                 RankRecord(
                     rank, name, source, world_size=world, calls=calls, facts={k: v for k, v in mine.items() if v}

@@ -1,0 +1,163 @@
+"""Errors of Ascend's HCCL, EI0001 to EI0020, in logs of torch_npu: which rank waits for which, or what differs.
+
+Seen: CANN 6.0 to 9.0 (the lists of HCCL errors and the user guide on hiascend.com; hcomm's error_code.cc), as torch_npu
+2.1 to 2.7 prints them. A group numbers its ranks anew; RankID is the rank of the job.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from allranks.base.errors import capital, name_ranks
+from allranks.jobs.job import MAX_RANKS, Cause
+from allranks.jobs.names import operation
+
+__all__ = ["HcclErrors"]
+
+MOST = 10_000  # errors of a file
+_CODE = re.compile(r"\b(EI00(?:0[1-9]|1\d|20))(?::|\b)(.*)")
+_OWN = re.compile(r"\bRankID:(\d{1,7})\)|\[rank(\d{1,7})\]")
+_TIMEOUT = re.compile(r"remote rank: ?\[(\w+)\]")
+_TAG = re.compile(r"\btag ?\[([A-Za-z]+)")
+_GROUP = re.compile(r"group:\[([^\]]{1,100})\]")
+_PLACE = re.compile(r"rankSize\[(\d{1,7})\], rankId\[(\d{1,7})")
+_DIFFERS = re.compile(
+    r"parameter ?\[?(\w+)\]?, local(?: end| rank)? ?\[?([^\],]{1,100})\]?, remote(?: end| rank)? ?\[?([^\].\s]{1,100})"
+)
+_LINK = re.compile(r"localUserrank\[(\d{1,7})\].*?remoteUserrank\[(\d{1,7})\]")
+# what the code is, and what to look at
+_CODES = {
+    "EI0001": ("a variable of HCCL's environment is wrong", "the text names it"),
+    "EI0003": ("an argument of a collective is not allowed", "the text names it; compare the type and the size"),
+    "EI0004": ("the rank table is wrong", "compare it with the machine: device and server numbers, addresses"),
+    "EI0007": ("HCCL could not get a resource, such as memory or a stream", "the free memory of the device (npu-smi)"),
+    "EI0008": ("the ranks have different versions of HCCL", "the versions of CANN on all hosts"),
+    "EI0010": ("two devices of one host do not reach each other directly", "npu-smi info -t topo, and the drivers"),
+    "EI0011": ("the memory of a device is full", "HCCL_BUFFSIZE, and what else is on this device"),
+    "EI0012": ("a copy between devices failed (SDMA)", "the device's log for a failed memory address"),
+    "EI0013": ("the network card reported an error of a transfer (RoCE)", "the link (hccn_tool -link) and its cables"),
+    "EI0014": ("the rank table does not fit the machine", "the text names the value"),
+    "EI0015": ("the ranks could not exchange who they are", "which ranks did not connect to the first one"),
+    "EI0018": ("the network reported an error of a transfer (UB)", "the link and its counters"),
+    "EI0019": ("an address and port could not be bound", "who else listens there (ss -ltnp); HCCL_IF_BASE_PORT"),
+    "EI0020": ("an address and port could not be bound", "who else listens there (ss -ltnp); HCCL_IF_BASE_PORT"),
+}  # fmt: skip
+_CONNECT = (
+    "it waits HCCL_CONNECT_TIMEOUT (120 s, if not set) for the others' connections: look at ranks without this error, "
+    "which failed before or came later; at the network between the hosts (hccn_tool -ping), and at HCCL_SOCKET_IFNAME"
+)
+
+
+@dataclass(frozen=True)
+class _Error:
+    """One error: its code, the job's rank that prints it, where that is known, and its text."""
+
+    code: str
+    rank: int | None
+    text: str
+
+
+class HcclErrors:
+    """Collects the errors of one file; the rank of an error may stand on a line before it."""
+
+    def __init__(self) -> None:
+        self.errors: dict[_Error, None] = {}
+        self.rank: int | None = None
+
+    def take(self, line: str) -> None:
+        """Files a line of HCCL's or torch_npu's."""
+        own = _OWN.search(line)
+        if own:
+            number = int(own[1] or own[2])
+            self.rank = number if number < MAX_RANKS else None
+        found = _CODE.search(line)
+        if found and len(self.errors) < MOST and found[2].strip():
+            self.errors.setdefault(_Error(found[1], self.rank, found[2].strip()[:2000]))
+
+    def causes(self) -> tuple[Cause, ...]:
+        """A cause for each kind of error: what differs, and links that failed, stand before those who waited."""
+        by_code: dict[str, list[_Error]] = {}
+        for error in self.errors:
+            by_code.setdefault(error.code, []).append(error)
+        found = [_told(code, errors) for code, errors in by_code.items()]
+        return tuple(sorted(found, key=lambda cause: -cause.sure))
+
+    def said(self) -> list[str]:
+        """Nothing: all that these errors say is in the causes."""
+        return []
+
+
+def _told(code: str, errors: list[_Error]) -> Cause:
+    ranks = sorted({error.rank for error in errors if error.rank is not None})
+    who = capital(name_ranks(ranks)) if ranks else "A rank that the log does not name"
+    if code == "EI0002":
+        return _waited(who, errors)
+    if code == "EI0005":
+        return _differs(who, errors)
+    if code == "EI0009":
+        return _no_link(who, errors)
+    if code == "EI0006":
+        words = f"{who} could not connect to other ranks in time (HCCL, EI0006)."
+        return Cause(words, _CONNECT, None, 0.7, "hang")
+    words, advice = _CODES.get(code, ("HCCL reports an error", "the text"))
+    text = re.sub(r"^\W*(?:\[PID: \d+\] )?[\d.:-]+\s*", "", errors[0].text)
+    return Cause(f"{who}: {words} ({code}).", f"HCCL says: {text[:200]}; look at {advice}", None, 0.85, "nccl_error")
+
+
+def _operation(text: str) -> str:
+    tag = _TAG.search(text)
+    name = operation(re.sub(r"^Hcom", "", tag[1])) if tag else "unknown"
+    return "a collective" if name == "unknown" else name
+
+
+def _waited(who: str, errors: list[_Error]) -> Cause:
+    """Who waited in a collective for whom; of several, those for whom others wait and who do not wait themselves."""
+    of: dict[str, tuple[set[int], set[int]]] = {}  # of each group: who waits, and for whom
+    size = 0
+    for error in errors:
+        group = found[1] if (found := _GROUP.search(error.text)) else ""
+        waits, awaited = of.setdefault(group, (set(), set()))
+        if place := _PLACE.search(error.text):
+            size = int(place[1])
+            waits.add(int(place[2]))
+        awaited |= {int(remote) for remote in _TIMEOUT.findall(error.text) if remote.isdigit()}
+    group, (waits, awaited) = max(of.items(), key=lambda item: len(item[1][0]))
+    op = _operation(errors[0].text)
+    late = sorted(awaited - waits) or sorted(awaited)
+    inside = f" of group {group}" if group else ""
+    where = f" (in the group {name_ranks(sorted(waits))} of {size})" if waits and group else ""
+    for_whom = f"{name_ranks(late)}{inside}" if late else "another rank, which the text does not name"
+    words = f"{who}{where} waited in {op} for {for_whom} until HCCL gave up (EI0002)."
+    evidence = (
+        "HCCL_EXEC_TIMEOUT (1800 s, if not set) has passed: look for an earlier error of that rank, and whether it "
+        "makes the same calls: another number of batches, a slow start, or a link that lost packets"
+    )
+    return Cause(words, evidence, None, 0.8 if late else 0.6, "hang")
+
+
+def _differs(who: str, errors: list[_Error]) -> Cause:
+    """Two ranks call one collective with other arguments, or other collectives."""
+    found = next((found for error in errors if (found := _DIFFERS.search(error.text))), None)
+    op = _operation(errors[0].text)
+    words = f"Two ranks called {op} with other arguments (HCCL, EI0005)"
+    words += f": {found[1]} {found[2].strip()} on one, {found[3].strip()} on the other." if found else "."
+    evidence = (
+        f"{who} found it when they connected; all ranks need the same shape and type, the same order of calls, and the "
+        "same rank table"
+    )
+    return Cause(words, evidence, None, 0.95 if found else 0.8, "desync")
+
+
+def _no_link(who: str, errors: list[_Error]) -> Cause:
+    links = dict.fromkeys(found.groups() for error in errors if (found := _LINK.search(error.text)))
+    words = f"{who} could not make a link to another rank (HCCL, EI0009)."
+    if links:
+        (mine, other), *more = links
+        words = f"{who} could not make a link from rank {mine} to rank {other} of its group (HCCL, EI0009)."
+        words += f" {len(more)} more links failed." if more else ""
+    evidence = (
+        "look at the other end first: its log may have an error of its own, or it did not come; then at the link "
+        "between them"
+    )
+    return Cause(words, evidence, None, 0.75, "nccl_error")

@@ -3,6 +3,7 @@
 import pytest
 from allranks import profiles
 from allranks.jobs.hccl import HcclErrors
+from allranks.jobs.horovod import HorovodStalls
 from allranks.jobs.logs import read_lines
 from allranks.jobs.xla_waits import XlaWaits
 
@@ -64,16 +65,16 @@ def test_counts_that_stay_zero_are_not_keys(tmp_path):
 
 def test_messages_shift_the_counts_of_collectives_and_are_not_compared(tmp_path):
     lines = ""
-    for r in range(2):
+    for r in range(3):
         key = 0
         for k in range(6):
-            lines += call(r, "AllReduce", key, 8 + k, size=2)
+            lines += call(r, "AllReduce", key, 8 + k, size=3)
             key += 1
-            for _ in range(r + 1):
-                lines += call(r, "Send" if r else "Recv", key, 4, size=2)
+            for _ in range(1 if r else 2):
+                lines += call(r, "Recv" if r else "Send", key, 4, size=3)
                 key += 1
     found = explained(tmp_path, one=lines)
-    assert found.causes[0].kind == "no_times" and any("are not compared" in said for said in found.said)
+    assert found.causes[0].kind == "no_times" and any("12 sends and 12 receives" in said for said in found.said)
 
 
 def test_two_groups_of_one_size_are_told_apart_by_their_id_or_not_at_all(tmp_path):
@@ -163,7 +164,7 @@ def test_a_text_without_the_remote_rank_names_nobody():
     errors = HcclErrors()
     for line in timeout(8, 0, "unknown"):
         errors.take(line)
-    assert "waited in all_gather for another rank, which the text does not name" in errors.causes()[0].cause
+    assert "waited in all_gather for a rank that the text does not name" in errors.causes()[0].cause
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,44 @@ def test_a_text_without_the_remote_rank_names_nobody():
 def test_other_codes_of_hccl(text, words):
     (record,) = read_lines("a.log", [text])
     assert words in record.facts["causes"][0].cause
+
+
+def test_horovods_list_of_missing_ranks_is_read():
+    """Horovod 0.19 and later."""
+    stalls = HorovodStalls()
+    for line in ("Missing ranks:", "1: [grad.a, grad.b]", "3: [grad.a, grad.b ...]", "loss 7: [not a rank]"):
+        stalls.take("[1,0]<stderr>:" + line)
+    assert (
+        stalls.causes()[0].cause
+        == "Ranks 1 and 3 did not submit what the other ranks wait for (2 tensors, grad.a the first)."
+    )
+
+
+def test_horovods_ready_ranks_name_who_waits_and_nobody_else():
+    stalls = HorovodStalls()
+    stalls.take("Stalled ops: a.w [ready ranks: 2, 0, 1], loss [ready ranks: 3]")
+    assert stalls.causes()[0].cause == "Ranks 0, 1 and 2 wait for the other ranks to submit a.w."
+
+
+def test_two_parameters_that_differ_in_canns_log_are_told():
+    errors = HcclErrors()
+    errors.take("[ERROR] HCCL(3743927,all_reduce_test):2025-10-25-16:11:16.831.640 [rank_consistentcy_checker.cc:429] [3743951]"
+                "[InitChannelStage][ParameterConflict]CMD information tag check fail. local[AllGather_127.10.0.1%enp], "
+                "remote[AllReduce_127.10.0.1%enp]")  # fmt: skip
+    (cause,) = errors.causes()
+    assert (
+        cause.kind == "desync"
+        and "tag AllGather_127.10.0.1%enp on one, AllReduce_127.10.0.1%enp on the other" in cause.cause
+    )
+
+
+def test_ranks_of_small_groups_are_not_the_jobs(tmp_path):
+    """A process has another number in each group; none of these is its rank."""
+    lines = "".join(
+        f"a:{100 + r}:{100 + r} [{r}] NCCL INFO comm 0x{g}{r} rank {n} nranks 2 cudaDev {r} busId 1 - Init COMPLETE\n"
+        for r in range(4) for g, n in (("a", r // 2), ("b", r % 2)))  # fmt: skip
+    found = explained(tmp_path, one=lines + "a:100:100 [0] NCCL INFO Using network IB\n")
+    assert found.job.world_size is None and found.text().startswith("rank unknown, log")
 
 
 def test_a_log_full_of_calls_is_bounded(monkeypatch):

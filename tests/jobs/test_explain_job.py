@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from allranks import Trace
 from allranks.jobs import ProfileError, explain, read, slowness, trace_of_files
+from allranks.jobs.job import Call, Job, RankRecord
 from allranks.jobs.matching import match
 from kineto_files import Profile, job
 
@@ -352,3 +353,20 @@ def test_the_page_to_send_names_no_folder_host_or_address(tmp_path):
         assert word not in page
     (tmp_path / "private" / "x.bin").write_bytes(b"nothing")
     assert str(tmp_path) in explain(tmp_path / "private").html(paths=True)
+
+
+def test_two_gpus_of_a_mesh_have_one_link():
+    """Each pair of MI300X has one link, 48 of its 64 GB/s usable: a busbw of 42 GB/s of two is no wrong interface."""
+
+    def rank(number):
+        calls = tuple(
+            Call(number, "all_reduce", "0", (0, 1), 2, k, 1000.0 * k, 1000.0 * k + 200, nbytes=8 << 20)
+            for k in range(10)
+        )
+        busy = tuple((c.start_us, c.end_us) for c in calls)
+        facts = {"device": "AMD Instinct MI300X", "on_gpu": True}
+        return RankRecord(number, f"r{number}", "kineto", 2, calls, communication=busy, span=(0.0, 9200.0), facts=facts)
+
+    found = explain(Job((rank(0), rank(1))))
+    assert [row.link_gb_per_s for row in found.collectives] == [48.0]
+    assert "wrong_interface" not in [cause.kind for cause in found.causes]

@@ -78,6 +78,12 @@ FITS = [
     ("197_*/*.txt", [], 0, ["all_to_all 8 1", "20.97", "NCCL_P2P_DISABLE=1"], ["no collectives"]),
     ("198_*/*.json", [], 0, ["all_reduce 4 1", "151.9"], []),
     ("199_*/*.csv", [], 0, ["all_reduce 8 1", "348"], []),
+    ("214_*/*.txt", [], 0, ["hardly more than copies", "6.6 against 6.34 GB/s", "PCIe 3.0 x8"], ["no peer access"]),
+    ("215_*/*.txt", [], 0, ["from the host to a GPU, one way: 35.25", "from a GPU to the host, one way: 52.77"], ["slower for"]),
+    ("216_*/*.txt", [], 0, ["TransferBench, 8 GPUs", "57.48 GB/s"], ["PCIe", "Usual:"]),
+    ("217_*/*.txt", [], 0, ["ucx_perftest tag_bw", "49.01 GB/s (392.1 Gb/s)"], ["no line of sizes"]),
+    ("218_*/*.json", [], 0, ["sendrecv, each of 16 ranks to the next one, on 2 nodes", "44.01 GB/s"], ["left out"]),
+    ("219_*/*.txt", [], 0, ["56 pairs have no peer access", "no more than copies through the host's memory"], ["NVLinks carry"]),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 
@@ -176,6 +182,13 @@ EXPLAINED = [
     ("211_*", 0, "nccl_error", ["from rank 1 to rank 0", "look at the other end first"], []),
     ("212_*", 0, "exposed", ["4 ms 1.5 ms", "62.5 %"], ["hardly hidden"]),
     ("213_*/nvprof.txt", 2, None, ["nvprof", "nsys profile"], ["its format is not known"]),
+    ("220_*", 0, "missing_message", ["3 messages have no receive in these logs", "23 sends and 20 receives"], ["nothing of it"]),
+    ("221_*", 0, "desync", ["GPU 3 made another call than GPU 1", "opCount 4", "in a group of 2"], ["is of rank 0 too", "of 2, log", "Rank 0"]),
+    ("222_*", 0, "hang", ["3 threads wait", "1 of the 4 of this process did not come"], ["1 thread waits"]),
+    ("223_*", 0, "nccl_error", ["Rank 3: HCCL's helper process", "still runs"], ["Rank 3 failed"]),
+    ("224_*", 0, "nccl_error", ["could not listen on port 16666", "rank 12 of the group"], []),
+    ("225_*", 0, "missing_rank", ["Rank 1 did not submit what the other ranks wait for (2 tensors"], []),
+    ("226_*/*.txt", 2, None, ["torchfrtrace", "give the dumps"], ["its format is not known"]),
     ("70_*/report1.sqlite", 2, None, ["SQLite"], ["its format is not known"]),
 ]  # fmt: skip
 

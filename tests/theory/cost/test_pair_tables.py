@@ -113,6 +113,19 @@ def test_perftest_and_latencies_are_read():
     assert "2.05 µs at 1 B 20.97 GB/s (167.8 Gb/s) at 4 MiB" in words(text)
 
 
+def test_ucx_perftest_says_its_test_and_size():
+    text = """| Test:         tag match bandwidth                                                                        |
+| Message size: 104857600                                                                                  |
+|    Stage     | # iterations | 50.0%ile | average | overall |  average |  overall |  average  |  overall  |
+|              |              |       overhead (usec)        |   bandwidth (MB/s)  |  message rate (msg/s) |
+Final:                    10      1.950  2193.999  2193.999    45580.00   45579.77         456         456
+"""
+    (sweep,) = read_pairs(text).messages
+    assert sweep.test == "ucx_perftest tag match bandwidth" and sweep.rows == [
+        (104857600, pytest.approx(47.79, abs=0.01), None)
+    ]
+
+
 def test_labels_of_launchers_do_no_harm():
     plain = "# OSU MPI Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n1048576   12000.0\n"
     for label in ("[1,0]<stdout>:", "0: "):

@@ -22,9 +22,9 @@ from allranks.theory.cost.terms import CostError
 __all__ = ["Collective", "RankTimes", "collectives", "device_link_gb_per_s", "length", "rank_times", "shared"]
 
 MANY_SIZES = 24  # a group whose calls have more sizes than this gets one row for each operation
-# 7 links, each 48 of its 64 GB/s usable: "Understanding RCCL Bandwidth and xGMI Performance on AMD
-# Instinct MI300X", rocm.blogs.amd.com
-XGMI_GB_PER_S = {"MI300X": 7 * 48.0}
+# 7 links, one to each other GPU, each 48 of its 64 GB/s usable: "Understanding RCCL Bandwidth and xGMI Performance
+# on AMD Instinct MI300X", rocm.blogs.amd.com
+XGMI_LINKS, XGMI_GB_PER_S = 7, {"MI300X": 48.0}
 
 
 def length(intervals: Iterable[Interval]) -> float:
@@ -167,13 +167,12 @@ def collectives(job: Job, matching: Matching) -> list[Collective]:
     for call in job.calls:
         if id(call) not in inside:
             rows[row_of(call)][1].append(call)
-    link = device_link_gb_per_s(job)
-    found = [_row(key, matches, calls, link) for key, (matches, calls) in rows.items()]
+    found = [_row(key, matches, calls, job) for key, (matches, calls) in rows.items()]
     return sorted(found, key=lambda row: -(row.time_us or 0.0))
 
 
 def _row(
-    key: tuple[str, str | None, int | None, str | None], matches: list[Match], alone: list[Call], link: float | None
+    key: tuple[str, str | None, int | None, str | None], matches: list[Match], alone: list[Call], job: Job
 ) -> Collective:
     op, group, nbytes, dtype = key
     calls = [c for m in matches for c in m.calls.values()] + alone
@@ -189,6 +188,7 @@ def _row(
     sized = [c.nbytes for c in calls if c.nbytes]
     size = nbytes if nbytes is not None else (int(sum(sized) / len(sized)) if sized else None)
     algbw, busbw = _bandwidths(op, ranks, size, typical)
+    link = device_link_gb_per_s(job, 2 if op in ("send", "recv") else ranks)
     here = link if link is not None and ranks is not None and ranks > 1 and size else None
     counts: dict[int, int] = defaultdict(int)
     for one in matches:
@@ -227,10 +227,11 @@ def _price_us(op: str, ranks: int | None, nbytes: int | None, link: float | None
         return None
 
 
-def device_link_gb_per_s(job: Job) -> float | None:
+def device_link_gb_per_s(job: Job, ranks: int | None = None) -> float | None:
     """GB/s of all of one GPU's links inside its machine, in one direction, where the files name a known GPU.
 
-    It holds between GPUs of one machine that are linked; the files do not say whether the ranks are on one.
+    It holds between GPUs of one machine that are linked; the files do not say whether the ranks are on one. Where each
+    pair of GPUs has a link of its own, a group of `ranks` has those between them only.
 
     >>> record = profiles.RankRecord(0, "", "kineto", facts={"device": "NVIDIA A100-SXM4-80GB"})
     >>> device_link_gb_per_s(profiles.Job((record,)))
@@ -242,5 +243,6 @@ def device_link_gb_per_s(job: Job) -> float | None:
     (name,) = names
     if re.search("pcie", name, re.I):
         return None
-    known = NVLINK_GB_PER_S | XGMI_GB_PER_S
+    links = XGMI_LINKS if ranks is None else max(1, min(ranks - 1, XGMI_LINKS))
+    known = NVLINK_GB_PER_S | {chip: links * one for chip, one in XGMI_GB_PER_S.items()}
     return next((known[chip] for chip in known if re.search(rf"\b{chip}\b", name)), None)

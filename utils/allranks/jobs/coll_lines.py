@@ -35,7 +35,6 @@ _BEGUN = re.compile(
 # ncclDataType_t
 _TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16",
           "float8_e4m3", "float8_e5m2")  # fmt: skip
-_POINTS = ("Send", "Recv")
 _ROOTED = ("Broadcast", "Reduce", "Gather", "Scatter")
 Shape = tuple[str, int, int, int, int]  # operation, count, type, reduction, root (-1 where it has none)
 Process = tuple[str, int, int]  # host, pid, device
@@ -45,8 +44,8 @@ Process = tuple[str, int, int]  # host, pid, device
 class Enqueued:
     """The collectives of one process in one communicator, as they were enqueued; `group` is one name for all processes.
 
-    `keys` are NCCL's counts of operations, `calls` places in `shapes`. `messages` are sends and receives, `rank` None
-    where no line says it.
+    `keys` are NCCL's counts of operations, `calls` places in `shapes`. `sends` and `receives` are messages; `rank` is
+    that of the group, None where no line says it. `alone` says that no communicator of the process is larger.
     """
 
     process: Process
@@ -56,7 +55,14 @@ class Enqueued:
     rank: int | None = None
     keys: array[int] = field(default_factory=lambda: array("Q"))
     calls: array[int] = field(default_factory=lambda: array("l"))
-    messages: int = 0
+    sends: int = 0
+    receives: int = 0
+    alone: bool = True
+
+    @property
+    def messages(self) -> int:
+        """Sends and receives."""
+        return self.sends + self.receives
 
     def numbered(self, by_place: bool) -> dict[tuple[int, int], Shape]:
         """Each call by its key and its place among those of that key, as calls between a GroupStart and its end have
@@ -76,7 +82,7 @@ class CollLines:
     def __init__(self) -> None:
         self.found: dict[tuple[str, str, str], Enqueued] = {}
         self.begun: dict[tuple[str, str, str], tuple[int, str]] = {}  # of a communicator: rank, and name of the group
-        self.used: Counter[tuple[str, str, int]] = Counter()  # communicators of a size that a process has used
+        self.used: Counter[tuple[str, str, str, int]] = Counter()  # communicators of a size that a process has used
         self.shapes: list[Shape] = []
         self.places: dict[Shape, int] = {}
         self.count = 0
@@ -98,16 +104,17 @@ class CollLines:
         where = (host, pid, comm)
         mine = self.found.get(where)
         if mine is None:
-            order = self.used[host, pid, int(size)]
-            self.used[host, pid, int(size)] += 1
+            order = self.used[host, pid, device, int(size)]
+            self.used[host, pid, device, int(size)] += 1
             rank, group = self.begun.get(where, (None, ""))
             group = group or f"communicator {order + 1} of {size} ranks"
             mine = Enqueued((host, int(pid), int(device)), int(size), group, self.shapes, rank)
             self.found[where] = mine
         if said := _GLOBAL.search(line):
             mine.rank = int(said[1])
-        if op in _POINTS:
-            mine.messages += 1
+        if op in ("Send", "Recv"):
+            mine.sends += op == "Send"
+            mine.receives += op == "Recv"
             return
         shape = (op, int(count), int(kind), int(reduction), int(root) if op in _ROOTED else -1)
         place = self.places.get(shape)
@@ -123,6 +130,10 @@ class CollLines:
     @property
     def calls(self) -> tuple[Enqueued, ...]:
         """What each process enqueued in each communicator."""
+        sizes = Counter((e.process, e.size) for e in self.found.values())
+        largest = max((e.size for e in self.found.values()), default=0)
+        for mine in self.found.values():
+            mine.alone = mine.size == largest and sizes[mine.process, mine.size] == 1
         return tuple(self.found.values())
 
 
@@ -133,8 +144,8 @@ def _in_words(shape: Shape) -> str:
 
 
 def _names(ours: Sequence[Enqueued], all_of_them: Sequence[Enqueued]) -> str:
-    """The processes as a sentence calls them: ranks where all are known, else their GPUs, else their numbers."""
-    if all(e.rank is not None for e in all_of_them):
+    """The processes as a sentence calls them: ranks where all are known to be the job's, else GPUs, else processes."""
+    if all(e.rank is not None and e.alone for e in all_of_them):
         numbers = sorted(e.rank for e in ours if e.rank is not None)
         more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
         named = ", ".join(map(str, numbers[:MOST_NAMED])) if more else listed(numbers)
@@ -159,7 +170,8 @@ def _groups(calls: Iterable[Enqueued]) -> dict[str, list[Enqueued]]:
     found: dict[str, dict[Process, Enqueued]] = defaultdict(dict)
     for mine in calls:
         found[mine.group].setdefault(mine.process, mine)
-    return {name: list(of.values()) for name, of in found.items() if len(of) <= next(iter(of.values())).size}
+    whole = {name: of for name, of in found.items() if len(of) <= next(iter(of.values())).size}
+    return {name: [of[process] for process in sorted(of)] for name, of in whole.items()}
 
 
 def calls_that_differ(calls: Iterable[Enqueued]) -> tuple[Cause, ...]:
@@ -173,6 +185,8 @@ def calls_that_differ(calls: Iterable[Enqueued]) -> tuple[Cause, ...]:
     """
     found = []
     for members in _groups(calls).values():
+        if cause := _unpaired(members):
+            found.append(cause)
         members = [member for member in members if member.keys]
         # NCCL 2.27 and later counts nothing inside one node; messages count too, and ranks have not the same number
         by_place = any(e.messages or (len(e.keys) > 1 and not any(e.keys)) for e in members)
@@ -204,18 +218,33 @@ def _differ(members: list[Enqueued], numbered: list[dict[tuple[int, int], Shape]
         number = f"call {key[1] + 1} of these logs" if key[1] and not key[0] else f"opCount {key[0]:x}"
         alike = "it is the first call that they share" if key == begins else "the calls before it are alike"
         evidence = f"NCCL's lines of calls (COLL) differ at {number}; {alike}"
-        evidence += _shifted(key, members, numbered, set(theirs), usual)
+        evidence += _shifted(key, numbered, set(theirs), usual)
+        evidence += "" if all(e.alone for e in members) else f"; in a group of {members[0].size}"
         evidence += (
             f"; the logs have {len(members)} of {members[0].size} ranks" if len(members) < members[0].size else ""
         )
-        lone = others[0].rank if len(others) == 1 and len(usuals) > 1 else None
+        lone = others[0].rank if len(others) == 1 and len(usuals) > 1 and others[0].alone else None
         return Cause(words, evidence, None, 0.95 if len(members) == members[0].size else 0.85, "desync", lone)
     return None
 
 
+def _unpaired(members: list[Enqueued]) -> Cause | None:
+    """More sends than receives, or fewer, of a group whose members are all in the logs; a log may be cut."""
+    sends, receives = sum(e.sends for e in members), sum(e.receives for e in members)
+    if sends == receives or len(members) < members[0].size:
+        return None
+    which = "receive" if sends > receives else "send"
+    made = "; ".join(f"{_names([e], members)}: {e.sends:,} and {e.receives:,}" for e in members[:MOST_NAMED])
+    words = f"{counted(abs(sends - receives), 'message has', 'messages have')} no {which} in these logs."
+    evidence = (
+        f"sends and receives enqueued by {made}; each send needs its receive: if the job hung, the last ones say which "
+        "is missing, unless a log is cut"
+    )
+    return Cause(words, evidence, None, 0.5, "missing_message", None)
+
+
 def _shifted(
     key: tuple[int, int],
-    members: list[Enqueued],
     numbered: list[dict[tuple[int, int], Shape]],
     theirs: set[Shape],
     usual: Shape,
@@ -263,16 +292,18 @@ def _fewer(members: list[Enqueued], numbered: list[dict[tuple[int, int], Shape]]
 
 def said_of_calls(calls: Sequence[Enqueued]) -> list[str]:
     """How many calls of which kind the lines have, in sentences."""
-    kinds = Counter(e.shapes[call][0] for e in calls for call in e.calls)
-    if not kinds:
+    if not calls:
         return []
+    kinds = Counter(e.shapes[call][0] for e in calls for call in e.calls)
     largest = max(e.size for e in calls)
     processes = len({e.process for e in calls})
-    made = ", ".join(f"{operation(op)} {n:,}" for op, n in kinds.most_common(6))
+    made = ", ".join(f"{operation(op)} {n:,}" for op, n in kinds.most_common(6)) or "no collective"
     words = [f"calls enqueued, by {counted(processes, 'process', 'processes')} of {largest} ranks: {made}"]
-    if messages := sum(e.messages for e in calls):
+    sends, receives = sum(e.sends for e in calls), sum(e.receives for e in calls)
+    if sends + receives:
         words.append(
-            f"{counted(messages, 'line of a send or receive is', 'lines of sends and receives are')} not compared"
+            f"{counted(sends, 'send')} and {counted(receives, 'receive')} are in the log, which are counted here and "
+            "not compared: in a whole log of all ranks, each send has its receive"
         )
     if len(_groups(calls)) < len({e.group for e in calls}):
         words.append("of several groups of one size, these lines do not say which process is in which")

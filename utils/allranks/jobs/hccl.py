@@ -16,7 +16,7 @@ from allranks.jobs.names import operation
 __all__ = ["HcclErrors"]
 
 MOST = 10_000  # errors of a file
-_CODE = re.compile(r"\b(EI00(?:0[1-9]|1\d|20))(?::|\b)(.*)")
+_CODE = re.compile(r"\b(EI00(?:0[1-9]|1\d|20)|EJ0001)(?::|\b)(.*)")
 _OWN = re.compile(r"\bRankID:(\d{1,7})\)|\[rank(\d{1,7})\]")
 _TIMEOUT = re.compile(r"remote rank: ?\[(\w+)\]")
 _TAG = re.compile(r"\btag ?\[([A-Za-z]+)")
@@ -42,7 +42,21 @@ _CODES = {
     "EI0018": ("the network reported an error of a transfer (UB)", "the link and its counters"),
     "EI0019": ("an address and port could not be bound", "who else listens there (ss -ltnp); HCCL_IF_BASE_PORT"),
     "EI0020": ("an address and port could not be bound", "who else listens there (ss -ltnp); HCCL_IF_BASE_PORT"),
+    "EJ0001": ("HCCL's helper process (HCCP) did not start", "a process that still runs: end it, and wait 10 s"),
 }  # fmt: skip
+# lines of CANN's own log (plog), and what they point to; the first that fits is taken
+_PLOG = re.compile(r"\[ERROR\] HCCL\(\d+,[^)]*\):\S+ \[[^\]]*\] ?(?:\[\d+\])?(.*)")
+_LINES: tuple[tuple[str, str, str, float, str], ...] = (
+    (r"listen on ip\[([^\]]*)\] and specific port\[(\d+)\] fail", "HCCL could not listen on port {1} of {0}.",
+     "another process has it (ss -ltnp), also one of an earlier run: end it, or choose HCCL_IF_BASE_PORT", 0.9,
+     "nccl_error"),
+    (r"CMD information (\w+) check fail\. local ?\[([^\]]*)\], remote ?\[([^\]]*)\]",
+     "Two ranks made different calls (HCCL): {0} {1} on one, {2} on the other.",
+     "all ranks need the same calls in the same order, with the same size and type", 0.95, "desync"),
+    (r"wait socket establish timeout, role\[\d+\] rank\[(\d+)\] timeout\[(\d+)\]",
+     "A connection with rank {0} of the group was not made in {1} s (HCCL).",
+     "look at that rank first: whether it came, and whether it has an earlier error; then at the network", 0.7, "hang"),
+)  # fmt: skip
 _CONNECT = (
     "it waits HCCL_CONNECT_TIMEOUT (120 s, if not set) for the others' connections: look at ranks without this error, "
     "which failed before or came later; at the network between the hosts (hccn_tool -ping), and at HCCL_SOCKET_IFNAME"
@@ -63,6 +77,7 @@ class HcclErrors:
 
     def __init__(self) -> None:
         self.errors: dict[_Error, None] = {}
+        self.plog: dict[str, Cause] = {}
         self.rank: int | None = None
 
     def take(self, line: str) -> None:
@@ -71,16 +86,25 @@ class HcclErrors:
         if own:
             number = int(own[1] or own[2])
             self.rank = number if number < MAX_RANKS else None
+        if "HCCL(" in line and (told := _PLOG.search(line)):
+            self._plog(told[1].strip())
         found = _CODE.search(line)
         if found and len(self.errors) < MOST and found[2].strip():
             self.errors.setdefault(_Error(found[1], self.rank, found[2].strip()[:2000]))
+
+    def _plog(self, text: str) -> None:
+        """Files a line of CANN's own log: of each kind the first."""
+        for pattern, words, advice, sure, kind in _LINES:
+            if pattern not in self.plog and (found := re.search(pattern, text)):
+                self.plog[pattern] = Cause(words.format(*found.groups()), advice, None, sure, kind)
+                return
 
     def causes(self) -> tuple[Cause, ...]:
         """A cause for each kind of error: what differs, and links that failed, stand before those who waited."""
         by_code: dict[str, list[_Error]] = {}
         for error in self.errors:
             by_code.setdefault(error.code, []).append(error)
-        found = [_told(code, errors) for code, errors in by_code.items()]
+        found = [*(_told(code, errors) for code, errors in by_code.items()), *self.plog.values()]
         return tuple(sorted(found, key=lambda cause: -cause.sure))
 
     def said(self) -> list[str]:
@@ -127,8 +151,8 @@ def _waited(who: str, errors: list[_Error]) -> Cause:
     late = sorted(awaited - waits) or sorted(awaited)
     inside = f" of group {group}" if group else ""
     where = f" (in the group {name_ranks(sorted(waits))} of {size})" if waits and group else ""
-    for_whom = f"{name_ranks(late)}{inside}" if late else "another rank, which the text does not name"
-    words = f"{who}{where} waited in {op} for {for_whom} until HCCL gave up (EI0002)."
+    for_whom = f"{name_ranks(late)}{inside}" if late else "a rank that the text does not name"
+    words = f"{who}{where} waited in {op} for {for_whom}, until HCCL gave up (EI0002)."
     evidence = (
         "HCCL_EXEC_TIMEOUT (1800 s, if not set) has passed: look for an earlier error of that rank, and whether it "
         "makes the same calls: another number of batches, a slow start, or a link that lost packets"

@@ -2,8 +2,8 @@
 
 The logs of many ranks may be interleaved in one file, with a launcher's label before each line, and wrapped as a
 terminal wraps them. Seen: the watchdog of torch 1.7 to 2.13 (ProcessGroupNCCL.cpp), NCCL 2.2 to 2.22 in logs and 2.4 to
-2.30 in its source (src/debug.cc, init.cc, net.cc, graph/). NCCL's lines of calls, XLA's waits and HCCL's errors have
-files of their own (`coll_lines`, `xla_waits`, `hccl`).
+2.30 in its source (src/debug.cc, init.cc, net.cc, graph/). NCCL's lines of calls, XLA's waits, HCCL's errors and
+Horovod's stalls have files of their own (`coll_lines`, `xla_waits`, `hccl`, `horovod`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from allranks.jobs.complaints import shortened
 from allranks.jobs.dumps import DTYPES
 from allranks.jobs.formats import STANDS, Format
 from allranks.jobs.hccl import HcclErrors
+from allranks.jobs.horovod import STALLED, HorovodStalls
 from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.scan import lines_of
@@ -127,7 +128,7 @@ _LAUNCHERS = (
     "torch/distributed/elastic",
 )
 _WATCHDOGS = ("Watchdog caught", "watchdog thread terminated", "timed out in blocking wait", "watchdog got stuck")
-_OTHERS = ("and may be stuck", "for and may be stuck:", "EI0002", "EI0005", "EI0006", "EI0009", "HcclA", "HCCL(")
+_OTHERS = ("may be stuck", "EI0002", "EI0005", "EI0006", "EI0009", "EJ0001", "HcclA", "HCCL(", STALLED)
 _FURTHER_ON = (*_WATCHDOGS, "NCCL INFO", "NCCL WARN", *_LAUNCHERS, *_OTHERS)  # what makes a text a log of ours anywhere
 _AT_ONCE = (*_FURTHER_ON, "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
@@ -222,7 +223,9 @@ class _Log:
         self.fell_at = 0  # the line at which a rank's count began anew
         self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool]]] | None = None
         self.lines = 0
-        self.colls, self.xla, self.hccl = CollLines(), XlaWaits(), HcclErrors()
+        self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
+        # of a process and its GPU: the ranks that it has in communicators of each size
+        self.comms: dict[tuple[str, str], dict[int, set[int]]] = {}
 
     def take(self, line: str) -> None:
         """Files one line, or its beginning until the rest has come."""
@@ -313,8 +316,10 @@ class _Log:
             self._fingerprints(line)
         if "stuck" in line or "Termination timeout for `" in line:
             self.xla.take(line)
-        if "EI00" in line or "RankID:" in line:
+        if "EI00" in line or "EJ00" in line or "RankID:" in line or "HCCL(" in line:
             self.hccl.take(line)
+        if " ranks: " in line or "issing ranks" in line or self.horovod.listing:
+            self.horovod.take(line)
         self._failures(line)
 
     def _warns(self, text: str) -> None:
@@ -353,6 +358,15 @@ class _Log:
             if told.attempt < last and not late:
                 self.ranks[rank] = _Rank(attempt=last, world=told.world)
         return last + 1
+
+    def _of_communicators(self) -> None:
+        """Names the ranks that NCCL's communicators name: a process's rank in its largest, where that is one number."""
+        largest = max((size for sizes in self.comms.values() for size in sizes), default=0)
+        for sizes in self.comms.values():
+            ranks = sizes.get(largest, set())
+            if len(ranks) == 1 and len(self.comms) <= largest:  # more processes than ranks: it is not the job's
+                mine = self.ranks[next(iter(ranks))]
+                mine.world = max(largest, mine.world or 0)
 
     def _ends(self) -> None:
         """How ranks ended, by the launcher's block: a failure of their own, or one that follows from another."""
@@ -483,7 +497,9 @@ class _Log:
             self.colls.begins(line)
             rank, size = int(comm[1]), int(comm[2])
             if rank < size <= MAX_RANKS:
-                self.ranks[rank].world = max(size, self.ranks[rank].world or 0)
+                where = re.search(r"(\S+:\d+):\d+ (\[\d+\])", line)
+                process = (where[1], where[2]) if where else (str(rank), "")
+                self.comms.setdefault(process, {}).setdefault(size, set()).add(rank)
         if network := re.match(r"Using (?:internal N|n)etwork (.+)", told):
             self.networks[network[1].strip()[:40]] += 1
         elif "socket.cc:" in told and told.endswith(")"):  # an error in words, of a connection that NCCL only tells of
@@ -584,11 +600,12 @@ class _Log:
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
         self._give_up()
+        self._of_communicators()
         attempts = self._last_attempt()
         self._unnamed()
         self._ends()
         said = [*self.said(), *said_of_calls(self.colls.calls), *self.xla.said()]
-        causes = (*self.xla.causes(), *self.hccl.causes())
+        causes = (*self.xla.causes(), *self.hccl.causes(), *self.horovod.causes())
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if self.repeated:

@@ -125,6 +125,7 @@ _OTHERS = (
         rb"GPU activities: +\d|==\d+== Profiling result",
         "it is a table of nvprof, without times of calls: record with nsys profile, then nsys export -t sqlite",
     ),
+    ("", rb"Culprit rank \d+; Error type", "it is the text of torch's torchfrtrace: give the dumps that it read"),
     (
         "",
         rb"Self CPU % +Self CPU",
@@ -240,6 +241,7 @@ def _of_one_job(records: list[RankRecord]) -> tuple[list[RankRecord], list[Skipp
     for job in jobs:
         if job is not largest:
             skipped += [Skipped(r.file, f"it is of another job than {_at(largest)}: {_why(r, largest)}") for r in job]
+    largest = _without_ranks_of_groups(largest)
     taken = {r.rank for r in largest if r.rank_from != "unknown"}
     free = (n for n in range(len(largest) + len(taken)) if n not in taken)
     numbered = [_renumbered(r, next(free)) if r.rank_from == "unknown" else r for r in largest]
@@ -249,6 +251,16 @@ def _of_one_job(records: list[RankRecord]) -> tuple[list[RankRecord], list[Skipp
         if first is not record:
             skipped.append(Skipped(record.file, f"it is of rank {record.rank} too, of which {first.file} was read"))
     return [found[key] for key in sorted(found)], skipped
+
+
+def _without_ranks_of_groups(records: list[RankRecord]) -> list[RankRecord]:
+    """The records; those of NCCL's logs without their ranks, where these are of small groups: two files name one."""
+    mine = [r for r in records if r.source == logs.LOG and r.rank_from != "unknown"]
+    files = {r.file for r in records if r.source == logs.LOG}
+    worlds = {r.world_size for r in mine} - {None}
+    if len({r.rank for r in mine}) == len(mine) and not any(len(files) > world for world in worlds):
+        return records
+    return [replace(r, rank_from="unknown", world_size=None) if r in mine else r for r in records]
 
 
 def _why(record: RankRecord, job: list[RankRecord]) -> str:

@@ -76,7 +76,7 @@ class XlaWaits:
             wait = self._wait(plain, _short(plain), int(expected), members)
             wait.local = rank is not None and int(expected) == len(members)
             wait.started = "clique" in name
-            wait.waits[_thread(line, len(wait.waits))] = int(rank[1]) if rank else None
+            wait.waits[_thread(line, len(wait.waits), rank)] = int(rank[1]) if rank else None
             wait.seconds = max(wait.seconds, int(seconds))
         elif ended := _ENDED.search(line):
             if (known := self.found.get(_RANK.sub("", ended[1]))) is not None:
@@ -94,7 +94,7 @@ class XlaWaits:
         named = next((part for part in who.groups() if part), "") if who else ""
         thread = _thread(line, -1)
         for wait in reversed(self.found.values()):
-            for key in (named, thread):
+            for key in (thread, named):
                 if key in wait.waits:
                     del wait.waits[key]
                     return
@@ -119,10 +119,12 @@ class XlaWaits:
         ]
 
 
-def _thread(line: str, default: int) -> str:
-    """What tells this line's thread from others: XLA's own number, glog's, or the line's place."""
-    found = _ID.search(line) or _THREAD.search(line)
-    return f"thread {found[1]}" if found else f"line {default}"
+def _thread(line: str, default: int, rank: re.Match[str] | None = None) -> str:
+    """What tells this line's thread from others: glog's number of it, its rank, XLA's number, or the line's place."""
+    if found := _THREAD.search(line):
+        return f"thread {found[1]}"
+    found = rank or _ID.search(line)
+    return found[1] if found else f"line {default}"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

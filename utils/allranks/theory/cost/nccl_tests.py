@@ -128,7 +128,9 @@ def read_pairs_file(path: Path | str) -> PairTables:
     """
     text = _text_of(Path(path))
     found = read_pairs(text)
-    if "size" in text:
+    if text.lstrip().startswith("{"):
+        found.messages += _sent_in_json(text)
+    elif "size" in text:
         reader = _Reader(None, None, None)
         with suppress(CostError):
             reader.read(text)
@@ -491,6 +493,27 @@ def _of_nccl_json(text: str, nodes: int | None) -> list[Measured]:
         )
     found[0].notes += left_out
     return found
+
+
+def _sent_in_json(text: str) -> list[Messages]:
+    """The sweep of sendrecv in nccl-tests' -J."""
+    try:
+        data = json.loads(text)
+        results, args = data.get("results"), data.get("args") or [""]
+        ranks = len(data["config"]["ranks"]) if isinstance(data.get("config"), dict) else 0
+        hosts = len({str(rank.get("hostname")) for rank in data["config"]["ranks"]}) if ranks else 0
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return []
+    who = f"each of {ranks} ranks to the next one" if ranks else "each rank to the next one"
+    who += f", on {counted(hosts, 'node')}" if hosts else ""
+    sweep = Messages("sendrecv", "nccl-tests", who=f"{who}, all at once")
+    for row in results if isinstance(results, list) else ():
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            if "sendrecv" in str(row.get("experiment_name") or args[0]):
+                nbytes, us = int(row["size"]), float(row["out_of_place"]["time"])
+                if nbytes > 0 and 0 < us < 1e12:
+                    sweep.rows.append((nbytes, nbytes / us / 1e3, us))
+    return [sweep] if sweep.rows else []
 
 
 def _decimals(value: Any) -> str:

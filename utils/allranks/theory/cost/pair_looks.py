@@ -20,6 +20,7 @@ __all__ = ["PairReport", "looks_of"]
 
 PCIE = (("PCIe 3.0 x8", 7.88), ("PCIe 3.0 x16", 15.75), ("PCIe 4.0 x16", 31.5), ("PCIe 5.0 x16", 63.0))
 LIKE_PCIE = (0.75, 0.95)  # of the figure: what copies of large blocks reach
+AMD_TOOLS = ("rocm-bandwidth-test", "TransferBench")
 ALIKE = 0.93  # of the fastest pair: pairs that have one kind of way
 SLOW = 0.8
 MOST_NAMED = 8
@@ -33,6 +34,11 @@ NO_P2P = Shape(
     "direct access gives no more than copies through the host's memory",
     "no peer access: GeForce and some workstation cards have none over PCIe, and virtual machines and ACS may forbid it",
     "nvidia-smi topo -p2p rw; NCCL_DEBUG=INFO, whose connections say P2P or SHM",
+)
+NARROW = Shape(
+    "direct access (P2P) gives hardly more than copies through the host's memory",
+    "the GPUs' own links are narrow or of an old generation (a slot with 4 or 8 lanes, a riser), so that both ways end there",
+    "nvidia-smi --query-gpu=pcie.link.width.current,pcie.link.gen.current --format=csv under load; lspci -vv | grep LnkSta",
 )
 
 
@@ -85,7 +91,8 @@ def _of_matrices(tool: str, matrices: Sequence[Matrix], tables: PairTables) -> P
     with_p2p, without = by.get((False, True)), by.get((False, False))
     if with_p2p is not None and without is not None:
         direct, staged = _median(with_p2p), _median(without)
-        shape = ACS if direct < 0.9 * staged else NO_P2P if direct < 1.1 * staged else None
+        without_p2p = NARROW if tables.with_access and not tables.without_access else NO_P2P
+        shape = ACS if direct < 0.9 * staged else without_p2p if direct < 1.1 * staged else None
         if shape:
             words = f"{shape.looks} ({direct:.3g} against {staged:.3g} GB/s)"
             shapes.insert(0, Shape(words, shape.usual, shape.test))
@@ -101,7 +108,7 @@ def _line(matrix: Matrix) -> str:
     unit = "µs" if matrix.latency else "GB/s"
     middle = f"{median(values):.4g} {unit}"
     spread = f" ({min(values):.4g} to {max(values):.4g})" if max(values) > min(values) else ""
-    where = "between the host and a GPU" if matrix.of_host else "between two GPUs"
+    where = matrix.ways or ("between the host and a GPU" if matrix.of_host else "between two GPUs")
     ways = "" if matrix.latency else ", both ways together" if matrix.both_ways else ", one way"
     peer = "" if matrix.peer is None else ", with P2P" if matrix.peer else ", without P2P"
     return f"{matrix.what} {where}{ways}{peer}: {middle}{spread}"
@@ -124,11 +131,13 @@ def _between(matrix: Matrix, lines: list[str]) -> list[Shape]:
     if not matrix.both_ways:
         carried = NVLINK_GB_PER_S.get(chip_of(matrix.gpu))
         pcie = next((f"{name} ({x:g} GB/s)" for name, x in PCIE if LIKE_PCIE[0] * x <= best <= LIKE_PCIE[1] * x), "")
+        if matrix.tool in AMD_TOOLS and "Radeon" not in matrix.gpu:
+            pcie = ""  # xGMI, of which each pair may have another number of links
         if carried and best > 0.8 * carried:
             share = f"{best / carried:.0%} of what NCCL counts for this GPU's NVLinks ({carried:g} GB/s)"
             lines.append(f"the fastest pair, {best:.4g} GB/s, has {share}")
         elif pcie:
-            lines.append(f"the fastest pair, {best:.4g} GB/s, is as fast as {pcie}")
+            lines.append(f"the fastest pair, {best:.4g} GB/s, has what {pcie} gives")
             if carried:
                 shapes.append(
                     Shape(
@@ -215,6 +224,9 @@ def _of_messages(sweep: Messages) -> PairReport:
         lines.append(f"{small[1]:.4g} µs at {size_in_words(small[0])}")
         if not rates and timed[-1][0] >= 1 << 16:  # a large message's latency is its way through the link
             rates = [(nbytes, nbytes / us / 1e3) for nbytes, us in timed]
+    if rates and not rates[-1][0]:
+        rate = rates[-1][1]
+        lines.append(f"{_rate(rate)} ({8 * rate:.4g} Gb/s), of messages whose size the text does not say")
     if not rates or rates[-1][0] < 1 << 12:
         return PairReport(title, tuple(lines), ())
     at, best = max(rates, key=lambda row: row[1])

@@ -3,7 +3,8 @@
 These are no collectives: no formula of a collective is fitted to them. Sources: CUDA's p2pBandwidthLatencyTest
 (cuda-samples, 5_Domain_Specific), nvbandwidth 0.2 to 0.10 (its text and `--json`, json_output.cpp), rocm-bandwidth-test 2.3 to 2.6,
 TransferBench p2p, OSU Micro-Benchmarks 3.7 to 7.5 (c/mpi/pt2pt, one-sided, c/xccl/pt2pt), Intel MPI Benchmarks (PingPong),
-perftest (ib_write_bw and the like, perftest_resources.c). nccl-tests' sendrecv is read by `nccl_tests`.
+perftest (ib_write_bw and the like, perftest_resources.c), ucx_perftest (src/tools/perf). nccl-tests' sendrecv is read by
+`nccl_tests`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Matrix:
     peer: bool | None = None
     of_host: bool = False
     gpu: str = ""
+    ways: str = ""  # from where to where, of copies between the host and a GPU
 
     @property
     def gpus(self) -> int:
@@ -100,6 +102,10 @@ PAIR_TESTS = re.compile(
 _BUFFERS = re.compile(r"# Send Buffer on (\w+).*? Receive Buffer on (\w+)")
 _PAIRS = re.compile(r"#.*\[ pairs: (\d{1,6}) \]")
 _LABEL = re.compile(r"^\s*(?:\[[\w, ]{1,40}\](?:<std\w+>:?)?|\d{1,7}:(?= ))")  # of a launcher
+_UCX = re.compile(r"\|\s*(overhead|latency) \(usec\)\s*\|\s*bandwidth \(MB/s\)\s*\|")
+_UCX_TEST = re.compile(r"^=+ (\w+) =+$|\| Test:\s+(\w[\w ]*\w)\s*\||\bucx_perftest\b.*\s-t (\w+)")
+_UCX_SIZE = re.compile(r"\| Message size:\s+(\d{1,13})\b|\bucx_perftest\b.*\s-s (\d{1,13})\b")
+_UCX_FINAL = re.compile(r"^(?:Final:)\s+\d+((?:\s+\d+(?:\.\d+)?){5})(?:\s+\d+){2}\s*$")
 _NUMBERS = re.compile(r"^\s*(\d{1,13}(?:\s+\d+(?:\.\d+)?)+)\s*(?:Pass|Fail)?\s*$")
 
 # what stands above a matrix
@@ -107,17 +113,17 @@ _P2P = re.compile(r"(Uni|Bi)directional P2P=(Enabled|Disabled) Bandwidth (?:\(P2
 _P2P_LATENCY = re.compile(r"P2P=(Enabled|Disabled) Latency (?:\(P2P \w+\) )?Matrix \(us\)")
 _NVB = re.compile(r"memcpy (CE|SM) ([CG]PU)\(row\) (<->|->|<-) GPU\(column\)(?: (\w+))? bandwidth \(GB/s\)")
 _COPY = re.compile(r"\b(Uni|Bi|B)directional copy peak bandwidth GB/s")
-_COLUMNS = re.compile(r"^\s*(?:D\\D|D/D|GPU|SRC\+EXE\\DST)?\s+((?:(?:[CG]PU )?\d{1,4}(?:\s+|$))+)$")
+_COLUMNS = re.compile(r"^\s*(?:(?:D\\D|D/D|GPU|SRC\+EXE\\DST)\s)?\s*((?:(?:[CG]PU )?\d{1,4}(?:\s+|$))+)$")
 _ROW = re.compile(r"^\s*(?:([CG]PU) )?(\d{1,4})\s+(?:->\s+)?((?:(?:N/A|\d+(?:\.\d+)?)(?:\s+|$))+)$")
 _DEVICE = re.compile(r"^\s*Device:? ?(\d{1,4})[,:]\s+([^,(]*[^,(\s])")
-_ACCESS = re.compile(r"Device=(\d{1,4}) CANNOT Access Peer Device=(\d{1,4})")
+_ACCESS = re.compile(r"Device=(\d{1,4}) CAN(NOT)? Access Peer Device=(\d{1,4})")
 _WAIVED = re.compile(r"^Waiving (\w+)\.?")
 _TEST = re.compile(r"^Running (\w+)\.?")
 _CPU = re.compile(r"\b(?:Processor|CPU|EPYC|Xeon)\b")
 _ANY = re.compile(
     "|".join(
         f"(?:{pattern.pattern.removeprefix('^')})"
-        for pattern in (*(head.pattern for head in _HEADS), _P2P, _P2P_LATENCY, _NVB, _COPY)
+        for pattern in (*(head.pattern for head in _HEADS), _P2P, _P2P_LATENCY, _NVB, _COPY, _UCX)
     )
     + r"|^Waiving \w+_memcpy|\"bandwidth_matrix\"",
     re.M,
@@ -132,6 +138,7 @@ class PairTables:
     messages: list[Messages] = field(default_factory=list)
     waived: list[str] = field(default_factory=list)
     without_access: set[Pair] = field(default_factory=set)
+    with_access: int = 0  # pairs of which the tool says that they reach each other
     devices: dict[int, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -181,6 +188,7 @@ class _Reader:
         self.title = ""
         self.buffers = ""
         self.pairs = 1
+        self.ucx_size = 0
         self.head: _Head | None = None
         self.sweep: Messages | None = None
         self.matrix: Matrix | None = None
@@ -201,7 +209,22 @@ class _Reader:
         elif self.head is not None and self.sweep is not None and (row := _NUMBERS.match(line)):
             self._row(row[1].split())
         else:
+            if "Test:" in line or "size" in line or "ucx_perftest" in line or line.startswith(("Final:", "====")):
+                self._ucx(line)
             self._other(line)
+
+    def _ucx(self, line: str) -> None:
+        """Files what ucx_perftest says of its test and of a message's size, and its last figures, in MiB/s."""
+        if test := _UCX_TEST.search(line):
+            self.title, self.ucx_size = next(filter(None, test.groups())), 0
+        if size := _UCX_SIZE.search(line):
+            self.ucx_size = int(size[1] or size[2])
+        if final := _UCX_FINAL.match(line):
+            _, _, us, _, rate = map(float, final[1].split())
+            if rate > 0:
+                row = (self.ucx_size, rate * 2**20 / 1e9, us if "lat" in self.title else None)
+                name = f"ucx_perftest {self.title}".strip()
+                self.found.messages.append(Messages(name, "ucx_perftest", [row]))
 
     def _other(self, line: str) -> None:
         """Files a line that is of no table: what the next table is of, and what the tool says of the devices."""
@@ -218,7 +241,10 @@ class _Reader:
             if _CPU.search(device[2]):
                 self.hosts.add(int(device[1]))
         elif access := _ACCESS.search(line):
-            self.found.without_access.add((int(access[1]), int(access[2])))
+            if access[2]:
+                self.found.without_access.add((int(access[1]), int(access[3])))
+            else:
+                self.found.with_access += 1
         elif waived := _WAIVED.match(line.strip()):
             self.found.waived.append(waived[1])
 
@@ -239,8 +265,9 @@ class _Reader:
             return True
         if not self.columns:
             if found := _COLUMNS.match(line):
-                self.columns = [(kind or "GPU", int(n)) for kind, n in re.findall(r"(?:([CG]PU) )?(\d+)", found[1])]
-                return len(self.columns) <= MOST_DEVICES
+                columns = [(kind or "GPU", int(n)) for kind, n in re.findall(r"(?:([CG]PU) )?(\d+)", found[1])]
+                self.columns = columns if len(columns) <= MOST_DEVICES else []
+                return True
             return line.lstrip().startswith("SRC")
         row = _ROW.match(line)
         values = row[3].split() if row else []
@@ -264,7 +291,9 @@ def _matrix_in(line: str) -> Matrix | None:
         by = "copy engines" if found[1] == "CE" else "kernels"
         part = f", {found[4]}" if found[4] else ""
         both = found[3] == "<->"
-        return Matrix("nvbandwidth", f"copies by {by}{part}", {}, both, of_host=found[2] == "CPU")
+        host = found[2] == "CPU"
+        ways = {"->": "from the host to a GPU", "<-": "from a GPU to the host"}.get(found[3], "") if host else ""
+        return Matrix("nvbandwidth", f"copies by {by}{part}", {}, both, of_host=host, ways=ways)
     if found := _COPY.search(line):
         tool = "TransferBench" if "Local read" in line or "Executor" in line else "rocm-bandwidth-test"
         return Matrix(tool, "copies", {}, found[1] != "Uni")

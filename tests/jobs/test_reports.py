@@ -34,7 +34,7 @@ FITS = [
     ("11_*/*.txt", [], 0, ["all_reduce 2 1", "alltoallv was left out"], []),
     ("13_*/*.txt", [], 0, ["all_reduce 2 1"], []),
     ("14_*/*.txt", [], 0, ["all_gather 16 2", "325.7"], []),
-    ("80_*/*.txt", [], 2, ["all_to_all, 8 ranks", "1 GiB 130.7", "at least 2 sizes"], ["no line of sizes"]),
+    ("80_*/*.txt", [], 2, ["all_to_all, 8 ranks", "1 GiB 130.7", "at least 2 sizes"], ["no table of sizes"]),
     ("81_*/*.txt", [], 2, ["which collective ran"], []),
     ("82_*/*.txt", [], 0, ["24 ranks by busbw / algbw", "29.5", "line 5 is cut off"], []),
     ("83_*/*.txt", [], 2, ["one rank ran alone"], []),
@@ -48,11 +48,11 @@ FITS = [
     ("89_*/*.txt", ["--collective", "all_reduce"], 2, ["all_reduce, 2 ranks", "43.69", "at least 2 sizes"], []),
     ("89b_*/*.txt", [], 0, ["all_reduce 16", "93.25"], []),
     ("89c_*/*.log", [], 0, ["8 ranks by busbw / algbw; 2 of their device lines", "647.6", "line 11 is cut off"], []),
-    ("90_*/*.txt", [], 2, ["not one of nccl-tests", "Count Size Time"], ["no line of sizes"]),
-    ("91_*/*.txt", [], 2, ["failed before its first size", "internal error"], ["no line of sizes"]),
+    ("90_*/*.txt", [], 2, ["not one of nccl-tests", "Count Size Time"], ["no table of sizes"]),
+    ("91_*/*.txt", [], 2, ["failed before its first size", "internal error"], ["no table of sizes"]),
     ("92_*/*.txt", [], 2, ["1011 to 1035 ranks"], []),
     ("92_*/*.txt", ["--ranks", "1024"], 0, ["all_reduce 1024", "the run failed"], []),
-    ("93_*/*.txt", [], 2, ["failed before its first size", "unhandled cuda error"], ["no line of sizes"]),
+    ("93_*/*.txt", [], 2, ["failed before its first size", "unhandled cuda error"], ["no table of sizes"]),
     ("150_*/*.txt", [], 0, ["reduce 192 1", "192 ranks by the command line", "bandwidth is larger than what is told"], []),
     ("151_*/*.txt", [], 2, ["at least 2 sizes"], []),
     ("152_*/*.txt", [], 0, ["all_reduce 2 1", "2 ranks by the command line", "1.663", "From 16 KiB to 32 KiB the busbw falls to 1/11"], ["left out"]),
@@ -62,7 +62,7 @@ FITS = [
     ("155_*/*.txt", [], 0, ["all_reduce 8 1", "8 ranks by busbw / algbw"], []),
     ("156_*/*.txt", [], 0, ["all_reduce 16 1", "wrong elements at 16777216", "50.33"], []),
     ("157_*/*.txt", [], 0, ["all_to_all 2 1", "all_to_all 4 1", "8 MiB", "16 MiB"], ["run 2 times"]),
-    ("158_*/*.txt", [], 2, ["52 to 113 ranks"], ["no line of sizes"]),
+    ("158_*/*.txt", [], 2, ["52 to 113 ranks"], ["no table of sizes"]),
     ("158_*/*.txt", ["--ranks", "64"], 0, ["all_reduce 64"], []),
     ("159_*/*.txt", [], 0, ["all_to_all 8 1", "216.7"], ["cut off"]),
     ("177_*/*.txt", [], 2, ["all_gather, 4 ranks", "1.927", "at least 2 sizes"], ["how many ranks"]),
@@ -71,8 +71,8 @@ FITS = [
     ("190_*/*.txt", [], 0, ["With direct access (P2P), copies are slower", "9.98 against 22.2 GB/s", "ACS"], ["busbw"]),
     ("191_*/*.txt", [], 0, ["with P2P: 375.9 GB/s", "377.5 GB/s, has 102% of what NCCL counts"], ["Usual:"]),
     ("192_*/*.txt", [], 0, ["PCIe 4.0 x16", "{0, 1, 2} and {3, 4, 5}: 26.34 GB/s within them and 22.09"], ["slower to all"]),
-    ("193_*/*.txt", [], 0, ["Waived", "reach each other directly", "no peer access"], ["no line of sizes"]),
-    ("194_*/*.txt", [], 0, ["1.805 GB/s (14.44 Gb/s)", "From 32 KiB on it no longer grows"], ["no line of sizes"]),
+    ("193_*/*.txt", [], 0, ["Waived", "reach each other directly", "no peer access"], ["no table of sizes"]),
+    ("194_*/*.txt", [], 0, ["1.805 GB/s (14.44 Gb/s)", "From 32 KiB on it no longer grows"], ["no table of sizes"]),
     ("195_*/*.txt", [], 0, ["9.512 GB/s at 256 KiB to 4.036 GB/s at 4 MiB (42%)", "7.098 GB/s to 3.535"], ["no longer grows"]),
     ("196_*/*.txt", [], 0, ["sendrecv, each of 2 ranks to the next one, on 2 nodes", "11.68 GB/s"], ["all_reduce"]),
     ("197_*/*.txt", [], 0, ["all_to_all 8 1", "20.97", "NCCL_P2P_DISABLE=1"], ["no collectives"]),
@@ -81,9 +81,15 @@ FITS = [
     ("214_*/*.txt", [], 0, ["hardly more than copies", "6.6 against 6.34 GB/s", "PCIe 3.0 x8"], ["no peer access"]),
     ("215_*/*.txt", [], 0, ["from the host to a GPU, one way: 35.25", "from a GPU to the host, one way: 52.77"], ["slower for"]),
     ("216_*/*.txt", [], 0, ["TransferBench, 8 GPUs", "57.48 GB/s"], ["PCIe", "Usual:"]),
-    ("217_*/*.txt", [], 0, ["ucx_perftest tag_bw", "49.01 GB/s (392.1 Gb/s)"], ["no line of sizes"]),
+    ("217_*/*.txt", [], 0, ["ucx_perftest tag_bw", "49.01 GB/s (392.1 Gb/s)"], ["no table of sizes"]),
     ("218_*/*.json", [], 0, ["sendrecv, each of 16 ranks to the next one, on 2 nodes", "44.01 GB/s"], ["left out"]),
     ("219_*/*.txt", [], 0, ["56 pairs have no peer access", "no more than copies through the host's memory"], ["NVLinks carry"]),
+    ("227_*/*.txt", [], 0, ["1.77 µs at 1 B", "5.37 GB/s (42.96 Gb/s) at 256 KiB"], ["5.121"]),
+    ("228_*/*.txt", [], 0, ["Sendrecv, both ways together", "17.62 GB/s at 512 KiB to 2.727 GB/s at 4 MiB"], ["equal parts"]),
+    ("229_*/*.txt", [], 0, ["inside a GPU, each byte read and written", "1116 GB/s"], ["between two GPUs", "Usual:"]),
+    ("230_*/*.txt", [], 0, ["was not what was sent, in device_to_device_memcpy_read_ce", "IOMMU"], ["no table of sizes"]),
+    ("231_*/*.txt", [], 0, ["48.38 GB/s, is faster than this GPU's PCIe (15.75 GB/s): over NVLink"], ["PCIe 5.0", "Usual:"]),
+    ("232_*/*.txt", [], 0, ["{2, 3, 4, 5} and {6, 7, 8, 9}: 26.5 GB/s", "rocm-smi --showtopo"], ["nvidia-smi"]),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 
@@ -189,6 +195,9 @@ EXPLAINED = [
     ("224_*", 0, "nccl_error", ["could not listen on port 16666", "rank 12 of the group"], []),
     ("225_*", 0, "missing_rank", ["Rank 1 did not submit what the other ranks wait for (2 tensors"], []),
     ("226_*/*.txt", 2, None, ["torchfrtrace", "give the dumps"], ["its format is not known"]),
+    ("233_*", 0, "missing_rank", ["Rank 0 did not submit"], []),
+    ("234_*", 0, "missing_rank", ["ranks 1, 3, 5 and 7 did not connect to the first one"], []),
+    ("235_*", 0, "healthy", ["19 %", "who comes late, the files of other ranks would say"], ["nobody comes late"]),
     ("70_*/report1.sqlite", 2, None, ["SQLite"], ["its format is not known"]),
 ]  # fmt: skip
 
@@ -286,13 +295,13 @@ def test_a_table_of_another_tool_is_refused_by_its_head(tmp_path, text, head):
     (tmp_path / "table.txt").write_text(text)
     code, words = said("fit", str(tmp_path / "table.txt"))
     assert code == 2 and "not one of nccl-tests (its head is:" in words and head in words
-    assert "has no head" not in words and "no line of sizes" not in words
+    assert "has no head" not in words and "no table of sizes" not in words
 
 
 def test_a_text_that_only_speaks_of_sizes_and_times_is_no_table(tmp_path):
     (tmp_path / "text.txt").write_text("The size and the time are below.\n1 2 3\nbytes  and so on\n")
     code, words = said("fit", str(tmp_path / "text.txt"))
-    assert code == 2 and "no line of sizes and times" in words
+    assert code == 2 and "no table of sizes and times that is known" in words
 
 
 HEAD = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"

@@ -7,6 +7,7 @@ Seen: CANN 6.0 to 9.0 (the lists of HCCL errors and the user guide on hiascend.c
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from allranks.base.errors import capital, name_ranks
@@ -53,6 +54,13 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
     (r"CMD information (\w+) check fail\. local ?\[([^\]]*)\], remote ?\[([^\]]*)\]",
      "Two ranks made different calls (HCCL): {0} {1} on one, {2} on the other.",
      "all ranks need the same calls in the same order, with the same size and type", 0.95, "desync"),
+    (r"Failed to connect agent\[(\d[\d,]*)\]",
+     "Of the group, {0} did not connect to the first one in time (HCCL, EI0015).",
+     "look at these first: whether they came, and whether they have an earlier error; then at HCCL_SOCKET_IFNAME and "
+     "the network", 0.85, "missing_rank"),
+    (r"topo exchange server get socket timeout! timeout\[(\d+)",
+     "Not all ranks connected to the first one in {0} s, when the group was made (HCCL, EI0015).",
+     "the log of the other ranks; HCCL_SOCKET_IFNAME, HCCL_CONNECT_TIMEOUT", 0.7, "hang"),
     (r"wait socket establish timeout, role\[\d+\] rank\[(\d+)\] timeout\[(\d+)\]",
      "A connection with rank {0} of the group was not made in {1} s (HCCL).",
      "look at that rank first: whether it came, and whether it has an earlier error; then at the network", 0.7, "hang"),
@@ -96,7 +104,10 @@ class HcclErrors:
         """Files a line of CANN's own log: of each kind the first."""
         for pattern, words, advice, sure, kind in _LINES:
             if pattern not in self.plog and (found := re.search(pattern, text)):
-                self.plog[pattern] = Cause(words.format(*found.groups()), advice, None, sure, kind)
+                parts: Sequence[str] = found.groups()
+                if kind == "missing_rank":
+                    parts = [name_ranks([int(n) for n in re.findall(r"\d{1,7}", found[1])])]
+                self.plog[pattern] = Cause(words.format(*parts), advice, None, sure, kind)
                 return
 
     def causes(self) -> tuple[Cause, ...]:

@@ -1,7 +1,7 @@
 """Horovod's warnings of stalled tensors: which ranks did not submit what the others wait for.
 
 Seen: Horovod 0.11 to 0.28 (common/operations.cc and common/stall_inspector.cc: "[missing ranks: 1]", "[ready ranks: 0,
-2]", and a list behind "Missing ranks:"), as in issues of horovod/horovod.
+2]", and a list behind "Missing ranks:" or "Stalled ranks:"), as in issues of horovod/horovod.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ __all__ = ["STALLED", "HorovodStalls"]
 STALLED = "One or more tensors were submitted to be reduced"
 MOST = 10_000  # tensors
 _OF_TENSOR = re.compile(r"([^\s:,\[\]]+) \[(missing|ready) ranks: ([\d, ]{1,4000})\]")
-_OF_RANK = re.compile(r"^(?:\W*\[[\w, ]+\](?:<\w+>:?)?)?\s*(\d{1,7}): \[([^\]]{1,4000})\]")
+_OF_RANK = re.compile(r"^(?:\W*\[[\w, ]+\](?:<\w+>:?)?)?\s*(\d{1,7}): \[([^\]]{1,4000})")
+_LISTED = ("Missing ranks:", "Stalled ranks:")
 
 
 class HorovodStalls:
@@ -28,21 +29,22 @@ class HorovodStalls:
         self.listing = 0  # lines of a list of ranks that may follow
 
     def take(self, line: str) -> None:
-        """Files a line that names ranks, or a line of the list below "Missing ranks:"."""
+        """Files a line that names ranks, or a line of the list below such a head."""
         for tensor, kind, ranks in _OF_TENSOR.findall(line)[:MOST]:
             numbers = [int(n) for n in re.findall(r"\d{1,7}", ranks) if int(n) < MAX_RANKS]
             if kind == "ready" and len(self.ready) < MOST:
                 self.ready.setdefault(tensor, set()).update(numbers)
             for number in numbers if kind == "missing" else ():
                 self._misses(number, tensor)
-        if line.rstrip().endswith("Missing ranks:"):
+        if line.rstrip().endswith(_LISTED):
             self.listing = 1000
         elif self.listing:
             found = _OF_RANK.match(line)
-            self.listing = self.listing - 1 if found else 0
+            self.listing = self.listing - 1 if found or line.rstrip().endswith((",", "...]", "]")) else 0
             if found and int(found[1]) < MAX_RANKS:
-                for tensor in found[2].split(", ")[:100]:
-                    self._misses(int(found[1]), tensor.strip())
+                for tensor in re.findall(r"[^\s,]+", found[2])[:100]:
+                    if tensor != "...":
+                        self._misses(int(found[1]), tensor)
 
     def _misses(self, rank: int, tensor: str) -> None:
         mine = self.missing.setdefault(rank, {}) if rank in self.missing or len(self.missing) < MOST else {}

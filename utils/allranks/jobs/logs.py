@@ -318,7 +318,7 @@ class _Log:
             self.xla.take(line)
         if "EI00" in line or "EJ00" in line or "RankID:" in line or "HCCL(" in line:
             self.hccl.take(line)
-        if " ranks: " in line or "issing ranks" in line or self.horovod.listing:
+        if "ranks:" in line or self.horovod.listing:
             self.horovod.take(line)
         self._failures(line)
 

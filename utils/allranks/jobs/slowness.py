@@ -588,9 +588,10 @@ def _no_cause(seen: Seen) -> Cause:
             ),
             None, 0.7, "exposed",
         )  # fmt: skip
+    late = "who comes late, the files of other ranks would say" if seen.alone else "nobody comes late for long"
     return Cause(
         "Nothing stands out: this job's communication costs little that could be gained.",
-        f"{percent(exposed)} of the time is communication that compute does not hide; nobody comes late for long, and "
+        f"{percent(exposed)} of the time is communication that compute does not hide; {late}, and "
         f"no cause of this "
         f"report would gain {percent(WORTH)} of the time.",
         0.0, 0.6 if seen.alone else 0.8, "healthy",

@@ -226,7 +226,7 @@ class _Reader:
             raise CostError(foreign)
         if not found:
             what = f"only tests that are no collectives of equal parts ({', '.join(dict.fromkeys(self.left_out))})"
-            what = what if self.left_out else "no line of sizes and times"
+            what = what if self.left_out else "no table of sizes and times that is known"
             raise CostError(f"it holds {what}; give what nccl-tests or `allranks bench` printed")
         whole = [sweep for sweep in found if sweep.points]
         if not whole:

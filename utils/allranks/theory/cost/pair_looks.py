@@ -5,6 +5,7 @@ The figures that a link can have: PCIe after its encoding (PCI-SIG), NVLinks as 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -18,6 +19,15 @@ from allranks.theory.cost.pair_tables import Matrix, Messages, Pair, PairTables
 
 __all__ = ["PairReport", "looks_of"]
 
+# the PCIe of a GPU whose name is known, in GB/s of 16 lanes: what is faster went another way
+PCIE_OF = (
+    (r"\b(?:V100|P100|P40|T4|GTX|RTX 20\d\d|Quadro|TITAN|MI[56]0)\b", 15.75),
+    (
+        r"\b(?:A\d\dG?|A100|A800|A\d000|RTX (?:30|40)\d\d|L4|L40S?|L20|RTX \d000 Ada|MI100|MI2\d\dX?|RX [67]\d{3})\b",
+        31.5,
+    ),
+    (r"\b(?:H100|H200|H800|H20|B200|B300|GB\d00|RTX 50\d\d|RTX PRO \d000|MI3\d\d\w?|RX 9\d{3})\b", 63.0),
+)
 PCIE = (("PCIe 3.0 x8", 7.88), ("PCIe 3.0 x16", 15.75), ("PCIe 4.0 x16", 31.5), ("PCIe 5.0 x16", 63.0))
 LIKE_PCIE = (0.75, 0.95)  # of the figure: what copies of large blocks reach
 AMD_TOOLS = ("rocm-bandwidth-test", "TransferBench")
@@ -34,6 +44,11 @@ NO_P2P = Shape(
     "direct access gives no more than copies through the host's memory",
     "no peer access: GeForce and some workstation cards have none over PCIe, and virtual machines and ACS may forbid it",
     "nvidia-smi topo -p2p rw; NCCL_DEBUG=INFO, whose connections say P2P or SHM",
+)
+CORRUPT = Shape(
+    "copies between these devices bring wrong data",
+    "an IOMMU or ACS that remaps what GPUs exchange, as in a virtual machine, or a faulty link or memory",
+    "iommu=off or iommu=pt; NCCL_P2P_DISABLE=1 until it is found; dmesg for Xid; another pair of GPUs, dcgmi diag",
 )
 NARROW = Shape(
     "direct access (P2P) gives hardly more than copies through the host's memory",
@@ -69,6 +84,9 @@ def looks_of(tables: PairTables) -> list[PairReport]:
     found = []
     for tool in dict.fromkeys(matrix.tool for matrix in tables.matrices):
         found.append(_of_matrices(tool, [m for m in tables.matrices if m.tool == tool], tables))
+    if tables.corrupt:
+        words = f"what a copy brought was not what was sent, in {tables.corrupt}"
+        found.append(PairReport("nvbandwidth", (words,), (CORRUPT,)))
     if tables.waived:
         words = f"waived, so that nothing is measured of it: {listed(dict.fromkeys(tables.waived))}"
         apart = any("device_to_device" in test for test in tables.waived)
@@ -84,9 +102,11 @@ def _of_matrices(tool: str, matrices: Sequence[Matrix], tables: PairTables) -> P
         lines.append(f"{counted(len(tables.without_access), 'pair has', 'pairs have')} no peer access, by direction")
     for matrix in matrices:
         lines.append(_line(matrix))
+    one_way = any(not m.both_ways and not m.latency and not m.of_host and m.peer is not False for m in matrices)
     for matrix in matrices:
-        if not matrix.latency and matrix.peer is not False:
-            shapes += _of_host(matrix) if matrix.of_host else _between(matrix, lines)
+        again = matrix.both_ways and not matrix.of_host and one_way  # the same pairs would be named twice
+        if not matrix.latency and matrix.peer is not False and not again:
+            shapes += [] if "inside" in matrix.ways else _of_host(matrix) if matrix.of_host else _between(matrix, lines)
     by = {(m.both_ways, m.peer): m for m in reversed(matrices) if not m.latency and m.peer is not None}
     with_p2p, without = by.get((False, True)), by.get((False, False))
     if with_p2p is not None and without is not None:
@@ -131,11 +151,16 @@ def _between(matrix: Matrix, lines: list[str]) -> list[Shape]:
     if not matrix.both_ways:
         carried = NVLINK_GB_PER_S.get(chip_of(matrix.gpu))
         pcie = next((f"{name} ({x:g} GB/s)" for name, x in PCIE if LIKE_PCIE[0] * x <= best <= LIKE_PCIE[1] * x), "")
-        if matrix.tool in AMD_TOOLS and "Radeon" not in matrix.gpu:
-            pcie = ""  # xGMI, of which each pair may have another number of links
+        most = next((x for pattern, x in PCIE_OF if re.search(pattern, matrix.gpu)), None)
+        pcie = pcie if best <= (most or PCIE[1][1]) else ""  # a name that is not known may have NVLinks or xGMI
         if carried and best > 0.8 * carried:
             share = f"{best / carried:.0%} of what NCCL counts for this GPU's NVLinks ({carried:g} GB/s)"
             lines.append(f"the fastest pair, {best:.4g} GB/s, has {share}")
+        elif most and best > most:
+            links = "xGMI" if matrix.tool in AMD_TOOLS else "NVLink"
+            lines.append(
+                f"the fastest pair, {best:.4g} GB/s, is faster than this GPU's PCIe ({most:g} GB/s): over {links}"
+            )
         elif pcie:
             lines.append(f"the fastest pair, {best:.4g} GB/s, has what {pcie} gives")
             if carried:
@@ -156,7 +181,7 @@ def _between(matrix: Matrix, lines: list[str]) -> list[Shape]:
                 f"GPUs lie in {len(islands)} sets, {sets}: {median(inside):.4g} GB/s within them and "
                 f"{median(across):.4g} across",
                 "each set has a CPU socket or a switch of its own, and the way between them is slower",
-                "nvidia-smi topo -m: what it shows between these sets; a ring has to cross there twice",
+                f"{_topology(matrix)}: what it shows between these sets; a ring has to cross there twice",
             )
         )
     else:
@@ -164,24 +189,29 @@ def _between(matrix: Matrix, lines: list[str]) -> list[Shape]:
         usual = median(x for x in pairs.values() if x >= middle)
         slow = {pair: x for pair, x in pairs.items() if x < SLOW * usual}
         if slow:
-            shapes.append(_slow_pairs(slow, usual, {row for row, _ in pairs}))
+            shapes.append(_slow_pairs(slow, usual, {row for row, _ in pairs}, _topology(matrix)))
     return shapes
 
 
-def _slow_pairs(slow: dict[Pair, float], usual: float, gpus: set[int]) -> Shape:
+def _topology(matrix: Matrix) -> str:
+    """The command that shows how GPUs are joined."""
+    return "rocm-smi --showtopo" if matrix.tool in AMD_TOOLS else "nvidia-smi topo -m"
+
+
+def _slow_pairs(slow: dict[Pair, float], usual: float, gpus: set[int], topology: str) -> Shape:
     """Pairs that are slower than the others; where they are all those of one GPU, the GPU."""
     lone = sorted(g for g in gpus if sum(g in pair for pair in slow) >= 2 * len(gpus) - 3 > 1)
     if lone:
         words = f"GPU {listed(lone)} is slower to all others: {median(slow.values()):.4g} GB/s, others {usual:.4g}"
         why = "its link has fewer lanes or an older generation, or some of its NVLinks are down"
-        test = "nvidia-smi -q -d PERFORMANCE and nvidia-smi --query-gpu=pcie.link.width.current,pcie.link.gen.current; nvlink -s"
+        test = f"{topology}; the width and generation of its PCIe link under load (lspci -vv | grep LnkSta)"
         return Shape(words, why, test)
     named = ", ".join(f"{a} to {b} at {x:.4g}" for (a, b), x in sorted(slow.items())[:MOST_NAMED])
     more = f", and {len(slow) - MOST_NAMED} more" if len(slow) > MOST_NAMED else ""
     return Shape(
         f"{counted(len(slow), 'direction is', 'directions are')} below {SLOW:.0%} of the others' {usual:.4g} GB/s: {named}{more}",
         "these have another way: across sockets, another switch, or fewer NVLinks",
-        "nvidia-smi topo -m: what stands between these GPUs",
+        f"{topology}: what stands between these GPUs",
     )
 
 
@@ -227,7 +257,7 @@ def _of_messages(sweep: Messages) -> PairReport:
     if rates and not rates[-1][0]:
         rate = rates[-1][1]
         lines.append(f"{_rate(rate)} ({8 * rate:.4g} Gb/s), of messages whose size the text does not say")
-    if not rates or rates[-1][0] < 1 << 12:
+    if not rates or not rates[-1][0] or (timed and rates[-1][0] < 1 << 12):
         return PairReport(title, tuple(lines), ())
     at, best = max(rates, key=lambda row: row[1])
     half = next(nbytes for nbytes, rate in rates if rate >= best / 2)

@@ -68,7 +68,11 @@ class Messages:
 
 @dataclass
 class _Head:
-    """The head of a sweep of messages: which cells of a row are the size, the bandwidth and the latency."""
+    """The head of a sweep of messages: which cells of a row are the size, the bandwidth and the latency.
+
+    Of Intel's, whose bandwidth is in MB or in MiB by the version, the time alone is taken: one way of a PingPong, and both
+    ways, or four, of the tests in `ways`.
+    """
 
     tool: str
     pattern: re.Pattern[str]
@@ -76,17 +80,22 @@ class _Head:
     latency: int | None = None
     unit: float = 1e-3  # GB/s in one of its bandwidths
     cells: int = 2
+    ways: tuple[tuple[str, int], ...] = ()
 
 
 _HEADS = (
     _Head("OSU Micro-Benchmarks", re.compile(r"#\s*Size\s+Bandwidth \(MB/s\)"), bandwidth=1),
     _Head("OSU Micro-Benchmarks", re.compile(r"#\s*Size\s+MB/s\s+Messages/s"), bandwidth=1),
     _Head("OSU Micro-Benchmarks", re.compile(r"#\s*Size\s+Latency \(us\)"), latency=1),
-    _Head("Intel MPI Benchmarks", re.compile(r"#bytes\s+#repetitions\s+t\[usec\]\s+Mbytes/sec"), 3, 2, cells=4),
-    _Head("perftest", re.compile(r"#bytes\s+#iterations\s+BW peak\[Gb/sec\]\s+BW average\[Gb/sec\]"), 3, None, 0.125, 4),
-    _Head("perftest", re.compile(r"#bytes\s+#iterations\s+BW peak\[Mi?B/sec\]\s+BW average\[Mi?B/sec\]"), 3, None,
+    _Head("Intel MPI Benchmarks", re.compile(r"#bytes\s+#repetitions\s+t\[usec\]\s+Mbytes/sec"), None, 2, cells=4,
+          ways=(("Ping", 1),)),
+    _Head("Intel MPI Benchmarks",
+          re.compile(r"#bytes\s+#repetitions\s+t_min\[usec\]\s+t_max\[usec\]\s+t_avg\[usec\]\s+Mbytes/sec"), None, 3,
+          cells=6, ways=(("Sendrecv", 2), ("Exchange", 4))),
+    _Head("perftest", re.compile(r"#bytes\s+#?iterations\s+BW peak\[Gb/sec\]\s+BW average\[Gb/sec\]"), 3, None, 0.125, 4),
+    _Head("perftest", re.compile(r"#bytes\s+#?iterations\s+BW peak\[Mi?B/sec\]\s+BW average\[Mi?B/sec\]"), 3, None,
           2**20 / 1e9, 4),
-    _Head("perftest", re.compile(r"#bytes\s+#iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]"), None, 4, cells=5),
+    _Head("perftest", re.compile(r"#bytes\s+#?iterations\s+t_min\[usec\]\s+t_max\[usec\]\s+t_typical\[usec\]"), None, 4, cells=5),
 )  # fmt: skip
 _TITLES = (
     re.compile(r"# (OSU (?:MPI|NCCL|RCCL|UPC\w*|OpenSHMEM)\S* .+? Test)\b"),
@@ -109,6 +118,8 @@ _UCX_FINAL = re.compile(r"^(?:Final:)\s+\d+((?:\s+\d+(?:\.\d+)?){5})(?:\s+\d+){2
 _NUMBERS = re.compile(r"^\s*(\d{1,13}(?:\s+\d+(?:\.\d+)?)+)\s*(?:Pass|Fail)?\s*$")
 
 # what stands above a matrix
+_LOCAL = re.compile(r"memcpy local GPU\(column\) bandwidth \(GB/s\)")
+_WRONG = re.compile(r"Invalid value when checking the pattern")
 _P2P = re.compile(r"(Uni|Bi)directional P2P=(Enabled|Disabled) Bandwidth (?:\(P2P (Writes|Reads)\) )?Matrix \(GB/s\)")
 _P2P_LATENCY = re.compile(r"P2P=(Enabled|Disabled) Latency (?:\(P2P \w+\) )?Matrix \(us\)")
 _NVB = re.compile(r"memcpy (CE|SM) ([CG]PU)\(row\) (<->|->|<-) GPU\(column\)(?: (\w+))? bandwidth \(GB/s\)")
@@ -123,7 +134,7 @@ _CPU = re.compile(r"\b(?:Processor|CPU|EPYC|Xeon)\b")
 _ANY = re.compile(
     "|".join(
         f"(?:{pattern.pattern.removeprefix('^')})"
-        for pattern in (*(head.pattern for head in _HEADS), _P2P, _P2P_LATENCY, _NVB, _COPY, _UCX)
+        for pattern in (*(head.pattern for head in _HEADS), _P2P, _P2P_LATENCY, _NVB, _COPY, _UCX, _LOCAL, _WRONG)
     )
     + r"|^Waiving \w+_memcpy|\"bandwidth_matrix\"",
     re.M,
@@ -138,11 +149,12 @@ class PairTables:
     messages: list[Messages] = field(default_factory=list)
     waived: list[str] = field(default_factory=list)
     without_access: set[Pair] = field(default_factory=set)
+    corrupt: str = ""  # the test in which a copy brought other bytes than were sent
     with_access: int = 0  # pairs of which the tool says that they reach each other
     devices: dict[int, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.matrices or self.messages or self.waived)
+        return bool(self.matrices or self.messages or self.waived or self.corrupt)
 
 
 def holds_pairs(text: str) -> bool:
@@ -189,6 +201,7 @@ class _Reader:
         self.buffers = ""
         self.pairs = 1
         self.ucx_size = 0
+        self.test = ""  # of nvbandwidth
         self.head: _Head | None = None
         self.sweep: Messages | None = None
         self.matrix: Matrix | None = None
@@ -203,8 +216,8 @@ class _Reader:
             return
         elif head := next((head for head in _HEADS if head.pattern.search(line)), None):
             self.head, self.matrix = head, None
-            self.sweep = Messages(self.title, head.tool, [], "i-Di" in self.title or "Bidirectional" in self.title,
-                                  self.buffers, self.pairs)  # fmt: skip
+            both = any(word in self.title for word in ("i-Di", "Bidirectional", "Sendrecv", "Exchange"))
+            self.sweep = Messages(self.title, head.tool, [], both, self.buffers, self.pairs)
             self.found.messages.append(self.sweep)
         elif self.head is not None and self.sweep is not None and (row := _NUMBERS.match(line)):
             self._row(row[1].split())
@@ -247,6 +260,10 @@ class _Reader:
                 self.found.with_access += 1
         elif waived := _WAIVED.match(line.strip()):
             self.found.waived.append(waived[1])
+        elif test := _TEST.match(line.strip()):
+            self.test = test[1]
+        elif _WRONG.search(line):
+            self.found.corrupt = self.test or "a test"
 
     def _row(self, cells: list[str]) -> None:
         """Files a row of a sweep, if it is whole."""
@@ -256,6 +273,10 @@ class _Reader:
         numbers = [float(cell) for cell in cells]
         bandwidth = None if head.bandwidth is None else numbers[head.bandwidth] * head.unit
         latency = None if head.latency is None else numbers[head.latency]
+        ways = next((n for name, n in head.ways if name in sweep.test), 0)
+        if head.ways and latency:
+            bandwidth = ways * numbers[0] / latency / 1e3 if ways else None
+            latency = latency if ways == 1 else None
         if int(cells[0]) > 0 and all(x is None or 0 < x < 1e9 for x in (bandwidth, latency)):
             sweep.rows.append((int(cells[0]), bandwidth, latency))
 
@@ -294,6 +315,8 @@ def _matrix_in(line: str) -> Matrix | None:
         host = found[2] == "CPU"
         ways = {"->": "from the host to a GPU", "<-": "from a GPU to the host"}.get(found[3], "") if host else ""
         return Matrix("nvbandwidth", f"copies by {by}{part}", {}, both, of_host=host, ways=ways)
+    if _LOCAL.search(line):
+        return Matrix("nvbandwidth", "copies", {}, of_host=True, ways="inside a GPU, each byte read and written")
     if found := _COPY.search(line):
         tool = "TransferBench" if "Local read" in line or "Executor" in line else "rocm-bandwidth-test"
         return Matrix(tool, "copies", {}, found[1] != "Uni")

@@ -257,7 +257,7 @@ def _without_ranks_of_groups(records: list[RankRecord]) -> list[RankRecord]:
     """The records; those of NCCL's logs without their ranks, where these are of small groups: two files name one."""
     mine = [r for r in records if r.source == logs.LOG and r.rank_from != "unknown"]
     files = {r.file for r in records if r.source == logs.LOG}
-    worlds = {r.world_size for r in mine} - {None}
+    worlds = {r.world_size for r in mine if r.world_size}
     if len({r.rank for r in mine}) == len(mine) and not any(len(files) > world for world in worlds):
         return records
     return [replace(r, rank_from="unknown", world_size=None) if r in mine else r for r in records]

@@ -90,6 +90,9 @@ FITS = [
     ("230_*/*.txt", [], 0, ["was not what was sent, in device_to_device_memcpy_read_ce", "IOMMU"], ["no table of sizes"]),
     ("231_*/*.txt", [], 0, ["48.38 GB/s, is faster than this GPU's PCIe (15.75 GB/s): over NVLink"], ["PCIe 5.0", "Usual:"]),
     ("232_*/*.txt", [], 0, ["{2, 3, 4, 5} and {6, 7, 8, 9}: 26.5 GB/s", "rocm-smi --showtopo"], ["nvidia-smi"]),
+    ("236_*/*.txt", [], 0, ["Of the pairs with access: 26.33 GB/s with P2P, 9.535 without"], ["Direct access gives no more"]),
+    ("237_*/*.txt", [], 0, ["ucx_perftest tag_bw", "0.03398 GB/s (0.2719 Gb/s) at 512 B"], ["equal parts", "the most"]),
+    ("238_*/*.txt", [], 0, ["PingPongAnySource", "1.34 µs at 1 B", "44.91 GB/s (359.3 Gb/s) at 4 MiB"], ["equal parts"]),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 
@@ -198,6 +201,7 @@ EXPLAINED = [
     ("233_*", 0, "missing_rank", ["Rank 0 did not submit"], []),
     ("234_*", 0, "missing_rank", ["ranks 1, 3, 5 and 7 did not connect to the first one"], []),
     ("235_*", 0, "healthy", ["19 %", "who comes late, the files of other ranks would say"], ["nobody comes late"]),
+    ("239_*", 0, "hang", ["each of which expects 8", "ranks 7 and 15 did not come or have another log"], ["all of this process"]),
     ("70_*/report1.sqlite", 2, None, ["SQLite"], ["its format is not known"]),
 ]  # fmt: skip
 

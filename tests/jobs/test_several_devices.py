@@ -78,6 +78,20 @@ def test_another_sqlite_and_a_torn_one_get_one_sentence(tmp_path):
     assert len(explain([tmp_path / "a.sqlite", tmp_path / "c.sqlite"]).skipped) == 1
 
 
+@pytest.mark.parametrize("kernels", [True, False])
+def test_graphs_that_were_recorded_as_wholes_are_no_quiet_gpu(tmp_path, kernels):
+    path = nsight(tmp_path / "a.sqlite")
+    base = sqlite3.connect(path)
+    base.execute("create table CUPTI_ACTIVITY_KIND_GRAPH_TRACE(start integer, end integer, deviceId integer)")
+    base.execute("insert into CUPTI_ACTIVITY_KIND_GRAPH_TRACE values (0, 90000000, 0)")
+    if not kernels:
+        base.execute("drop table CUPTI_ACTIVITY_KIND_KERNEL")
+    base.commit()
+    base.close()
+    with pytest.raises(ProfileError, match="--cuda-graph-trace=node"):
+        read(path)
+
+
 def jax(path, device="GPU", stream="Stream #20(MemcpyP2P)"):
     head = [
         ("process_name", None, f"/device:{device}:0"),

@@ -30,6 +30,10 @@ __all__ = ["FORMATS", "JAX", "NSIGHT", "PROFILER"]
 
 NSIGHT, JAX, PROFILER = "nsight", "jax", "nccl profiler"
 _SQLITE = b"SQLite format 3\0"
+_GRAPHS = (
+    "it has CUDA graphs as wholes, and not the kernels in them, among which the collectives are: record with "
+    "nsys profile --cuda-graph-trace=node"
+)
 _PEER_COPIES = (10,)  # CUpti_ActivityMemcpyKind: peer to peer
 # XLA's names of collectives, also those that begin and end apart
 _HLO = re.compile(
@@ -138,13 +142,23 @@ def _read_sqlite(path: Path) -> list[RankRecord]:
         raise ProfileError(f"it is an SQLite file that can't be read: {str(error)[:80]}") from None
 
 
+def _taken(base: sqlite3.Connection, kind: str) -> float:
+    """The time that a kind of activity took, all of it together."""
+    total = base.execute(f"SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_{kind}").fetchone()[0]
+    return float(total) if isinstance(total, int | float) else 0.0
+
+
 def _tables(base: sqlite3.Connection, path: Path) -> list[RankRecord]:
     tables = {name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "CUPTI_ACTIVITY_KIND_KERNEL" not in tables:
         raise ProfileError(
-            "it is an SQLite file without kernels of Nsight Systems: record with --trace=cuda, export with nsys export "
-            "-t sqlite"
+            _GRAPHS
+            if "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" in tables
+            else "it is an SQLite file without kernels of Nsight Systems: record with --trace=cuda, export with nsys "
+            "export -t sqlite"
         )
+    if "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" in tables and _taken(base, "GRAPH_TRACE") > _taken(base, "KERNEL"):
+        raise ProfileError(_GRAPHS)
     strings: dict[Any, str] = {}
     if "StringIds" in tables:
         strings = {number: str(value) for number, value in base.execute("SELECT id, value FROM StringIds")}

@@ -152,7 +152,18 @@ def _cause(wait: _Wait) -> Cause:
         absent = absent if len(absent) + len(known) == wait.expected else []
     left = wait.expected - came
     kind = "rank" if wait.started else "device"
-    if absent:
+    blocks = {n // wait.expected for n in known} if wait.started and wait.devices and wait.expected else set[int]()
+    several = left < 0 or (len(wait.devices) > wait.expected and len(blocks) > 1)
+    others = [n for n in range(len(wait.devices)) if n not in known] if wait.started and wait.devices else []
+    if several:
+        absent = []
+        missing = f"the log is of several processes, each of which expects {wait.expected}"
+        missing += (
+            f"; {kind}{'s' if len(others) > 1 else ''} {_few(others)} did not come or have another log"
+            if others
+            else ""
+        )
+    elif absent:
         missing = f"{kind}{'s' if len(absent) > 1 else ''} {_few(absent)} did not come"
     elif left > 0:
         missing = f"{left} of the {wait.expected} of this process did not come, and the log does not say which"

@@ -6,7 +6,7 @@ The figures that a link can have: PCIe after its encoding (PCI-SIG), NVLinks as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median
@@ -110,8 +110,11 @@ def _of_matrices(tool: str, matrices: Sequence[Matrix], tables: PairTables) -> P
     by = {(m.both_ways, m.peer): m for m in reversed(matrices) if not m.latency and m.peer is not None}
     with_p2p, without = by.get((False, True)), by.get((False, False))
     if with_p2p is not None and without is not None:
-        direct, staged = _median(with_p2p), _median(without)
-        without_p2p = NARROW if tables.with_access and not tables.without_access else NO_P2P
+        reached = {pair for pair in with_p2p.cells if pair in tables.with_access and pair in without.cells}
+        direct, staged = _median(with_p2p, reached), _median(without, reached)
+        if reached and tables.without_access:
+            lines.append(f"of the pairs with access: {direct:.4g} GB/s with P2P, {staged:.4g} without")
+        without_p2p = NARROW if tables.with_access else NO_P2P
         shape = ACS if direct < 0.9 * staged else without_p2p if direct < 1.1 * staged else None
         if shape:
             words = f"{shape.looks} ({direct:.3g} against {staged:.3g} GB/s)"
@@ -139,8 +142,9 @@ def _apart(matrix: Matrix) -> list[float]:
     return [x for (row, column), x in matrix.cells.items() if matrix.of_host or row != column]
 
 
-def _median(matrix: Matrix) -> float:
-    return median(_apart(matrix))
+def _median(matrix: Matrix, pairs: Collection[Pair] = ()) -> float:
+    """The middle figure, of these pairs where some are given."""
+    return median([matrix.cells[pair] for pair in pairs] or _apart(matrix))
 
 
 def _between(matrix: Matrix, lines: list[str]) -> list[Shape]:
@@ -261,9 +265,8 @@ def _of_messages(sweep: Messages) -> PairReport:
         return PairReport(title, tuple(lines), ())
     at, best = max(rates, key=lambda row: row[1])
     half = next(nbytes for nbytes, rate in rates if rate >= best / 2)
-    lines.append(
-        f"{_rate(best)} ({8 * best:.4g} Gb/s) at {size_in_words(at)}, the most; half of it first at {size_in_words(half)}"
-    )
+    most = f", the most; half of it first at {size_in_words(half)}" if len(rates) > 1 else ""
+    lines.append(f"{_rate(best)} ({8 * best:.4g} Gb/s) at {size_in_words(at)}{most}")
     return PairReport(title, tuple(lines), tuple(_shapes(rates, at, best)))
 
 

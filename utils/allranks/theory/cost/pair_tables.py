@@ -110,11 +110,14 @@ PAIR_TESTS = re.compile(
 )
 _BUFFERS = re.compile(r"# Send Buffer on (\w+).*? Receive Buffer on (\w+)")
 _PAIRS = re.compile(r"#.*\[ pairs: (\d{1,6}) \]")
-_LABEL = re.compile(r"^\s*(?:\[[\w, ]{1,40}\](?:<std\w+>:?)?|\d{1,7}:(?= ))")  # of a launcher
+_LABEL = re.compile(
+    r"^\s*(?:\[[\w, ]{1,40}\](?:<std\w+>:?)?|\d{1,7}:(?= )"
+    r"|(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z?(?= ))"
+)  # of a launcher, or of what keeps a log with times
 _UCX = re.compile(r"\|\s*(overhead|latency) \(usec\)\s*\|\s*bandwidth \(MB/s\)\s*\|")
 _UCX_TEST = re.compile(r"^=+ (\w+) =+$|\| Test:\s+(\w[\w ]*\w)\s*\||\bucx_perftest\b.*\s-t (\w+)")
 _UCX_SIZE = re.compile(r"\| Message size:\s+(\d{1,13})\b|\bucx_perftest\b.*\s-s (\d{1,13})\b")
-_UCX_FINAL = re.compile(r"^(?:Final:)\s+\d+((?:\s+\d+(?:\.\d+)?){5})(?:\s+\d+){2}\s*$")
+_UCX_ROW = re.compile(r"^(Final:)?\s+\d+((?:\s+\d+(?:\.\d+)?){5})(?:\s+\d+){2}\s*$")
 _NUMBERS = re.compile(r"^\s*(\d{1,13}(?:\s+\d+(?:\.\d+)?)+)\s*(?:Pass|Fail)?\s*$")
 
 # what stands above a matrix
@@ -150,7 +153,7 @@ class PairTables:
     waived: list[str] = field(default_factory=list)
     without_access: set[Pair] = field(default_factory=set)
     corrupt: str = ""  # the test in which a copy brought other bytes than were sent
-    with_access: int = 0  # pairs of which the tool says that they reach each other
+    with_access: set[Pair] = field(default_factory=set)
     devices: dict[int, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -201,6 +204,8 @@ class _Reader:
         self.buffers = ""
         self.pairs = 1
         self.ucx_size = 0
+        self.ucx_table = False  # whether one has begun, whose last row holds until it says what is final
+        self.ucx: Messages | None = None
         self.test = ""  # of nvbandwidth
         self.head: _Head | None = None
         self.sweep: Messages | None = None
@@ -222,22 +227,33 @@ class _Reader:
         elif self.head is not None and self.sweep is not None and (row := _NUMBERS.match(line)):
             self._row(row[1].split())
         else:
-            if "Test:" in line or "size" in line or "ucx_perftest" in line or line.startswith(("Final:", "====")):
+            if self.ucx_table or any(
+                word in line for word in ("Test:", "size", "ucx_perftest", "Final:", "====", "(usec)")
+            ):
                 self._ucx(line)
             self._other(line)
 
     def _ucx(self, line: str) -> None:
         """Files what ucx_perftest says of its test and of a message's size, and its last figures, in MiB/s."""
+        begins = _UCX.search(line) is not None
+        self.ucx_table |= begins
+        if begins:
+            self.head = None
         if test := _UCX_TEST.search(line):
-            self.title, self.ucx_size = next(filter(None, test.groups())), 0
+            self.title, self.ucx_size, begins = next(filter(None, test.groups())), 0, True
         if size := _UCX_SIZE.search(line):
-            self.ucx_size = int(size[1] or size[2])
-        if final := _UCX_FINAL.match(line):
-            _, _, us, _, rate = map(float, final[1].split())
-            if rate > 0:
-                row = (self.ucx_size, rate * 2**20 / 1e9, us if "lat" in self.title else None)
-                name = f"ucx_perftest {self.title}".strip()
-                self.found.messages.append(Messages(name, "ucx_perftest", [row]))
+            self.ucx_size, begins = int(size[1] or size[2]), True
+        if begins:
+            self.ucx = None
+        if (row := _UCX_ROW.match(line)) and (row[1] or self.ucx_table):
+            _, _, us, _, rate = map(float, row[2].split())
+            if rate <= 0:
+                return
+            if self.ucx is None:
+                self.ucx = Messages(f"ucx_perftest {self.title}".strip(), "ucx_perftest")
+                self.found.messages.append(self.ucx)
+            self.ucx.rows = [(self.ucx_size, rate * 2**20 / 1e9, us if "lat" in self.title else None)]
+            self.ucx = None if row[1] else self.ucx
 
     def _other(self, line: str) -> None:
         """Files a line that is of no table: what the next table is of, and what the tool says of the devices."""
@@ -254,10 +270,8 @@ class _Reader:
             if _CPU.search(device[2]):
                 self.hosts.add(int(device[1]))
         elif access := _ACCESS.search(line):
-            if access[2]:
-                self.found.without_access.add((int(access[1]), int(access[3])))
-            else:
-                self.found.with_access += 1
+            which = self.found.without_access if access[2] else self.found.with_access
+            which.add((int(access[1]), int(access[3])))
         elif waived := _WAIVED.match(line.strip()):
             self.found.waived.append(waived[1])
         elif test := _TEST.match(line.strip()):

@@ -81,9 +81,17 @@ class Timeline:
         """What `kept` says of every rank."""
         return [self.kept(rank, freed) for rank in range(self.orders.ranks)]
 
+    @property
+    def length(self) -> str:
+        """How long it takes and for how much of this ranks wait, in words; a forward pass is that of a whole rank."""
+        passes = [span for mine in self.spans for span in mine if span.action.kind == "F"]
+        forward = float(passes[0].end - passes[0].start) * self.orders.stages_per_rank if passes else 0.0
+        takes = f"{self.makespan / forward:g} forward passes" if forward else f"{self.makespan:g}"
+        return f"takes {takes}, {self.idle_share():.0%} idle"
+
     def __str__(self) -> str:
         kept = ", ".join(f"{peak:g}" for peak in self.peaks())
-        return f"{self.orders.name}: {self.makespan:g} long, {self.idle_share():.0%} idle, keeps at most {kept}"
+        return f"{self.orders.name}: {self.length}, keeps at most {kept} micro-batches"
 
 
 def timeline(
@@ -102,7 +110,7 @@ def timeline(
     PipelineError with what `check` says of wrong orders.
 
     >>> print(pipelines.timeline(pipelines.orders("zb-h1", ranks=4, micro_batches=8)))
-    ZB-H1: 27 long, 11% idle, keeps at most 4, 4, 4, 4
+    ZB-H1: takes 27 forward passes, 11% idle, keeps at most 4, 4, 4, 4 micro-batches
     """
     wrong = check(orders)
     if wrong:

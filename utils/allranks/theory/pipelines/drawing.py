@@ -12,27 +12,29 @@ from allranks.base import theme
 from allranks.theory.pipelines.actions import KINDS, PipelineError
 from allranks.theory.pipelines.clock import Span, Timeline
 
-LEFT, UNIT, ROW, GAP, HEAD, AXIS = 52, 24.0, 24, 6, 44, 20
-NARROW, WIDEST = (
-    474.0,
-    860.0,
-)  # as wide as a cell beside an open sidebar; a long run takes as much as a whole window has
-DIGIT, TICK = 8.9, 44.0  # pixels of a digit and the space beside it, and between two numbers below the lanes
-HALO = 4  # pixels of the paper around a digit on hatching, which must not cover the digit beside it
+LEFT, ROW, GAP, HEAD, AXIS = 60, 28, 5, 44, 22
+UNIT, WIDEST, SCROLLED = 24.0, 800.0, 1100.0  # pixels of a unit of time, and of a long run: more, so that numbers fit
+DIGIT, INSET, TICK = 8.9, 0.8, 44.0  # pixels of a digit with its space, beside a box, between two numbers of the axis
+KEEPS = 76  # pixels beside a lane for what its rank keeps
 COLUMNS = 400  # of the picture in characters; a finer time is not drawn
-# dark: what makes activations. Grey and hatched are the two halves of backward, and B is both, one after the other.
+# the looks of the widgets: what is lost is hatched, forward is nearer to the paper than backward
 STYLE = (
     ".ar-pipeline{padding:8px}.ar-pipeline .ar-scroll{overflow-x:auto}.ar-pipeline svg{display:block;max-width:none}"
-    ".ar-pipeline text{font:12px var(--ar-font);fill:var(--ar-ink)}.ar-pipeline .title{font-weight:600}"
-    ".ar-pipeline .F{fill:var(--ar-soft)}.ar-pipeline .I{fill:var(--ar-work)}.ar-pipeline .W{fill:var(--ar-paper)}"
-    ".ar-pipeline .hatch{stroke:var(--ar-soft);stroke-width:1}.ar-pipeline .edge{fill:none;stroke:var(--ar-soft)}"
-    ".ar-pipeline .lane{fill:var(--ar-panel)}.ar-pipeline .later{fill:var(--ar-ink)}"
-    ".ar-pipeline .onF{fill:var(--ar-paper)}.ar-pipeline .edgeF{stroke:var(--ar-paper)}"
+    ".ar-pipeline text{font:12px var(--ar-font);fill:var(--ar-ink)}.ar-pipeline .title{font-weight:600;font-size:15px}"
+    ".ar-pipeline .F{fill:color-mix(in srgb,var(--ar-work) 55%,var(--ar-paper))}"
+    ".ar-pipeline .B,.ar-pipeline .I{fill:var(--ar-work)}"
+    ".ar-pipeline .W{fill:var(--ar-paper);stroke:var(--ar-soft)}.ar-pipeline .later{fill:var(--ar-ink)}"
+    ".ar-pipeline .hatch{stroke:var(--ar-lost);stroke-width:2.5}"
     ".ar-pipeline .time{fill:var(--ar-soft)}.ar-pipeline .tick{stroke:var(--ar-line)}"
-    ".ar-pipeline .onW{paint-order:stroke;stroke:var(--ar-paper);"
-    f"stroke-width:{HALO}px}}"
 )
-MEANING = {"F": "forward", "I": "gradient of the input", "W": "gradient of the weights"}
+MEANING = {
+    "F": "forward",
+    "B": "backward, both gradients",
+    "I": "backward: gradient of the input",
+    "W": "backward: gradient of the weights",
+    "wait": "waits",
+    "later": "a later stage of the rank",
+}
 
 
 @dataclass(frozen=True)
@@ -52,27 +54,33 @@ class Picture:
 
     def svg(self) -> str:
         """The picture as an SVG, which takes its colours from a page with the style sheet of `allranks.base.theme`."""
-        longest = float(max(one.makespan for one in self.timelines))
-        unit = _unit(longest, max(_least_unit(one) for one in self.timelines))
-        widest = max(NARROW, longest * unit)
+        unit = _unit(float(max(one.makespan for one in self.timelines)), max(map(_least_unit, self.timelines)))
+        widest = max(float(one.makespan) * unit for one in self.timelines)
         body, y = [], 0.0
         for one in self.timelines:
             body.append(f'<g transform="translate(0 {y:g})">{_panel(one, unit)}</g>')
-            y += HEAD + one.orders.ranks * (ROW + GAP) + AXIS + GAP
-        legend, y = _legend(y, any(one.orders.stages_per_rank > 1 for one in self.timelines))
-        body.append(legend)
-        width, height = math.ceil(LEFT + widest + 12), math.ceil(y)
+            y += HEAD + one.orders.ranks * (ROW + GAP) + AXIS + 2 * GAP
+        width = LEFT + max(widest + KEEPS, 420)
+        legend, y = _legend(y, width, self._looks())
         words = "; ".join(map(str, self.timelines))
         # an id of its own: what a hidden picture on the same page defines is not drawn
         name = f"ar-hatch-{zlib.crc32(words.encode())}"
         hatch = (
-            '<defs><pattern id="HATCH" width="5" height="5" patternUnits="userSpaceOnUse" '
-            'patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="5"/></pattern></defs>'
+            '<defs><pattern id="HATCH" width="7" height="7" patternUnits="userSpaceOnUse" '
+            'patternTransform="rotate(45)"><line class="hatch" x1="0" y1="0" x2="0" y2="7"/></pattern></defs>'
         )
+        size = f'width="{math.ceil(width)}" height="{math.ceil(y)}" viewBox="0 0 {math.ceil(width)} {math.ceil(y)}"'
         return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} '
-            f'{height}" role="img" aria-label="{escape(words, quote=True)}">{hatch}{"".join(body)}</svg>'
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(words, quote=True)}">'
+            f"{hatch}{''.join(body)}{legend}</svg>"
         ).replace("HATCH", name)
+
+    def _looks(self) -> list[str]:
+        """Which looks are in the picture, in the order of the legend."""
+        there = {span.action.kind for one in self.timelines for own in one.spans for span in own}
+        there |= {"wait"} if any(one.idle_share() > 0 for one in self.timelines) else set()
+        there |= {"later"} if any(one.orders.stages_per_rank > 1 for one in self.timelines) else set()
+        return [look for look in MEANING if look in there]
 
     def _repr_html_(self) -> str:
         return (
@@ -85,7 +93,7 @@ def picture(*timelines: Timeline) -> Picture:
     """The picture of one run or of several, to compare. Numbers in the boxes are micro-batches.
 
     >>> print(pipelines.picture(pipelines.timeline(pipelines.orders("1f1b", ranks=2, micro_batches=2))))
-    1F1B: 9 long, 33% idle, keeps at most 2, 1
+    1F1B: takes 9 forward passes, 33% idle, keeps at most 2, 1 micro-batches
     rank 0  F0 F1 .  .  B0 -- .  B1 --
     rank 1  .  F0 B0 -- F1 B1 -- .  .
     """
@@ -98,22 +106,27 @@ def picture(*timelines: Timeline) -> Picture:
 
 
 def _panel(one: Timeline, unit: float) -> str:
-    name, _, figures = str(one).partition(": ")
-    parts = [f'<text class="title" x="0" y="17">{escape(name)}</text><text x="0" y="34">{escape(figures)}</text>']
+    parts = [f'<text class="title" x="0" y="15">{escape(one.orders.name)}</text><text x="0" y="34">{one.length}</text>']
+    end = LEFT + one.makespan * unit
     for rank, spans in enumerate(one.spans):
         y = HEAD + rank * (ROW + GAP)
-        parts.append(f'<text x="0" y="{y + 16}">rank {rank}</text>')
-        parts.append(f'<rect class="lane" x="{LEFT}" y="{y}" width="{one.makespan * unit:g}" height="{ROW}"/>')
+        parts.append(f'<text x="0" y="{y + 18}">rank {rank}</text>')
+        at = 0.0
+        for span in spans:
+            parts += _wait(at, float(span.start), y, unit)
+            at = float(span.end)
+        parts += _wait(at, one.makespan, y, unit)
         parts += [_box(span, y, unit, span.action.stage // one.orders.ranks) for span in spans]
-    parts.append(_axis(float(one.makespan), y + ROW, unit))
+        parts.append(f'<text class="time" x="{end + 10:g}" y="{y + 18}">keeps {one.kept(rank):g}</text>')
+    parts.append(_axis(one, y + ROW, unit))
     return "".join(parts)
 
 
 def _unit(longest: float, least: float) -> float:
-    """Pixels for a unit of time: in a narrow cell, where all numbers fit; else wider, up to a whole window."""
+    """Pixels for a unit of time: more where a number needs it, less for a long run."""
     if not longest:
         return UNIT
-    return min(UNIT, max(NARROW / longest, min(least, WIDEST / longest)))
+    return max(min(UNIT, WIDEST / longest), min(least, SCROLLED / longest))
 
 
 def _least_unit(one: Timeline) -> float:
@@ -122,20 +135,15 @@ def _least_unit(one: Timeline) -> float:
 
 
 def _room(span: Span) -> float:
-    """Pixels that the number of a micro-batch needs in its box: on hatching with paper around it, else its digits."""
-    digits = _digits(span)
-    return {"W": digits + HALO, "B": min(2 * digits, digits + HALO)}.get(span.action.kind, digits)
+    """Pixels that a box needs for the number of its micro-batch."""
+    return DIGIT * len(str(span.action.micro_batch)) + 2 * INSET
 
 
-def _digits(span: Span) -> float:
-    return DIGIT * len(str(span.action.micro_batch))
-
-
-def _axis(longest: float, y: float, unit: float) -> str:
+def _axis(one: Timeline, y: float, unit: float) -> str:
     """The time, below the lanes: a number wherever one has room."""
     every = next(step for power in range(9) for f in (1, 2, 5) if (step := f * 10**power) * unit >= TICK)
     parts = []
-    for time in range(0, int(longest) + 1, every):
+    for time in range(0, int(one.makespan) + 1, every):
         x = LEFT + time * unit
         parts.append(f'<line class="tick" x1="{x:g}" y1="{y}" x2="{x:g}" y2="{y + 4}"/>')
         parts.append(f'<text class="time" x="{x:g}" y="{y + 16}" text-anchor="middle">{time}</text>')
@@ -145,44 +153,41 @@ def _axis(longest: float, y: float, unit: float) -> str:
 def _box(span: Span, y: float, unit: float, turn: int) -> str:
     """One action; `turn` says which of the rank's stages it is of."""
     action, x, wide = span.action, LEFT + float(span.start) * unit, float(span.end - span.start) * unit
-    first = wide / 2 if action.kind == "B" else wide
     parts = [f"<title>{action.words}: {KINDS[action.kind]}, {float(span.start):g} to {float(span.end):g}</title>"]
-    if action.kind == "B":
-        parts += [_half("I", x, y, first), _half("W", x + first, y, first)]
-    else:
-        parts.append(_half(action.kind, x, y, wide))
-    parts.append(
-        f'<rect class="edge edge{action.kind}" x="{x:g}" y="{y + 0.5:g}" width="{wide:g}" height="{ROW - 1}"/>'
-    )
+    parts.append(_rect(action.kind, x, y, wide))
     if turn:
-        parts.append(f'<rect class="later" x="{x:g}" y="{y:g}" width="{wide:g}" height="{3 * turn}"/>')
+        mark = f'x="{x + INSET:g}" y="{y:g}" width="{max(0, wide - 2 * INSET):g}" height="{3 * turn}"'
+        parts.append(f'<rect class="later" {mark}/>')
     if wide >= _room(span):
-        # over both halves of a backward where one has no room
-        middle, on = (first / 2, action.kind) if first >= _digits(span) else (wide / 2, "W")
-        label = f'<text class="on{on}" x="{x + middle:g}" y="{y + 17}" text-anchor="middle">{action.micro_batch}</text>'
-        parts.append(label)
+        place = f'x="{x + wide / 2:g}" y="{y + 19}" text-anchor="middle"'
+        parts.append(f'<text class="number" {place}>{action.micro_batch}</text>')
     return f"<g>{''.join(parts)}</g>"
 
 
-def _half(kind: str, x: float, y: float, wide: float) -> str:
-    made = f'<rect class="{kind}" x="{x:g}" y="{y:g}" width="{wide:g}" height="{ROW}"/>'
-    if kind == "W":
-        made += f'<rect fill="url(#HATCH)" x="{x:g}" y="{y:g}" width="{wide:g}" height="{ROW}"/>'
-    return made
+def _wait(start: float, end: float, y: float, unit: float) -> list[str]:
+    return [_rect("wait", LEFT + start * unit, y, (end - start) * unit)] if end > start else []
 
 
-def _legend(y: float, several: bool) -> tuple[str, float]:
+def _rect(kind: str, x: float, y: float, wide: float) -> str:
+    """The box of an action, or the hatching of a wait."""
+    if kind == "wait":
+        return f'<rect fill="url(#HATCH)" x="{x:g}" y="{y:g}" width="{wide:g}" height="{ROW}"/>'
+    inside = f'x="{x + INSET:g}" y="{y:g}" width="{max(0.2, wide - 2 * INSET):g}"'
+    return f'<rect class="{kind}" {inside} height="{ROW}" rx="{min(4, wide / 4):g}"/>'
+
+
+def _legend(y: float, width: float, looks: list[str]) -> tuple[str, float]:
     """What the looks mean, in as many lines as it needs; and where they end."""
     parts, x = [], 0.0
-    for kind, words in (*MEANING.items(), *([("later", "a later stage")] if several else [])):
-        wide = 46 + 6.6 * len(words)
-        if x + wide > LEFT + NARROW:
+    for look in looks:
+        wide = 46 + 6.6 * len(MEANING[look])
+        if x and x + wide > width:
             x, y = 0.0, y + ROW + GAP
-        if kind == "later":
-            parts.append(f'<rect class="later" x="{x:g}" y="{y + 10:g}" width="20" height="3"/>')
+        if look == "later":
+            parts.append(f'<rect class="later" x="{x:g}" y="{y + 12:g}" width="20" height="3"/>')
         else:
-            parts.append(f'{_half(kind, x, y, 20)}<rect class="edge" x="{x:g}" y="{y:g}" width="20" height="{ROW}"/>')
-        parts.append(f'<text x="{x + 26:g}" y="{y + 16:g}">{words}</text>')
+            parts.append(_rect(look, x, y, 22))
+        parts.append(f'<text x="{x + 28:g}" y="{y + 18:g}">{MEANING[look]}</text>')
         x += wide
     return "".join(parts), y + ROW + 2
 

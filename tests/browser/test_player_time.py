@@ -73,6 +73,22 @@ def test_two_timed_films_share_one_clock(show):
     clock = meter(page, "position").split(" of ")
     assert clock[1] == "4 µs"
     assert float(clock[0].split()[0]) == pytest.approx(3, abs=0.02)
+    # beside each lane of both films stands the colour of its rank
+    seen, wanted = page.evaluate(
+        """() => {
+          const canvas = document.querySelector(".ar-timeline canvas"), pen = canvas.getContext("2d");
+          const scale = canvas.width / canvas.clientWidth;
+          const at = (x, y) => [...pen.getImageData(x * scale, y * scale, 1, 1).data].slice(0, 3).join();
+          const style = getComputedStyle(canvas), probe = document.createElement("canvas").getContext("2d");
+          const rank = (r) => {
+            probe.fillStyle = style.getPropertyValue(`--ar-rank-${r}`);
+            probe.fillRect(0, 0, 1, 1);
+            return [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3).join();
+          };
+          return [[29, 46, 73, 90].map((y) => at(67, y)), [0, 1, 0, 1].map(rank)];
+        }"""
+    )
+    assert seen == wanted
 
 
 def test_in_time_the_steps_are_those_of_the_film_that_lasts_longest(show):

@@ -8,7 +8,12 @@ import { duration } from "./words.js";
 /** @typedef {import("./timeline.js").Timeline["window"]} Seen */
 /** @typedef {Record<"ink"|"soft"|"line"|"hair"|"wire"|"lost"|"work"|"paper"|"on-rank"|"you"|"font", string>} Theme */
 /** @typedef {{pen: CanvasRenderingContext2D, seen: Seen, theme: Theme, style: CSSStyleDeclaration}} Sheet */
-/** @typedef {{top: number, pitch: number, bar: number}} Lane where the first one begins, how far apart, how high */
+/**
+ * Where the first lane begins, how far apart they are, how high; where their ranks' names begin: beside a title only
+ * their numbers have room.
+ *
+ * @typedef {{top: number, pitch: number, bar: number, names: number}} Lane
+ */
 
 const TEXT_HEIGHT = 12;
 
@@ -333,20 +338,21 @@ export function drawStop({ pen, seen, theme }, x, y, radius) {
  * @param {Playback} playback
  * @param {Lane} lane
  */
-function drawNames({ pen, theme, style }, { ranks }, { top, pitch, bar }) {
+function drawNames({ pen, theme, style }, { ranks }, { top, pitch, bar, names }) {
   pen.textAlign = "left";
   pen.font = `12px ${theme.font}`;
   const every = pitch >= 12 ? 1 : ranks <= MOST_HUES ? ranks : Math.ceil(14 / pitch);
   for (let rank = 0; rank < ranks; rank++) {
     const y = top + rank * pitch;
+    const name = names ? String(rank) : `rank ${rank}`;
     const room = rank % every === 0 && (rank + 12 / pitch < ranks || rank === 0 || every === 1);
     pen.fillStyle = theme.soft;
     if (ranks <= MOST_HUES) {
       const side = Math.min(10, Math.max(3, bar - 2));
-      paintSwatch(pen, rank, { x: 0, y: y + (bar - side) / 2, side }, style);
+      paintSwatch(pen, rank, { x: names, y: y + (bar - side) / 2, side }, style);
       pen.fillStyle = theme.soft;
-      if (every === 1) pen.fillText(`rank ${rank}`, 15, y + bar / 2 + 0.5);
-    } else if (room) pen.fillText(`rank ${rank}`, 0, y + Math.max(bar, 10) / 2);
+      if (every === 1) pen.fillText(name, names + 15, y + bar / 2 + 0.5);
+    } else if (room) pen.fillText(name, names, y + Math.max(bar, 10) / 2);
   }
 }
 

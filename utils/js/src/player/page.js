@@ -168,7 +168,7 @@ export class Page {
       return;
     }
     const alone = this.views.length === 1 && !wide;
-    const low = wide ? Math.max(STAGE.least, STAGE.most - lacking) : STAGE.most;
+    const low = wide ? Math.max(STAGE.least, STAGE.most - lacking - this.timeline.more) : STAGE.most;
     const stage = alone ? heightFor(this.views[0], width - 26, STAGE.most) : low;
     this.root.style.setProperty("--ar-stage", `${stage}px`);
     if (this.views.length > 1) placeHalves(this.root, this.views, width - 26, stage);

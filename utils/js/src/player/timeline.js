@@ -12,11 +12,13 @@ import { momentOf } from "./stops.js";
 /** @typedef {import("./data.js").Transfer} Transfer */
 /** @typedef {import("./playback.js").Playback} Playback */
 
-// pixels between the lanes and the canvas's edges
+// pixels between the lanes and the canvas's edges; beside the lanes of two playbacks stand their titles, too
 const LANES_LEFT = 62;
+const TWO_LEFT = 96;
 const LANES_RIGHT = 6;
 const TOP = 22;
 const LANES_HEIGHT = 112;
+const CALLS_HEIGHT = 152; // of two playbacks: a call's name has room in its bar
 const GAP = 10;
 const FOLDED_HEIGHT = 30;
 const DRAG = 3;
@@ -39,6 +41,7 @@ export class Timeline {
   /** The steps whose bars have an ink frame, and the bar that is picked. */
   #framed = "";
   #redraw = 0;
+  #left = LANES_LEFT;
   #canvas = document.createElement("canvas");
   #frames = document.createElement("canvas");
   #cursor = html("div", { class: "ar-cursor" });
@@ -68,6 +71,8 @@ export class Timeline {
     /** @type {import("./lanes.js").Lane[]} */
     this.lanes = [];
     this.height = 0;
+    /** By how much it is higher than usual. */
+    this.more = 0;
     this.#layLanes();
     this.#listen();
     this.watcher = new ResizeObserver(() => this.draw());
@@ -76,7 +81,11 @@ export class Timeline {
 
   #layLanes() {
     const { length } = this.playbacks;
-    const room = (LANES_HEIGHT - (length - 1) * GAP) / length;
+    const named = length > 1 && this.playbacks.some(({ calls }) => calls.length);
+    const height = named ? CALLS_HEIGHT : LANES_HEIGHT;
+    this.more = height - LANES_HEIGHT;
+    this.#left = length > 1 ? TWO_LEFT : LANES_LEFT;
+    const room = (height - (length - 1) * GAP) / length;
     let top = TOP;
     this.lanes = this.playbacks.map(({ ranks, bars }) => {
       const most = bars.length && length === 1 ? 32 : length > 1 ? 17 : 21;
@@ -84,6 +93,7 @@ export class Timeline {
       const lane = {
         top,
         pitch,
+        names: length > 1 ? LANES_LEFT : 0,
         bar: pitch > 15 ? pitch - 3 : pitch >= 12 ? pitch - 2 : pitch >= 5 ? pitch - 1 : pitch,
       };
       top += pitch * ranks + GAP;
@@ -200,15 +210,16 @@ export class Timeline {
   get window() {
     const from = this.#from;
     const span = this.#span;
-    const width = this.#width - LANES_LEFT - LANES_RIGHT;
+    const left = this.#left;
+    const width = this.#width - left - LANES_RIGHT;
     return {
       from,
       to: from + span,
-      left: LANES_LEFT,
+      left,
       right: this.#width - LANES_RIGHT,
       width: this.#width,
       length: this.#length,
-      x: (/** @type {number} */ value) => LANES_LEFT + ((value - from) / span) * width,
+      x: (/** @type {number} */ value) => left + ((value - from) / span) * width,
     };
   }
 
@@ -253,7 +264,7 @@ export class Timeline {
    */
   #valueAt(e) {
     const box = this.root.getBoundingClientRect();
-    const share = (e.clientX - box.left - LANES_LEFT) / (box.width - LANES_LEFT - LANES_RIGHT);
+    const share = (e.clientX - box.left - this.#left) / (box.width - this.#left - LANES_RIGHT);
     return Math.min(this.#length, Math.max(0, this.#from + share * this.#span));
   }
 
@@ -351,7 +362,6 @@ export class Timeline {
     const { top, pitch } = this.lanes[i];
     const { ranks } = this.playbacks[i];
     const { title, tag } = halfTitles(this.playbacks)[i];
-    pen.clearRect(0, top - 2, LANES_LEFT - 2, pitch * ranks + 4);
     pen.fillStyle = theme.ink;
     pen.font = `600 12px ${theme.font}`;
     // letters may stand a little closer
@@ -369,9 +379,9 @@ export class Timeline {
     const longest = longestOf(this.playbacks);
     const x = this.window.x(longest.clockAt(longest.position));
     this.#cursor.style.transform = `translateX(${Math.round(x * 10) / 10}px)`;
-    this.#cursor.hidden = x < LANES_LEFT - 1 || x > this.#width;
+    this.#cursor.hidden = x < this.#left - 1 || x > this.#width;
     this.#cover.hidden = this.covered === null || this.covered >= this.#length;
-    if (this.covered !== null) this.#cover.style.left = `${Math.max(LANES_LEFT, this.window.x(this.covered))}px`;
+    if (this.covered !== null) this.#cover.style.left = `${Math.max(this.#left, this.window.x(this.covered))}px`;
     const framed = `${this.playbacks.map((playback) => playback.current)} ${this.picked?.index}`;
     if (framed === this.#framed || this.#folded) return;
     this.#framed = framed;

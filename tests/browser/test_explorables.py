@@ -316,6 +316,14 @@ def test_a_pipeline_takes_only_as_many_pieces_as_the_order_allows(explored):
     assert said(page) == explore.pipeline(4, 10, "interleaved").text()
 
 
+def test_a_pipeline_offers_only_the_orders_that_are_named(explored):
+    page = explored(explore.pipeline(4, 8, "gpipe", ["gpipe"]))
+    assert page.locator("button[data-key=order]").count() == 0
+    assert "order" not in page.locator(".ar-sub").text_content(), "nothing is asked that can't be chosen"
+    page = explored(explore.pipeline(4, 8, "gpipe", ["gpipe", "zb-h1"]))
+    assert page.locator("button[data-key=order]").all_text_contents() == ["all forward first", "zero bubble"]
+
+
 def test_what_was_not_chosen_is_not_told(explored):
     page = explored(explore.attention())
     words = page.locator(".ar-time")

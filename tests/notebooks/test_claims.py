@@ -212,7 +212,7 @@ def test_the_profile_is_written_once():
 
 
 def test_a_message_of_the_pipeline_has_as_many_bytes_as_the_text_says():
-    (shape,) = re.findall(r"batch = torch\.randn\(m, (\d+), (\d+)\)", cells("25_pipelines")["gpipe"])
+    (shape,) = re.findall(r"batch = torch\.randn\(m, (\d+), (\d+)\)", cells("25_pipelines")["pipelined"])
     nbytes = 4 * int(shape[0]) * int(shape[1])
     assert f"a message here has {nbytes} bytes" in words("25_pipelines", "deadlock_explained")
 

@@ -3,21 +3,20 @@
 #
 # {{here}}
 #
-# **Four GPUs have 24 of a model's 96 layers each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
+# **A model has 96 layers, and four GPUs have 24 of them each. A batch enters at the first GPU and leaves at the last; then its gradients come all the way back. For
 # how much of the time does a GPU wait, and what must it keep, pay or give up to wait less?**
 #
 # {{picture}}
 #
-# A row is a GPU, and time goes to the right. A short box is a forward pass, a long one a backward pass, a number is a piece of the batch. The empty places are what this chapter is about.
+# A row is a GPU, and time goes to the right. A short box is a forward pass, a long one a backward pass, a number is a piece of the batch, a **micro-batch**. The empty places are what this chapter is about.
 
 # %% name="first_picture"
 from allranks import explore
 
-explore.pipeline(ranks=4, micro_batches=8, order="1f1b")
+explore.pipeline(ranks=4, micro_batches=8, order="gpipe", orders=["gpipe"])
 
 # %% [markdown] name="first_question"
-# **Ask the picture.** Drag $m$: which part of a row stays as long as it was? Then choose *all forward first*: the GPUs wait just as long, so what does 1F1B
-# give you?
+# **Ask the picture.** Drag $m$: which part of a row stays as long as it was? Then drag $p$: what does each further GPU add to it?
 
 # %% [markdown] name="my_model_needs"
 # On 1,024 GPUs with fast links a step of **my model** takes 0.12 s. A cheaper cloud has one Ethernet card for eight GPUs. There the same
@@ -37,12 +36,13 @@ world = World()
 world
 
 # %% [markdown] name="guess_intro"
+# First the large model of the picture again: 96 layers of width 12,288, as GPT-3 has them. (My model comes back at the end.)
 # Rank $r$ keeps some layers whole, a **stage**. It receives activations from rank $r-1$ and sends its own to rank $r+1$; in backward, gradients go the
-# other way. [Tensor parallel](24_tensor_parallel.ipynb) sent 34 GB a GPU for one sequence of 2048 tokens, with the same model of width 12,288.
+# other way. On eight GPUs [tensor parallel](24_tensor_parallel.ipynb) sent 34 GB a GPU for one sequence of 2048 tokens of this model.
 
 # %% name="question"
 pipeline_guess = predict(
-    "And with 12 whole layers on each of eight GPUs: how many GB does a GPU send for one sequence, forward and backward?",
+    "The same model on the same eight GPUs, but with 12 whole layers on each: how many GB does a GPU send for one sequence, forward and backward?",
     low=0.01,
     high=1000,
     unit="GB",
@@ -69,12 +69,25 @@ pipeline_guess.reveal(
 #
 # ## 1. Cut the batch
 #
-# If the batch is cut into **micro-batches**, stage 1 can work on the first while stage 0 works on the second. Watch when the ranks *work*. The layers
-# below are real; a sleep replaces a GPU's computing time (20 ms forward, 40 ms backward), so that your number of cores doesn't matter. `kept` holds what
-# backward needs. Between two pieces of work a rank sends what it has made and receives what it needs next, both in one batch, so that it doesn't matter who is first. It waits for what it needs, and for its sends only at the end.
+# If the batch is cut into micro-batches, stage 1 can work on the first while stage 0 works on the second. A list gives the order of a rank's work:
+# `("F", 0)` is the forward pass of micro-batch 0, `("B", 0)` its backward pass. The order of the picture is called **GPipe**: all $m$ micro-batches
+# forward, then all backward.
 
 
-# %% name="stage"
+# %% name="gpipe"
+def gpipe(rank, p, m):
+    return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
+
+
+print("rank 0:", *(f"{what}{i}" for what, i in gpipe(rank=0, p=4, m=8)))
+
+# %% [markdown] name="stage_intro"
+# Now your ranks run it. The next two cells hold a stage: a real layer, what it *keeps* for backward, and a log of when it works. A sleep replaces a GPU's
+# computing time (20 ms forward, 40 ms backward), so that your number of cores doesn't matter. Their code is folded: run them, and click on one to read it.
+
+
+# %% name="stage" jupyter={"source_hidden": true}
+# a stage, and when it works: run this cell
 class Stage:
     def __init__(self):
         self.rank, self.p, self.kept, self.log = dist.get_rank(), dist.get_world_size(), {}, []
@@ -92,7 +105,8 @@ class Stage:
         self.log.append((what, i, start, time.monotonic(), len(self.kept)))
 
 
-# %% name="forward_backward"
+# %% name="forward_backward" jupyter={"source_hidden": true}
+# its forward and its backward: run this cell
 def forward(stage, i, x):
     x.requires_grad_()
     stage.kept[i] = x, torch.tanh(stage.layer(x))
@@ -108,6 +122,22 @@ def backward(stage, i, gradient):
     return x.grad
 
 
+def warm_up(stage, x):
+    peers = [r for r in (stage.rank - 1, stage.rank + 1) if 0 <= r < stage.p]
+    hello = [dist.P2POp(call, torch.zeros(1), r) for r in peers for call in (dist.isend, dist.irecv)]
+    for work in dist.batch_isend_irecv(hello):  # NCCL connects a pair at its first message, and both must be there
+        work.wait()
+    stage.layer(x).sum().backward()  # torch loads hundreds of modules here: not in the measured time
+    stage.layer.weight.grad = stage.layer.bias.grad = None
+    dist.barrier()
+
+
+# %% [markdown] name="exchange_intro"
+# Between two pieces of work a rank sends what it has made and receives what it needs next. Both are in one batch, so it doesn't matter who is first. A
+# rank waits for what it needs; for its sends it waits only at the end.
+
+
+# %% name="exchange"
 def in_one_batch(made, to, needed, source):  # a peer is None if there is nothing to send or to receive
     calls = [dist.P2POp(dist.isend, made, to)] if to is not None else []
     if source is not None:
@@ -119,47 +149,15 @@ def in_one_batch(made, to, needed, source):  # a peer is None if there is nothin
     return [(work, made) for work in works[: to is not None]]
 
 
-# %% [markdown] name="halves_intro"
-# Backward consists of two parts: the gradient of the stage's *input*, for which the rank before waits, and the gradient of its *weights*, for which
-# nobody waits before the end of the step. Section 4 uses them one by one, each for 20 ms; they are written here because the loop below can run all four.
-
-
-# %% name="halves"
-def of_input(stage, i, gradient):
-    x, y = stage.kept[i]
-    stage.work("I", i)
-    stage.kept[i] = x, y, gradient
-    return torch.autograd.grad(y, x, gradient, retain_graph=True)[0]
-
-
-def of_weights(stage, i, _):
-    _, y, gradient = stage.kept[i]
-    stage.work("W", i)
-    torch.autograd.backward(y, gradient, inputs=list(stage.layer.parameters()))
-    del stage.kept[i]
-
-
-# %% [markdown] name="orders_intro"
-# A list gives the order of a rank's work. **GPipe**: all $m$ micro-batches forward, then all backward. A batch in one piece is GPipe with $m = 1$.
-
-
-# %% name="gpipe"
-def gpipe(rank, p, m):
-    return [("F", i) for i in range(m)] + [("B", i) for i in range(m)]
+# %% name="pipelined"
+run = {"F": forward, "B": backward}
 
 
 def pipelined(order, m, exchange=in_one_batch):
     stage, made, to, under_way = Stage(), None, None, []
-    run = {"F": forward, "B": backward, "I": of_input, "W": of_weights}
     torch.manual_seed(100)
     batch = torch.randn(m, 8, 16)
-    peers = [r for r in (stage.rank - 1, stage.rank + 1) if 0 <= r < stage.p]
-    hello = [dist.P2POp(call, torch.zeros(1), r) for r in peers for call in (dist.isend, dist.irecv)]
-    for work in dist.batch_isend_irecv(hello):  # NCCL connects a pair at its first message, and both must be there
-        work.wait()
-    stage.layer(batch[0]).sum().backward()  # torch loads hundreds of modules here: not in the measured time
-    stage.layer.weight.grad = stage.layer.bias.grad = None
-    dist.barrier()
+    warm_up(stage, batch[0])
     for what, i in order(stage.rank, stage.p, m):
         # the loss is the sum of the last stage's outputs, so that its gradient is 1
         needed = batch[i].clone() if what == "F" else torch.ones(8, 16)
@@ -172,7 +170,8 @@ def pipelined(order, m, exchange=in_one_batch):
 
 
 # %% [markdown] name="guess_bubble_intro"
-# Of all ranks' time, what percentage is *not* work, with $m = 1$ and with $m = 8$?
+# The picture's clock knows only computing, and no messages. **Before you run the next cell (about 3 s):** will your ranks wait as long as the picture says, or
+# longer? And how long with $m = 1$?
 
 
 # %% name="bubbles"
@@ -188,7 +187,7 @@ for m in (1, 2, 4, 8):
     print(f"m = {m}: idle {idle(logs):.0%}, formula {(p - 1) / (m + p - 1):.0%}")
 
 # %% [markdown] name="bubble_explained"
-# **The bubble.** The last stage can't begin before its first micro-batch has passed the $p-1$ others; at the end it waits for the gradients to pass back through them. In units of one micro-batch (forward
+# **The bubble** is this waiting. The last stage can't begin before its first micro-batch has passed the $p-1$ others; at the end it waits for the gradients to pass back through them. In units of one micro-batch (forward
 # and backward) the whole takes $m + p - 1$, of which each rank works $m$:
 #
 # $$\text{idle} = \frac{p-1}{m+p-1}$$
@@ -234,7 +233,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="figure_explained"
-# The figure is computed, for forward passes that take 1 and backward passes that take 2. Compare its share of idle time with what you measured. The empty area is
+# The figure is computed, for backward passes that take as long as two forward passes. Compare its share of idle time with what you measured. The hatched area is
 # the bubble, and both have the same. But a rank holds less: with GPipe all $m$ micro-batches, with 1F1B at most $p - r$ on rank $r$,
 # for any $m$. This is the advantage: memory no longer limits $m$, and a larger $m$ makes the bubble small.
 #
@@ -263,7 +262,7 @@ for name, ranks in runs.items():
 # %% [markdown] name="deadlock"
 # ## 3. Which order works with blocking sends?
 #
-# Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver.
+# Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver. Both orders get 5 seconds: who isn't ready then is stopped.
 
 # %% name="guess_deadlock"
 guess = predict(
@@ -283,7 +282,7 @@ def one_by_one(made, to, needed, source):
     return []
 
 
-len(world.run(pipelined, gpipe, 8, one_by_one))
+print(f"GPipe ended on {len(world.run(pipelined, gpipe, 8, one_by_one, deadline=5))} ranks")
 
 # %% tags=["raises-exception", "not-on-nccl"] name="blocking_1f1b"
 world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
@@ -314,10 +313,30 @@ wire.run(pipelined, ranks=world.ranks, args=(one_f_one_b, 8, one_by_one)).deadlo
 #
 # A larger $m$ makes the bubble small, but a global batch has only so many sequences. Two ways are left.
 #
-# **More stages.** Give each rank $v$ short stages instead of a long one: rank 0 has layers 0 to 5 and 48 to 53. A micro-batch reaches the last rank $v$
-# times sooner, so the bubble is $v$ times shorter. The price: $v$ times the messages, and more activations kept.
+# **More stages.** Give each rank $v$ short stages instead of a long one: of eight GPUs, the first has layers 0 to 5 and 48 to 53. A micro-batch reaches the
+# last rank $v$ times sooner, so the bubble is $v$ times shorter. The price: $v$ times the messages, and more activations kept.
 #
-# **Less waiting.** Of backward's two parts only the input's gradient must hurry. **ZB-H1** runs the weights' gradients later, where a rank would be idle.
+# **Less waiting.** Backward has two parts: the gradient of the stage's *input*, `I`, for which the rank before waits, and the gradient of its *weights*,
+# `W`, for which nobody waits before the end of the step. **ZB-H1** runs the `W` later, where a rank would be idle. The next cell adds both, 20 ms each.
+
+
+# %% name="halves" jupyter={"source_hidden": true}
+# backward in two parts: run this cell
+def of_input(stage, i, gradient):
+    x, y = stage.kept[i]
+    stage.work("I", i)
+    stage.kept[i] = x, y, gradient
+    return torch.autograd.grad(y, x, gradient, retain_graph=True)[0]
+
+
+def of_weights(stage, i, _):
+    _, y, gradient = stage.kept[i]
+    stage.work("W", i)
+    torch.autograd.backward(y, gradient, inputs=list(stage.layer.parameters()))
+    del stage.kept[i]
+
+
+run |= {"I": of_input, "W": of_weights}
 
 
 # %% name="zb_h1"
@@ -336,13 +355,18 @@ print(f"gradients differ from GPipe's by {error:.0e}")
 shorter = [pipelines.timeline(pipelines.orders(name, p, 2 * p)) for name in ("1f1b", "interleaved", "zb-h1")]
 pipelines.picture(*shorter)
 
+# %% name="all_orders"
+explore.pipeline(ranks=4, micro_batches=8, order="zb-h1")
+
 # %% [markdown] name="shorter_explained"
+# Choose the orders one after the other in the first picture: which one waits least, and what does it keep for that?
+#
 # The bubble is $(p-1)(F+I-W)$ with ZB-H1, and $(p-1)(F+I+W)$ with 1F1B, where $F$, $I$ and $W$ are the seconds of a forward pass, of the input's gradient and of the weights' gradient. If the three take equally long, a third of the
 # bubble is left. The price is memory. A rank must keep a micro-batch until its weights' gradient is made. So with ZB-H1 every rank keeps up to $p$ micro-batches; with 1F1B only the first rank does.
 #
-# One detail of our code matters here. `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. On GPUs this is harder to get right:
-# a batch is one piece of work for NCCL, so waiting for its receive also waits for its send. So libraries leave the batch where they can: torch's schedules batch only sends *with* receives (`_batch_p2p`), and Megatron-LM refuses
-# `overlap_p2p_comm` together with `batch_p2p_comm`. Outside a batch each pair of ranks has a communicator and a stream of its own, unless the group was made with `device_id`: then all its messages queue, and torch warns of it.
+# One detail matters here. `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. On GPUs
+# a batch is one piece of work for NCCL, so waiting for its receive also waits for its send. So torch's schedules batch only sends *with* receives (`_batch_p2p`), and Megatron-LM refuses
+# `overlap_p2p_comm` together with `batch_p2p_comm`. Outside a batch each pair of ranks has a stream of its own, unless the group was made with `device_id`: then all its messages queue, and torch warns of it.
 # <!-- torch 2.13: distributed/pipelining/schedules.py:623 (_batch_p2p, its docstring). Megatron-LM d98e8a6: core/pipeline_parallel/schedules.py:1086. ProcessGroupNCCL.cpp, pointToPoint, eagerInit_: the warning that
 # TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING turns off -->
 #
@@ -375,7 +399,7 @@ zero.reveal(
 # ### Your turn
 #
 # Return one rank's actions for ZB-H1, as `"F0"`, `"I0"`, `"W0"`. The order below is 1F1B with backward in two parts, `I` for the input's gradient and `W` for the weights'. It is as slow as 1F1B: a rank runs a `W` while the
-# rank before it waits for an `I`. **Move the `W`.** Each action takes 1, and a rank keeps at most min(p, m) micro-batches, each from its `F` to its `W`. The last rank must put off the most.
+# rank before it waits for an `I`. **Move the `W`.** Each action takes 1, and a rank keeps at most min(p, m) micro-batches, each from its `F` to its `W`. The last rank must put off the most. (The check takes about 5 s.)
 
 
 # %% name="order_mine"
@@ -537,7 +561,7 @@ for i in range(cut.num_stages):
 # %% [markdown] name="split_explained"
 # The parameters keep the whole model's names, so a checkpoint fits any number of stages. (`cut.build_stage(rank, device)` makes the stage.)
 #
-# **With FSDP.** Each stage is copied on several ranks, and its weights are cut over them. Eight micro-batches pass through it, forward and backward.
+# **With FSDP.** Each stage is copied on several ranks, and its weights are cut over them. Eight micro-batches pass through it, forward and backward. Counting takes about 6 s.
 
 # %% name="guess_fsdp"
 fsdp_guess = predict(
@@ -596,8 +620,8 @@ fsdp_guess.reveal(
 # %% [markdown] name="costs"
 # ## 7. What it costs
 #
-# A stage sends $b\,s\,h\,e$ bytes for each micro-batch forward, and the same number back. First the count on your ranks, with $8 \times 16$ floats for
-# each of 8 micro-batches. Then the idle share against the number of micro-batches, on 8 ranks.
+# For each micro-batch a stage sends sequences × tokens × width × bytes of a number forward, and as much back. First the count on your ranks, with $8 \times 16$ floats for
+# each of 8 micro-batches. Then the idle share against the number of micro-batches, on 8 ranks (computed, about 5 s).
 
 # %% name="counted"
 _, trace = world.trace(pipelined, one_f_one_b, 8)
@@ -608,7 +632,7 @@ print("computed", [way * 8 * 8 * 16 * 4 for way in ways])
 
 # %% name="curve"
 figure, axes = plots.chart("micro-batches m", "idle share, 8 ranks (computed)")
-counts = [8, 16, 24, 32, 48, 64, 96, 128]
+counts = [8, 16, 24, 32, 48, 64]
 for name, more in (
     ("gpipe", {}),
     ("interleaved", {"stages_per_rank": 2}),

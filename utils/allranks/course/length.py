@@ -36,8 +36,14 @@ def taken(cells: Sequence[Mapping[str, Any]]) -> float:
     minutes = 0.0
     for cell in cells:
         source = "".join(cell["source"])
-        minutes += _prose(source) if cell["cell_type"] == "markdown" else _code(source)
+        minutes += _prose(source) if cell["cell_type"] == "markdown" else _code(source, read=not _is_helper(cell))
     return minutes
+
+
+def _is_helper(cell: Mapping[str, Any]) -> bool:
+    """Whether the notebook folds code away that need not be read; cells that reveal an answer are short, and counted."""
+    folded = cell.get("metadata", {}).get("jupyter", {}).get("source_hidden", False)
+    return folded and ".reveal(" not in "".join(cell["source"])
 
 
 def _prose(source: str) -> float:
@@ -49,9 +55,9 @@ def _prose(source: str) -> float:
     return asked + len(read.split()) / WORDS
 
 
-def _code(source: str) -> float:
-    """To read a code cell, run it, and answer or try what it shows."""
-    lines = [line for line in source.splitlines() if line.strip()]
+def _code(source: str, read: bool) -> float:
+    """To read a code cell, if it shall be read, run it, and answer or try what it shows."""
+    lines = [line for line in source.splitlines() if line.strip()] if read else []
     return len(lines) / LINES + RUN + sum(_CALLS.get(_first_name(call.func), 0) for call in calls(source))
 
 

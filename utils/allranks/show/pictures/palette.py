@@ -19,6 +19,7 @@ CLASSES: dict[str, tuple[str, str, int]] = {
     **{f"b{rank}": ("fill", f"rank-{rank}", MANY) for rank in range(HUES)},
     **{name: ("fill", name, 100) for name in ("ink", "paper", "panel", "hair", "work", "lost", "you", "wire")},
     **{f"{name}line": ("stroke", name, 100) for name in ("ink", "hair", "work", "lost", "you", "wire")},
+    "forward": ("fill", "work", 55),
     "edge": ("stroke", "paper", 100),
     "line": ("stroke", "line", 100),
     "on0": ("fill", "on-rank-0", 100),

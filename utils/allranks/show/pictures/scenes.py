@@ -370,12 +370,10 @@ def pipeline(ranks: int = 4, micro_batches: int = 4) -> Scene:
         out.append(text(left - 16, y + high / 2 + 7, f"GPU {rank}", anchor="end"))
         out.append(box("panel", left, y, 3 * turn * unit, high, 3))
         for i in range(micro_batches):
-            x = left + (rank + i) * unit
-            out.append(
-                box("words", x + 1, y, unit - 2, high, 3) + text(x + unit / 2, y + high / 2 + 7, str(i), "paper")
-            )
-            x = left + (turn + 2 * (ranks - 1 - rank + i)) * unit
-            out.append(box("work", x + 1, y, 2 * unit - 2, high, 3) + text(x + unit, y + high / 2 + 7, str(i)))
+            back = turn + 2 * (ranks - 1 - rank + i)
+            for look, start, end in (("forward", rank + i, rank + i + 1), ("work", back, back + 2)):
+                out.append(box(look, left + start * unit + 1, y, (end - start) * unit - 2, high, 3))
+                out.append(text(left + (start + end) / 2 * unit, y + high / 2 + 7, str(i), "ink"))
     words = (
         f"{ranks} GPUs, a row each, time to the right: {micro_batches} micro-batches pass forward from the "
         "first GPU to the last, then backward from the last to the first. A GPU is idle before its first, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from allranks.base.errors import CourseError, size_in_words
@@ -74,24 +75,32 @@ def _attention_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     return f"Tokens {values['owner']}: a GPU waits {_percent(waits)} of the time. In step {values['step']} {who}."
 
 
-def pipeline(ranks: int = 4, micro_batches: int = 8, order: str = "1f1b") -> Explorable:
+def pipeline(
+    ranks: int = 4, micro_batches: int = 8, order: str = "1f1b", orders: Sequence[str] = tuple(_ORDER_NAMES)
+) -> Explorable:
     """A pipeline's run, a row a GPU: how long the GPUs wait, by their number, the micro-batches and the order.
 
     Backward takes twice as long as forward. The figures are those of `pipelines.timeline`. `order` is gpipe, 1f1b,
-    interleaved or zb-h1. Raises PipelineError for what an order does not allow, ExploreError for what is not shown.
+    interleaved or zb-h1, `orders` are those among which the reader can choose. Raises PipelineError for what an order
+    does not allow, ExploreError for what is not shown.
 
     Example:
         >>> explore.pipeline(ranks=4, micro_batches=8).text()[:62]
         '4 GPUs, 8 micro-batches, 1F1B: a GPU waits 27 % of the time. T'
     """
-    if order not in _ORDER_NAMES:
-        raise ExploreError(f"order must be one of {', '.join(_ORDER_NAMES)}, not {order!r}.")
+    for name in (*orders, order):
+        if name not in _ORDER_NAMES:
+            raise ExploreError(f"order must be one of {', '.join(_ORDER_NAMES)}, not {name!r}.")
+    if order not in orders:
+        raise ExploreError(f"the orders to choose among must have {order!r}, with which the picture begins.")
     if ranks not in _GPUS or micro_batches not in range(1, 13):
         raise ExploreError(
             f"ranks must be 2, 3, 4, 6 or 8 and micro_batches 1 to 12, not {ranks!r}, {micro_batches!r}."
         )
     pipelines.orders(order, ranks, micro_batches)
-    return Explorable("pipeline", {}, {"p": ranks, "m": micro_batches, "order": order}, _pipeline_text)
+    return Explorable(
+        "pipeline", {"orders": list(orders)}, {"p": ranks, "m": micro_batches, "order": order}, _pipeline_text
+    )
 
 
 def _pipeline_text(data: dict[str, Any], values: dict[str, Any]) -> str:

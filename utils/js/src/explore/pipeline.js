@@ -25,8 +25,11 @@ const QUESTION = "For how much of the time does a GPU wait, and what would make 
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function pipeline(model, el) {
   const frame = new Frame(model, el, QUESTION, "");
-  const options = Object.entries(NAMES).map(([value, label]) => ({ value, label }));
-  frame.choice({ key: "order", name: "order", options });
+  /** @type {[string, string][]} */
+  const offered = Object.entries(NAMES).filter(([name]) => frame.data.orders?.includes(name) ?? true);
+  const choosing = offered.length > 1;
+  const options = offered.map(([value, label]) => ({ value, label }));
+  if (choosing) frame.choice({ key: "order", name: "order", options });
   const figures = frame.figures(1);
   const pieces = Array.from({ length: MOST }, (_, i) => i + 1);
   const { picture, handles } = frame.stage(
@@ -59,7 +62,9 @@ export function pipeline(model, el) {
     const { p, m, order, idle, makespan } = found;
     frame.subtitle.textContent =
       `${LAYERS} layers on ${p} GPUs, a batch in ${m} piece${m === 1 ? "" : "s"}. ` +
-      "Drag a yellow handle or choose an order: which of the three helps most?";
+      (choosing
+        ? "Drag a yellow handle or choose an order: which of the three helps most?"
+        : "Drag a yellow handle: which of the two helps?");
     const split = order === "zb-h1";
     marks[1].lastChild?.replaceWith(split ? "backward: gradient of the input" : "backward, twice as long");
     marks[2].hidden = !split;
@@ -170,7 +175,7 @@ function numbers(sketch, mine, left, unit, y, hot) {
   for (const bold of [false, true]) {
     const [places, digitsOf] = [/** @type {string[]} */ ([]), /** @type {string[]} */ ([])];
     for (const span of mine.filter(({ i }) => (i === hot) === bold)) {
-      const word = [...String(span.i + 1)];
+      const word = [...String(span.i)];
       if (width(span, unit) < DIGIT * word.length + 2) continue;
       const middle = left + (span.start + span.end) * (unit / 2);
       for (const [j, digit] of word.entries()) {

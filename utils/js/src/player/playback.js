@@ -80,6 +80,7 @@ export class Playback {
     this.waitBars = this.bars.filter((bar) => bar.op === "wait" && !bar.own);
     /** Whole collectives, of which no messages are known. */
     this.calls = this.bars.filter((bar) => bar.op !== "wait" && bar.op !== "compute");
+    this.computes = this.bars.some((bar) => bar.op === "compute");
     /** Whether the bytes of the collectives are known on both sides. */
     this.knowsCalls = this.kind === "wire" && this.calls.some((bar) => bar.put || bar.got);
     /** What a cell must hold at the end, as the number of its contributions; by rank * chunks + chunk. */

@@ -238,6 +238,8 @@ function lines(playback, compute, collective, brief) {
   const name = activityName(collective);
   const bytes = collective ? throughWords(collective) : "";
   const moves = brief ? name : `moves ${name}`;
+  // where nothing is known but calls, a rank is in one or in none
+  if (!playback.knowsCalls && !playback.computes) return [collective ? `in ${name}` : "in no call", ""];
   if (!playback.knowsCalls) return [`computes ${activityName(compute)}`, moves];
   if (linesOn(playback) === 2) return [name, bytes];
   const what = compute ? (compute.label ?? "") : "–";

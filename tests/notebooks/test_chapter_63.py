@@ -19,8 +19,8 @@ def microseconds(text: str) -> float:
 def test_can_a_machine_find_it(ranks):
     chapter = execute(read(CHAPTER, ranks))
     assert not chapter.errors()
-    rows = chapter.text("machine").splitlines()
-    assert len(rows) == 8 and all(sum(map(int, row.split())) == 6 for row in rows), "each GPU has six links"
+    rows = chapter.curves("machine").values()
+    assert [sum(links for _, links in row) for row in rows] == [6] * 8, "each GPU has six links"
 
     # S alpha + R/C L beta, with alpha 2 µs, and L = 768 KiB over 25 GB/s
     part = 786432 / 25e9 * 1e6

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from allranks.show.plots import Chart, PlotError, bandwidth, chart, fit, scaling, timeline
+from allranks.show.plots import Chart, PlotError, bandwidth, chart, fit, matrix, scaling, timeline
 from allranks.theory.schedules import ring_all_reduce, tree_all_reduce
 from allranks.theory.trace import Event, Trace
 from IPython.core.formatters import DisplayFormatter
@@ -68,6 +68,15 @@ def test_what_a_rank_computes_lies_above_what_travels_meanwhile():
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {"compute", "wait", "all_reduce"}
 
 
+def test_a_matrix_has_the_number_of_each_pair_and_no_colour_of_its_own():
+    shown = matrix([[0, 12.34], [0.5, 0]], "to rank", "from rank")
+    assert [text.get_text() for text in shown.axes[0].texts] == ["12.3", "0.5"]
+    assert "from rank 0: 0 0, 1 12.34" in shown.points_text()
+    page = shown._repr_html_()
+    picture = page[page.index("</style>") :]
+    assert ">12.3<" in picture and not re.findall("#[0-9a-f]{6}", picture), "a colour that no theme changes"
+
+
 def test_it_shows_itself_in_a_notebook():
     assert "<svg" in fit([(1000, 2e-6)], 1e-6, 1e-9)._repr_svg_()
 
@@ -90,6 +99,7 @@ def test_a_cell_draws_its_figure_once(monkeypatch):
         lambda: bandwidth({"x": []}, 1.0),
         lambda: fit([(0, 1.0)], 1e-6, 1e-9),
         lambda: timeline(Trace("live", 2)),
+        lambda: matrix([[1, 2]], "to", "from"),
     ],
 )
 def test_what_can_not_be_drawn_is_said(call):
@@ -116,3 +126,13 @@ def test_a_page_shows_it_in_the_themes_colours_and_keeps_its_own_style():
     assert not re.search(r"[{,;}]\s*\*\s*\{", page), "a rule for the whole page"
     assert 'role="img"' in page and 'aria-label="Chart: steps over ranks; ring"' in page
     assert figure.points_text() == "steps over ranks\nring: 2 2, 4 6"
+
+
+def test_a_box_keeps_its_ground_on_a_chart_without_axes():
+    figure, axes = chart("", "")
+    axes.plot([0, 1], [0, 1])
+    axes.axis("off")
+    axes.text(0.5, 0.5, "GPU0", bbox={"fc": "w"})
+    picture = figure._repr_html_()
+    box = picture[: picture.index(">GPU0<")].rpartition("<path")[2]
+    assert "fill: var(--ar-paper)" in box, "the line must not be seen through it"

@@ -134,7 +134,7 @@ def train(way, steps=50):
 
 
 # %% [markdown] name="train_guess"
-# Two differences after 50 steps are interesting, each the largest over all weights: between two ranks that averaged, and between a rank that averaged and the single process.
+# Two differences after 50 steps are interesting, each the largest over all weights: between two ranks that averaged, and between a rank that averaged and the single process. The runs take about 4 s.
 
 # %% name="guess_difference"
 options = ["exactly 0", "below 0.0001", "about 0.001", "about 0.1"]
@@ -286,8 +286,8 @@ guess.reveal(
 Player(hand_trace, ddp_trace, titles=("By hand", "DDP"))
 
 # %% [markdown] name="ddp_explained"
-# Each lane is a rank, each bar a call. DDP first compares the shapes and broadcasts the weights (section 1), once. Then there is *one* all-reduce with all the gradients: it copies them into a **bucket** of about 25 MiB
-# (`bucket_cap_mb`), because a call costs the same $2(p-1)\alpha$ with four bytes or four million.
+# Each lane is a rank, each bar a call: point at one to see its bytes. A bar begins when its rank makes the call, so a long one is mostly waiting for the others. DDP first compares the shapes and broadcasts the weights (section 1),
+# once. A **bucket** holds about 25 MiB of gradients (`bucket_cap_mb`), because a call costs the same $2(p-1)\alpha$ with four bytes or four million.
 
 # %% [markdown] name="price"
 # ## 5. What it costs
@@ -296,7 +296,7 @@ Player(hand_trace, ddp_trace, titles=("By hand", "DDP"))
 #
 # $$T = 2(p-1)\,K\alpha + 2\,\frac{p-1}{p}\,n\,\beta$$
 #
-# and with one flat bucket the same with $K = 1$. The next cell uses 100 tensors of 16 KiB. How many times faster is the flat bucket here?
+# and with one flat bucket the same with $K = 1$. The next cell uses 100 tensors of 16 KiB. How many times faster is the flat bucket here? (It takes 5 to 15 s.)
 
 # %% name="timings"
 # %%ranks
@@ -421,7 +421,7 @@ guess.reveal(
 # %% [markdown] name="uneven"
 # ## 6. When ranks do different things
 #
-# **One batch short.** The last rank has 3 batches, the others 4.
+# **One batch short.** The last rank has 3 batches, the others 4. After 3 seconds the deadline ends the cell.
 
 # %% tags=["raises-exception"] name="uneven_run"
 # %%ranks --deadline 3

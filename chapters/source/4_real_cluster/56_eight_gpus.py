@@ -3,7 +3,7 @@
 #
 # {{here}}
 #
-# **You have a node with eight GPUs for one hour. Which ten measurements tell you what it can do, and whether it does it?**
+# **You have a node with eight GPUs for one hour. Which eight measurements tell you what it can do, and whether it does it?**
 #
 # {{picture}}
 #
@@ -38,11 +38,12 @@ world
 # %% [markdown] name="topology"
 # ## 1. Who is joined to whom
 #
-# `nvidia-smi topo -m` prints for each pair *how* they are joined: NV18 are 18 NVLinks, PIX is one PCIe bridge, NODE the same socket, SYS from socket to socket. A table of letters is hard to read, so draw it.
+# `nvidia-smi topo -m` prints for each pair *how* they are joined: NV18 are 18 NVLinks, PIX is one PCIe bridge, NODE the same socket, SYS from socket to socket. A table of letters is hard to read, so draw it. (Reading and placing is folded: run the cells, and click on one to read it.)
 #
 # <!-- Legend: nvidia-smi topo -m. Recorded rows: github.com/sgl-project/sglang/issues/13973, where the table ends after GPU5 -->
 
-# %% name="topo_code"
+# %% name="topo_code" jupyter={"source_hidden": true}
+# the table of nvidia-smi as pairs: run this cell
 CLOSENESS = {"X": 6, "NV": 5, "PIX": 4, "PXB": 3, "PHB": 2, "NODE": 1, "SYS": 0}
 
 
@@ -67,7 +68,8 @@ links = joined(text)
 rows, names = sorted({row for row, _ in links}), list(dict.fromkeys(name for _, name in links))
 
 
-# %% name="place"
+# %% name="place" jupyter={"source_hidden": true}
+# where each box is drawn: run this cell
 def place(name):
     """GPUs on a circle, network cards on a wider one."""
     alike = {one for one in [*rows, *names] if one[:3] == name[:3]}
@@ -76,22 +78,22 @@ def place(name):
 
 
 # %% name="topo"
-figure, axes = plots.chart("", "", size=(4.6, 4.6))
+figure, axes = plots.chart("", "", size=(6.4, 4.6))
+near = {"color": plots.WIRE, "linewidth": 3, "label": "behind the same PCIe switch"}
+LOOKS = {5: {"color": plots.INK, "linewidth": 2, "label": "NVLink"}, 4: near, 3: near}
+far = {"color": plots.SOFT, "linewidth": 0.8, "label": "on the same socket"}
 for (a, b), kind in links.items():
-    (x, y), (to_x, to_y), near = place(a), place(b), closeness(kind)
-    if 0 < near < CLOSENESS["X"]:  # from socket to socket: no line
-        axes.plot([x, to_x], [y, to_y], "-", linewidth=near / 2, color="C0" if near == CLOSENESS["NV"] else "C1")
+    if 0 < closeness(kind) < CLOSENESS["X"]:  # from socket to socket: no line
+        look = LOOKS.get(closeness(kind), far)
+        axes.plot(*zip(place(a), place(b), strict=True), "-", **{**look, "label": None})
+for look in (LOOKS[5], near, far):
+    axes.plot([], [], "-", **look)
+box = {"boxstyle": "round", "fc": "w", "ec": plots.SOFT}
 for name in dict.fromkeys([*rows, *names]):
-    axes.text(
-        *place(name),
-        name,
-        ha="center",
-        va="center",
-        fontsize=9,
-        bbox={"boxstyle": "round", "fc": "w"},
-        clip_on=True,
-    )
-axes.set(xlim=(-2, 2), ylim=(-2, 2), xticks=[], yticks=[])
+    axes.text(*place(name), name, ha="center", va="center", fontsize=9, bbox=box, clip_on=True)
+axes.set(xlim=(-2, 2), ylim=(-2, 2), aspect="equal")
+axes.axis("off")
+axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 figure
 
 # %% name="cards"
@@ -100,7 +102,9 @@ for row in rows:
     print(f"{label}: {row} has {', '.join(near) or 'no card'} behind its own PCIe switch")
 
 # %% [markdown] name="topo_explained"
-# The thicker a line, the nearer; no line means from socket to socket. Inside the circle all lines must be alike: on one NVSwitch every GPU is as near as any other. Outside, each GPU should have a card of its own on a thick line; a GPU without one sends over another's (PXN), or through the CPU.
+# No line means from socket to socket. Inside the circle all lines must be alike: on one NVSwitch every GPU is as near as any other. Outside, each GPU should have a card of its own behind its PCIe switch; a GPU without one sends over another's (PXN), or through the CPU.
+#
+# ## 2. Each pair
 #
 # Now the bandwidth of each pair, on *your* ranks: one sends, the other receives, all others are still.
 
@@ -128,23 +132,20 @@ def pair_gb_per_s(numbers):
 matrix = world.run(pair_gb_per_s, 2**26 if gpus > 1 else 2**20, deadline=120)
 away = [x for a, row in enumerate(matrix) for b, x in enumerate(row) if a != b]
 print(f"measured on your ranks: {min(away):.2f} to {max(away):.2f} GB/s from rank to rank")
-figure, axes = plots.chart("to rank", "from rank", size=(3.6, 3.2))
-axes.imshow(matrix, cmap="viridis")
-axes.set(xticks=range(world.ranks), yticks=range(world.ranks))
-axes.grid(False)
-figure
+plots.matrix(matrix, "to rank (GB/s)", "from rank")
 
 # %% [markdown] name="pairs_explained"
 # On one NVSwitch all pairs are alike, and a row or column that is lower is a GPU with a broken link: `nvidia-smi nvlink -s` says which. (On CPU ranks the differences come from the machine's other work.)
 #
-# ## 2. Up to 4 GiB, under the roof
+# ## 3. Up to 4 GiB, under the roof
 #
 # An all-reduce has a **roof**: the link's bandwidth, as NCCL counts it. Measure far beyond the sizes of your model, since only there the curve is flat.
 #
 # <!-- Published rows: utils/allranks/theory/cost/static/nccl_tests.csv (Azure/AI-benchmarking-guide, ND_H100_v5_results.md). Roof: NVIDIA/nccl v2.30.7-1 src/graph/topo.h, SM90_NVLINK_BW 20.6 x 18 -->
 
 
-# %% name="published_code"
+# %% name="published_code" jupyter={"source_hidden": true}
+# what others published: run this cell
 def published(hardware="H100-8"):
     """Bytes and busbw (GB/s) of an all-reduce on one machine, from the measurements that the course's package holds."""
     with (resources.files("allranks") / "theory/cost/static/nccl_tests.csv").open() as file:
@@ -165,18 +166,19 @@ sizes = [2**k for k in range(10, 33)]
 tuner = [7 / 4 * n / cost.nccl_choice("all_reduce", n, "dgx-h100").us / 1e3 for n in sizes]
 
 # %% name="roof_figure"
-figure, axes = plots.chart("bytes", "busbw, GB/s")
-axes.loglog(
-    [row.size for row in found.rows],
-    [row.busbw_gb_per_s for row in found.rows],
-    "o",
-    label="measured, your ranks",
-)
-axes.loglog(sizes, tuner, label="computed, NCCL's tuner for 8 H100")
+figure, axes = plots.chart("bytes", "busbw, GB/s", size=(8, 4.2))
+axes.set_xscale("log", base=2)
+axes.plot(sizes, tuner, label="computed, NCCL's tuner for 8 H100")
 if rows := published():
-    axes.loglog(*zip(*rows, strict=True), "s", label="recorded, 8 H100 (Azure)")
-axes.axhline(370.8, linestyle="--", label="roof of a ring, 18 NVLinks")
-axes.legend(fontsize=8)
+    axes.plot(*zip(*rows, strict=True), "s", markersize=5, label="recorded, 8 H100 (Azure)")
+own = [(row.size, row.busbw_gb_per_s) for row in found.rows]
+you = {"color": plots.INK, "markerfacecolor": plots.THEME["you"][0], "markersize": 8, "clip_on": False}
+axes.plot(*zip(*own, strict=True), "o", label="measured, your ranks", **you)
+axes.axhline(370.8, linestyle="--", color=plots.SOFT)
+axes.text(sizes[0], 378, "roof of a ring over 18 NVLinks: 371", fontsize=9.5)
+ticks = {2**10: "1 KiB", 2**15: "32 KiB", 2**20: "1 MiB", 2**25: "32 MiB", 2**30: "1 GiB", 2**33: "8 GiB"}
+axes.set(ylim=(0, None), xticks=list(ticks), xticklabels=list(ticks.values()))
+axes.legend(loc="center left", frameon=False)
 figure
 
 # %% name="ends"
@@ -186,9 +188,9 @@ print(
 )
 
 # %% [markdown] name="roof_explained"
-# The tuner's line is *above* the ring's roof at the end: with NVLS the switch adds, a GPU sends fewer bytes, and busbw counts a ring's. So busbw above 371 is no error of the measurement; it shows that NVLS ran.
+# At the end the tuner's line and the recorded points are a quarter *above* the ring's roof: with NVLS the switch adds, a GPU sends fewer bytes, and busbw counts a ring's. So busbw above 371 is no error of the measurement; it shows that NVLS ran. (Ranks on a CPU lie at the bottom.)
 #
-# ## 3. Take the choice away
+# ## 4. Take the choice away
 #
 # `NCCL_ALGO`, `NCCL_PROTO`, `NCCL_NVLS_ENABLE` and `NCCL_MAX_CTAS` take choices away, one at a time. They are read when a communicator is made, so each needs new processes: a script under torchrun. With `NCCL_DEBUG=INFO` and `NCCL_DEBUG_SUBSYS=TUNING` NCCL writes what it chose.
 #
@@ -252,6 +254,9 @@ for setting in SETTINGS:
             "  ".join(f"{n:,}: {o.us:.0f} µs {o.algorithm} {o.protocol}" for n, o in best.items()),
         )
 
+# %% [markdown] name="script_intro"
+# The same script runs without GPUs, too: here on two new processes, so wait 10 to 25 seconds.
+
 # %% name="script"
 if gpus < 2:
     times, *_ = swept({}, [2**10, 2**20])
@@ -269,7 +274,7 @@ ring_guess.reveal(
 # %% [markdown] name="sweeps_explained"
 # Three things to look for on your node: does `nothing set` win everywhere (else the tuner errs on your machine, and a tuner plugin can mend it)? Does the log's choice agree with the table? And does a protocol forced on large sizes cost as much as here? Never leave these variables in a job: the next version's choice may be better.
 #
-# ## 4. Count the bytes
+# ## 5. Count the bytes
 #
 # NVLink has counters of what went out and came in. Read them before and after *one* call, and they tell which algorithm ran: in a ring of $p$ GPUs each sends $2\frac{p-1}{p}\,n$ bytes, with NVLS $n + n/p$.
 #
@@ -374,9 +379,9 @@ for ranks, of_n, ran in ((8, 1.78, "ring"), (8, 1.15, "NVLS"), (4, 1.27, "NVLS")
 # </details>
 
 # %% [markdown] name="counted_explained"
-# ## 5. Before and after bucketing
+# ## 6. Before and after bucketing
 #
-# Which calls lie over computing, and which are alone? The same step in torch's profiler, with a bucket for each layer and with buckets of 25 MiB.
+# Which calls lie over computing, and which are alone? The same step in torch's profiler, with a bucket for each layer and with buckets of 25 MiB (about 5 s).
 
 
 # %% name="profiled"
@@ -412,7 +417,7 @@ for bucket_mb in (0.1, 25):
 # %% [markdown] name="before_after_explained"
 # On GPUs open the two files in [Perfetto](https://ui.perfetto.dev): NCCL's kernels are a row of their own, above or beside the products. On CPU ranks communication and computing share the cores, so little can be hidden there.
 #
-# ## 6. A product beside a collective
+# ## 7. A product beside a collective
 #
 # NCCL's channels run on multiprocessors that your products want too. By the share of multiprocessors alone, a product on 132 of them (H100) takes $132/(132 - c)$ times as long beside $c$ channels.
 
@@ -448,7 +453,7 @@ for channels in (4, 16, 24, 32):
 # %% [markdown] name="beside_explained"
 # The measured factor is usually not the computed one: both also share memory's bandwidth, and the clock falls if power runs out. Try it again in a session started with `NCCL_MAX_CTAS=4`.
 #
-# ## 7. Symmetric memory
+# ## 8. Symmetric memory
 #
 # [Without messages](44_without_messages.ipynb) wrote a one-shot all-reduce: each rank reads all others' buffers and adds them. On GPUs these are the same lines, on memory that NVLink maps. torch also has it as one call, and one that lets the switch add (`multimem`).
 #
@@ -531,7 +536,7 @@ shot_guess.reveal(
 )
 
 # %% [markdown] name="symmetric_explained"
-# NCCL has such kernels too, for buffers that all ranks registered as a **window**: memory of NCCL's own allocator, in a pool of torch. The log then says `[Symmetric]` and the kernel's name. With `NCCL_CTA_POLICY=ZERO` an all-gather of windows is moved by the GPU's copy engines and takes no multiprocessor: the log says `[Copy Engine]`.
+# NCCL has such kernels too, for buffers that all ranks registered as a **window**: memory of NCCL's own allocator, in a pool of torch. The log then says `[Symmetric]` and the kernel's name. With `NCCL_CTA_POLICY=ZERO` an all-gather of windows is moved by the GPU's copy engines and takes no multiprocessor: the log says `[Copy Engine]`. (On CPUs the next cell only starts the script again: 10 to 25 s.)
 #
 # <!-- torch 2.13: ProcessGroupNCCL.hpp:1021 registerMemPool(pool, symm). Megatron-LM d98e8a6: core/nccl_allocator.py:171. NVIDIA/nccl 5067397: src/scheduler/symmetric_sched.cc:356, src/ce_coll.cc:1435, docs/userguide/source/env.rst:688 (NCCL_CTA_POLICY, since 2.29) -->
 
@@ -546,7 +551,7 @@ if gpus < 2:
     print("measured: no window without GPUs; all_gather on two CPU ranks, Gloo:", times)
 
 # %% [markdown] name="conditions_intro"
-# ## 8. Keep the conditions
+# ## 9. Keep the conditions
 #
 # A figure without its conditions is worth nothing a month later. GPUs lower their clocks when they are hot or at their limit of power.
 
@@ -564,7 +569,7 @@ record["all_reduce"] = [[row.size, row.time_us] for row in found.rows]
 print("measured:", json.dumps({key: record[key] for key in record if key != "all_reduce"}))
 
 # %% [markdown] name="check_yourself"
-# ## 9. Check yourself
+# ## 10. Check yourself
 #
 # <details><summary>1. busbw is 460 GB/s on links of 371 GB/s. Is the clock wrong?</summary>
 #
@@ -584,7 +589,7 @@ print("measured:", json.dumps({key: record[key] for key in record if key != "all
 # %% [markdown] name="recap"
 # ## Recap
 #
-# The topology as a picture, pairs, sweeps to 4 GiB under the roof, choices taken away one at a time, bytes counted by the links, profiles before and after, a product beside a collective, symmetric memory, and the conditions. **Write down what you expect before each one: only a wrong expectation teaches.**
+# Eight measurements: the topology as a picture, each pair, sweeps to 4 GiB under the roof, choices taken away one at a time, bytes counted by the links, profiles before and after, a product beside a collective, and symmetric memory. Keep the conditions with them. **Write down what you expect before each one: only a wrong expectation teaches.**
 #
 # **On your own cluster.** Run this page on each new node, keep `record.json`, and compare nodes with each other: the odd one out is the one to repair.
 #

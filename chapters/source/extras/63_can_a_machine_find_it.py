@@ -32,18 +32,17 @@ world
 # ## 1. A machine as a table
 #
 # So far people wrote the algorithms: a ring, a tree, recursive doubling. Each suits a machine in which all pairs are alike. In a DGX-1 they are not. Each GPU has six NVLinks of 25 GB/s in
-# each direction, to only four others. `race.task("cube-mesh")` has the machine link by link:
+# each direction, to only four others. `race.task("cube-mesh")` has the machine link by link. The number in a square says how many links lead from the row's GPU to the column's:
 
 # %% name="machine"
 task = race.task("cube-mesh")
 lanes = [[0] * 8 for _ in range(8)]
 for (_, src, dst), link in task.fabric.links.items():
     lanes[src][dst] = link.bytes_per_s // 25_000_000_000
-for row in lanes:
-    print(*row)
+plots.matrix(lanes, "to GPU", "from GPU")
 
 # %% [markdown] name="bounds"
-# Row $a$, column $b$: how many links lead from GPU $a$ to GPU $b$. In an all-gather each GPU has one part, of $L$ bytes, and needs the seven others. Two things limit every algorithm:
+# In an all-gather each GPU has one part, of $L$ bytes, and needs the seven others. Two things limit every algorithm:
 #
 # - **Bytes.** Seven parts enter a GPU over six links: at least $\frac{7}{6} L\beta$, with $\beta$ the seconds a byte of one link.
 # - **Steps.** GPU 0 has no link to 5, 6 and 7. A message needs $\alpha$, so at least $2\alpha$.
@@ -171,7 +170,8 @@ Player(found)
 # %% [markdown] name="sizes_intro"
 # ## 4. Which one, for which size?
 #
-# Few steps with more bytes, or more steps with fewer? There are now four all-gathers. The best one depends on the size.
+# Few steps with more bytes, or more steps with fewer? There are now four all-gathers. The best one depends on the size. **Before you run the cells:** for
+# which sizes can an algorithm reach the lower bound, for small ones, for large ones, or for those between?
 
 # %% name="sizes"
 plans = {"2 steps, 2 rounds of 1": two, "3 steps, 7 rounds of 1/6": found, "six rings, 7 steps": rings}
@@ -183,10 +183,13 @@ times = {
 }
 
 # %% name="sizes_plot"
-figure, axes = plots.chart("bytes in all", "times the lower bound")
+figure, axes = plots.chart("bytes in all", "time / lower bound", size=(7.6, 4))
 bounds = [replace(task, nbytes=nbytes).bound.picoseconds / 1e6 for nbytes in sizes]
 for name, took in times.items():
     axes.semilogx(sizes, [t / bound for t, bound in zip(took, bounds, strict=True)], label=name)
+equal = 8 / 7 * 150e9 * 2e-6  # bytes: seven eighths of them enter a GPU over 150 GB/s in one latency of 2 µs
+axes.vlines(equal, 1, 3.6, color=plots.SOFT, linewidth=1)
+axes.text(1.1 * equal, 1.05, f"both limits alike: {equal / 1e3:.0f} kB", fontsize=9, color=plots.SOFT)
 axes.legend()
 figure
 
@@ -198,6 +201,9 @@ for nbytes, *took in zip(sizes, *times.values(), strict=True):
 # %% [markdown] name="sizes_explained"
 # Up to about 1.2 MB two steps win, with parts cut in half; above it three steps. The rings never win: they send the same bytes as the three steps, and pay four latencies more.
 # That is why a library keeps several algorithms, and chooses by size.
+#
+# **Why has each curve a hump?** The lower bound is the larger one of two times: two latencies, or one latency and the bytes. At the thin line both are alike. An
+# algorithm pays for all, its latencies *and* its bytes, so there it is farthest from the bound. With far fewer bytes the bytes cost nearly nothing, with far more the latencies do.
 #
 # ## 5. The same backwards
 #
@@ -321,7 +327,7 @@ half.reveal("4", why="The rank opposite is four steps away, whichever way round,
 #
 # ## 7. A link fails
 #
-# GPUs 0 and 4 lose their double link. A library must now take rings through what is left. The search gets a new table:
+# GPUs 0 and 4 lose their double link. A library must now take rings through what is left. The search gets a new table (about 4 s):
 
 # %% name="broken"
 broken = [list(row) for row in lanes]

@@ -1,5 +1,5 @@
-"""Figures: time over size, bandwidth beside the link's limit, alpha-beta fits and timelines, and a chart for your own
-curves.
+"""Figures: time over size, bandwidth beside the link's limit, alpha-beta fits, timelines, a number for each pair, and a
+chart for your own curves.
 
 Each function returns a matplotlib figure, which a notebook shows by itself and `savefig` writes to a file. In a
 notebook its colours follow the theme, also when that changes. The functions only draw: the seconds come from
@@ -18,6 +18,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from allranks.base.errors import CourseError
 from allranks.base.theme import DARK, LIGHT
@@ -30,6 +31,7 @@ __all__ = [
     "bandwidth",
     "chart",
     "fit",
+    "matrix",
     "scaling",
     "timeline",
 ]
@@ -116,6 +118,39 @@ def chart(across: str, up: str, size: tuple[float, float] = (6.4, 3.6), rows: in
     return figure, panes[0] if rows == 1 else panes
 
 
+def matrix(rows: Sequence[Sequence[float]], across: str, up: str, digits: int = 3) -> Chart:
+    """A number for each pair, such as GB/s from rank to rank: the higher, the more ink its square has.
+
+    A pair of one with itself stays empty. `digits` counts those of a number that are shown. Raises PlotError if the
+    rows are not as long as there are rows.
+
+    >>> plots.matrix([[0, 2.5], [1.25, 0]], "to rank", "from rank").axes[0].texts[0].get_text()
+    '2.5'
+    """
+    count = len(rows)
+    _require(
+        count and all(len(row) == count for row in rows), "a matrix needs as many numbers in each row as it has rows"
+    )
+    side = 0.56 if count <= 8 else 0.44
+    figure, axes = chart(across, up, size=(side * count + 0.7, side * count + 0.6))
+    most = max((x for a, row in enumerate(rows) for b, x in enumerate(row) if a != b), default=0) or 1
+    for a, row in enumerate(rows):
+        for b, x in enumerate(row):
+            if a == b:
+                continue
+            shade = 0.4 * max(0.0, x / most)
+            axes.add_patch(Rectangle((b - 0.48, a - 0.48), 0.96, 0.96, facecolor=INK, alpha=shade, linewidth=0))
+            axes.text(b, a, f"{x:.{digits}g}", ha="center", va="center", fontsize=9.5, color=INK)
+        # for those who read: the row in the figure's text
+        axes.plot(range(count), row, visible=False, label=f"{up} {a}")
+    ticks = range(count)
+    axes.set(xticks=ticks, yticks=ticks, xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    return figure
+
+
 def _dress(axes: Axes) -> None:
     """The course's style: hair lines, soft ticks, curves in ink that differ by their dashes."""
     axes.grid(color=HAIR, linewidth=1)
@@ -156,7 +191,8 @@ def _themed(picture: str) -> str:
     text = re.sub(r'\b(fill|stroke)="(#[0-9a-f]{6})"', r'style="\1: \2"', text)
     text = re.sub("#[0-9a-f]{6}", lambda found: f"var(--ar-{names[found[0]]})" if found[0] in names else found[0], text)
     # the sheet behind the axes is the page
-    text = re.sub(r'(<g id="(?:patch_1|patch_2)">\s*<path[^>]*style=")fill: var\(--ar-paper\)', r"\1fill: none", text)
+    sheet = r'((?:<g id="axes_\d+">\s*<g id="patch_\d+">|<g id="patch_1">)\s*<path[^>]*style=")fill: var\(--ar-paper\)'
+    text = re.sub(sheet, r"\1fill: none", text)
     # a narrow page scrolls before letters become too small
     width = float(re.search(r'width="([\d.]+)pt"', text)[1])  # type: ignore[index]
     return text.replace("<svg", f'<svg style="min-width:{width * 4 / 3 * 0.9:.0f}px"', 1)

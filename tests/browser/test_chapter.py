@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from allranks.ranks.world.outputs import Grid
 
 pytestmark = pytest.mark.browser
 
@@ -57,3 +58,16 @@ def test_three_cells_start_ranks_add_and_play(lab, new_page):
         player.locator('[data-do="next"]').click()
         page.wait_for_selector(f'.ar-player[data-step="{step}"][data-playing="false"]')
     lab.close_sessions()
+
+
+def test_a_list_of_a_rank_is_not_broken_where_a_line_has_room(new_page):
+    grid = Grid(4)
+    for output in grid.ranks:
+        output.stdout = "set_epoch(1) [15, 2, 0, 3, 11, 7, 12]\n"
+    page = new_page(viewport={"width": 900, "height": 600})
+    page.set_content(grid.as_html())
+    lines = "() => [...document.querySelectorAll('.ar-rank pre')].map((e) => e.clientHeight < 32)"
+    assert page.evaluate(lines) == [True] * 4
+    page.set_viewport_size({"width": 240, "height": 600})
+    wide = "() => [...document.querySelectorAll('.ar-rank')].map((e) => e.getBoundingClientRect().right <= innerWidth)"
+    assert page.evaluate(wide) == [True] * 4

@@ -286,7 +286,7 @@ guess.reveal(
 Player(hand_trace, ddp_trace, titles=("By hand", "DDP"))
 
 # %% [markdown] name="ddp_explained"
-# Each lane is a rank, each bar a call: point at one to see its bytes. A bar begins when its rank makes the call, so a long one is mostly waiting for the others. DDP first compares the shapes and broadcasts the weights (section 1),
+# Each lane is a rank, each bar a call: point at a short one to see its name. A bar begins when its rank makes the call, so a long one is mostly waiting for the others. DDP first compares the shapes and broadcasts the weights (section 1),
 # once. A **bucket** holds about 25 MiB of gradients (`bucket_cap_mb`), because a call costs the same $2(p-1)\alpha$ with four bytes or four million.
 
 # %% [markdown] name="price"

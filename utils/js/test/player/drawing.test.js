@@ -174,5 +174,8 @@ test("the words of a rank in a collective have room on its card, with its bytes"
   assert.deepEqual(activityOf(alone, 0), ["reduce_scatter_single", "1.28 MB in, 320 kB out"]);
   const live = new Playback(animation({ ranks: 2, bars: [{ op: "all_reduce", step: 0 }] }, { kind: "live" }));
   live.seek(1);
-  assert.deepEqual([activityOf(live, 0), activityOf(live, 1)].map(([words]) => words), ["in all_reduce", "in no call"]);
+  assert.deepEqual(
+    [activityOf(live, 0), activityOf(live, 1)].map(([words]) => words),
+    ["in all_reduce", "in no call"],
+  );
 });

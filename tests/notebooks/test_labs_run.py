@@ -99,8 +99,8 @@ SHOWN = {
         "between_nodes": ["1 micro-batches, all 64:  7.9 GB", "8 micro-batches, hybrid:  7.0 GB"],
     },
     "lab14_pipelines": {
-        "gpipe_picture": ["GPipe: 33 long, 27% idle, keeps at most 8, 8, 8, 8"],
-        "try_zero": ["mine: 27 long, 11% idle, keeps at most 4, 4, 4, 4"],
+        "gpipe_picture": ["GPipe: takes 33 forward passes, 27% idle, keeps at most 8, 8, 8, 8 micro-batches"],
+        "try_zero": ["mine: takes 27 forward passes, 11% idle, keeps at most 4, 4, 4, 4 micro-batches"],
         "try_run": ["the same as alone: True", "messages of each rank: [8, 16, 16, 8]"],
     },
     "lab19_memory_and_rooflines": {

@@ -12,7 +12,7 @@ import torch
 from allranks.exercises.families import buckets, known
 from allranks.exercises.families.buckets import SHAPES, absent_advice
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Tied, View, draw
+from allranks.judge.cases import Args, Expected, Parameter, Setup, Tied, View, draw, oracle_maker
 from allranks.judge.common import MANY_RANKS, circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule
@@ -44,17 +44,14 @@ def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return buckets.expect(setup, args, lambda i, rank: None if here[rank][i].absent else right[i])
 
 
-def _equal_taken_for_tied(last: bool) -> Oracle:
+@oracle_maker
+def _equal_taken_for_tied(setup: Setup, args: Sequence[Args], last: bool) -> list[Expected]:
     """Of parameters with equal values only the first, or only the `last`, is reduced."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        equal = setup.option("_zero")
-        if not equal:
-            raise ValueError("all values differ")
-        right, mine, kept = buckets.means(args), buckets.own(args), equal[-1 if last else 0]
-        return buckets.expect(setup, args, lambda i, rank: mine[rank][i] if i in equal and i != kept else right[i])
-
-    return oracle
+    equal = setup.option("_zero")
+    if not equal:
+        raise ValueError("all values differ")
+    right, mine, kept = buckets.means(args), buckets.own(args), equal[-1 if last else 0]
+    return buckets.expect(setup, args, lambda i, rank: mine[rank][i] if i in equal and i != kept else right[i])
 
 
 def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more: Any) -> Setup:

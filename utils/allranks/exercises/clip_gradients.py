@@ -13,7 +13,7 @@ import torch
 
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
-from allranks.judge.cases import Arg, Args, Expected, Oracle, Parameter, Setup, Tied, View, draw, plain
+from allranks.judge.cases import Arg, Args, Expected, Parameter, Setup, Tied, View, draw, oracle_maker, plain
 from allranks.judge.common import MANY_RANKS, circumstances, layouts
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
@@ -92,34 +92,33 @@ def _squares(args: Sequence[Args]) -> _Squares:
     return _Squares(sharded, sum(map(_square, _gradients(args[0], 1).values())), 0, args)
 
 
+@oracle_maker
 def _oracle_from(
+    setup: Setup,
+    args: Sequence[Args],
     norm: Norm = lambda squares: squares.norm,
     *,
     returns: Norm | None = None,
     coefficient: Callable[[float, float], float] = lambda norm, most: min(1.0, most / norm) if norm else 1.0,
     lists: tuple[int, ...] = (0, 1),
     times: Callable[[Args, int, int], int] = lambda args, which, place: 1,
-) -> Oracle:
+) -> list[Expected]:
     """An oracle that scales the gradients of these lists by a coefficient of (norm, max_norm), as often as `times` says."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made, of_all = [], _squares(args)
-        for rank, given in enumerate(args):
-            squares = of_all._replace(rank=rank)
-            found = norm(squares)
-            factor = coefficient(found, args[0][2])
-            changed, largest = {}, 1.0
-            for which in (0, 1):
-                for place, gradient in _gradients(given, which).items():
-                    scale = factor ** times(given, which, place) if which in lists else 1.0
-                    changed[which, place, "grad"] = (gradient.double() * scale).to(gradient.dtype)
-                    largest = max(largest, float(gradient.double().abs().max()) if gradient.numel() else 0.0)
-            atol = max(2e-6, 2 * torch.finfo(_kind(args)).eps)
-            atol *= max(largest, found if math.isfinite(found) else 1.0)
-            made.append(Expected((returns or norm)(squares), changed, float(atol)))
-        return made
-
-    return oracle
+    made, of_all = [], _squares(args)
+    for rank, given in enumerate(args):
+        squares = of_all._replace(rank=rank)
+        found = norm(squares)
+        factor = coefficient(found, args[0][2])
+        changed, largest = {}, 1.0
+        for which in (0, 1):
+            for place, gradient in _gradients(given, which).items():
+                scale = factor ** times(given, which, place) if which in lists else 1.0
+                changed[which, place, "grad"] = (gradient.double() * scale).to(gradient.dtype)
+                largest = max(largest, float(gradient.double().abs().max()) if gradient.numel() else 0.0)
+        atol = max(2e-6, 2 * torch.finfo(_kind(args)).eps)
+        atol *= max(largest, found if math.isfinite(found) else 1.0)
+        made.append(Expected((returns or norm)(squares), changed, float(atol)))
+    return made
 
 
 def _kind(args: Sequence[Args]) -> torch.dtype:

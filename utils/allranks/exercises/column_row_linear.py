@@ -8,7 +8,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
@@ -28,19 +28,18 @@ def _parts(args: Sequence[Args]) -> tuple[torch.Tensor, list[torch.Tensor], list
     return plain(args[0][0]).double(), [plain(a[1]).double() for a in args], [plain(a[2]).double() for a in args]
 
 
-def _oracle_from(make: Callable[[torch.Tensor, list[torch.Tensor], list[torch.Tensor], int], torch.Tensor]) -> Oracle:
+@oracle_maker
+def _oracle_from(
+    setup: Setup,
+    args: Sequence[Args],
+    make: Callable[[torch.Tensor, list[torch.Tensor], list[torch.Tensor], int], torch.Tensor],
+) -> list[Expected]:
     """An oracle from `make(x, columns, rows, rank)`, which computes in float64."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        kind = args[0][0].base.dtype
-        x, columns, rows = _parts(args)
-        bound = (
-            (x.abs() @ torch.cat(columns, 1).abs() @ torch.cat(rows, 0).abs()).max() if x.numel() else torch.tensor(0.0)
-        )
-        atol = float(bound) * torch.finfo(kind).eps * 8
-        return [Expected(make(x, columns, rows, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
-
-    return oracle
+    kind = args[0][0].base.dtype
+    x, columns, rows = _parts(args)
+    bound = (x.abs() @ torch.cat(columns, 1).abs() @ torch.cat(rows, 0).abs()).max() if x.numel() else torch.tensor(0.0)
+    atol = float(bound) * torch.finfo(kind).eps * 8
+    return [Expected(make(x, columns, rows, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
 
 
 def _right(x: torch.Tensor, columns: list[torch.Tensor], rows: list[torch.Tensor], rank: int) -> torch.Tensor:

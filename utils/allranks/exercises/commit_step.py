@@ -8,7 +8,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, SIZES, circumstances, many_ranks
 from allranks.judge.compare import same
 from allranks.judge.drawing import Draws
@@ -72,19 +72,23 @@ def _cleaned(of: str, by: str) -> Step:
     return _mean(of, by, lambda update, counts: update.nan_to_num(0, 0, 0))
 
 
-def _ending(step: Step, when: When, number: Callable[[Sequence[Args]], int] | None, who: str = "all") -> Oracle:
+@oracle_maker
+def _ending(
+    setup: Setup,
+    args: Sequence[Args],
+    step: Step,
+    when: When,
+    number: Callable[[Sequence[Args]], int] | None,
+    who: str = "all",
+) -> list[Expected]:
     """`step` on the ranks of `who`, and the number that is returned (None: any)."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        kind, counts = args[0][0].base.dtype, _counts(args)
-        weights = plain(args[0][0]).double()
-        atol = weights.abs() + sum(plain(a[1]).double().nan_to_num(0, 0, 0).abs() for a in args)
-        atol, made = atol * torch.finfo(kind).eps * 2, when(sum(counts), args[0][3])
-        new = step(weights, args).to(kind) if made else weights.to(kind)
-        ends = [(new, atol) if made and changes else (weights.to(kind), None) for changes in _who(args)[who]]
-        return [Expected(None if number is None else number(args), {(0,): end}, limit) for end, limit in ends]
-
-    return oracle
+    kind, counts = args[0][0].base.dtype, _counts(args)
+    weights = plain(args[0][0]).double()
+    atol = weights.abs() + sum(plain(a[1]).double().nan_to_num(0, 0, 0).abs() for a in args)
+    atol, made = atol * torch.finfo(kind).eps * 2, when(sum(counts), args[0][3])
+    new = step(weights, args).to(kind) if made else weights.to(kind)
+    ends = [(new, atol) if made and changes else (weights.to(kind), None) for changes in _who(args)[who]]
+    return [Expected(None if number is None else number(args), {(0,): end}, limit) for end, limit in ends]
 
 
 def _enough(count: int, at_least: int) -> bool:
@@ -94,16 +98,15 @@ def _enough(count: int, at_least: int) -> bool:
 _right = _ending(_mean(), _enough, lambda args: sum(_counts(args)))
 
 
-def _changed(step: Step, when: When = _enough, who: str = "all") -> Oracle:
+@oracle_maker
+def _changed(
+    setup: Setup, args: Sequence[Args], step: Step, when: When = _enough, who: str = "all"
+) -> Sequence[Expected]:
     """Other weights, whatever number is returned; where they are the right ones it explains nothing."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:
-        found, right = _ending(step, when, None, who)(setup, args), _right(setup, args)
-        if all(same(a.changed[0,], b.changed[0,]) for a, b in zip(found, right, strict=True)):
-            raise ValueError("the same weights, so it is another mistake")
-        return found
-
-    return oracle
+    found, right = _ending(step, when, None, who)(setup, args), _right(setup, args)
+    if all(same(a.changed[0,], b.changed[0,]) for a, b in zip(found, right, strict=True)):
+        raise ValueError("the same weights, so it is another mistake")
+    return found
 
 
 def _counted(number: Callable[[Sequence[Args]], int]) -> Oracle:

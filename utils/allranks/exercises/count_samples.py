@@ -8,7 +8,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw
+from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker
 from allranks.judge.common import many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Rule, Run
@@ -21,12 +21,12 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(View.of(draw(setup, rng.of_rank(rank), n, 2)),) for rank, n in enumerate(counts)]
 
 
-def _oracle_from(make: Callable[[torch.Tensor, int], torch.Tensor]) -> Oracle:
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        counts = [a[0].size[0] for a in args]
-        return [Expected(make(torch.tensor(counts), rank)) for rank in range(setup.ranks)]
-
-    return oracle
+@oracle_maker
+def _oracle_from(
+    setup: Setup, args: Sequence[Args], make: Callable[[torch.Tensor, int], torch.Tensor]
+) -> list[Expected]:
+    counts = [a[0].size[0] for a in args]
+    return [Expected(make(torch.tensor(counts), rank)) for rank in range(setup.ranks)]
 
 
 def _elements(setup: Setup, args: Sequence[Args]) -> list[Expected]:

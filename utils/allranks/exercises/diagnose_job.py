@@ -28,7 +28,7 @@ from allranks.jobs.root_cause import (
     waits_for,
 )
 from allranks.judge import compare
-from allranks.judge.cases import Args, Expected, Oracle, Setup
+from allranks.judge.cases import Args, Expected, Setup, oracle_maker
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Mistake, Run
 
@@ -63,11 +63,9 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(variant(kind, seed, trap),) for kind, seed, trap in zip(kinds, seeds, traps, strict=True)]
 
 
-def _oracle_from(tell: Tell) -> Oracle:
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        return [_expected(_told(tell, job) or job.answer) for (job,) in args]
-
-    return oracle
+@oracle_maker
+def _oracle_from(setup: Setup, args: Sequence[Args], tell: Tell) -> list[Expected]:
+    return [_expected(_told(tell, job) or job.answer) for (job,) in args]
 
 
 def _told(tell: Tell, job: PlantedJob) -> Diagnosis | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 from allranks.exercises.families import known
-from allranks.judge.cases import AllOrNothing, Args, Expected, Oracle, Setup
+from allranks.judge.cases import AllOrNothing, Args, Expected, Setup, oracle_maker
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group
 
@@ -82,12 +82,10 @@ def noticing(program: str) -> int | None:
     return next((line for line in lines if digest(program, "notices", line) == NOTICING.get(program)), None)
 
 
-def _oracle_from(change: Change) -> Oracle:
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        told = change(*truth(setup.option("program"), setup.ranks), setup)
-        return [Expected(AllOrNothing(told, "diagnosis")) for _ in range(setup.ranks)]
-
-    return oracle
+@oracle_maker
+def _oracle_from(setup: Setup, args: Sequence[Args], change: Change) -> list[Expected]:
+    told = change(*truth(setup.option("program"), setup.ranks), setup)
+    return [Expected(AllOrNothing(told, "diagnosis")) for _ in range(setup.ranks)]
 
 
 def _victim(rank: int, line: int, kind: int, setup: Setup) -> tuple[int, int, int]:

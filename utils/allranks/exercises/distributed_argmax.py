@@ -10,7 +10,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
+from allranks.judge.cases import Args, Expected, Setup, View, different_values, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, Passed, circumstances, lost_digits, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
@@ -97,14 +97,11 @@ def _best(args: Sequence[Args], first: int = 0) -> Place:
     return max(_places(args), key=lambda place: (place[0], -ranks.index(place[1]), -place[2]))
 
 
-def _made(make: Callable[[Place, Sequence[Args], int], Place]) -> Oracle:
+@oracle_maker
+def _made(setup: Setup, args: Sequence[Args], make: Callable[[Place, Sequence[Args], int], Place]) -> list[Expected]:
     """What each rank returns by `make(the right answer, all ranks' arguments, rank)`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        best = _best(args)
-        return [Expected(make(best, args, rank)) for rank in range(setup.ranks)]
-
-    return oracle
+    best = _best(args)
+    return [Expected(make(best, args, rank)) for rank in range(setup.ranks)]
 
 
 _oracle = _made(lambda best, args, rank: best)

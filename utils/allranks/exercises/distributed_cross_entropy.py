@@ -11,7 +11,7 @@ import torch
 
 from allranks.exercises.families import Told, everywhere, known, log_sum_error, seen
 from allranks.judge import evidence, rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, three_numbers_a_row
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
@@ -30,16 +30,13 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(View.of(part, setup.layout), View.of(targets)) for part in parts]
 
 
-def _oracle_from(losses: Rows) -> Oracle:
+@oracle_maker
+def _oracle_from(setup: Setup, args: Sequence[Args], losses: Rows) -> list[Expected]:
     """An oracle that gives every rank what `losses(rows, targets, width)` makes of the whole rows, in float64."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        parts = [plain(a[0]) for a in args]
-        whole, kind = torch.cat(parts, -1), parts[0].dtype
-        made = losses(whole.double(), plain(args[0][1]), parts[0].shape[1])
-        return [Expected(made.to(kind), {}, _atol(whole, setup)) for _ in args]
-
-    return oracle
+    parts = [plain(a[0]) for a in args]
+    whole, kind = torch.cat(parts, -1), parts[0].dtype
+    made = losses(whole.double(), plain(args[0][1]), parts[0].shape[1])
+    return [Expected(made.to(kind), {}, _atol(whole, setup)) for _ in args]
 
 
 def _atol(whole: torch.Tensor, setup: Setup) -> torch.Tensor:
@@ -83,26 +80,26 @@ def _shifted_by(sign: int) -> Oracle:
     return _oracle_from(lambda rows, targets, width: _losses(rows, targets, width) + sign * rows.amax(-1))
 
 
-def _narrow(make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Oracle:
+@oracle_maker
+def _narrow(
+    setup: Setup, args: Sequence[Args], make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> list[Expected]:
     """What `make(rows, column of the target)` gives in the rows' own dtype."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        whole = torch.cat([plain(a[0]) for a in args], -1)
-        return [Expected(make(whole, plain(args[0][1])[:, None])[:, 0], {}, _atol(whole, setup)) for _ in args]
-
-    return oracle
+    whole = torch.cat([plain(a[0]) for a in args], -1)
+    return [Expected(make(whole, plain(args[0][1])[:, None])[:, 0], {}, _atol(whole, setup)) for _ in args]
 
 
-def _by_rank(make: Callable[[list[torch.Tensor], torch.Tensor, torch.Tensor, int], torch.Tensor]) -> Oracle:
+@oracle_maker
+def _by_rank(
+    setup: Setup,
+    args: Sequence[Args],
+    make: Callable[[list[torch.Tensor], torch.Tensor, torch.Tensor, int], torch.Tensor],
+) -> list[Expected]:
     """What `make(parts, whole rows, column of the target, rank)` gives on each rank, in float64."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        parts, kind = [plain(a[0]).double() for a in args], args[0][0].base.dtype
-        whole, column = torch.cat(parts, -1), plain(args[0][1])[:, None]
-        limit = _atol(whole.to(kind), setup)
-        return [Expected(make(parts, whole, column, rank)[:, 0].to(kind), {}, limit) for rank in range(setup.ranks)]
-
-    return oracle
+    parts, kind = [plain(a[0]).double() for a in args], args[0][0].base.dtype
+    whole, column = torch.cat(parts, -1), plain(args[0][1])[:, None]
+    limit = _atol(whole.to(kind), setup)
+    return [Expected(make(parts, whole, column, rank)[:, 0].to(kind), {}, limit) for rank in range(setup.ranks)]
 
 
 def _own_parts(maximum: str) -> Oracle:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
+from allranks.judge.cases import Args, Expected, Setup, oracle_maker, plain, summed, vectors
 from allranks.judge.common import LAYOUTS, circumstances, many_ranks, returning
 from allranks.judge.drawing import Draws
 from allranks.judge.evidence import unused, used
@@ -34,21 +34,18 @@ def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(wide.mean(0).to(kind), {}, atol) for _ in args]
 
 
-def _over_elements(own: bool, every_place: bool) -> Oracle:
+@oracle_maker
+def _over_elements(setup: Setup, args: Sequence[Args], own: bool, every_place: bool) -> list[Expected]:
     """The mean over all elements, of all ranks or of each rank's own tensor, as one number or in every place."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        if setup.ranks == 1 or setup.size < 2:
-            raise ValueError("it looks like another mistake")
-        kind, made = plain(args[0][0]).dtype, []
-        tensors = [plain(a[0]).to(torch.complex128 if kind.is_complex else torch.float64) for a in args]
-        atol = 1e-6 + 4 * torch.finfo(kind).eps * float(torch.stack(tensors).abs().max())
-        for tensor in tensors:
-            mean = (tensor if own else torch.stack(tensors)).mean()
-            made.append(Expected((mean.expand(tensor.shape) if every_place else mean).to(kind), {}, atol))
-        return made
-
-    return oracle
+    if setup.ranks == 1 or setup.size < 2:
+        raise ValueError("it looks like another mistake")
+    kind, made = plain(args[0][0]).dtype, []
+    tensors = [plain(a[0]).to(torch.complex128 if kind.is_complex else torch.float64) for a in args]
+    atol = 1e-6 + 4 * torch.finfo(kind).eps * float(torch.stack(tensors).abs().max())
+    for tensor in tensors:
+        mean = (tensor if own else torch.stack(tensors)).mean()
+        made.append(Expected((mean.expand(tensor.shape) if every_place else mean).to(kind), {}, atol))
+    return made
 
 
 def _one_all_reduce(run: Run) -> str | None:

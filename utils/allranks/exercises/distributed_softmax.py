@@ -10,7 +10,7 @@ import torch
 
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -36,17 +36,16 @@ def _atol(kind: torch.dtype) -> float:
     return {torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 4e-3}.get(kind, 1e-5)
 
 
-def _made(make: Callable[[list[torch.Tensor], torch.Tensor], Any], wide: bool = False) -> Oracle:
+@oracle_maker
+def _made(
+    setup: Setup, args: Sequence[Args], make: Callable[[list[torch.Tensor], torch.Tensor], Any], wide: bool = False
+) -> list[Expected]:
     """What `make(parts, whole rows)` gives, whole rows or parts, in the logits' dtype or, with `wide`, in float64."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        kind = args[0][0].base.dtype
-        parts = [plain(a[0]).to(torch.float64 if wide else kind) for a in args]
-        made = make(parts, torch.cat(parts, -1))
-        made = made.split([t.shape[-1] for t in parts], -1) if isinstance(made, torch.Tensor) else made
-        return [Expected(part.contiguous().to(kind), {}, _atol(kind)) for part in made]
-
-    return oracle
+    kind = args[0][0].base.dtype
+    parts = [plain(a[0]).to(torch.float64 if wide else kind) for a in args]
+    made = make(parts, torch.cat(parts, -1))
+    made = made.split([t.shape[-1] for t in parts], -1) if isinstance(made, torch.Tensor) else made
+    return [Expected(part.contiguous().to(kind), {}, _atol(kind)) for part in made]
 
 
 def _top(t: torch.Tensor) -> torch.Tensor:

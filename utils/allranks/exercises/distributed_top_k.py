@@ -10,7 +10,7 @@ import torch
 
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, plain, shape_of
+from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, circumstances, lost_digits, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Rule, Run
@@ -51,18 +51,15 @@ def _ranked(args: Sequence[Args]) -> list[tuple]:
 Place = tuple[float, int, int]  # a value, its rank and its index there
 
 
-def _made(make: Callable[[Sequence[Args], int], Sequence[Place]]) -> Oracle:
+@oracle_maker
+def _made(setup: Setup, args: Sequence[Args], make: Callable[[Sequence[Args], int], Sequence[Place]]) -> list[Expected]:
     """What each rank returns by `make(all ranks' arguments, rank)`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        told = []
-        for rank in range(setup.ranks):
-            places, kind = make(args, rank), args[0][0].base.dtype
-            kinds = (kind, torch.int64, torch.int64)
-            told.append(Expected(tuple(torch.tensor([p[i] for p in places], dtype=k) for i, k in enumerate(kinds))))
-        return told
-
-    return oracle
+    told = []
+    for rank in range(setup.ranks):
+        places, kind = make(args, rank), args[0][0].base.dtype
+        kinds = (kind, torch.int64, torch.int64)
+        told.append(Expected(tuple(torch.tensor([p[i] for p in places], dtype=k) for i, k in enumerate(kinds))))
+    return told
 
 
 def _top(args: Sequence[Args]) -> list[Place]:

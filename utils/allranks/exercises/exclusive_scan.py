@@ -8,10 +8,10 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import provenance, rules
-from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, plain, summed, vectors
+from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, oracle_maker, plain, summed, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
 from allranks.theory.schedules import ceil_lg
 
 Chosen = Callable[[int, int], Sequence[int]]  # (rank, ranks) -> whose tensors are added
@@ -30,6 +30,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
+@oracle_maker
 def _sums(setup: Setup, args: Sequence[Args], chosen: Chosen) -> list[Expected]:
     """On each rank the sum of the tensors of the ranks that are chosen for it; zeros if there are none."""
     tensors, made = [plain(a[0]) for a in args], []
@@ -40,12 +41,7 @@ def _sums(setup: Setup, args: Sequence[Args], chosen: Chosen) -> list[Expected]:
     return made
 
 
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return _sums(setup, args, lambda rank, p: range(rank))
-
-
-def _adds(cause: str, chosen: Chosen) -> Mistake:
-    return Mistake(cause, lambda setup, args: _sums(setup, args, chosen))
+_oracle = _sums(lambda rank, p: range(rank))
 
 
 def _subtracted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -151,39 +147,29 @@ EXERCISE = Exercise(
     ),
     blocking_weight=2,
     mistakes=known(
-        _adds("the inclusive scan: a rank's own tensor is not part of its result", lambda rank, p: range(rank + 1)),
-        _adds("the sum of the higher ranks: the scan runs the other way", lambda rank, p: range(rank + 1, p)),
-        _adds("the sum of all ranks, and not of the lower ones only", lambda rank, p: range(p)),
-        _adds(
-            "the sum of all other ranks: what comes from a higher rank must not be added",
-            lambda rank, p: [i for i in range(p) if i != rank],
-        ),
-        _adds(
-            "the left neighbour's tensor only: each round must send the sum so far, to a rank twice as far away",
-            lambda rank, p: range(max(rank - 1, 0), rank),
-        ),
-        _adds(
-            "the tensors at distances 1, 2, 4 ... only: each round must send the sum so far, not the rank's own tensor",
-            _no_doubling,
-        ),
-        *(
-            _adds("the last round is missing: the distance doubles until it reaches p", chosen)
-            for chosen in (
-                _one_round_short,
-                _windows(lambda p: max(ceil_lg(p) - 1, 0)),
-                _windows(lambda p: p.bit_length() - 1),
-            )
-        ),
-        _adds(
-            "the rounds go round a ring, from rank 0 on to the last ranks: a rank with no partner at this distance neither sends "
-            "nor receives there",
-            _round_a_ring,
-        ),
         {
+            "the inclusive scan: a rank's own tensor is not part of its result": _sums(lambda rank, p: range(rank + 1)),
+            "the sum of the higher ranks: the scan runs the other way": _sums(lambda rank, p: range(rank + 1, p)),
+            "the sum of all ranks, and not of the lower ones only": _sums(lambda rank, p: range(p)),
+            "the sum of all other ranks: what comes from a higher rank must not be added": _sums(
+                lambda rank, p: [i for i in range(p) if i != rank]
+            ),
+            "the left neighbour's tensor only: each round must send the sum so far, to a rank twice as far away": _sums(
+                lambda rank, p: range(max(rank - 1, 0), rank)
+            ),
+            "the tensors at distances 1, 2, 4 ... only: each round must send the sum so far, not the rank's own "
+            "tensor": _sums(_no_doubling),
+            "the last round is missing: the distance doubles until it reaches p": [
+                _sums(_one_round_short),
+                _sums(_windows(lambda p: max(ceil_lg(p) - 1, 0))),
+                _sums(_windows(lambda p: p.bit_length() - 1)),
+            ],
+            "the rounds go round a ring, from rank 0 on to the last ranks: a rank with no partner at this distance "
+            "neither sends nor receives there": _sums(_round_a_ring),
             "rank 0 has no lower rank: its result is zeros": _first_keeps,
             "the own tensor was added and then subtracted: beside a huge number the small ones are lost, so never "
             "add it": (_subtracted, lambda run: DTYPES[run.setup.dtype].is_floating_point),
-        },
+        }
     ),
     collective="scan",
     algorithm="dissemination",

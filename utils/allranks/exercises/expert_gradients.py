@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from allranks.base.errors import name_ranks
-from allranks.exercises.families import differing, known
+from allranks.exercises.families import known
 from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Parameter, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -88,21 +88,22 @@ def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _oracle(setup, args, absent_too=False)
 
 
-_reducing = differing(_oracle)
+_reducing: Callable[..., Oracle] = oracle_maker(_oracle)
 
 
+@oracle_maker
 def _divided_by(
-    divisor: Callable[[int, int], int], other: Callable[[int, int], int], both: bool = False
-) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+    setup: Setup,
+    args: Sequence[Args],
+    divisor: Callable[[int, int], int],
+    other: Callable[[int, int], int],
+    both: bool = False,
+) -> list[Expected]:
     """The experts' sum divided by a wrong number, where it differs from another wrong one, or where they are the same (`both`)."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        p, ep = setup.ranks, setup.option("ep")
-        if divisor(p, ep) == p or (divisor(p, ep) == other(p, ep)) is not both:
-            raise ValueError("that number says nothing")
-        return _oracle(setup, args, expert=lambda rank, p, ep: (replicas(rank, p, ep), divisor(p, ep)))
-
-    return oracle
+    p, ep = setup.ranks, setup.option("ep")
+    if divisor(p, ep) == p or (divisor(p, ep) == other(p, ep)) is not both:
+        raise ValueError("that number says nothing")
+    return _oracle(setup, args, expert=lambda rank, p, ep: (replicas(rank, p, ep), divisor(p, ep)))
 
 
 def _numel(run: Run, which: int) -> int:

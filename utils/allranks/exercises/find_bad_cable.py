@@ -12,7 +12,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from allranks.exercises.families import Told, known
-from allranks.judge.cases import Args, Expected, Oracle, Setup
+from allranks.judge.cases import Args, Expected, Setup, oracle_maker
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group
 from allranks.theory.topology import Fabric, Link, Topology, cable_names, flow_seconds, hashed_fabric
@@ -241,11 +241,11 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [_planted(setup, rng.of_rank(rank)) for rank in range(setup.ranks)]
 
 
-def _oracle_from(reading: Reading, take: Callable[[dict[int, float]], int] = _worst) -> Oracle:
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        return [Expected(take(reading(ways, rounds)), {}) for ways, rounds in args]
-
-    return oracle
+@oracle_maker
+def _oracle_from(
+    setup: Setup, args: Sequence[Args], reading: Reading, take: Callable[[dict[int, float]], int] = _worst
+) -> list[Expected]:
+    return [Expected(take(reading(ways, rounds)), {}) for ways, rounds in args]
 
 
 def _first_met(figures: dict[int, float]) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from allranks.exercises.families import known
-from allranks.judge.cases import Args, Expected, Oracle, Setup
+from allranks.judge.cases import Args, Expected, Oracle, Setup, oracle_maker
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Mistake
 
@@ -71,12 +71,12 @@ def _weighted(points: Points, power: int) -> tuple[float, float]:
     return alpha, beta
 
 
-def _oracle_from(make: Callable[[Points], tuple[float, ...]], off: float = 1e-6) -> Oracle:
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        fits = [Fit(*make(points)) for (points,) in args]
-        return [Expected(fit, {}, tuple(off * abs(x) for x in fit)) for fit in fits]
-
-    return oracle
+@oracle_maker
+def _oracle_from(
+    setup: Setup, args: Sequence[Args], make: Callable[[Points], tuple[float, ...]], off: float = 1e-06
+) -> list[Expected]:
+    fits = [Fit(*make(points)) for (points,) in args]
+    return [Expected(fit, {}, tuple(off * abs(x) for x in fit)) for fit in fits]
 
 
 def _best(points: Points) -> tuple[float, float]:

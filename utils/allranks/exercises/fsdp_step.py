@@ -10,7 +10,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import computed, rules
-from allranks.judge.cases import Args, Blocks, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Blocks, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import MANY_RANKS, circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -35,25 +35,22 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _gradients(own: bool = False, by_blocks: bool = False) -> Oracle:
+@oracle_maker
+def _gradients(setup: Setup, args: Sequence[Args], own: bool = False, by_blocks: bool = False) -> list[Expected]:
     """Each rank's shards of the gradients, summed over the ranks and divided by p, or by the number of blocks."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        p, made = setup.ranks, []
-        by = setup.size if by_blocks else p
-        totals = []
-        for block in range(len(args[0][0])):
-            whole = torch.cat([plain(a[0][block]).double() for a in args])
-            parts = [whole * a[1].gradients[block].tensor().double() for a in args]
-            totals.append((parts, torch.stack(parts).sum(0) / by))
-        kind = args[0][0][0].base.dtype
-        atol = 64 * torch.finfo(kind).eps * p if setup.values != "small" else 1e-3
-        for rank in range(p):
-            shards = [(parts[rank] / by if own else total).chunk(p)[rank].to(kind) for parts, total in totals]
-            made.append(Expected(shards, {}, (atol,) * len(shards)))
-        return made
-
-    return oracle
+    p, made = setup.ranks, []
+    by = setup.size if by_blocks else p
+    totals = []
+    for block in range(len(args[0][0])):
+        whole = torch.cat([plain(a[0][block]).double() for a in args])
+        parts = [whole * a[1].gradients[block].tensor().double() for a in args]
+        totals.append((parts, torch.stack(parts).sum(0) / by))
+    kind = args[0][0][0].base.dtype
+    atol = 64 * torch.finfo(kind).eps * p if setup.values != "small" else 1e-3
+    for rank in range(p):
+        shards = [(parts[rank] / by if own else total).chunk(p)[rank].to(kind) for parts, total in totals]
+        made.append(Expected(shards, {}, (atol,) * len(shards)))
+    return made
 
 
 def _turns(run: Run, rank: int, call: int) -> list[Event]:

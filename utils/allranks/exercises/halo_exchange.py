@@ -6,19 +6,16 @@ from collections.abc import Sequence
 
 from allranks.exercises.families import known
 from allranks.judge import evidence, rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, vectors
+from allranks.judge.cases import Args, Expected, Setup, oracle_maker, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
 from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
 
 
-def _from(left: int, right: int) -> Oracle:
+@oracle_maker
+def _from(setup: Setup, args: Sequence[Args], left: int, right: int) -> list[Expected]:
     """An oracle: the edges of the ranks r + left and r + right."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        edges, p = [plain(a[0]) for a in args], setup.ranks
-        return [Expected((edges[(rank + left) % p], edges[(rank + right) % p])) for rank in range(p)]
-
-    return oracle
+    edges, p = [plain(a[0]) for a in args], setup.ranks
+    return [Expected((edges[(rank + left) % p], edges[(rank + right) % p])) for rank in range(p)]
 
 
 def _from_both(run: Run) -> bool:

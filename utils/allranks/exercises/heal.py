@@ -10,7 +10,7 @@ import torch
 
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
 from allranks.judge.compare import same
 from allranks.judge.drawing import Draws
@@ -51,16 +51,15 @@ def _fresh(args: Sequence[Args]) -> list[int]:
     return [rank for rank, a in enumerate(args) if a[1] == _latest(args)]
 
 
-def _ending(make: Callable[[Sequence[Args], int], torch.Tensor], number: bool = False) -> Oracle:
+@oracle_maker
+def _ending(
+    setup: Setup, args: Sequence[Args], make: Callable[[Sequence[Args], int], torch.Tensor], number: bool = False
+) -> list[Expected]:
     """An oracle from `make(args, rank)`, the weights that a rank ends with; with `number` it is the right one."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        ends = [make(args, rank) for rank in range(setup.ranks)]
-        if not number and all(same(end, _right(args, rank)) for rank, end in enumerate(ends)):
-            raise ValueError("the right weights, so it is another mistake")
-        return [Expected(_latest(args) if number else None, {(0,): end}) for end in ends]
-
-    return oracle
+    ends = [make(args, rank) for rank in range(setup.ranks)]
+    if not number and all(same(end, _right(args, rank)) for rank, end in enumerate(ends)):
+        raise ValueError("the right weights, so it is another mistake")
+    return [Expected(_latest(args) if number else None, {(0,): end}) for end in ends]
 
 
 def _right(args: Sequence[Args], rank: int) -> torch.Tensor:

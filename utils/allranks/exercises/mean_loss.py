@@ -8,7 +8,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
@@ -24,16 +24,15 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return made
 
 
-def _oracle_from(make: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]) -> Oracle:
+@oracle_maker
+def _oracle_from(
+    setup: Setup, args: Sequence[Args], make: Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
+) -> list[Expected]:
     """An oracle from `make(losses, counts, rank)`, (p, ...) each, in float64."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        kind = args[0][0].base.dtype
-        losses, counts = (torch.stack([plain(a[i]).double() for a in args]) for i in (0, 1))
-        atol = float(losses.abs().sum() + 1) * torch.finfo(kind).eps * 8
-        return [Expected(make(losses, counts, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
-
-    return oracle
+    kind = args[0][0].base.dtype
+    losses, counts = (torch.stack([plain(a[i]).double() for a in args]) for i in (0, 1))
+    atol = float(losses.abs().sum() + 1) * torch.finfo(kind).eps * 8
+    return [Expected(make(losses, counts, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
 
 
 def _swapped(losses: torch.Tensor, counts: torch.Tensor, rank: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from allranks.exercises.families import known, only_where
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
@@ -21,16 +21,15 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(View.of(samples[rank * each : (rank + 1) * each]),) for rank in range(setup.ranks)]
 
 
-def _oracle_from(make: Callable[[list[torch.Tensor], int], torch.Tensor]) -> Oracle:
+@oracle_maker
+def _oracle_from(
+    setup: Setup, args: Sequence[Args], make: Callable[[list[torch.Tensor], int], torch.Tensor]
+) -> list[Expected]:
     """An oracle from `make(samples of each rank, rank)`, in float64."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        kind = args[0][0].base.dtype
-        shards = [plain(a[0]).double() for a in args]
-        atol = float(torch.cat(shards).abs().sum() + 1) * torch.finfo(kind).eps * 8
-        return [Expected(make(shards, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
-
-    return oracle
+    kind = args[0][0].base.dtype
+    shards = [plain(a[0]).double() for a in args]
+    atol = float(torch.cat(shards).abs().sum() + 1) * torch.finfo(kind).eps * 8
+    return [Expected(make(shards, rank).to(kind), {}, atol) for rank in range(setup.ranks)]
 
 
 def _is_nan_everywhere(run: Run) -> bool:

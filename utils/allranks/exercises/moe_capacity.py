@@ -10,7 +10,7 @@ import torch
 
 from allranks.exercises.families import experts, known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -112,21 +112,18 @@ class _Token:
 Computed = tuple[torch.Tensor, int | None]  # a row, and the expert that computes it; None: none does
 
 
-def _made(make: Callable[[_Token], Computed]) -> Oracle:
+@oracle_maker
+def _made(setup: Setup, args: Sequence[Args], make: Callable[[_Token], Computed]) -> list[Expected]:
     """What each rank returns where `make` says which row each token becomes, and which expert computes it."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        found = []
-        for rank, (given, _, _, fns) in enumerate(args):
-            result, kind = plain(given), given.base.dtype
-            for number in range(len(result)):
-                row, expert = make(_Token(args, rank, number))
-                where, which = divmod(expert or 0, len(fns))
-                result[number] = (row if expert is None else args[where][3][which](row)).to(kind)
-            found.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
-        return found
-
-    return oracle
+    found = []
+    for rank, (given, _, _, fns) in enumerate(args):
+        result, kind = plain(given), given.base.dtype
+        for number in range(len(result)):
+            row, expert = make(_Token(args, rank, number))
+            where, which = divmod(expert or 0, len(fns))
+            result[number] = (row if expert is None else args[where][3][which](row)).to(kind)
+        found.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
+    return found
 
 
 _right = _made(lambda t: t.kept(t.has_room))

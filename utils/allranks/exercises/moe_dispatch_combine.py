@@ -9,7 +9,7 @@ import torch
 
 from allranks.exercises.families import experts, known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import SIZES, circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -51,20 +51,17 @@ Experts = Callable[
 ]  # (rank, expert, p) -> the experts that compute a token, one after the other
 
 
-def _through(chosen: Experts) -> Oracle:
+@oracle_maker
+def _through(setup: Setup, args: Sequence[Args], chosen: Experts) -> list[Expected]:
     """Each token computed by the experts that are `chosen` for it."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for rank, (tokens, wanted, _) in enumerate(args):
-            result, kind = plain(tokens), tokens.base.dtype
-            for place, expert in enumerate(plain(wanted).tolist()):
-                for one in chosen(rank, expert, setup.ranks):
-                    result[place] = args[one][2](result[place]).to(kind)
-            made.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
-        return made
-
-    return oracle
+    made = []
+    for rank, (tokens, wanted, _) in enumerate(args):
+        result, kind = plain(tokens), tokens.base.dtype
+        for place, expert in enumerate(plain(wanted).tolist()):
+            for one in chosen(rank, expert, setup.ranks):
+                result[place] = args[one][2](result[place]).to(kind)
+        made.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
+    return made
 
 
 _right = _through(lambda rank, expert, p: (expert,))
@@ -85,33 +82,27 @@ def _from_the_last(wanted: torch.Tensor) -> torch.Tensor:
     return torch.argsort(wanted, stable=True, descending=True)
 
 
-def _in_this_order(sent: Order, back: Order) -> Oracle:
+@oracle_maker
+def _in_this_order(setup: Setup, args: Sequence[Args], sent: Order, back: Order) -> list[Expected]:
     """The rows were cut by the experts' counts, but they were sent in an order of their own, and put back in `back`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for right, (tokens, to, _) in zip(_right(setup, args), args, strict=True):
-            rows, wanted = plain(tokens), plain(to)
-            result = torch.empty_like(rows)
-            places = zip(sent(wanted).tolist(), back(wanted).tolist(), wanted.sort().values.tolist(), strict=True)
-            for token, place, expert in places:
-                result[place] = args[expert][2](rows[token])
-            made.append(Expected(result, {}, right.atol))
-        return made
-
-    return oracle
+    made = []
+    for right, (tokens, to, _) in zip(_right(setup, args), args, strict=True):
+        rows, wanted = plain(tokens), plain(to)
+        result = torch.empty_like(rows)
+        places = zip(sent(wanted).tolist(), back(wanted).tolist(), wanted.sort().values.tolist(), strict=True)
+        for token, place, expert in places:
+            result[place] = args[expert][2](rows[token])
+        made.append(Expected(result, {}, right.atol))
+    return made
 
 
-def _sorted(times: int) -> Oracle:
+@oracle_maker
+def _sorted(setup: Setup, args: Sequence[Args], times: int) -> list[Expected]:
     """The right rows, sorted by expert, or with that sort applied to its own result."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = list(_right(setup, args))
-        for _ in range(times):
-            made = [replace(e, returns=e.returns[_by_expert(plain(a[1]))]) for e, a in zip(made, args, strict=True)]
-        return made
-
-    return oracle
+    made = list(_right(setup, args))
+    for _ in range(times):
+        made = [replace(e, returns=e.returns[_by_expert(plain(a[1]))]) for e, a in zip(made, args, strict=True)]
+    return made
 
 
 def _by_present_experts(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:

@@ -11,7 +11,7 @@ import torch
 
 from allranks.exercises.families import experts, known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Function, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -88,29 +88,28 @@ class _Token:
         return self.sum(torch.stack([w * (j in choices) for j, w in enumerate(self.weights)]))
 
 
-def _each(make: Callable[[_Token], torch.Tensor], looser: int = 1, least_k: int = 1) -> Oracle:
+@oracle_maker
+def _each(
+    setup: Setup, args: Sequence[Args], make: Callable[[_Token], torch.Tensor], looser: int = 1, least_k: int = 1
+) -> list[Expected]:
     """What each rank returns where `make` computes one token's row; with fewer than `least_k` choices it is no mistake."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        kind, expected = args[0][0].base.dtype, []
-        if setup.option("k", 2) < least_k:
-            raise ValueError("a token has too few choices")
-        for rank, a in enumerate(args):
-            given, experts, weights = (plain(x) for x in a[:3])
-            tokens = [_Token(args, rank, *one) for one in zip(given, experts.tolist(), weights, strict=True)]
-            rows = [make(token).double() for token in tokens]
-            sizes = [
-                sum(w * t.part(*divmod(e, t.local)).abs() for e, w in zip(t.experts, t.weights, strict=True))
-                for t in tokens
-            ]
-            most = max((float(size.max()) for size in sizes), default=0.0)
-            atol: Any = most * torch.finfo(kind).eps * (2 + setup.option("k", 2)) * looser
-            if rows and setup.option("case") == FINE_WEIGHTS:
-                atol = _one_rounding(torch.stack(rows), kind)
-            expected.append(Expected(torch.stack(rows).to(kind) if rows else given.clone(), {}, atol))
-        return expected
-
-    return oracle
+    kind, expected = args[0][0].base.dtype, []
+    if setup.option("k", 2) < least_k:
+        raise ValueError("a token has too few choices")
+    for rank, a in enumerate(args):
+        given, experts, weights = (plain(x) for x in a[:3])
+        tokens = [_Token(args, rank, *one) for one in zip(given, experts.tolist(), weights, strict=True)]
+        rows = [make(token).double() for token in tokens]
+        sizes = [
+            sum(w * t.part(*divmod(e, t.local)).abs() for e, w in zip(t.experts, t.weights, strict=True))
+            for t in tokens
+        ]
+        most = max((float(size.max()) for size in sizes), default=0.0)
+        atol: Any = most * torch.finfo(kind).eps * (2 + setup.option("k", 2)) * looser
+        if rows and setup.option("case") == FINE_WEIGHTS:
+            atol = _one_rounding(torch.stack(rows), kind)
+        expected.append(Expected(torch.stack(rows).to(kind) if rows else given.clone(), {}, atol))
+    return expected
 
 
 def _one_rounding(exact: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
@@ -155,23 +154,20 @@ def _weighted_before(t: _Token) -> torch.Tensor:
     return torch.stack([t.part(*divmod(e, t.local), row) for e, row in zip(t.experts, rows, strict=True)]).sum(0)
 
 
-def _misplaced(sent: bool) -> Oracle:
+@oracle_maker
+def _misplaced(setup: Setup, args: Sequence[Args], sent: bool) -> list[Expected]:
     """The rows lay by token where they had to lie by rank, when they were `sent`, or when they were added."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for rank, (right, a, homes) in enumerate(zip(_oracle(setup, args), args, _copies(args), strict=True)):
-            tokens, experts, weights = (plain(x) for x in a[:3])
-            total = torch.zeros(tokens.shape, dtype=torch.float64)
-            by_rank = [(peer, i) for peer, needed in enumerate(homes) for i in sorted(needed)]
-            for at, (peer, i) in zip(sorted(i for _, i in by_rank), by_rank, strict=True):
-                token = at if sent else i
-                t = _Token(args, rank, tokens[token], experts[token].tolist(), weights[token])
-                total[at] += t.some([j for j, home in enumerate(t.homes) if home == peer])
-            made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
-        return made
-
-    return oracle
+    made = []
+    for rank, (right, a, homes) in enumerate(zip(_oracle(setup, args), args, _copies(args), strict=True)):
+        tokens, experts, weights = (plain(x) for x in a[:3])
+        total = torch.zeros(tokens.shape, dtype=torch.float64)
+        by_rank = [(peer, i) for peer, needed in enumerate(homes) for i in sorted(needed)]
+        for at, (peer, i) in zip(sorted(i for _, i in by_rank), by_rank, strict=True):
+            token = at if sent else i
+            t = _Token(args, rank, tokens[token], experts[token].tolist(), weights[token])
+            total[at] += t.some([j for j, home in enumerate(t.homes) if home == peer])
+        made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
+    return made
 
 
 def _first_on_each(t: _Token) -> list[int]:

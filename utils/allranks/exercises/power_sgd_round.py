@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import differing, known
+from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, plain
+from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -94,30 +94,26 @@ def _oracle(
     return _ended(args, made, [w - x for w, x in zip(wanted, made, strict=True)])
 
 
-_differs = differing(_oracle)
+_differs = oracle_maker(_oracle)
 
 
-def _with_error(new: Callable[[torch.Tensor, torch.Tensor, Args], torch.Tensor | None]) -> Oracle:
+@oracle_maker
+def _with_error(
+    setup: Setup, args: Sequence[Args], new: Callable[[torch.Tensor, torch.Tensor, Args], torch.Tensor | None]
+) -> list[Expected]:
     """The right approximation with another error: `new(what the rank wanted, approximation, its arguments)`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        right, (wanted, _) = _oracle(setup, args), _read(args)
-        made = [e.returns[0].double() for e in right]
-        return _ended(args, made, [new(w, x, a) for w, x, a in zip(wanted, made, args, strict=True)])
-
-    return oracle
+    right, (wanted, _) = _oracle(setup, args), _read(args)
+    made = [e.returns[0].double() for e in right]
+    return _ended(args, made, [new(w, x, a) for w, x, a in zip(wanted, made, args, strict=True)])
 
 
-def _orthonormal_q(divided: bool) -> Oracle:
+@oracle_maker
+def _orthonormal_q(setup: Setup, args: Sequence[Args], divided: bool) -> list[Expected]:
     """The columns of q were made orthonormal, those of P not."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        wanted, q = _read(args)
-        p = _mean([w @ _orthonormal(q) for w in wanted]) * (1 if divided else len(args))
-        made = p @ _mean([w.T @ p for w in wanted]).T
-        return _ended(args, [made] * len(args), [w - made for w in wanted])
-
-    return oracle
+    wanted, q = _read(args)
+    p = _mean([w @ _orthonormal(q) for w in wanted]) * (1 if divided else len(args))
+    made = p @ _mean([w.T @ p for w in wanted]).T
+    return _ended(args, [made] * len(args), [w - made for w in wanted])
 
 
 def _own_projection(setup: Setup, args: Sequence[Args]) -> list[Expected]:

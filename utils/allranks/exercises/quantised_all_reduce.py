@@ -8,7 +8,7 @@ import torch
 
 from allranks.exercises.families import known, no_other, where_it_shows
 from allranks.judge import rules
-from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, plain, shape_of
+from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -96,40 +96,38 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(total.to(kind), {}, bound(args, args[0][1])) for _ in args]
 
 
-def _by_rank(make: Callable[[Setup, torch.Tensor, int], torch.Tensor]) -> Oracle:
+@oracle_maker
+def _by_rank(
+    setup: Setup, args: Sequence[Args], make: Callable[[Setup, torch.Tensor, int], torch.Tensor]
+) -> list[Expected]:
     """What a mistake leaves whose exact result is `make(setup, tensors, rank)`; quantising may have moved it within the bound."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        limit, tensors = bound(args, args[0][1]), torch.stack([plain(a[0]).double() for a in args])
-        kind = args[0][0].base.dtype
-        return [Expected(make(setup, tensors, rank).to(kind), {}, limit) for rank in range(setup.ranks)]
-
-    return oracle
+    limit, tensors = bound(args, args[0][1]), torch.stack([plain(a[0]).double() for a in args])
+    kind = args[0][0].base.dtype
+    return [Expected(make(setup, tensors, rank).to(kind), {}, limit) for rank in range(setup.ranks)]
 
 
+@oracle_maker
 def _by_steps(
+    setup: Setup,
+    args: Sequence[Args],
     rounded: Rounding = _rounded,
     first: Callable[[Blocks], torch.Tensor] = _scales,
     add: Add = lambda ints, scales: (ints * scales).sum(0),
     again: Add = lambda total, scales: _quantised(total, _scales(total)),
-) -> Oracle:
+) -> list[Expected]:
     """What the usual two steps give with one thing wrong.
 
     `first` gives a rank's scales, `add(ints, scales)` adds what the ranks sent, (ranks, blocks, block) and (ranks, blocks, 1), and
     `again(total, scales)` quantises the sum.
     """
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        block, kind, shape = args[0][1], args[0][0].base.dtype, args[0][0].size
-        rows = torch.stack([_blocks(plain(a[0]), block) for a in args])
-        if not rows.numel():  # nothing to get wrong
-            return [Expected(torch.empty(shape, dtype=kind), {}, bound(args, block)) for _ in args]
-        scales = torch.stack([first(r) for r in rows])
-        ints = rounded(rows / torch.where(scales > 0, scales, 1))
-        flat = again(add(ints, scales), scales).reshape(-1)[: plain(args[0][0]).numel()].reshape(shape)
-        return [Expected(flat.to(kind), {}, bound(args, block)) for _ in args]
-
-    return oracle
+    block, kind, shape = args[0][1], args[0][0].base.dtype, args[0][0].size
+    rows = torch.stack([_blocks(plain(a[0]), block) for a in args])
+    if not rows.numel():  # nothing to get wrong
+        return [Expected(torch.empty(shape, dtype=kind), {}, bound(args, block)) for _ in args]
+    scales = torch.stack([first(r) for r in rows])
+    ints = rounded(rows / torch.where(scales > 0, scales, 1))
+    flat = again(add(ints, scales), scales).reshape(-1)[: plain(args[0][0]).numel()].reshape(shape)
+    return [Expected(flat.to(kind), {}, bound(args, block)) for _ in args]
 
 
 def _alike(first: Callable[[Blocks], torch.Tensor], rounded: Rounding = _rounded) -> Oracle:
@@ -137,25 +135,22 @@ def _alike(first: Callable[[Blocks], torch.Tensor], rounded: Rounding = _rounded
     return _by_steps(rounded, first, again=lambda total, _: _quantised(total, first(total), rounded))
 
 
-def _every_kth(padded: bool) -> Oracle:
+@oracle_maker
+def _every_kth(setup: Setup, args: Sequence[Args], padded: bool) -> list[Expected]:
     """Each block took every k-th element; `padded`: to as many blocks as the ranks can share evenly."""
+    block, n, shape = args[0][1], plain(args[0][0]).numel(), args[0][0].size
+    count = -(-n // block)
+    if padded:
+        count = -(-count // setup.ranks) * setup.ranks
+    if count < 2:
+        return list(_by_steps()(setup, args))  # there is one block
+    taken = [torch.nn.functional.pad(plain(a[0]).reshape(-1), (0, count * block - n)) for a in args]
+    made = _by_steps()(setup, [(View.of(t.view(block, count).T.reshape(-1)), block) for t in taken])
 
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        block, n, shape = args[0][1], plain(args[0][0]).numel(), args[0][0].size
-        count = -(-n // block)
-        if padded:
-            count = -(-count // setup.ranks) * setup.ranks
-        if count < 2:
-            return list(_by_steps()(setup, args))  # there is one block
-        taken = [torch.nn.functional.pad(plain(a[0]).reshape(-1), (0, count * block - n)) for a in args]
-        made = _by_steps()(setup, [(View.of(t.view(block, count).T.reshape(-1)), block) for t in taken])
+    def back(values: torch.Tensor) -> torch.Tensor:
+        return values.view(count, block).T.reshape(-1)[:n].reshape(shape)
 
-        def back(values: torch.Tensor) -> torch.Tensor:
-            return values.view(count, block).T.reshape(-1)[:n].reshape(shape)
-
-        return [Expected(back(e.returns), {}, back(torch.as_tensor(e.atol))) for e in made]
-
-    return oracle
+    return [Expected(back(e.returns), {}, back(torch.as_tensor(e.atol))) for e in made]
 
 
 def _of_largest(rows: Blocks) -> torch.Tensor:

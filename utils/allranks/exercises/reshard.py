@@ -9,7 +9,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import RING_RANKS, SIZES, circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
@@ -71,14 +71,13 @@ def _moving(before: Sequence[int], after: Sequence[int], rank: int, peer: int) -
     return max(min(b, d) - max(a, c), 0)
 
 
-def _ending(make: Callable[[torch.Tensor, Sequence[Args], int], torch.Tensor]) -> Oracle:
+@oracle_maker
+def _ending(
+    setup: Setup, args: Sequence[Args], make: Callable[[torch.Tensor, Sequence[Args], int], torch.Tensor]
+) -> list[Expected]:
     """An oracle from `make(all rows, args, rank)`."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        rows = torch.cat([plain(a[0]) for a in args])
-        return [Expected(make(rows, args, rank).clone()) for rank in range(setup.ranks)]
-
-    return oracle
+    rows = torch.cat([plain(a[0]) for a in args])
+    return [Expected(make(rows, args, rank).clone()) for rank in range(setup.ranks)]
 
 
 def _right(rows: torch.Tensor, args: Sequence[Args], rank: int) -> torch.Tensor:

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import attention_error, differing, known
+from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
@@ -85,11 +85,12 @@ def attention(
     return made
 
 
-_wrong = differing(attention)
+_wrong: Callable[..., Oracle] = oracle_maker(attention)
 
 
-def _root_of(number: Callable[[Setup], int]) -> Oracle:
-    return lambda setup, args: attention(setup, args, scale=1 / math.sqrt(max(number(setup), 1)))
+@oracle_maker
+def _root_of(setup: Setup, args: Sequence[Args], number: Callable[[Setup], int]) -> list[Expected]:
+    return attention(setup, args, scale=1 / math.sqrt(max(number(setup), 1)))
 
 
 def _part(setup: Setup, number: int) -> torch.Tensor:
@@ -102,36 +103,32 @@ def _in_parts(setup: Setup, args: Sequence[Args], rank: int, other: int) -> torc
     return _part(setup, other)
 
 
-def _blocks(mean: bool) -> Oracle:
+@oracle_maker
+def _blocks(setup: Setup, args: Sequence[Args], mean: bool) -> list[Expected]:
     """The outputs of the blocks added, each with a softmax of its own, or their mean."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        p, made = setup.ranks, attention(setup, args)
-        total = [torch.zeros_like(e.returns, dtype=torch.float64) for e in made]
-        for step in range(p):
-            for rank, one in enumerate(attention(setup, args, keep=lambda r, o, p: o == (r + step) % p)):  # noqa: B023
-                total[rank] += one.returns.double().nan_to_num()
-        by, kind = p if mean else 1, args[0][0].base.dtype
-        return [Expected((t / by).to(kind), {}, p * e.atol) for t, e in zip(total, made, strict=True)]
-
-    return oracle
+    p, made = setup.ranks, attention(setup, args)
+    total = [torch.zeros_like(e.returns, dtype=torch.float64) for e in made]
+    for step in range(p):
+        for rank, one in enumerate(attention(setup, args, keep=lambda r, o, p: o == (r + step) % p)):  # noqa: B023
+            total[rank] += one.returns.double().nan_to_num()
+    by, kind = p if mean else 1, args[0][0].base.dtype
+    return [Expected((t / by).to(kind), {}, p * e.atol) for t, e in zip(total, made, strict=True)]
 
 
-def _softmaxed(make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], wide: bool = True) -> Oracle:
+@oracle_maker
+def _softmaxed(
+    setup: Setup, args: Sequence[Args], make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], wide: bool = True
+) -> list[Expected]:
     """What `make(scores, values)` gives, in float64 or, with `wide` False, in the tensors' own dtype."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = []
-        for own, right in zip(args, attention(setup, args), strict=True):
-            kind = own[0].base.dtype
-            q = plain(own[0]).to(torch.float64 if wide else kind)
-            k, v, theirs = (torch.cat([plain(a[i]) for a in args]) for i in (1, 2, 3))
-            scores = q @ k.to(q.dtype).T / math.sqrt(WIDTH)
-            scores = scores.masked_fill(theirs[None] > plain(own[3])[:, None], float("-inf"))
-            made.append(Expected(make(scores, v.to(q.dtype)).to(kind), {}, 2 * right.atol))
-        return made
-
-    return oracle
+    made = []
+    for own, right in zip(args, attention(setup, args), strict=True):
+        kind = own[0].base.dtype
+        q = plain(own[0]).to(torch.float64 if wide else kind)
+        k, v, theirs = (torch.cat([plain(a[i]) for a in args]) for i in (1, 2, 3))
+        scores = q @ k.to(q.dtype).T / math.sqrt(WIDTH)
+        scores = scores.masked_fill(theirs[None] > plain(own[3])[:, None], float("-inf"))
+        made.append(Expected(make(scores, v.to(q.dtype)).to(kind), {}, 2 * right.atol))
+    return made
 
 
 def _not_divided(scores: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -153,27 +150,24 @@ def _first_sees_nothing(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [replace(e, returns=torch.nan_to_num(e.returns)) for e in made]
 
 
-def _not_scaled_again(step: int, sum_is: bool = False) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+@oracle_maker
+def _not_scaled_again(setup: Setup, args: Sequence[Args], step: int, sum_is: bool = False) -> list[Expected]:
     """Block after block, each with the largest score so far, but what was added before keeps its old scale; `sum_is`: only the output."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        p, made = setup.ranks, []
-        for rank, (own, right) in enumerate(zip(args, attention(setup, args), strict=True)):
-            q, mine = plain(own[0]).double(), plain(own[3])[:, None]
-            top = torch.full((len(q), 1), float("-inf"), dtype=torch.float64)
-            out, total = torch.zeros(len(q), WIDTH, dtype=torch.float64), torch.zeros(len(q), 1, dtype=torch.float64)
-            for i in range(p):
-                k, v, theirs = (plain(args[(rank + step * i) % p][j]) for j in (1, 2, 3))
-                scores = (q @ k.double().T / math.sqrt(WIDTH)).masked_fill(theirs[None] > mine, float("-inf"))
-                top, before = torch.maximum(top, scores.amax(1, keepdim=True)), top
-                weights = (scores - top.clamp(min=-1e300)).exp()
-                if sum_is:
-                    total = total * (before - top.clamp(min=-1e300)).exp()
-                out, total = out + weights @ v.double(), total + weights.sum(1, keepdim=True)
-            made.append(Expected((out / total).to(own[0].base.dtype), {}, right.atol))
-        return made
-
-    return oracle
+    p, made = setup.ranks, []
+    for rank, (own, right) in enumerate(zip(args, attention(setup, args), strict=True)):
+        q, mine = plain(own[0]).double(), plain(own[3])[:, None]
+        top = torch.full((len(q), 1), float("-inf"), dtype=torch.float64)
+        out, total = torch.zeros(len(q), WIDTH, dtype=torch.float64), torch.zeros(len(q), 1, dtype=torch.float64)
+        for i in range(p):
+            k, v, theirs = (plain(args[(rank + step * i) % p][j]) for j in (1, 2, 3))
+            scores = (q @ k.double().T / math.sqrt(WIDTH)).masked_fill(theirs[None] > mine, float("-inf"))
+            top, before = torch.maximum(top, scores.amax(1, keepdim=True)), top
+            weights = (scores - top.clamp(min=-1e300)).exp()
+            if sum_is:
+                total = total * (before - top.clamp(min=-1e300)).exp()
+            out, total = out + weights @ v.double(), total + weights.sum(1, keepdim=True)
+        made.append(Expected((out / total).to(own[0].base.dtype), {}, right.atol))
+    return made
 
 
 def _masked_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:

@@ -10,7 +10,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
@@ -95,14 +95,11 @@ def _gradients(
     return made
 
 
-def _wrong(**how: Any) -> Oracle:
+@oracle_maker
+def _wrong(setup: Setup, args: Sequence[Args], **how: Any) -> list[Expected]:
     """What a mistake leaves: of so many factors, or of a division, that float32 rounds it."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        made = _gradients(setup, args, **how)
-        return [replace(e, atol=1e-5 * (1 + float(e.returns.abs().max()))) for e in made]
-
-    return oracle
+    made = _gradients(setup, args, **how)
+    return [replace(e, atol=1e-5 * (1 + float(e.returns.abs().max()))) for e in made]
 
 
 def _latest(stage: _Stage) -> list[int]:

@@ -13,7 +13,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import provenance, rules
-from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.judge.cases import Args, Expected, Parameter, Setup, Upstream, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -95,25 +95,24 @@ def _cut_out(which: int, summed: bool) -> Gradient:
     return made
 
 
+@oracle_maker
 def _ending(
+    setup: Setup,
+    args: Sequence[Args],
     x: Gradient = lambda w, rank: w.of_x(w.total, rank),
     weight: Gradient = _WEIGHT,
     bias: Gradient = _BIAS,
     result: Callable[[_Whole], torch.Tensor] | None = None,
-) -> Oracle:
+) -> list[Expected]:
     """The result and the gradients; with another `result` the gradients may be anything."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        whole, kind, made = _Whole(args), args[0][0].data.base.dtype, []
-        steepest = max(float(whole.scale.max()), 1.0) if whole.x.numel() else 1.0
-        atol = 64 * torch.finfo(kind).eps * setup.ranks * max(setup.size, 1) * steepest
-        for rank in range(setup.ranks):
-            gradients = () if result is not None else (x, weight, bias)
-            changed = {(i, "grad"): of(whole, rank).to(kind) for i, of in enumerate(gradients)}
-            made.append(Expected((result or _Whole.result)(whole).to(kind), changed, atol))
-        return made
-
-    return oracle
+    whole, kind, made = _Whole(args), args[0][0].data.base.dtype, []
+    steepest = max(float(whole.scale.max()), 1.0) if whole.x.numel() else 1.0
+    atol = 64 * torch.finfo(kind).eps * setup.ranks * max(setup.size, 1) * steepest
+    for rank in range(setup.ranks):
+        gradients = () if result is not None else (x, weight, bias)
+        changed = {(i, "grad"): of(whole, rank).to(kind) for i, of in enumerate(gradients)}
+        made.append(Expected((result or _Whole.result)(whole).to(kind), changed, atol))
+    return made
 
 
 def _unbiased(w: _Whole) -> torch.Tensor:

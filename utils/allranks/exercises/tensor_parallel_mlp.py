@@ -11,7 +11,7 @@ import torch
 
 from allranks.exercises.families import known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, Upstream, View, draw, plain
+from allranks.judge.cases import Args, Expected, Parameter, Setup, Upstream, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -58,16 +58,14 @@ class _Whole:
 Outcome = Callable[[_Whole, int], tuple[torch.Tensor, ...]]  # (y, gradient of x, of a_shard, of b_shard) of a rank
 
 
-def _oracle_from(make: Outcome) -> Oracle:
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        whole, kind = _Whole(args), args[0][0].data.base.dtype
-        atol, made = whole.bound() * torch.finfo(kind).eps * 8, []
-        for rank in range(setup.ranks):
-            y, *gradients = (t.to(kind) for t in make(whole, rank))
-            made.append(Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol))
-        return made
-
-    return oracle
+@oracle_maker
+def _oracle_from(setup: Setup, args: Sequence[Args], make: Outcome) -> list[Expected]:
+    whole, kind = _Whole(args), args[0][0].data.base.dtype
+    atol, made = whole.bound() * torch.finfo(kind).eps * 8, []
+    for rank in range(setup.ranks):
+        y, *gradients = (t.to(kind) for t in make(whole, rank))
+        made.append(Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol))
+    return made
 
 
 def _total(parts: Sequence[torch.Tensor]) -> torch.Tensor:

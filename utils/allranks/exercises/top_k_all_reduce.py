@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import differing, everywhere, known, only_where
+from allranks.exercises.families import everywhere, known, only_where
 from allranks.judge import rules
-from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, plain, shape_of, summed
+from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, oracle_maker, plain, shape_of, summed
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, About, Exercise, Group, Rule, Run
@@ -94,7 +94,7 @@ def _oracle(
     return made
 
 
-_differs = differing(_oracle)
+_differs = oracle_maker(_oracle)
 
 
 def _less_the_total(setup: Setup, args: Sequence[Args]) -> list[Expected]:

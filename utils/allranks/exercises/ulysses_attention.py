@@ -8,9 +8,9 @@ from fractions import Fraction
 
 import torch
 
-from allranks.exercises.families import attention_error, differing, known
+from allranks.exercises.families import attention_error, known
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
@@ -63,12 +63,13 @@ def _oracle(
     return [Expected(whole[mine].contiguous(), {}, limit[mine].contiguous()) for mine in rows]
 
 
-_wrong = differing(_oracle)
+_wrong = oracle_maker(_oracle)
 
 
-def _root_of(number: Callable[[Setup], int]) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+@oracle_maker
+def _root_of(setup: Setup, args: Sequence[Args], number: Callable[[Setup], int]) -> list[Expected]:
     """The scores divided by the root of another number than the head's width."""
-    return lambda setup, args: _oracle(setup, args, scale=1 / math.sqrt(number(setup)))
+    return _oracle(setup, args, scale=1 / math.sqrt(number(setup)))
 
 
 def _heads(setup: Setup) -> int:
@@ -85,40 +86,34 @@ def _interleaved(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     ]
 
 
-def _as_it_lies(there: bool, back: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+@oracle_maker
+def _as_it_lies(setup: Setup, args: Sequence[Args], there: bool, back: bool) -> list[Expected]:
     """The tensors cut into p pieces as they lie in memory, which are tokens: on the way there, on the way back, or on both."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        p, n, share = setup.ranks, setup.size, setup.option("heads_a_rank", 1)
-        pieces, tokens = (p, n, share, WIDTH), (n, p, share, WIDTH)
-        if there:
-            mixed = [[plain(x).reshape(pieces).transpose(0, 1).reshape(n, -1, WIDTH) for x in given] for given in args]
-            args = [tuple(View.of(x.contiguous()) for x in given) for given in mixed]
-        made = _oracle(setup, args)
-        if back:
-            lies = [
-                [t.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for t in (e.returns, torch.as_tensor(e.atol))]
-                for e in made
-            ]
-            made = [Expected(x.contiguous(), {}, off.contiguous()) for x, off in lies]
-        return made
-
-    return oracle
+    p, n, share = setup.ranks, setup.size, setup.option("heads_a_rank", 1)
+    pieces, tokens = (p, n, share, WIDTH), (n, p, share, WIDTH)
+    if there:
+        mixed = [[plain(x).reshape(pieces).transpose(0, 1).reshape(n, -1, WIDTH) for x in given] for given in args]
+        args = [tuple(View.of(x.contiguous()) for x in given) for given in mixed]
+    made = _oracle(setup, args)
+    if back:
+        lies = [
+            [t.reshape(tokens).transpose(0, 1).reshape(n, -1, WIDTH) for t in (e.returns, torch.as_tensor(e.atol))]
+            for e in made
+        ]
+        made = [Expected(x.contiguous(), {}, off.contiguous()) for x, off in lies]
+    return made
 
 
-def _over_heads(causal: bool) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+@oracle_maker
+def _over_heads(setup: Setup, args: Sequence[Args], causal: bool) -> list[Expected]:
     """Each token's heads of one rank attend to each other, as if the heads were the sequence."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        n, share, made = setup.size, setup.option("heads_a_rank", 1), []
-        for own in args:
-            q, k, v = (plain(x).double().reshape(n, setup.ranks, share, WIDTH) for x in own)
-            result = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            kind = own[0].base.dtype
-            made.append(Expected(result.reshape(n, -1, WIDTH).to(kind), {}, _atol(kind)))
-        return made
-
-    return oracle
+    n, share, made = setup.size, setup.option("heads_a_rank", 1), []
+    for own in args:
+        q, k, v = (plain(x).double().reshape(n, setup.ranks, share, WIDTH) for x in own)
+        result = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        kind = own[0].base.dtype
+        made.append(Expected(result.reshape(n, -1, WIDTH).to(kind), {}, _atol(kind)))
+    return made
 
 
 def _four_small(run: Run) -> str | None:

@@ -11,7 +11,7 @@ import torch
 
 from allranks.exercises.families import everywhere, known
 from allranks.judge import provenance, rules
-from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import MANY_RANKS, circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
@@ -53,24 +53,24 @@ def _flat_step(values: torch.Tensor, like: Sequence[torch.Tensor], atol: Any) ->
     return Expected(None, {(0, i, "data"): part.reshape(t.shape) for i, (part, t) in enumerate(pairs)}, atol)
 
 
-def _of_vectors(make: Callable[[torch.Tensor, torch.Tensor, int, int], torch.Tensor], each: bool = False) -> Oracle:
+@oracle_maker
+def _of_vectors(
+    setup: Setup,
+    args: Sequence[Args],
+    make: Callable[[torch.Tensor, torch.Tensor, int, int], torch.Tensor],
+    each: bool = False,
+) -> list[Expected]:
     """What `make(before, after, rank, ranks)` gives for all parameters as one vector, or for `each` by itself; with padding."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        if setup.ranks == 1:
-            raise ValueError("there is one shard")
-        made = []
-        for rank, wanted in enumerate(_step(setup, args)):
-            before = [data for data, _ in plain(args[rank][0])]
-            after = [wanted.changed[0, i, "data"] for i in range(len(before))]
-            pairs = zip(before, after, strict=True) if each else [(_flat(before), _flat(after))]
-            cut = [
-                make(_padded(old, setup), _padded(new, setup), rank, setup.ranks)[: old.numel()] for old, new in pairs
-            ]
-            made.append(_flat_step(torch.cat(cut), before, wanted.atol))
-        return made
-
-    return oracle
+    if setup.ranks == 1:
+        raise ValueError("there is one shard")
+    made = []
+    for rank, wanted in enumerate(_step(setup, args)):
+        before = [data for data, _ in plain(args[rank][0])]
+        after = [wanted.changed[0, i, "data"] for i in range(len(before))]
+        pairs = zip(before, after, strict=True) if each else [(_flat(before), _flat(after))]
+        cut = [make(_padded(old, setup), _padded(new, setup), rank, setup.ranks)[: old.numel()] for old, new in pairs]
+        made.append(_flat_step(torch.cat(cut), before, wanted.atol))
+    return made
 
 
 def _padded(values: torch.Tensor, setup: Setup) -> torch.Tensor:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 
@@ -177,6 +178,26 @@ class Expected:
 
 Inputs = Callable[[Setup, Draws], Sequence[Args]]
 Oracle = Callable[[Setup, Sequence[Args]], Sequence[Expected]]
+More = ParamSpec("More")
+
+
+def oracle_maker(
+    function: Callable[Concatenate[Setup, Sequence[Args], More], Sequence[Expected]],
+) -> Callable[More, Oracle]:
+    """Makes oracles of a function of a case and its arguments that is also told what is right, or what went wrong.
+
+    >>> @oracle_maker
+    ... def _times(setup, args, factor):
+    ...     return [Expected(factor * setup.size) for _ in args]
+    >>> _times(3)(Setup(2, 4), [(), ()])[0].returns
+    12
+    """
+
+    @functools.wraps(function)
+    def made(*given: More.args, **named: More.kwargs) -> Oracle:
+        return lambda setup, args: function(setup, args, *given, **named)
+
+    return made
 
 
 def draw(setup: Setup, rng: Draws, *shape: int, most: int = 9) -> torch.Tensor:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.judge.cases import Args, Expected, Oracle, Setup
+from allranks.judge.cases import Args, Expected, Oracle, Setup, oracle_maker
 from allranks.judge.compare import difference
 from allranks.judge.evidence import Holds
 from allranks.judge.exercise import Mistake, Run
@@ -37,25 +37,19 @@ def _each(one: Mistake | Mapping[str, Told | list[Told]]) -> Iterator[Mistake]:
             yield Mistake(cause, *(oracle if isinstance(oracle, tuple) else (oracle,)))
 
 
-def differing(right: Callable[..., Sequence[Expected]]) -> Callable[..., Oracle]:
-    """Of an oracle that has options for what may be wrong: the oracles with some of them."""
-    return lambda **how: lambda setup, args: right(setup, args, **how)
-
-
 def everywhere(oracle: Oracle) -> Told:
     """A result that its mistake leaves on every rank: where one rank is right, it was not made."""
     return oracle, lambda run: True, True
 
 
-def only_where(shows: Callable[[Setup, Sequence[Args]], object], oracle: Oracle) -> Oracle:
+@oracle_maker
+def only_where(
+    setup: Setup, args: Sequence[Args], shows: Callable[[Setup, Sequence[Args]], object], oracle: Oracle
+) -> Sequence[Expected]:
     """The oracle, in the cases in which the mistake can be made."""
-
-    def only(setup: Setup, args: Sequence[Args]) -> Sequence[Expected]:
-        if not shows(setup, args):
-            raise ValueError("it is no mistake here")
-        return oracle(setup, args)
-
-    return only
+    if not shows(setup, args):
+        raise ValueError("it is no mistake here")
+    return oracle(setup, args)
 
 
 def seen(right: Oracle, is_so: Callable[[torch.Tensor, torch.Tensor], bool]) -> Told:

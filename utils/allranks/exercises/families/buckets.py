@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, plain
+from allranks.judge.cases import Args, Expected, Parameter, Setup, oracle_maker, plain
 from allranks.judge.exercise import About, Run
 from allranks.ranks.wire.values import dtype_name
 
@@ -73,37 +73,31 @@ def mean_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return expect(setup, args, lambda i, rank: right[i])
 
 
-def divided_by(count: Callable[[Args], int]) -> Oracle:
+@oracle_maker
+def divided_by(setup: Setup, args: Sequence[Args], count: Callable[[Args], int]) -> list[Expected]:
     """The sum over the ranks, divided by another number than that of the ranks."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        right, number = means(args), count(args[0])
-        if number in (1, setup.ranks):
-            raise ValueError("that number says nothing")
-        return expect(setup, args, lambda i, rank: right[i] * setup.ranks / number)
-
-    return oracle
+    right, number = means(args), count(args[0])
+    if number in (1, setup.ranks):
+        raise ValueError("that number says nothing")
+    return expect(setup, args, lambda i, rank: right[i] * setup.ranks / number)
 
 
-def last_left(divided: bool, late: bool) -> Oracle:
+@oracle_maker
+def last_left(setup: Setup, args: Sequence[Args], divided: bool, late: bool) -> list[Expected]:
     """The last bucket is as it was, or only divided by the number of ranks, and all others are right.
 
     `late` buckets are closed only when they have reached the cap, and what is left at the end has not.
     """
+    right, mine = means(args), own(args)
+    last = _below_the_cap(args[0]) if late else buckets(args[0])[-1]
+    left, here = setup.ranks if divided else 1, [trainable(a) for a in args]
 
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        right, mine = means(args), own(args)
-        last = _below_the_cap(args[0]) if late else buckets(args[0])[-1]
-        left, here = setup.ranks if divided else 1, [trainable(a) for a in args]
+    def made(i: int, rank: int) -> torch.Tensor | None:
+        if i not in last:
+            return right[i]
+        return None if here[rank][i].absent else mine[rank][i] / left  # what is absent may still be, or be zero
 
-        def made(i: int, rank: int) -> torch.Tensor | None:
-            if i not in last:
-                return right[i]
-            return None if here[rank][i].absent else mine[rank][i] / left  # what is absent may still be, or be zero
-
-        return expect(setup, args, made)
-
-    return oracle
+    return expect(setup, args, made)
 
 
 def _below_the_cap(args: Args) -> list[int]:

@@ -12,7 +12,7 @@ from allranks.judge import factor, patterns
 from allranks.judge.cases import Setup, View, views
 from allranks.judge.common import lost_digits
 from allranks.judge.compare import faults as faults_of
-from allranks.judge.exercise import Result, Run
+from allranks.judge.exercise import Result, Run, each_of
 from allranks.judge.judging import judge_text
 
 HEAD = "import torch\nimport torch.distributed as dist\n\n"
@@ -73,7 +73,7 @@ def test_a_number_that_arrives_as_infinity_is_no_lost_digit():
     mistakes = lost_digits("the value", "the index", predict)
     args = [(View.of(torch.zeros(1)),)]
     refused = 0
-    for mistake in mistakes:
+    for mistake in each_of(mistakes):
         try:
             mistake.oracle(Setup(1, 1), args)
         except ValueError:

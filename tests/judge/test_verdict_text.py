@@ -67,15 +67,15 @@ def test_the_words_of_a_last_check_are_whole():
     for name in names():
         for rule in get(name).rules:
             assert cause(Code.RULE, rule=rule.name, kind="").brief(told=True).endswith(rule.name)
-        for mistake in get(name).mistakes:
-            own = cause(Code.OWN, seen=FaultKind.VALUES, **clause(mistake.cause)._asdict())
+        for words in get(name).mistakes:
+            own = cause(Code.OWN, seen=FaultKind.VALUES, **clause(words)._asdict())
             for told in (own, cause(Code.EITHER, sure=False, first=own, second=own, seen=FaultKind.VALUES)):
-                words = told.brief(told=True)
-                assert told.sentence.startswith(words), "the beginning of the cause"
-                assert words == told.sentence or told.sentence[len(words) :].startswith(
+                brief = told.brief(told=True)
+                assert told.sentence.startswith(brief), "the beginning of the cause"
+                assert brief == told.sentence or told.sentence[len(brief) :].startswith(
                     (":", ";", " (", ", which ", ".")
                 )
-                assert words.count("(") == words.count(")")
+                assert brief.count("(") == brief.count(")")
     kinds = [cause(Code.RESULT, seen=kind) for kind in FaultKind] + [cause(Code.FAILURE, failed=k) for k in FailureKind]
     said = {one: one.brief(told=False) for one in kinds}
     assert all(" " in words or words == "deadlock" for words in said.values()), said

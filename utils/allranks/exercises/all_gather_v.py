@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
@@ -257,13 +256,11 @@ EXERCISE = Exercise(
         rules.carried(_others_parts),
     ),
     blocking_weight=2,
-    mistakes=known(
-        {
-            "the padding is still there: cut each part to its own length": _padded,
-            "every part was cut to the shortest: each one has a length of its own": _cut,
-            "the empty parts are missing from the list: it has one tensor for each rank": _no_empty,
-        },
-    ),
+    mistakes={
+        "the padding is still there: cut each part to its own length": _padded,
+        "every part was cut to the shortest: each one has a length of its own": _cut,
+        "the empty parts are missing from the list: it has one tensor for each rank": _no_empty,
+    },
     unit="row",
     collective="all_gather",
     algorithm="ring",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Multiply, Oracle, Setup, View, draw, plain
 from allranks.judge.common import circumstances
@@ -213,14 +212,12 @@ EXERCISE = Exercise(
         rules.carried(rules.times(lambda p: p - 1)),
     ),
     blocking_weight=2,
-    mistakes=known(
-        {
-            "only this rank's own rows: the other ranks' rows are missing": _only_others_zero,
-            "the last piece is missing: p-1 of them come, and with the own rows there are p to multiply": [
-                _last_zero(step) for step in (1, -1)
-            ],
-        }
-    ),
+    mistakes={
+        "only this rank's own rows: the other ranks' rows are missing": _only_others_zero,
+        "the last piece is missing: p-1 of them come, and with the own rows there are p to multiply": [
+            _last_zero(step) for step in (1, -1)
+        ],
+    },
     unit="row a rank",
     collective="all_gather",
     algorithm="ring",

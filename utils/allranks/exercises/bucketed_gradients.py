@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import buckets, known
+from allranks.exercises.families import buckets
 from allranks.exercises.families.buckets import SHAPES, absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, Tied, View, draw, oracle_maker
@@ -112,24 +112,22 @@ EXERCISE = Exercise(
     oracle=buckets.mean_oracle,
     allow=frozenset({"all_reduce"}),
     rules=(Rule("one all_reduce a bucket, each full", 10, buckets.one_all_reduce_each), rules.in_dtype(0)),
-    mistakes=known(
-        {
-            "divided by the number of parameters instead of the number of ranks": buckets.divided_by(
-                lambda args: len(args[0])
-            ),
-            "divided by the number of buckets instead of the number of ranks": buckets.divided_by(
-                lambda args: len(buckets.buckets(args))
-            ),
-            "the last bucket was never reduced, or never copied back: it is seldom full when the loop ends": [
-                buckets.last_left(divided, late) for late in (False, True) for divided in (False, True)
-            ],
-            "a gradient that did not fit into a bucket was left out: it "
-            "must be the first of the next bucket": buckets.left_out_oracle,
-            "a parameter with the same values as another one was taken for a tied one: tied is only the same object, "
-            "twice in the list": [_equal_taken_for_tied(last) for last in (False, True)],
-            "a rank that did not use a parameter must get the mean too: give it a .grad": _others_only,
-        }
-    ),
+    mistakes={
+        "divided by the number of parameters instead of the number of ranks": buckets.divided_by(
+            lambda args: len(args[0])
+        ),
+        "divided by the number of buckets instead of the number of ranks": buckets.divided_by(
+            lambda args: len(buckets.buckets(args))
+        ),
+        "the last bucket was never reduced, or never copied back: it is seldom full when the loop ends": [
+            buckets.last_left(divided, late) for late in (False, True) for divided in (False, True)
+        ],
+        "a gradient that did not fit into a bucket was left out: it "
+        "must be the first of the next bucket": buckets.left_out_oracle,
+        "a parameter with the same values as another one was taken for a tied one: tied is only the same object, "
+        "twice in the list": [_equal_taken_for_tied(last) for last in (False, True)],
+        "a rank that did not use a parameter must get the mean too: give it a .grad": _others_only,
+    },
     unit="parameter",
     collective="all_reduce",
     algorithm="bucketed",

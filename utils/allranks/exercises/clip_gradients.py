@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from allranks.exercises.families import known, only_where
+from allranks.exercises.families import only_where
 from allranks.judge import rules
 from allranks.judge.cases import Arg, Args, Expected, Parameter, Setup, Tied, View, draw, oracle_maker, plain
 from allranks.judge.common import MANY_RANKS, circumstances, layouts
@@ -182,52 +182,50 @@ EXERCISE = Exercise(
     oracle=_oracle_from(),
     allow=frozenset({"all_reduce"}),
     rules=(Rule("one all_reduce of one number", 6, _one_number), rules.exchanged(_half_a_number)),
-    mistakes=known(
-        {
-            "the replicated gradients were counted on every rank, p times: "
-            "count them on one rank, or divide by p": _oracle_from(
-                lambda s: math.sqrt(sum(s.sharded) + len(s.args) * s.replicated)
-            ),
-            "the replicated gradients are missing from the norm": _oracle_from(lambda s: math.sqrt(sum(s.sharded))),
-            "norms were added: add the squares, and take the root of the sum": [
-                _oracle_from(lambda s: sum(map(math.sqrt, (*s.sharded, s.replicated)))),
-                _oracle_from(lambda s: sum(math.sqrt(own + s.replicated) for own in s.sharded)),
-                _oracle_from(lambda s: sum(map(math.sqrt, s.one_counts))),
-                _oracle_from(lambda s: sum(s.each)),
-                _oracle_from(lambda s: math.sqrt(sum(s.each))),
-            ],
-            "the largest of the ranks' squares was taken: add those of all ranks": _oracle_from(
-                lambda s: math.sqrt(max(s.one_counts))
-            ),
-            "the squares were divided by the number of ranks: the norm is the root of their sum": _oracle_from(
-                lambda s: s.norm / math.sqrt(len(s.args))
-            ),
-            "the root is missing: this is the square of the norm": _oracle_from(lambda s: s.norm**2),
-            "gradients whose norm is below the limit were scaled up: the factor is at most 1": _oracle_from(
-                coefficient=lambda norm, most: most / norm if norm else 1.0
-            ),
-            "the replicated gradients were not scaled: all gradients are clipped by the same factor": _oracle_from(
-                lists=(0,)
-            ),
-            "nothing was scaled: the norm is right, and the gradients are as they were": _oracle_from(lists=()),
-            "the norm came back as it is after clipping: return the norm before": _oracle_from(
-                returns=lambda s: min(s.norm, s.args[0][2])
-            ),
-            "a parameter that is in the list twice was counted twice: it has one gradient": [
-                _oracle_from(lambda s: s.tied_twice),
-                _oracle_from(lambda s: s.tied_twice, times=_times_in_list),
-            ],
-            "a parameter that is in the list twice was scaled twice: it has one gradient": _oracle_from(
-                times=_times_in_list
-            ),
-            "the squares of float16 gradients overflow: add them in float32": only_where(
-                lambda setup, args: _kind(args) == torch.float16, _oracle_from(lambda s: math.inf)
-            ),
-            "the norm is zero, and max_norm / 0 times 0 is NaN: then there is nothing to scale": only_where(
-                lambda setup, args: not _squares(args).norm, _oracle_from(coefficient=lambda norm, most: math.nan)
-            ),
-        }
-    ),
+    mistakes={
+        "the replicated gradients were counted on every rank, p times: "
+        "count them on one rank, or divide by p": _oracle_from(
+            lambda s: math.sqrt(sum(s.sharded) + len(s.args) * s.replicated)
+        ),
+        "the replicated gradients are missing from the norm": _oracle_from(lambda s: math.sqrt(sum(s.sharded))),
+        "norms were added: add the squares, and take the root of the sum": [
+            _oracle_from(lambda s: sum(map(math.sqrt, (*s.sharded, s.replicated)))),
+            _oracle_from(lambda s: sum(math.sqrt(own + s.replicated) for own in s.sharded)),
+            _oracle_from(lambda s: sum(map(math.sqrt, s.one_counts))),
+            _oracle_from(lambda s: sum(s.each)),
+            _oracle_from(lambda s: math.sqrt(sum(s.each))),
+        ],
+        "the largest of the ranks' squares was taken: add those of all ranks": _oracle_from(
+            lambda s: math.sqrt(max(s.one_counts))
+        ),
+        "the squares were divided by the number of ranks: the norm is the root of their sum": _oracle_from(
+            lambda s: s.norm / math.sqrt(len(s.args))
+        ),
+        "the root is missing: this is the square of the norm": _oracle_from(lambda s: s.norm**2),
+        "gradients whose norm is below the limit were scaled up: the factor is at most 1": _oracle_from(
+            coefficient=lambda norm, most: most / norm if norm else 1.0
+        ),
+        "the replicated gradients were not scaled: all gradients are clipped by the same factor": _oracle_from(
+            lists=(0,)
+        ),
+        "nothing was scaled: the norm is right, and the gradients are as they were": _oracle_from(lists=()),
+        "the norm came back as it is after clipping: return the norm before": _oracle_from(
+            returns=lambda s: min(s.norm, s.args[0][2])
+        ),
+        "a parameter that is in the list twice was counted twice: it has one gradient": [
+            _oracle_from(lambda s: s.tied_twice),
+            _oracle_from(lambda s: s.tied_twice, times=_times_in_list),
+        ],
+        "a parameter that is in the list twice was scaled twice: it has one gradient": _oracle_from(
+            times=_times_in_list
+        ),
+        "the squares of float16 gradients overflow: add them in float32": only_where(
+            lambda setup, args: _kind(args) == torch.float16, _oracle_from(lambda s: math.inf)
+        ),
+        "the norm is zero, and max_norm / 0 times 0 is NaN: then there is nothing to scale": only_where(
+            lambda setup, args: not _squares(args).norm, _oracle_from(coefficient=lambda norm, most: math.nan)
+        ),
+    },
     unit="parameter",
     collective="all_reduce",
     algorithm="gradient clipping",

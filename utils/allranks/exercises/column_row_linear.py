@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts, many_ranks
@@ -98,17 +97,16 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         rules.exchanged(rules.numbers(lambda s: s.size * WIDTH_OUT)),
     ),
-    mistakes=known(
-        {
-            "relu is missing between the two products, or its result is not used": _oracle_from(_without_relu),
-            "relu came after the second product: it belongs between the two": _oracle_from(_relu_late),
-            "relu was applied to the result too": _oracle_from(_relu_again),
-            "relu came after the second product, on each rank's partial product: it belongs between the two "
-            "products, and a sum of relus is not the relu of a sum": _oracle_from(_relu_each(False)),
-            "relu was applied to each rank's partial product too: it "
-            "belongs between the two products only": _oracle_from(_relu_each(True)),
-        }
-    ),
+    mistakes={
+        "relu is missing between the two products, or its result is not used": _oracle_from(_without_relu),
+        "relu came after the second product: it belongs between the two": _oracle_from(_relu_late),
+        "relu was applied to the result too": _oracle_from(_relu_again),
+        "relu came after the second product, on each rank's partial product: it belongs between the two "
+        "products, and a sum of relus is not the relu of a sum": _oracle_from(_relu_each(False)),
+        "relu was applied to each rank's partial product too: it belongs between the two products only": _oracle_from(
+            _relu_each(True)
+        ),
+    },
     unit="row",
     collective="all_reduce",
     algorithm="tensor parallel",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, SIZES, circumstances, many_ranks
@@ -180,47 +179,44 @@ EXERCISE = Exercise(
         Rule("the update and a count, once", 4, _few_bytes),
         rules.exchanged(_update_if_committed),
     ),
-    mistakes=known(
-        {
-            "divided by the number of all ranks: the mean is over the ranks that count": _changed(_mean(by="all")),
-            "the sum of the healthy ranks' updates: divide it by their number": _changed(_mean(by="one")),
-            "zero times NaN is NaN: put zeros in place of a failed rank's update, don't multiply it by zero": _changed(
-                _mean("all", part=lambda update, counts: update * float(counts))
-            ),
-            "the updates of ranks that say that they are not healthy were added: "
-            "both the word and the numbers count": _changed(_mean("finite", "finite")),
-            "NaN or infinity came into the weights: a rank whose update is not finite does not count, whatever it "
-            "says": _changed(_mean("healthy", "healthy")),
-            "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank "
-            "must not count": [_changed(_cleaned("healthy", by)) for by in ("healthy", "count")],
-            "the updates of ranks that do not count were added: put zeros in "
-            "place of the whole update of such a rank": [
-                _changed(_cleaned("all", "count")),
-                _changed(_mean("finite", "count")),
-            ],
-            "the weights were replaced by the mean update: add it to them": _changed(
-                lambda weights, args: _mean()(weights * 0, args)
-            ),
-            "the number of all ranks came back: return the number of those that count": _counted(len),
-            "the number of ranks that say that they are healthy came back: one whose update is not finite does not "
-            "count": _counted(lambda args: sum(_who(args)["healthy"])),
-            "0 came back where nothing was committed: return how many ranks count there too": _counted(
-                lambda args: sum(_counts(args)) if sum(_counts(args)) >= args[0][3] else 0
-            ),
-            "only the ranks that count changed their weights: the others need the same step, or the weights are no "
-            "longer equal": _changed(_mean(), who="count"),
-            "committed although too few ranks are healthy: then nobody may change its weights": _changed(
-                _mean(), lambda count, least: count > 0
-            ),
-            "not committed although there are just enough healthy ranks: at_least itself is enough": _changed(
-                _mean(), lambda count, least: count > least
-            ),
-            "the weights are unchanged although enough ranks are healthy": (
-                _changed(_mean(), lambda count, least: False),
-                _nowhere,
-            ),
-        }
-    ),
+    mistakes={
+        "divided by the number of all ranks: the mean is over the ranks that count": _changed(_mean(by="all")),
+        "the sum of the healthy ranks' updates: divide it by their number": _changed(_mean(by="one")),
+        "zero times NaN is NaN: put zeros in place of a failed rank's update, don't multiply it by zero": _changed(
+            _mean("all", part=lambda update, counts: update * float(counts))
+        ),
+        "the updates of ranks that say that they are not healthy were added: "
+        "both the word and the numbers count": _changed(_mean("finite", "finite")),
+        "NaN or infinity came into the weights: a rank whose update is not finite does not count, whatever it "
+        "says": _changed(_mean("healthy", "healthy")),
+        "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank "
+        "must not count": [_changed(_cleaned("healthy", by)) for by in ("healthy", "count")],
+        "the updates of ranks that do not count were added: put zeros in place of the whole update of such a rank": [
+            _changed(_cleaned("all", "count")),
+            _changed(_mean("finite", "count")),
+        ],
+        "the weights were replaced by the mean update: add it to them": _changed(
+            lambda weights, args: _mean()(weights * 0, args)
+        ),
+        "the number of all ranks came back: return the number of those that count": _counted(len),
+        "the number of ranks that say that they are healthy came back: one whose update is not finite does not "
+        "count": _counted(lambda args: sum(_who(args)["healthy"])),
+        "0 came back where nothing was committed: return how many ranks count there too": _counted(
+            lambda args: sum(_counts(args)) if sum(_counts(args)) >= args[0][3] else 0
+        ),
+        "only the ranks that count changed their weights: the others need the same step, or the weights are no "
+        "longer equal": _changed(_mean(), who="count"),
+        "committed although too few ranks are healthy: then nobody may change its weights": _changed(
+            _mean(), lambda count, least: count > 0
+        ),
+        "not committed although there are just enough healthy ranks: at_least itself is enough": _changed(
+            _mean(), lambda count, least: count > least
+        ),
+        "the weights are unchanged although enough ranks are healthy": (
+            _changed(_mean(), lambda count, least: False),
+            _nowhere,
+        ),
+    },
     collective="all_reduce",
     chunking="none",
     demo_setup=_case(4, 3, 1, 2, "NaN"),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker
 from allranks.judge.common import many_ranks
@@ -59,19 +58,17 @@ EXERCISE = Exercise(
     oracle=_oracle_from(lambda counts, rank: counts),
     allow=COLLECTIVES,
     rules=(Rule("at most 8 bytes x p received", 1, _bytes), rules.in_dtype(), rules.carried(_one_byte_each, _one_byte)),
-    mistakes=known(
-        {
-            "counts are whole numbers: the tensors that they are received into have a dtype too": _oracle_from(
-                lambda counts, rank: counts.float()
-            ),
-            "the number of elements instead of the number of samples, which is the length": _elements,
-            "each rank's own count only: the others' are missing": _oracle_from(
-                lambda counts, rank: counts[rank].repeat(len(counts))
-            ),
-            "the sum of the counts": _oracle_from(lambda counts, rank: counts.sum().reshape(1)),
-            "the sum of the counts in every place": _oracle_from(lambda counts, rank: counts.sum().repeat(len(counts))),
-        }
-    ),
+    mistakes={
+        "counts are whole numbers: the tensors that they are received into have a dtype too": _oracle_from(
+            lambda counts, rank: counts.float()
+        ),
+        "the number of elements instead of the number of samples, which is the length": _elements,
+        "each rank's own count only: the others' are missing": _oracle_from(
+            lambda counts, rank: counts[rank].repeat(len(counts))
+        ),
+        "the sum of the counts": _oracle_from(lambda counts, rank: counts.sum().reshape(1)),
+        "the sum of the counts in every place": _oracle_from(lambda counts, rank: counts.sum().repeat(len(counts))),
+    },
     unit="sample at most",
     collective="all_gather",
     chunking="none",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from allranks.exercises.families import known
+from allranks.exercises.families import no_other
 from allranks.exercises.planted import PlantedJob, Trap, variant
 from allranks.exercises.planted.readings import READINGS, Tell
 from allranks.jobs.root_cause import (
@@ -27,10 +27,9 @@ from allranks.jobs.root_cause import (
     pairs,
     waits_for,
 )
-from allranks.judge import compare
-from allranks.judge.cases import Args, Expected, Setup, oracle_maker
+from allranks.judge.cases import Args, Expected, Oracle, Setup, oracle_maker
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Mistake, Run
+from allranks.judge.exercise import Exercise, Group, Mistakes, Run
 
 # the order in which the lab's text asks
 _ORDER = (Kind.DESYNC, Kind.MISSING_RANK, *LIMITS, Kind.HEALTHY)
@@ -223,85 +222,61 @@ _EVIDENCE = {  # what it must be
 }
 
 
-def _no_exact_one(run: Run) -> bool:
-    """Whether no mistake that is known to the last digit gives what the ranks returned."""
-    got = [result.returned if result is not None else None for result in run.results[0]]
-    right = EXERCISE.oracle(run.setup, run.args[0])
-    wrong = [rank for rank, want in enumerate(right) if compare.difference(got[rank], want.returns, want.atol)]
-    for mistake in (m for m in _EXACT if m.holds(run)):
-        told = mistake.oracle(run.setup, run.args[0])
-        if not any(compare.difference(got[rank], told[rank].returns, told[rank].atol) for rank in wrong):
-            return False
-    return True
+def _without_evidence(kind: Kind) -> Oracle:
+    """The right answer to jobs of this cause, whatever the evidence."""
+    return _oracle_from(lambda job: job.answer._replace(evidence=None) if job.answer.cause == kind else None)
 
 
-def _wrong_evidence(kind: Kind) -> Mistake:
-    def tell(job: PlantedJob) -> Diagnosis | None:
-        return job.answer._replace(evidence=None) if job.answer.cause == kind else None
-
-    return Mistake(f"the evidence is wrong: it must be {_EVIDENCE[kind]}", _oracle_from(tell), _no_exact_one)
+def _with_readings(mistakes: Mistakes) -> Mistakes:
+    """The mistakes, and behind them, or with those of the same words, the wrong readings of a job."""
+    found = {cause: told if isinstance(told, list) else [told] for cause, told in mistakes.items()}
+    for name, (cause, tell) in READINGS.items():
+        oracle = _oracle_from(tell)
+        found.setdefault(cause, []).append((oracle, _WHEN[name]) if name in _WHEN else oracle)
+    return found
 
 
 # what these mistakes tell is known
-_EXACT = (
-    Mistake("the cause is its row in the list of causes: return its constant, as STRAGGLER", _row_oracle),
-    Mistake(
-        "the rank with the longest collectives waits for the others: the straggler's are the shortest",
-        _oracle_from(_longest),
+_EXACT: Mistakes = {
+    **_with_readings(
+        {
+            "the cause is its row in the list of causes: return its constant, as STRAGGLER": _row_oracle,
+            "the rank with the longest collectives waits for the others: the straggler's are the shortest": _oracle_from(
+                _longest
+            ),
+            "an absent file alone says little, a file can be lost: a rank is missing if calls with it never ended": (
+                _oracle_from(_file_is_absent)
+            ),
+            "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose "
+            "call began first": [_oracle_from(_of_the_world(min)), _oracle_from(_of_the_world(max))],
+            "the rank that is last most often may cost next to nothing: what counts is the time that others wait for it, "
+            "summed": _oracle_from(_often_last),
+            "calls that never end have two causes: a call that differs on one rank, or a rank that does not come": _oracle_from(
+                _of_other_hang
+            ),
+            READINGS["small calls once"][0]: [],  # more likely than those below
+            "this cause holds too, but one before it in the list brings it about: ask them in the list's order": _oracle_from(
+                _later
+            ),
+            "many small calls may cost next to nothing: what counts is the share of the time in which they move bytes": (
+                _oracle_from(_many_small)
+            ),
+            "a small call was counted once for each of its ranks: the evidence counts each matched call once": _oracle_from(
+                _small_calls_of_each_rank
+            ),
+            "the evidence is the mean of the files: it must be their sum": _oracle_from(_mean_of_files),
+            "the evidence is in milliseconds or seconds: it must be in microseconds": [
+                _oracle_from(_scaled(factor, kind))
+                for kind in (Kind.STRAGGLER, Kind.NO_OVERLAP)
+                for factor in (1e-3, 1e-6)
+            ],
+        }
     ),
-    Mistake(
-        "an absent file alone says little, a file can be lost: a rank is missing if calls with it never ended",
-        _oracle_from(_file_is_absent),
-    ),
-    Mistake(
-        "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
-        "began first",
-        _oracle_from(_of_the_world(min)),
-    ),
-    Mistake(
-        "the rank was looked for in the whole world, but a file can be lost: who is missing is a member of the group whose call "
-        "began first",
-        _oracle_from(_of_the_world(max)),
-    ),
-    Mistake(
-        "the rank that is last most often may cost next to nothing: what counts is the time that others wait for it, summed",
-        _oracle_from(_often_last),
-    ),
-    Mistake(
-        "calls that never end have two causes: a call that differs on one rank, or a rank that does not come",
-        _oracle_from(_of_other_hang),
-    ),
-    Mistake(READINGS["small calls once"][0], _oracle_from(READINGS["small calls once"][1])),
-    Mistake(
-        "this cause holds too, but one before it in the list brings it about: ask them in the list's order",
-        _oracle_from(_later),
-    ),
-    Mistake(
-        "many small calls may cost next to nothing: what counts is the share of the time in which they move bytes",
-        _oracle_from(_many_small),
-    ),
-    Mistake(
-        "a small call was counted once for each of its ranks: the evidence counts each matched call once",
-        _oracle_from(_small_calls_of_each_rank),
-    ),
-    Mistake("the evidence is the mean of the files: it must be their sum", _oracle_from(_mean_of_files)),
-    *(
-        Mistake(
-            "the evidence is in milliseconds or seconds: it must be in microseconds",
-            _oracle_from(_scaled(factor, kind)),
-        )
-        for kind in (Kind.STRAGGLER, Kind.NO_OVERLAP)
-        for factor in (1e-3, 1e-6)
-    ),
-    *(
-        Mistake(cause, _oracle_from(tell), *((_WHEN[name],) if name in _WHEN else ()))
-        for name, (cause, tell) in READINGS.items()
-    ),
-    *(
-        Mistake(f"the cause is {kind.name}, which holds if {holds}", _oracle_from(_passed_over(kind)))
+    **{
+        f"the cause is {kind.name}, which holds if {holds}": _oracle_from(_passed_over(kind))
         for kind, holds in _HOLDS.items()
-    ),
-)
+    },
+}
 
 EXERCISE = Exercise(
     name="diagnose_job",
@@ -311,15 +286,16 @@ EXERCISE = Exercise(
     labels={"case": "{}"},
     oracle=_oracle_from(lambda job: job.answer),
     allow=frozenset(),
-    mistakes=known(
-        *_EXACT,
-        {
-            "a job is healthy only if all calls ended and no figure reaches its limit": _oracle_from(
-                lambda job: Diagnosis(Kind.HEALTHY, NOBODY, 0.0)
-            )
+    mistakes={
+        **_EXACT,
+        "a job is healthy only if all calls ended and no figure reaches its limit": _oracle_from(
+            lambda job: Diagnosis(Kind.HEALTHY, NOBODY, 0.0)
+        ),
+        **{
+            f"the evidence is wrong: it must be {what}": (_without_evidence(kind), no_other(_EXACT))
+            for kind, what in _EVIDENCE.items()
         },
-        *(_wrong_evidence(kind) for kind in _EVIDENCE),
-    ),
+    },
     unit="job",
     chunking="none",
     demo_setup=_group(Kind.STRAGGLER).setups[0],

@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-from allranks.exercises.families import known
 from allranks.judge.cases import AllOrNothing, Args, Expected, Setup, oracle_maker
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group
@@ -126,20 +125,18 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(lambda rank, line, kind, setup: (rank, line, kind)),
     allow=frozenset(),
-    mistakes=known(
-        {
-            "right for 4 ranks only: compute the rank from the number of ranks": _oracle_from(_as_for_four),
-            "rank 0 is the first to complain, not the one to blame": _oracle_from(_victim),
-            "this line only shows what another line did wrong": _oracle_from(_noticing),
-            "this is the line before the right one (the first line of a program is 1)": _oracle_from(
-                lambda rank, line, kind, setup: (rank, line - 1, kind)
-            ),
-            "a program can hang without a deadlock: do ranks wait for each other in a circle?": _oracle_from(
-                _deadlock(hangs=True)
-            ),
-            "it does not hang, so it is not a deadlock": _oracle_from(_deadlock(hangs=False)),
-        }
-    ),
+    mistakes={
+        "right for 4 ranks only: compute the rank from the number of ranks": _oracle_from(_as_for_four),
+        "rank 0 is the first to complain, not the one to blame": _oracle_from(_victim),
+        "this line only shows what another line did wrong": _oracle_from(_noticing),
+        "this is the line before the right one (the first line of a program is 1)": _oracle_from(
+            lambda rank, line, kind, setup: (rank, line - 1, kind)
+        ),
+        "a program can hang without a deadlock: do ranks wait for each other in a circle?": _oracle_from(
+            _deadlock(hangs=True)
+        ),
+        "it does not hang, so it is not a deadlock": _oracle_from(_deadlock(hangs=False)),
+    },
     unit="program",
     chunking="none",
     demo_setup=Setup(4, 1).with_options(program="mirror"),

@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, different_values, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, Passed, circumstances, lost_digits, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Mistake, Rule, Run, Variants
+from allranks.judge.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, Rule, Run, Variants
 
 
 def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> None:
@@ -144,7 +143,7 @@ def _with_first(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
         oracle=lambda setup, args: [Expected(_best(args, first)) for _ in args],
         groups=(*exercise.groups, Group(YOUR_VARIANT, 4, _case("ties", Setup(8, 2), Setup(5, 3)))),
         # what the others know of ties is true of rank 0 only
-        mistakes=(Mistake(cause, _oracle), *(m for m in exercise.mistakes if m.cause not in _TIES)),
+        mistakes={cause: _oracle, **{c: told for c, told in exercise.mistakes.items() if c not in _TIES}},
     )
 
 
@@ -203,40 +202,36 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.exchanged(rules.numbers(lambda s: 1)),
     ),
-    mistakes=known(
-        {
-            "each rank's own maximum: compare over all ranks": _made(
-                lambda best, args, rank: (_best([args[rank]])[0], rank, _best([args[rank]])[2])
-            ),
-            "the index counts through all ranks' tensors: it must be the flat index on its rank": _made(
-                lambda best, args, rank: (*best[:2], best[2] + sum(plain(a[0]).numel() for a in args[: best[1]]))
-            ),
-        },
-        *lost_digits("the value", "the index", _of_passed),
-        {
-            **_TIES,
-            "each rank's own rank and index with the global maximum: take those of the rank that holds it": _made(
-                lambda best, args, rank: (best[0], rank, _best([args[rank]])[2])
-            ),
-            "the index is that of each rank's own maximum: take the index that came from the rank that holds the "
-            "maximum": _made(lambda best, args, rank: (*best[:2], _best([args[rank]])[2])),
-            "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum": _made(
-                lambda best, args, rank: (*best[:2], _best(args[:1])[2])
-            ),
-            "rank and index are swapped: return (value, rank, index)": _made(
-                lambda best, args, rank: (best[0], best[2], best[1])
-            ),
-            "the index is that in the last dimension: it must be the flat index, which counts all elements of that "
-            "rank's tensor": _made(lambda best, args, rank: (*best[:2], best[2] % plain(args[best[1]][0]).shape[-1])),
-            "NaN was ignored: it is the maximum, as in torch.argmax": _made(
-                lambda best, args, rank: max(_places(args), key=lambda place: (place[0], -place[1], -place[2]))
-            ),
-            "the largest magnitude instead of the maximum": _made(
-                lambda best, args, rank: max(_places(args), key=lambda place: (abs(place[0]), -place[1], -place[2]))
-            ),
-            "the minimum instead of the maximum": _made(lambda best, args, rank: min(_places(args))),
-        },
-    ),
+    mistakes={
+        "each rank's own maximum: compare over all ranks": _made(
+            lambda best, args, rank: (_best([args[rank]])[0], rank, _best([args[rank]])[2])
+        ),
+        "the index counts through all ranks' tensors: it must be the flat index on its rank": _made(
+            lambda best, args, rank: (*best[:2], best[2] + sum(plain(a[0]).numel() for a in args[: best[1]]))
+        ),
+        **lost_digits("the value", "the index", _of_passed),
+        **_TIES,
+        "each rank's own rank and index with the global maximum: take those of the rank that holds it": _made(
+            lambda best, args, rank: (best[0], rank, _best([args[rank]])[2])
+        ),
+        "the index is that of each rank's own maximum: take the index that came from the rank that holds the "
+        "maximum": _made(lambda best, args, rank: (*best[:2], _best([args[rank]])[2])),
+        "the index is that of rank 0's own maximum: take the index of the rank that holds the maximum": _made(
+            lambda best, args, rank: (*best[:2], _best(args[:1])[2])
+        ),
+        "rank and index are swapped: return (value, rank, index)": _made(
+            lambda best, args, rank: (best[0], best[2], best[1])
+        ),
+        "the index is that in the last dimension: it must be the flat index, which counts all elements of that "
+        "rank's tensor": _made(lambda best, args, rank: (*best[:2], best[2] % plain(args[best[1]][0]).shape[-1])),
+        "NaN was ignored: it is the maximum, as in torch.argmax": _made(
+            lambda best, args, rank: max(_places(args), key=lambda place: (place[0], -place[1], -place[2]))
+        ),
+        "the largest magnitude instead of the maximum": _made(
+            lambda best, args, rank: max(_places(args), key=lambda place: (abs(place[0]), -place[1], -place[2]))
+        ),
+        "the minimum instead of the maximum": _made(lambda best, args, rank: min(_places(args))),
+    },
     variants=Variants(
         (("first", (1, 2, 3, 4, 5, 6, 7)),),
         "ties begin at rank {first}",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import Told, everywhere, known, log_sum_error, seen
+from allranks.exercises.families import everywhere, log_sum_error, seen
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, three_numbers_a_row
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule, Run, Told
 
 Rows = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 Column = Callable[[torch.Tensor, int], torch.Tensor]
@@ -163,56 +163,51 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         rules.exchanged(rules.numbers(lambda s: s.size)),
     ),
-    mistakes=known(
-        {
-            "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability": _narrow(
-                lambda whole, column: -torch.softmax(whole, -1).gather(1, column).log()
-            ),
-            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks "
-            "first": _narrow(lambda whole, column: whole.exp().sum(-1, keepdim=True).log() - whole.gather(1, column)),
-            "every rank added a logit for the target: only the rank that holds its column must add it, the others add "
-            "0": [
-                told
-                for column in (_own, lambda place, width: place % width)
-                for told in _looked_up(column, lambda place, target, width: target >= 0, everywhere)
-            ],
-            "the targets were looked up as if each rank's columns began at 0: rank r's begin at r*w, so look for "
-            "target - r*w": _looked_up(lambda place, width: place % width, lambda place, target, width: target < width),
-            "ranks to the right of the target's added a logit too: there target - r*w is negative, which as an index "
-            "counts from the end, so take only what is from 0 to w-1": _looked_up(
-                _from_the_end, lambda place, target, width: (place >= -width) & (place < width)
-            ),
-            "off by one where a rank looks for the target among its columns: target - r*w = w is the next rank's "
-            "first column": _looked_up(_own, lambda place, target, width: (place >= 0) & (place <= width)),
-            "a small number was added to the probability, or put in its place, before the logarithm: log(sum) - x "
-            "needs no probability, and no such number": seen(_oracle_from(_losses), _kept_off_zero),
-            "neither the sum of exponentials nor the target's logit was added over the ranks": [
-                _own_parts(maximum) for maximum in ("all", "own")
-            ],
-            "the maximum was subtracted in the sum or from the target's logit, but not in both: the logarithm of the "
-            "sum needs it back, or the logit must lack it too": [_shifted_by(1), _shifted_by(-1)],
-            "the target's logit is missing: this is the logarithm of the sum alone": [
-                _oracle_from(lambda rows, targets, width: torch.logsumexp(rows, -1)),
-                (_OF_THE_SUM, lambda run: not evidence.maxima_at_least(2)(run)),
-            ],
-            "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it": (
-                _OF_THE_SUM,
-                evidence.maxima_at_least(2),
-            ),
-            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": (
-                _by_rank(_own_maximum)
-            ),
-            "the sum is over each rank's own columns: add it over all ranks": _by_rank(
-                lambda parts, whole, column, rank: (
-                    torch.logsumexp(parts[rank], -1, keepdim=True) - whole.gather(1, column)
-                )
-            ),
-            "the mean over the rows came back: return one loss a row": _oracle_from(lambda *a: _losses(*a).mean()),
-            "the target's probability came back, not its negative logarithm": _oracle_from(
-                lambda *a: torch.exp(-_losses(*a))
-            ),
-        }
-    ),
+    mistakes={
+        "the logarithm of a probability that was rounded to 0: log(sum) - x needs no probability": _narrow(
+            lambda whole, column: -torch.softmax(whole, -1).gather(1, column).log()
+        ),
+        "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks "
+        "first": _narrow(lambda whole, column: whole.exp().sum(-1, keepdim=True).log() - whole.gather(1, column)),
+        "every rank added a logit for the target: only the rank that holds its column must add it, the others add 0": [
+            told
+            for column in (_own, lambda place, width: place % width)
+            for told in _looked_up(column, lambda place, target, width: target >= 0, everywhere)
+        ],
+        "the targets were looked up as if each rank's columns began at 0: rank r's begin at r*w, so look for "
+        "target - r*w": _looked_up(lambda place, width: place % width, lambda place, target, width: target < width),
+        "ranks to the right of the target's added a logit too: there target - r*w is negative, which as an index "
+        "counts from the end, so take only what is from 0 to w-1": _looked_up(
+            _from_the_end, lambda place, target, width: (place >= -width) & (place < width)
+        ),
+        "off by one where a rank looks for the target among its columns: target - r*w = w is the next rank's "
+        "first column": _looked_up(_own, lambda place, target, width: (place >= 0) & (place <= width)),
+        "a small number was added to the probability, or put in its place, before the logarithm: log(sum) - x "
+        "needs no probability, and no such number": seen(_oracle_from(_losses), _kept_off_zero),
+        "neither the sum of exponentials nor the target's logit was added over the ranks": [
+            _own_parts(maximum) for maximum in ("all", "own")
+        ],
+        "the maximum was subtracted in the sum or from the target's logit, but not in both: the logarithm of the "
+        "sum needs it back, or the logit must lack it too": [_shifted_by(1), _shifted_by(-1)],
+        "the target's logit is missing: this is the logarithm of the sum alone": [
+            _oracle_from(lambda rows, targets, width: torch.logsumexp(rows, -1)),
+            (_OF_THE_SUM, lambda run: not evidence.maxima_at_least(2)(run)),
+        ],
+        "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it": (
+            _OF_THE_SUM,
+            evidence.maxima_at_least(2),
+        ),
+        "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": (
+            _by_rank(_own_maximum)
+        ),
+        "the sum is over each rank's own columns: add it over all ranks": _by_rank(
+            lambda parts, whole, column, rank: torch.logsumexp(parts[rank], -1, keepdim=True) - whole.gather(1, column)
+        ),
+        "the mean over the rows came back: return one loss a row": _oracle_from(lambda *a: _losses(*a).mean()),
+        "the target's probability came back, not its negative logarithm": _oracle_from(
+            lambda *a: torch.exp(-_losses(*a))
+        ),
+    },
     unit="row",
     collective="all_reduce",
     chunking="none",

@@ -11,7 +11,7 @@ from allranks.judge.cases import Args, Expected, Setup, oracle_maker, plain, sum
 from allranks.judge.common import LAYOUTS, circumstances, many_ranks, returning
 from allranks.judge.drawing import Draws
 from allranks.judge.evidence import unused, used
-from allranks.judge.exercise import About, Exercise, Group, Mistake, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -77,6 +77,8 @@ FLOATS = (
     Setup(3, 4, "complex64"),
 )
 
+_divided_twice = returning(lambda t, r, s: summed(t)[0] / len(t) ** 2)
+
 EXERCISE = Exercise(
     name="distributed_mean",
     promise="returns the elementwise mean of tensor over all ranks",
@@ -96,44 +98,29 @@ EXERCISE = Exercise(
         Rule("dtype kept on the wire", 1, rules.wrong_dtype),
         rules.carried(),
     ),
-    mistakes=(
-        returning(
-            "the sum instead of the mean: divide by the number of ranks",
-            lambda t, r, s: summed(t)[0],
+    mistakes={
+        "the sum instead of the mean: divide by the number of ranks": (
+            returning(lambda t, r, s: summed(t)[0]),
             lambda run: not _reduced_again(run),
         ),
-        returning(
-            "p times the mean: a second all_reduce adds p equal tensors",
-            lambda t, r, s: summed(t)[0],
-            lambda run: _reduced_again(run),
+        "p times the mean: a second all_reduce adds p equal tensors": (
+            returning(lambda t, r, s: summed(t)[0]),
+            _reduced_again,
         ),
-        *(
-            returning(cause, lambda t, r, s: summed(t)[0] / len(t) ** 2, holds)
-            for cause, holds in (
-                ("divided by the number of ranks twice: ReduceOp.AVG divides already", used("AVG")),
-                ("divided by the number of ranks twice: the mean is the sum divided by it once", unused("AVG")),
-            )
+        "divided by the number of ranks twice: ReduceOp.AVG divides already": (_divided_twice, used("AVG")),
+        "divided by the number of ranks twice: the mean is the sum divided by it once": (_divided_twice, unused("AVG")),
+        "divided by 4, whatever the number of ranks: use dist.get_world_size()": returning(
+            lambda t, r, s: summed(t)[0] / 4
         ),
-        returning(
-            "divided by 4, whatever the number of ranks: use dist.get_world_size()", lambda t, r, s: summed(t)[0] / 4
+        "the mean over the elements too: it must be elementwise, over the ranks only": [
+            _over_elements(False, every_place) for every_place in (False, True)
+        ],
+        "the mean of the elements of the rank's own tensor: it must be elementwise, the sum over the ranks divided by "
+        "their number": [_over_elements(True, every_place) for every_place in (False, True)],
+        "divided by the number of elements instead of the number of ranks: use dist.get_world_size()": returning(
+            lambda t, r, s: summed(t)[0] / t[0].numel()
         ),
-        *(
-            Mistake(cause, _over_elements(own, every_place))
-            for every_place in (False, True)
-            for own, cause in (
-                (False, "the mean over the elements too: it must be elementwise, over the ranks only"),
-                (
-                    True,
-                    "the mean of the elements of the rank's own tensor: it must be elementwise, the sum over the ranks divided by "
-                    "their number",
-                ),
-            )
-        ),
-        returning(
-            "divided by the number of elements instead of the number of ranks: use dist.get_world_size()",
-            lambda t, r, s: summed(t)[0] / t[0].numel(),
-        ),
-    ),
+    },
     collective="all_reduce",
     chunking="none",
     demo_setup=Setup(4, 8),

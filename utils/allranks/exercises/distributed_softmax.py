@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import known, only_where
+from allranks.exercises.families import only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks
@@ -144,33 +144,29 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         rules.exchanged(rules.numbers(_rows)),
     ),
-    mistakes=known(
-        {
-            "the maxima were added: reduce them with ReduceOp.MAX": _made(
-                lambda parts, whole: _normalised(torch.exp(whole - sum(map(_top, parts))))
-            ),
-            "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first": [
-                _made(lambda parts, whole: _normalised(torch.exp(whole))),
-                _made(_unstable_sum),
-            ],
-            "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide "
-            "by the sum over all ranks only": _made(_own_sum_first),
-            "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": _made(
-                _own_maximum, wide=True
-            ),
-            "one maximum for all rows: a row far below it becomes 0/0; subtract "
-            "from each row its own, over all ranks": _made(
-                lambda parts, whole: _normalised(torch.exp(whole - whole.amax()))
-            ),
-            "the maximum of each column was subtracted, as max over dim 0 gives: take each row's, over the last "
-            "dimension": _over(0, of_sum=False),
-            "the maxima and the sums are over dimension 1: take the last dimension, dim=-1, which is another one "
-            "where there are three": _over(1, of_sum=True),
-            "the logarithm of the softmax came back": _made(
-                lambda parts, whole: torch.log_softmax(whole, -1), wide=True
-            ),
-        }
-    ),
+    mistakes={
+        "the maxima were added: reduce them with ReduceOp.MAX": _made(
+            lambda parts, whole: _normalised(torch.exp(whole - sum(map(_top, parts))))
+        ),
+        "not stable: exp of large logits overflows or vanishes; subtract each row's maximum over all ranks first": [
+            _made(lambda parts, whole: _normalised(torch.exp(whole))),
+            _made(_unstable_sum),
+        ],
+        "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide "
+        "by the sum over all ranks only": _made(_own_sum_first),
+        "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": _made(
+            _own_maximum, wide=True
+        ),
+        "one maximum for all rows: a row far below it becomes 0/0; subtract "
+        "from each row its own, over all ranks": _made(
+            lambda parts, whole: _normalised(torch.exp(whole - whole.amax()))
+        ),
+        "the maximum of each column was subtracted, as max over dim 0 gives: take each row's, over the last "
+        "dimension": _over(0, of_sum=False),
+        "the maxima and the sums are over dimension 1: take the last dimension, dim=-1, which is another one "
+        "where there are three": _over(1, of_sum=True),
+        "the logarithm of the softmax came back": _made(lambda parts, whole: torch.log_softmax(whole, -1), wide=True),
+    },
     unit="row",
     collective="all_reduce",
     chunking="none",

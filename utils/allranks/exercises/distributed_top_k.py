@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import known, only_where
+from allranks.exercises.families import only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, circumstances, lost_digits, many_ranks
@@ -226,60 +226,56 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.exchanged(rules.numbers(lambda s: min(s.option("k"), 1))),
     ),
-    mistakes=known(
-        {
-            "each rank's own top k: compare over all ranks": _made(
-                lambda args, rank: [(v, rank, i) for v, _, i in _top([args[rank]])]
+    mistakes={
+        "each rank's own top k: compare over all ranks": _made(
+            lambda args, rank: [(v, rank, i) for v, _, i in _top([args[rank]])]
+        ),
+        "the indices count through all ranks' tensors: each must be the flat index on its rank": _each(
+            lambda place, args, rank: (*place[:2], place[1] * _numel(args) + place[2])
+        ),
+        **lost_digits("the values", "the indices", _of_passed),
+        "the indices are places among the gathered candidates: send each value's flat index on its rank too, and "
+        "take that one": [
+            _each(lambda place, args, rank: (*place[:2], _as_candidate(place, args, len(_top(args[:1]))))),
+            _each(lambda place, args, rank: (*place[:2], _as_candidate(place, args, args[0][1]))),
+        ],
+        "the indices are places in each rank's own top k: take the flat index in the rank's tensor": _each(
+            lambda place, args, rank: (*place[:2], _as_candidate(place, args, 0))
+        ),
+        "only the best of each rank took part: several of the top k may be on one rank": _best_by(
+            lambda value: -value, lambda args: _ranked(args)[:1]
+        ),
+        "the largest absolute values took part: a negative number is small, however large its absolute value": [
+            _best_by(key, _largest_magnitudes) for key in (lambda value: -value, lambda value: -abs(value))
+        ],
+        "the k smallest instead of the largest": _made(lambda args, rank: sorted(_ranked(args))[: args[0][1]]),
+        "smallest first: the largest must come first": _made(lambda args, rank: _top(args)[::-1]),
+        "ties go to the lowest rank, then the lowest index": _made(
+            lambda args, rank: sorted(_ranked(args), key=lambda x: (-x[0], -x[1], x[2]))[: args[0][1]]
+        ),
+        "the right values with other indices: ties go to the lowest rank, then the lowest index, and neither "
+        "torch.topk nor a sort that is not stable promises that": (_VALUES_ONLY, _other_indices),
+        "the right values, but one place, an index on a rank, is returned more than once: probably values that "
+        "were filled in took part, as where a rank has fewer than k": (_VALUES_ONLY, _repeated),
+        "the ranks are those of candidates in groups of k: a rank with fewer "
+        "than k values has fewer candidates": only_where(
+            _few,
+            _each(
+                lambda place, args, rank: (
+                    place[0],
+                    _as_candidate(place, args, _numel(args)) // args[0][1],
+                    place[2],
+                )
             ),
-            "the indices count through all ranks' tensors: each must be the flat index on its rank": _each(
-                lambda place, args, rank: (*place[:2], place[1] * _numel(args) + place[2])
-            ),
-        },
-        *lost_digits("the values", "the indices", _of_passed),
-        {
-            "the indices are places among the gathered candidates: send each value's flat index on its rank too, and "
-            "take that one": [
-                _each(lambda place, args, rank: (*place[:2], _as_candidate(place, args, len(_top(args[:1]))))),
-                _each(lambda place, args, rank: (*place[:2], _as_candidate(place, args, args[0][1]))),
-            ],
-            "the indices are places in each rank's own top k: take the flat index in the rank's tensor": _each(
-                lambda place, args, rank: (*place[:2], _as_candidate(place, args, 0))
-            ),
-            "only the best of each rank took part: several of the top k may be on one rank": _best_by(
-                lambda value: -value, lambda args: _ranked(args)[:1]
-            ),
-            "the largest absolute values took part: a negative number is small, however large its absolute value": [
-                _best_by(key, _largest_magnitudes) for key in (lambda value: -value, lambda value: -abs(value))
-            ],
-            "the k smallest instead of the largest": _made(lambda args, rank: sorted(_ranked(args))[: args[0][1]]),
-            "smallest first: the largest must come first": _made(lambda args, rank: _top(args)[::-1]),
-            "ties go to the lowest rank, then the lowest index": _made(
-                lambda args, rank: sorted(_ranked(args), key=lambda x: (-x[0], -x[1], x[2]))[: args[0][1]]
-            ),
-            "the right values with other indices: ties go to the lowest rank, then the lowest index, and neither "
-            "torch.topk nor a sort that is not stable promises that": (_VALUES_ONLY, _other_indices),
-            "the right values, but one place, an index on a rank, is returned more than once: probably values that "
-            "were filled in took part, as where a rank has fewer than k": (_VALUES_ONLY, _repeated),
-            "the ranks are those of candidates in groups of k: a rank with fewer "
-            "than k values has fewer candidates": only_where(
-                _few,
-                _each(
-                    lambda place, args, rank: (
-                        place[0],
-                        _as_candidate(place, args, _numel(args)) // args[0][1],
-                        place[2],
-                    )
-                ),
-            ),
-            "every value is said to be rank 0's, where a rank has fewer than k values": only_where(
-                _few, _each(lambda place, args, rank: (place[0], 0, place[2]))
-            ),
-            "ranks and indices are swapped: return values, ranks and indices in this order": _each(
-                lambda place, args, rank: (place[0], place[2], place[1])
-            ),
-            "each rank says that all of them are its own: a value's rank is the one that held it": _own_rank,
-        },
-    ),
+        ),
+        "every value is said to be rank 0's, where a rank has fewer than k values": only_where(
+            _few, _each(lambda place, args, rank: (place[0], 0, place[2]))
+        ),
+        "ranks and indices are swapped: return values, ranks and indices in this order": _each(
+            lambda place, args, rank: (place[0], place[2], place[1])
+        ),
+        "each rank says that all of them are its own: a value's rank is the one that held it": _own_rank,
+    },
     collective="all_gather",
     chunking="none",
     demo_setup=Setup(4, 4).with_options(k=2),

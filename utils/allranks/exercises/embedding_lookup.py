@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, plain
 from allranks.judge.common import SIZES, circumstances, layouts, many_ranks
@@ -240,21 +239,19 @@ EXERCISE = Exercise(
         Rule("rows in their dtype", 0, _rows_in_their_dtype),
         Rule("carried by messages", 1, _rows_sent, essential=True),
     ),
-    mistakes=known(
-        {
-            "in the order of the ranks that own the rows: put them back into the order of ids": _sorted,
-            "in ascending order of the ids, as sort or unique leaves them: put "
-            "the rows back into the order of ids": _ascending,
-            "the rows of the different ids came back, in ascending order: bring them into the order of ids with "
-            "unique's inverse (return_inverse)": _unique,
-            "looked up in the rank's own shard: each row is on rank id // len(shard)": _own_shard,
-            "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)": (
-                _owner_by_modulo
-            ),
-            "ids cut by the sizes without being sorted: sort them by owner, id "
-            "// len(shard), before they are sent": _unsorted,
-        },
-    ),
+    mistakes={
+        "in the order of the ranks that own the rows: put them back into the order of ids": _sorted,
+        "in ascending order of the ids, as sort or unique leaves them: put "
+        "the rows back into the order of ids": _ascending,
+        "the rows of the different ids came back, in ascending order: bring them into the order of ids with "
+        "unique's inverse (return_inverse)": _unique,
+        "looked up in the rank's own shard: each row is on rank id // len(shard)": _own_shard,
+        "looked up on rank id % p: the table is cut into blocks of rows, so each row is on rank id // len(shard)": (
+            _owner_by_modulo
+        ),
+        "ids cut by the sizes without being sorted: sort them by owner, id "
+        "// len(shard), before they are sent": _unsorted,
+    },
     unit="id a rank",
     collective="all_to_all",
     chunking="none",

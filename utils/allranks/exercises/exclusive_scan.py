@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, oracle_maker, plain, summed, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
@@ -146,31 +145,31 @@ EXERCISE = Exercise(
         rules.carried(_from_below, _for_above),
     ),
     blocking_weight=2,
-    mistakes=known(
-        {
-            "the inclusive scan: a rank's own tensor is not part of its result": _sums(lambda rank, p: range(rank + 1)),
-            "the sum of the higher ranks: the scan runs the other way": _sums(lambda rank, p: range(rank + 1, p)),
-            "the sum of all ranks, and not of the lower ones only": _sums(lambda rank, p: range(p)),
-            "the sum of all other ranks: what comes from a higher rank must not be added": _sums(
-                lambda rank, p: [i for i in range(p) if i != rank]
-            ),
-            "the left neighbour's tensor only: each round must send the sum so far, to a rank twice as far away": _sums(
-                lambda rank, p: range(max(rank - 1, 0), rank)
-            ),
-            "the tensors at distances 1, 2, 4 ... only: each round must send the sum so far, not the rank's own "
-            "tensor": _sums(_no_doubling),
-            "the last round is missing: the distance doubles until it reaches p": [
-                _sums(_one_round_short),
-                _sums(_windows(lambda p: max(ceil_lg(p) - 1, 0))),
-                _sums(_windows(lambda p: p.bit_length() - 1)),
-            ],
-            "the rounds go round a ring, from rank 0 on to the last ranks: a rank with no partner at this distance "
-            "neither sends nor receives there": _sums(_round_a_ring),
-            "rank 0 has no lower rank: its result is zeros": _first_keeps,
-            "the own tensor was added and then subtracted: beside a huge number the small ones are lost, so never "
-            "add it": (_subtracted, lambda run: DTYPES[run.setup.dtype].is_floating_point),
-        }
-    ),
+    mistakes={
+        "the inclusive scan: a rank's own tensor is not part of its result": _sums(lambda rank, p: range(rank + 1)),
+        "the sum of the higher ranks: the scan runs the other way": _sums(lambda rank, p: range(rank + 1, p)),
+        "the sum of all ranks, and not of the lower ones only": _sums(lambda rank, p: range(p)),
+        "the sum of all other ranks: what comes from a higher rank must not be added": _sums(
+            lambda rank, p: [i for i in range(p) if i != rank]
+        ),
+        "the left neighbour's tensor only: each round must send the sum so far, to a rank twice as far away": _sums(
+            lambda rank, p: range(max(rank - 1, 0), rank)
+        ),
+        "the tensors at distances 1, 2, 4 ... only: each round must send the sum so far, not the rank's own "
+        "tensor": _sums(_no_doubling),
+        "the last round is missing: the distance doubles until it reaches p": [
+            _sums(_one_round_short),
+            _sums(_windows(lambda p: max(ceil_lg(p) - 1, 0))),
+            _sums(_windows(lambda p: p.bit_length() - 1)),
+        ],
+        "the rounds go round a ring, from rank 0 on to the last ranks: a rank with no partner at this distance "
+        "neither sends nor receives there": _sums(_round_a_ring),
+        "rank 0 has no lower rank: its result is zeros": _first_keeps,
+        "the own tensor was added and then subtracted: beside a huge number the small ones are lost, so never add it": (
+            _subtracted,
+            lambda run: DTYPES[run.setup.dtype].is_floating_point,
+        ),
+    },
     collective="scan",
     algorithm="dissemination",
     chunking="none",

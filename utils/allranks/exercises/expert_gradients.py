@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from allranks.base.errors import name_ranks
-from allranks.exercises.families import known
 from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, oracle_maker, plain
@@ -205,41 +204,37 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.exchanged(_needed),
     ),
-    mistakes=known(
-        {
-            "the experts' gradients are ep times too large: they were averaged over the ranks that hold the same "
-            "experts, but a rank's gradient has the tokens of all ep ranks of its group already; divide by the "
-            "number of all ranks": _reducing(expert=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)),
-            "the experts' gradients are the sum over the ranks that hold the same experts, and were never divided": _reducing(
-                expert=lambda rank, p, ep: (replicas(rank, p, ep), 1)
-            ),
-            "the experts' gradients were divided twice: once by the number of all ranks is right": _divided_by(
-                lambda p, ep: p * (p // ep), lambda p, ep: ep * ep
-            ),
-            "the experts' sum was divided by ep twice: divide it by the number of all ranks, once": _divided_by(
-                lambda p, ep: ep * ep, lambda p, ep: p * (p // ep)
-            ),
-            "the experts' sum was divided by ep instead of the number of all ranks": _reducing(
-                expert=lambda rank, p, ep: (replicas(rank, p, ep), ep)
-            ),
-            "the gradients of different experts were added: the ranks of one expert group hold different experts; "
-            "rank r's replicas are the ranks r % ep, r % ep + ep, and so on": [
-                _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep)))
-                for divisor in (lambda p, ep: ep, lambda p, ep: p, lambda p, ep: 1)
-            ],
-            "the experts' gradients were averaged over all ranks, which hold different experts": _reducing(
-                expert=_dense
-            ),
-            "the experts' gradients are unchanged": _reducing(expert=lambda rank, p, ep: None),
-            "each rank's own gradient of its experts was divided, but the other ranks with the same experts are "
-            "missing": _reducing(expert=lambda rank, p, ep: ((rank,), p)),
-            "the dense gradients were averaged over the ranks with the same experts only: every rank holds them": _reducing(
-                dense=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)
-            ),
-            "the sum instead of the mean of the dense gradients": _reducing(dense=lambda rank, p, ep: (range(p), 1)),
-            "a rank whose .grad is None must get the result too: give it a .grad of zeros first": _others_only,
-        }
-    ),
+    mistakes={
+        "the experts' gradients are ep times too large: they were averaged over the ranks that hold the same "
+        "experts, but a rank's gradient has the tokens of all ep ranks of its group already; divide by the "
+        "number of all ranks": _reducing(expert=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)),
+        "the experts' gradients are the sum over the ranks that hold the same experts, and were never divided": _reducing(
+            expert=lambda rank, p, ep: (replicas(rank, p, ep), 1)
+        ),
+        "the experts' gradients were divided twice: once by the number of all ranks is right": _divided_by(
+            lambda p, ep: p * (p // ep), lambda p, ep: ep * ep
+        ),
+        "the experts' sum was divided by ep twice: divide it by the number of all ranks, once": _divided_by(
+            lambda p, ep: ep * ep, lambda p, ep: p * (p // ep)
+        ),
+        "the experts' sum was divided by ep instead of the number of all ranks": _reducing(
+            expert=lambda rank, p, ep: (replicas(rank, p, ep), ep)
+        ),
+        "the gradients of different experts were added: the ranks of one expert group hold different experts; "
+        "rank r's replicas are the ranks r % ep, r % ep + ep, and so on": [
+            _reducing(expert=lambda rank, p, ep, d=divisor: (expert_group(rank, p, ep), d(p, ep)))
+            for divisor in (lambda p, ep: ep, lambda p, ep: p, lambda p, ep: 1)
+        ],
+        "the experts' gradients were averaged over all ranks, which hold different experts": _reducing(expert=_dense),
+        "the experts' gradients are unchanged": _reducing(expert=lambda rank, p, ep: None),
+        "each rank's own gradient of its experts was divided, but the other ranks with the same experts are "
+        "missing": _reducing(expert=lambda rank, p, ep: ((rank,), p)),
+        "the dense gradients were averaged over the ranks with the same experts only: every rank holds them": _reducing(
+            dense=lambda rank, p, ep: (replicas(rank, p, ep), p // ep)
+        ),
+        "the sum instead of the mean of the dense gradients": _reducing(dense=lambda rank, p, ep: (range(p), 1)),
+        "a rank whose .grad is None must get the result too: give it a .grad of zeros first": _others_only,
+    },
     unit="parameter",
     collective="all_reduce",
     algorithm="bucketed",

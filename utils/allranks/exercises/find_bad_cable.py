@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from allranks.exercises.families import Told, known
 from allranks.judge.cases import Args, Expected, Setup, oracle_maker
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group
+from allranks.judge.exercise import Exercise, Group, Told
 from allranks.theory.topology import Fabric, Link, Topology, cable_names, flow_seconds, hashed_fabric
 
 NOISE = 0.03  # a time is up to so much too long
@@ -283,33 +282,29 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=_oracle_from(_at_most),
     allow=frozenset(),
-    mistakes=known(
-        {
-            "this is the right cable in the other direction": _oracle_from(_other_direction),
-            "flows that share a cable are slow on a healthy one too: divide a flow's time by the number of flows of its "
-            "round on the cable": _both_ties(_LONGEST_MEAN, _LONGEST_MEDIAN, _LONGEST_LEAST, _SLOW_SHARE, _SLOW_COUNT),
-            "a single late message is no proof, a computer may be busy: a bad cable is slow in every round": _both_ties(
-                _LONGEST, _LONGEST_SHARE
-            ),
-            "a flow that is alone on a cable may share another one of its way, and a bad one may lie there too": _oracle_from(
-                _alone_on_it
-            ),
-            "a mean or a median blames a cable for what the others on the way do: a flow's time over the number of flows is only "
-            "the most that this cable can be slow, so take the least": [
-                _oracle_from(_MEAN_SHARE),
-                _oracle_from(_MEDIAN_SHARE),
-            ],
-            "a sum of times grows with the number of flows on a cable, slow or not: compare what one flow takes": _oracle_from(
-                _SUM
-            ),
-            "the slowest message of a round may be late, or share a healthy cable: count all flows": _oracle_from(
-                _slowest_of_rounds
-            ),
-            "the sender's card is only the first cable of the way: count the other cables too": _oracle_from(
-                _first_card
-            ),
-        }
-    ),
+    mistakes={
+        "this is the right cable in the other direction": _oracle_from(_other_direction),
+        "flows that share a cable are slow on a healthy one too: divide a flow's time by the number of flows of its "
+        "round on the cable": _both_ties(_LONGEST_MEAN, _LONGEST_MEDIAN, _LONGEST_LEAST, _SLOW_SHARE, _SLOW_COUNT),
+        "a single late message is no proof, a computer may be busy: a bad cable is slow in every round": _both_ties(
+            _LONGEST, _LONGEST_SHARE
+        ),
+        "a flow that is alone on a cable may share another one of its way, and a bad one may lie there too": _oracle_from(
+            _alone_on_it
+        ),
+        "a mean or a median blames a cable for what the others on the way do: a flow's time over the number of flows is only "
+        "the most that this cable can be slow, so take the least": [
+            _oracle_from(_MEAN_SHARE),
+            _oracle_from(_MEDIAN_SHARE),
+        ],
+        "a sum of times grows with the number of flows on a cable, slow or not: compare what one flow takes": _oracle_from(
+            _SUM
+        ),
+        "the slowest message of a round may be late, or share a healthy cable: count all flows": _oracle_from(
+            _slowest_of_rounds
+        ),
+        "the sender's card is only the first cable of the way: count the other cables too": _oracle_from(_first_card),
+    },
     unit="round",
     chunking="none",
     demo_setup=_cases(*_UPLINKS)[0],

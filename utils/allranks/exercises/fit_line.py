@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge.cases import Args, Expected, Oracle, Setup, oracle_maker
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Mistake
+from allranks.judge.exercise import Exercise, Group
 
 NOISE = 0.03  # of a measured time, up or down
 SCATTER = (0.15, 0.22)  # the least and the most in some cases, so that no single point is near the line
@@ -135,30 +134,28 @@ EXERCISE = Exercise(
     labels={"link": "a link between {}", "order": "in {} order", "scatter": "times that scatter"},
     oracle=_oracle_from(_best, OFF),
     allow=frozenset(),
-    mistakes=known(
-        {
-            "plain least squares: the errors of the longest messages hide alpha. Make the relative errors small": _oracle_from(
-                lambda points: _weighted(points, 0)
-            ),
-            "alpha and beta are swapped": _oracle_from(lambda points: _best(points)[::-1], OFF),
-            "a bandwidth instead of beta: beta is seconds a byte": _oracle_from(
-                lambda points: (_best(points)[0], 1 / _best(points)[1]), OFF
-            ),
-            "microseconds instead of seconds": _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF),
-            "alpha is 10^6 times the best one, as in microseconds: it must be in seconds": _times(1e6, 1),
-            "beta is 1/8 of the best one, as in seconds a bit: it must be in seconds a byte": _times(1, 1 / 8),
-            "another unit: alpha must be in seconds, and beta in seconds a byte": [
-                _times(*by) for by in ((1e3, 1), (1e3, 1e3), (1, 8), (1, 1e6), (1, 1e9))
-            ],
-            "a line through zero: even an empty message takes alpha": _oracle_from(_through_zero, OFF),
-        },
-        Mistake(_FEW, _oracle_from(_two_points)),
-        Mistake(_FEW, _oracle_from(lambda points: (min(points)[1], _two_points(points)[1]))),
-        {
-            "a power law: a line through the logarithms of n and t says t = a n^b, but the model is t = alpha + n "
-            "beta": _oracle_from(_power_law)
-        },
-    ),
+    mistakes={
+        "plain least squares: the errors of the longest messages hide alpha. Make the relative errors small": _oracle_from(
+            lambda points: _weighted(points, 0)
+        ),
+        "alpha and beta are swapped": _oracle_from(lambda points: _best(points)[::-1], OFF),
+        "a bandwidth instead of beta: beta is seconds a byte": _oracle_from(
+            lambda points: (_best(points)[0], 1 / _best(points)[1]), OFF
+        ),
+        "microseconds instead of seconds": _oracle_from(lambda points: tuple(1e6 * x for x in _best(points)), OFF),
+        "alpha is 10^6 times the best one, as in microseconds: it must be in seconds": _times(1e6, 1),
+        "beta is 1/8 of the best one, as in seconds a bit: it must be in seconds a byte": _times(1, 1 / 8),
+        "another unit: alpha must be in seconds, and beta in seconds a byte": [
+            _times(*by) for by in ((1e3, 1), (1e3, 1e3), (1, 8), (1, 1e6), (1, 1e9))
+        ],
+        "a line through zero: even an empty message takes alpha": _oracle_from(_through_zero, OFF),
+        _FEW: [
+            _oracle_from(_two_points),
+            _oracle_from(lambda points: (min(points)[1], _two_points(points)[1])),
+        ],
+        "a power law: a line through the logarithms of n and t says t = a n^b, but the model is t = alpha + n "
+        "beta": _oracle_from(_power_law),
+    },
     unit="point",
     chunking="none",
     demo_setup=_links("two processes")[0],

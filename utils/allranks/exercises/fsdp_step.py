@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import computed, rules
 from allranks.judge.cases import Args, Blocks, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import MANY_RANKS, circumstances
@@ -291,14 +290,12 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.carried(_needed, _given),
     ),
-    mistakes=known(
-        {
-            "the gradients are in the order of the backward pass: the list begins with that of block 0, as `shards` "
-            "does": lambda s, a: [Expected(e.returns[::-1], {}, e.atol) for e in _gradients()(s, a)],
-            "divided by the number of blocks instead of the number of ranks": _gradients(by_blocks=True),
-            "each rank's own gradients, divided by p: nothing was added over the ranks": _gradients(own=True),
-        }
-    ),
+    mistakes={
+        "the gradients are in the order of the backward pass: the list begins with that of block 0, as `shards` "
+        "does": lambda s, a: [Expected(e.returns[::-1], {}, e.atol) for e in _gradients()(s, a)],
+        "divided by the number of blocks instead of the number of ranks": _gradients(by_blocks=True),
+        "each rank's own gradients, divided by p: nothing was added over the ranks": _gradients(own=True),
+    },
     unit="block",
     chunking="none",
     demo_setup=_case(4, FOUR),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from allranks.exercises.families import known
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Setup, oracle_maker, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
@@ -52,14 +51,12 @@ EXERCISE = Exercise(
         rules.exchanged(rules.times(lambda p: min(p - 1, 2))),
     ),
     blocking_weight=44,  # the task is to fix a deadlock: the broken program gets a fifth
-    mistakes=known(
-        {
-            "left and right are swapped: the left neighbour's edge comes first": _from(1, -1),
-            "the left neighbour's edge came twice": (_from(-1, -1), _from_one),
-            "both items hold what arrived last: the second receive wrote over the first, so each needs a tensor of its "
-            "own": (_from(1, 1), _from_both),
-        }
-    ),
+    mistakes={
+        "left and right are swapped: the left neighbour's edge comes first": _from(1, -1),
+        "the left neighbour's edge came twice": (_from(-1, -1), _from_one),
+        "both items hold what arrived last: the second receive wrote over the first, so each needs a tensor of its "
+        "own": (_from(1, 1), _from_both),
+    },
     collective="send/recv",
     chunking="rank",
     demo_setup=Setup(4, 4, "float64", values="provenance"),

@@ -72,14 +72,13 @@ EXERCISE = Exercise(
         Rule("one message to each of the others, its row only", 2, _own_rows),
         rules.carried(_own_row, rules.nothing),
     ),
-    mistakes=(
-        returning(
-            "each rank's row of its own table: nothing came from rank 0, or what came was not returned",
-            lambda t, rank, setup: t[rank][rank],
+    mistakes={
+        "each rank's row of its own table: nothing came from rank 0, or what came was not returned": returning(
+            lambda t, rank, setup: t[rank][rank]
         ),
-        returning("row 0 came, and not the rank's own row", lambda t, rank, setup: t[0][0]),
-        returning("the rows are off by one", lambda t, rank, setup: t[0][(rank - 1) % setup.ranks if rank else 0]),
-    ),
+        "row 0 came, and not the rank's own row": returning(lambda t, rank, setup: t[0][0]),
+        "the rows are off by one": returning(lambda t, rank, setup: t[0][(rank - 1) % setup.ranks if rank else 0]),
+    },
     unit="number in a row",
     chunking="none",
     demo_setup=Setup(4, 3),

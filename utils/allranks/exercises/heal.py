@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import known, only_where
+from allranks.exercises.families import only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
@@ -233,25 +233,23 @@ EXERCISE = Exercise(
         "the others share its part of the work.",
         _with_slow_rank,
     ),
-    mistakes=known(
-        {
-            "the steps travelled as float32, which holds no odd number above 2^24: send them in an integer dtype": (
-                _rounded_steps,
-                _told_as_float32,
-            ),
-            "each rank returned its own step: return the largest one, the same on every rank": _own_step,
-            "0 came back where no rank is behind: return the largest step there too": only_where(
-                lambda setup, args: len(_fresh(args)) == len(args),
-                lambda setup, args: [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)],
-            ),
-            "the ranks that were behind still have their old weights": _ending(lambda args, rank: plain(args[rank][0])),
-            "rank 0's weights came: but rank 0 may be behind too": _ending(lambda args, rank: plain(args[0][0])),
-            "the weights of the rank that is furthest behind: the largest step is the newest": _ending(_oldest),
-            "the left neighbour's weights: it may be behind too": _ending(
-                lambda args, rank: plain(args[rank if rank in _fresh(args) else rank - 1][0])
-            ),
-        }
-    ),
+    mistakes={
+        "the steps travelled as float32, which holds no odd number above 2^24: send them in an integer dtype": (
+            _rounded_steps,
+            _told_as_float32,
+        ),
+        "each rank returned its own step: return the largest one, the same on every rank": _own_step,
+        "0 came back where no rank is behind: return the largest step there too": only_where(
+            lambda setup, args: len(_fresh(args)) == len(args),
+            lambda setup, args: [Expected(0, {(0,): _right(args, rank)}) for rank in range(setup.ranks)],
+        ),
+        "the ranks that were behind still have their old weights": _ending(lambda args, rank: plain(args[rank][0])),
+        "rank 0's weights came: but rank 0 may be behind too": _ending(lambda args, rank: plain(args[0][0])),
+        "the weights of the rank that is furthest behind: the largest step is the newest": _ending(_oldest),
+        "the left neighbour's weights: it may be behind too": _ending(
+            lambda args, rank: plain(args[rank if rank in _fresh(args) else rank - 1][0])
+        ),
+    },
     collective="send/recv",
     chunking="none",
     demo_setup=_case(4, 20, 2),

@@ -13,7 +13,7 @@ import torch
 from allranks.base.errors import name_ranks
 from allranks.judge import rules
 from allranks.judge.cases import Args, Setup, summed, vectors
-from allranks.judge.common import SIZES, Make, explain_sum, in_place, many_ranks, sum_mistakes, sum_oracle
+from allranks.judge.common import SIZES, SUM_MISTAKES, Make, explain_sum, in_place, many_ranks, sum_oracle
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, P2P, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire.messages import OpKind
@@ -206,29 +206,23 @@ EXERCISE = Exercise(
         rules.carried(),
     ),
     blocking_weight=1,
-    mistakes=(
-        in_place(
-            "the sum of the node only: the step between the nodes is missing, or what it brought is not used", _node_sum
+    mistakes={
+        "the sum of the node only: the step between the nodes is missing, or what it brought is not used": in_place(
+            _node_sum
         ),
-        in_place(
-            "the all_reduce between the nodes was over all ranks, which hold different parts: its group has one rank of each "
-            "node, those with the same place",
-            _over_all_ranks,
+        "the all_reduce between the nodes was over all ranks, which hold different parts: its group has one rank of "
+        "each node, those with the same place": in_place(_over_all_ranks),
+        "the sum across nodes only: the step inside the node is missing, or what it brought is not used": in_place(
+            _across_sum
         ),
-        in_place(
-            "the sum across nodes only: the step inside the node is missing, or what it brought is not used",
-            _across_sum,
-        ),
-        *(
-            in_place(
-                "each rank has its 1/g of the sum only: the all_gather inside the node is missing, or what it brought is not used",
-                _never_gathered(cut, rest),
-            )
+        "each rank has its 1/g of the sum only: the all_gather inside the node is missing, or what it brought is not "
+        "used": [
+            in_place(_never_gathered(cut, rest))
             for cut in (_rounded_up, torch.tensor_split)
             for rest in (torch.clone, torch.zeros_like)
-        ),
-        *sum_mistakes(),
-    ),
+        ],
+        **SUM_MISTAKES,
+    },
     explain=explain_sum,
     collective="all_reduce",
     algorithm="hierarchical",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, circumstances, many_ranks
@@ -65,19 +64,15 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.exchanged(rules.times(lambda p: 2)),
     ),
-    mistakes=known(
-        {
-            "the last rank's loss was added to the others' counts: every rank "
-            "must make its calls in the same order": _oracle_from(_swapped),
-            "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
-                lambda a, b, rank: (a / b).mean(0)
-            ),
-            "the sum of the ranks' means": _oracle_from(lambda a, b, rank: (a / b).sum(0)),
-            "the counts were never summed, or their sum was not used": _oracle_from(
-                lambda a, b, rank: a.sum(0) / b[rank]
-            ),
-        }
-    ),
+    mistakes={
+        "the last rank's loss was added to the others' counts: every rank "
+        "must make its calls in the same order": _oracle_from(_swapped),
+        "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
+            lambda a, b, rank: (a / b).mean(0)
+        ),
+        "the sum of the ranks' means": _oracle_from(lambda a, b, rank: (a / b).sum(0)),
+        "the counts were never summed, or their sum was not used": _oracle_from(lambda a, b, rank: a.sum(0) / b[rank]),
+    },
     collective="all_reduce",
     chunking="none",
     demo_setup=Setup(4, 2),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known, only_where
+from allranks.exercises.families import only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, many_ranks
@@ -60,35 +60,32 @@ EXERCISE = Exercise(
         rules.in_dtype(0, whole=True),
         rules.exchanged(rules.numbers(lambda s: 1)),
     ),
-    mistakes=known(
-        {
-            "the sum of all ranks was divided by the rank's own number of samples: add the numbers too": _oracle_from(
-                lambda shards, rank: torch.cat(shards).sum() / len(shards[rank])
+    mistakes={
+        "the sum of all ranks was divided by the rank's own number of samples: add the numbers too": _oracle_from(
+            lambda shards, rank: torch.cat(shards).sum() / len(shards[rank])
+        ),
+        "an empty rank counted as one sample: its count is 0": _oracle_from(
+            lambda shards, rank: torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
+        ),
+        "the mean of the ranks' means, an empty rank counting as zero": _oracle_from(
+            lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).sum() / len(shards)
+        ),
+        "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
+            lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).mean()
+        ),
+        "the mean of no samples is NaN, and so is every sum with it: a rank without samples must add 0": (
+            only_where(
+                lambda setup, args: not all(len(plain(a[0])) for a in args),
+                _oracle_from(lambda shards, rank: torch.tensor(math.nan)),
             ),
-            "an empty rank counted as one sample: its count is 0": _oracle_from(
-                lambda shards, rank: torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
-            ),
-            "the mean of the ranks' means, an empty rank counting as zero": _oracle_from(
-                lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).sum() / len(shards)
-            ),
-            "the mean of the ranks' means: a rank with many samples counts as one with few": _oracle_from(
-                lambda shards, rank: torch.stack([s.mean() for s in shards if len(s)]).mean()
-            ),
-            "the mean of no samples is NaN, and so is every sum with it: a rank without samples must add 0": (
-                only_where(
-                    lambda setup, args: not all(len(plain(a[0])) for a in args),
-                    _oracle_from(lambda shards, rank: torch.tensor(math.nan)),
-                ),
-                _is_nan_everywhere,
-            ),
-            "the mean of the ranks' means: a rank with many samples counts as one with few, and the mean of none is "
-            "NaN": (
-                _oracle_from(lambda shards, rank: torch.stack([s.mean() for s in shards]).mean()),
-                lambda run: _is_nan_everywhere(run) or all(len(plain(a[0])) for a in run.args[0]),
-            ),
-            "the sum instead of the mean": _oracle_from(lambda shards, rank: torch.cat(shards).sum()),
-        }
-    ),
+            _is_nan_everywhere,
+        ),
+        "the mean of the ranks' means: a rank with many samples counts as one with few, and the mean of none is NaN": (
+            _oracle_from(lambda shards, rank: torch.stack([s.mean() for s in shards]).mean()),
+            lambda run: _is_nan_everywhere(run) or all(len(plain(a[0])) for a in run.args[0]),
+        ),
+        "the sum instead of the mean": _oracle_from(lambda shards, rank: torch.cat(shards).sum()),
+    },
     unit="sample",
     collective="all_reduce",
     chunking="none",

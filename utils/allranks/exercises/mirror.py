@@ -54,12 +54,11 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=P2P,
     rules=(Rule("one message a rank", 1, _one_each), rules.in_dtype(0), rules.exchanged(_needed)),
-    mistakes=(
-        returning(
-            "shifted by one place: the ring is another exercise",
-            lambda tensors, rank, setup: tensors[(rank - 1) % setup.ranks],
+    mistakes={
+        "shifted by one place: the ring is another exercise": returning(
+            lambda tensors, rank, setup: tensors[(rank - 1) % setup.ranks]
         ),
-    ),
+    },
     collective=None,
     chunking="rank",
     blocking_weight=10,

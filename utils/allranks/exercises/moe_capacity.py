@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from allranks.exercises.families import experts, known
+from allranks.exercises.families import experts
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts
@@ -261,53 +261,49 @@ EXERCISE = Exercise(
         Rule("each token that has room to its expert and back", 1, _kept_both_ways, essential=True),
         Rule("two calls with fixed room", 8, _fixed_room),
     ),
-    mistakes=known(
-        {
-            "tokens without room are zero: they pass through as they came": _made(
-                lambda t: t.kept(True) if t.has_room else (t.row() * 0, None)
-            ),
-            "no token was dropped: each rank has room for capacity tokens an expert": _made(lambda t: t.kept(True)),
-            "the last tokens of each expert were kept: the first ones have the room": _made(
-                lambda t: t.kept(t.place >= len(t.mates) - t.capacity)
-            ),
-            "place number capacity of an expert was used too, which is the first place of the next expert: its own "
-            "places are 0 to capacity - 1": _made(_beyond(lambda t: t.place <= t.capacity)),
-            "tokens without room were put into the places of the next expert: a token is kept only where its place "
-            "with its expert is below capacity, whatever its number among the tokens": _made(
-                _beyond(lambda t: t.number < t.capacity * t.local * len(t.args))
-            ),
-            "every token was put into the first place of its expert: its place is the number of tokens before it "
-            "that want the same expert, a cumsum over the tokens (dim 0)": _made(
-                lambda t: (t.row(t.mates[-1]), t.expert)
-            ),
-            "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, "
-            "capacity, width), not (L, p, capacity, width)": [_made(_by_expert_first), _made(_senders_first)],
-            "one token too few for each expert: capacity of them have room": _made(
-                lambda t: t.kept(t.place < t.capacity - 1)
-            ),
-            "the room was counted for all experts of a rank together: each expert has room of its own for capacity "
-            "tokens": _made(
-                lambda t: t.kept(sum(e // t.local == t.expert // t.local for e in t.wanted[: t.number]) < t.capacity)
-            ),
-            "the room was counted over all experts together: each expert has room of its own for capacity tokens": _made(
-                lambda t: t.kept(t.number < t.capacity)
-            ),
-            "the room was counted over all ranks: each rank has room of its own for capacity of its tokens with each "
-            "expert": _made(_in_the_world),
-            "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)": _made(
-                lambda t: t.at(t.expert % len(t.args) * t.local + t.expert // len(t.args))
-            ),
-            "tokens without room were put into the last place of their expert, over the token that was there: they "
-            "are not sent, and pass through as they came": _made(
-                lambda t: (t.row(t.mates[-1] if t.place >= t.capacity - 1 else None), t.expert)
-            ),
-            "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, "
-            "with L = len(expert_fns)": _made(lambda t: t.at(t.expert // t.local * t.local)),
-            "the way back is missing: a rank's experts have made the others' tokens, so a second all_to_all must "
-            "give these back": _made(_no_way_back),
-            "sorted by expert: put the results back into the order of the tokens": _sorted,
-        }
-    ),
+    mistakes={
+        "tokens without room are zero: they pass through as they came": _made(
+            lambda t: t.kept(True) if t.has_room else (t.row() * 0, None)
+        ),
+        "no token was dropped: each rank has room for capacity tokens an expert": _made(lambda t: t.kept(True)),
+        "the last tokens of each expert were kept: the first ones have the room": _made(
+            lambda t: t.kept(t.place >= len(t.mates) - t.capacity)
+        ),
+        "place number capacity of an expert was used too, which is the first place of the next expert: its own "
+        "places are 0 to capacity - 1": _made(_beyond(lambda t: t.place <= t.capacity)),
+        "tokens without room were put into the places of the next expert: a token is kept only where its place "
+        "with its expert is below capacity, whatever its number among the tokens": _made(
+            _beyond(lambda t: t.number < t.capacity * t.local * len(t.args))
+        ),
+        "every token was put into the first place of its expert: its place is the number of tokens before it "
+        "that want the same expert, a cumsum over the tokens (dim 0)": _made(lambda t: (t.row(t.mates[-1]), t.expert)),
+        "what arrives is in the order of its senders, and of each sender in that of the experts: (p, L, "
+        "capacity, width), not (L, p, capacity, width)": [_made(_by_expert_first), _made(_senders_first)],
+        "one token too few for each expert: capacity of them have room": _made(
+            lambda t: t.kept(t.place < t.capacity - 1)
+        ),
+        "the room was counted for all experts of a rank together: each expert has room of its own for capacity "
+        "tokens": _made(
+            lambda t: t.kept(sum(e // t.local == t.expert // t.local for e in t.wanted[: t.number]) < t.capacity)
+        ),
+        "the room was counted over all experts together: each expert has room of its own for capacity tokens": _made(
+            lambda t: t.kept(t.number < t.capacity)
+        ),
+        "the room was counted over all ranks: each rank has room of its own for capacity of its tokens with each "
+        "expert": _made(_in_the_world),
+        "expert e was looked for on rank e % p: it is on rank e // L, with L = len(expert_fns)": _made(
+            lambda t: t.at(t.expert % len(t.args) * t.local + t.expert // len(t.args))
+        ),
+        "tokens without room were put into the last place of their expert, over the token that was there: they "
+        "are not sent, and pass through as they came": _made(
+            lambda t: (t.row(t.mates[-1] if t.place >= t.capacity - 1 else None), t.expert)
+        ),
+        "every token was computed by the first expert of its expert's rank: expert e is expert_fns[e % L] there, "
+        "with L = len(expert_fns)": _made(lambda t: t.at(t.expert // t.local * t.local)),
+        "the way back is missing: a rank's experts have made the others' tokens, so a second all_to_all must "
+        "give these back": _made(_no_way_back),
+        "sorted by expert: put the results back into the order of the tokens": _sorted,
+    },
     unit="token a rank",
     collective="all_to_all",
     chunking="none",

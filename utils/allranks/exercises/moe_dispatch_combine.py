@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import experts, known
+from allranks.exercises.families import experts
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import SIZES, circumstances, layouts, many_ranks
@@ -207,39 +207,37 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 0, _dtypes),
         Rule("to its expert only", 8, _experts_only),
     ),
-    mistakes=known(
-        {
-            "sorted by expert: put the results back into the order of the tokens": _sorted(1),
-            "the permutation was applied again instead of its inverse; write result[order] = returned": _sorted(2),
-            "every token was computed by its own rank's expert: it must travel to its expert's rank before expert_fn "
-            "is applied": _through(lambda rank, expert, p: (rank,)),
-            "an expert without tokens was left out of the counts, so the tokens of those behind it went to the wrong "
-            "ranks: count with torch.bincount(experts, minlength=p)": _by_present_experts,
-            "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e": _through(
-                lambda rank, expert, p: (p - 1 - expert,)
-            ),
-            "the tokens were not sent in the order of their experts: the first rows go to rank 0, as many as it "
-            "gets, so sort by expert first, from 0 on": [
-                _in_this_order(sent, back)
-                for sent, back in (
-                    (_as_they_are, _by_expert),
-                    (_as_they_are, _as_they_are),
-                    (_from_the_last, _from_the_last),
-                )
-            ],
-            "the tokens of expert e went to rank e + 1: expert e is on rank e": _through(
-                lambda rank, expert, p: ((expert + 1) % p,)
-            ),
-            "the tokens of expert e went to rank e - 1: expert e is on rank e": _through(
-                lambda rank, expert, p: ((expert - 1) % p,)
-            ),
-            "expert_fn was applied again after the tokens came back": _through(lambda rank, expert, p: (expert, rank)),
-            "expert_fn was applied twice on the rank of the expert": _through(lambda rank, expert, p: (expert, expert)),
-            "expert_fn was applied twice: to the tokens before they left, and on the rank of their expert": _through(
-                lambda rank, expert, p: (rank, expert)
-            ),
-        }
-    ),
+    mistakes={
+        "sorted by expert: put the results back into the order of the tokens": _sorted(1),
+        "the permutation was applied again instead of its inverse; write result[order] = returned": _sorted(2),
+        "every token was computed by its own rank's expert: it must travel to its expert's rank before expert_fn "
+        "is applied": _through(lambda rank, expert, p: (rank,)),
+        "an expert without tokens was left out of the counts, so the tokens of those behind it went to the wrong "
+        "ranks: count with torch.bincount(experts, minlength=p)": _by_present_experts,
+        "the tokens went to the ranks in the reverse order: expert e is on rank e, not on rank p-1-e": _through(
+            lambda rank, expert, p: (p - 1 - expert,)
+        ),
+        "the tokens were not sent in the order of their experts: the first rows go to rank 0, as many as it "
+        "gets, so sort by expert first, from 0 on": [
+            _in_this_order(sent, back)
+            for sent, back in (
+                (_as_they_are, _by_expert),
+                (_as_they_are, _as_they_are),
+                (_from_the_last, _from_the_last),
+            )
+        ],
+        "the tokens of expert e went to rank e + 1: expert e is on rank e": _through(
+            lambda rank, expert, p: ((expert + 1) % p,)
+        ),
+        "the tokens of expert e went to rank e - 1: expert e is on rank e": _through(
+            lambda rank, expert, p: ((expert - 1) % p,)
+        ),
+        "expert_fn was applied again after the tokens came back": _through(lambda rank, expert, p: (expert, rank)),
+        "expert_fn was applied twice on the rank of the expert": _through(lambda rank, expert, p: (expert, expert)),
+        "expert_fn was applied twice: to the tokens before they left, and on the rank of their expert": _through(
+            lambda rank, expert, p: (rank, expert)
+        ),
+    },
     unit="token a rank",
     collective="all_to_all",
     chunking="none",

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import experts, known
+from allranks.exercises.families import experts
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts
@@ -301,70 +301,69 @@ EXERCISE = Exercise(
         Rule("each token to its experts and back", 1, _both_ways, essential=True),
         Rule("one copy a rank, one sum back", 8, _one_copy),
     ),
-    mistakes=known(
-        {
-            "the results were added without their weights": _each(lambda t: t.sum(torch.ones_like(t.weights))),
-            "the mean of the experts' results: multiply each by its own weight, and add": _each(
-                lambda t: t.sum(torch.full_like(t.weights, 1 / len(t.weights)))
-            ),
-            "each result has the weight of the token's first expert: weights has a column for each choice": _each(
-                lambda t: t.sum(t.weights[:1].expand_as(t.weights))
-            ),
-            "the results of a rank's experts were added, and their sum multiplied by the sum of their weights: "
-            "multiply each result by its own weight, then add": _each(_weighted_by_rank, looser=2),
-            "only the experts of rank 0 have computed: a number in experts counts all experts, and expert e is "
-            "expert_fns[e % L] on rank e // L, where L = len(expert_fns)": _each(
-                lambda t: t.sum(at=lambda e: (0, e) if e < t.local else None)
-            ),
-            "expert e was taken to be expert_fns[e % p]: it is expert_fns[e % L] on rank e // L, where L = "
-            "len(expert_fns)": _each(
-                lambda t: t.sum(at=lambda e: (e // t.local, e % t.ranks) if e % t.ranks < t.local else None)
-            ),
-            "expert e was looked for on rank e % p: it is on rank e // L, where L = len(expert_fns)": _each(
-                lambda t: t.sum(at=lambda e: divmod(e, t.local) if _sent_by_modulo(t, e // t.local) else None)
-            ),
-            "the weights were divided by their sum: weights are what the router gave, use them as they are": _each(
-                lambda t: t.sum(t.weights / t.weights.sum())
-            ),
-            "each token got only one of its experts: experts has k columns": _each(lambda t: t.some([0])),
-            "of two experts on one rank only one has computed the token: its one copy needs both experts' numbers "
-            "and weights": [_each(lambda t: t.some(_first_on_each(t))), _each(lambda t: t.some(_last_on_each(t)))],
-            "the weights were rounded to the tokens' dtype: weights are float32, use them as they are, and send "
-            "them as float32": _rounded_weights,
-            "the token itself was added: the result is only what its experts make of it": _each(
-                lambda t: t.sum() + t.row.double()
-            ),
-            "each result has the sum of all of the token's weights: multiply what an expert returns by its own "
-            "weight": _each(_common_weight, looser=3, least_k=2),
-            "where several of a token's experts are on one rank, their sum was added that many times: one copy "
-            "goes there, and one sum comes back": _each(
-                lambda t: t.sum(torch.tensor([t.homes.count(h) for h in t.homes]) * t.weights), looser=2
-            ),
-            "the sums were added to the tokens in their order: they come back by rank, in the order in which the "
-            "tokens were sent": _misplaced(sent=False),
-            "the copies lie in the order of the tokens, but the splits count them by rank: put those for rank 0 "
-            "first, then those for rank 1, and so on": _misplaced(sent=True),
-            "only the first expert of each rank has computed: expert e is expert_fns[e % L] on rank e // L, where "
-            "L = len(expert_fns)": _each(lambda t: t.sum(at=lambda e: None if e % t.local else (e // t.local, 0))),
-            "every token was computed by the first expert of its experts' ranks: expert e is expert_fns[e % L] "
-            "there": _each(lambda t: t.sum(at=lambda e: (e // t.local, 0))),
-            "a token's sums of several ranks were stored one over the other: add them": _each(
-                lambda t: t.some([j for j, home in enumerate(t.homes) if home == max(t.homes)])
-            ),
-            "a result has the weight of another of the token's experts": _each(
-                lambda t: t.sum(t.weights.flip(0)), least_k=2
-            ),
-            "the token was multiplied by the weight before its expert computed it: multiply what the expert "
-            "returns": _each(_weighted_before),
-            "the experts are in other places: expert e is expert_fns[e % L] on rank e // L, where L = "
-            "len(expert_fns)": _each(lambda t: t.sum(at=lambda e: (e % t.ranks, e // t.ranks))),
-            "every token was computed by its own rank's experts: it must travel to its experts' ranks": _each(
-                lambda t: t.sum(at=lambda e: (t.rank, e % t.local))
-            ),
-            "a rank computed experts of other ranks too: of a token's k choices only those with e // L equal to its "
-            "rank are its own": _each(_all_on_each_rank),
-        }
-    ),
+    mistakes={
+        "the results were added without their weights": _each(lambda t: t.sum(torch.ones_like(t.weights))),
+        "the mean of the experts' results: multiply each by its own weight, and add": _each(
+            lambda t: t.sum(torch.full_like(t.weights, 1 / len(t.weights)))
+        ),
+        "each result has the weight of the token's first expert: weights has a column for each choice": _each(
+            lambda t: t.sum(t.weights[:1].expand_as(t.weights))
+        ),
+        "the results of a rank's experts were added, and their sum multiplied by the sum of their weights: "
+        "multiply each result by its own weight, then add": _each(_weighted_by_rank, looser=2),
+        "only the experts of rank 0 have computed: a number in experts counts all experts, and expert e is "
+        "expert_fns[e % L] on rank e // L, where L = len(expert_fns)": _each(
+            lambda t: t.sum(at=lambda e: (0, e) if e < t.local else None)
+        ),
+        "expert e was taken to be expert_fns[e % p]: it is expert_fns[e % L] on rank e // L, where L = "
+        "len(expert_fns)": _each(
+            lambda t: t.sum(at=lambda e: (e // t.local, e % t.ranks) if e % t.ranks < t.local else None)
+        ),
+        "expert e was looked for on rank e % p: it is on rank e // L, where L = len(expert_fns)": _each(
+            lambda t: t.sum(at=lambda e: divmod(e, t.local) if _sent_by_modulo(t, e // t.local) else None)
+        ),
+        "the weights were divided by their sum: weights are what the router gave, use them as they are": _each(
+            lambda t: t.sum(t.weights / t.weights.sum())
+        ),
+        "each token got only one of its experts: experts has k columns": _each(lambda t: t.some([0])),
+        "of two experts on one rank only one has computed the token: its one copy needs both experts' numbers "
+        "and weights": [_each(lambda t: t.some(_first_on_each(t))), _each(lambda t: t.some(_last_on_each(t)))],
+        "the weights were rounded to the tokens' dtype: weights are float32, use them as they are, and send "
+        "them as float32": _rounded_weights,
+        "the token itself was added: the result is only what its experts make of it": _each(
+            lambda t: t.sum() + t.row.double()
+        ),
+        "each result has the sum of all of the token's weights: multiply what an expert returns by its own "
+        "weight": _each(_common_weight, looser=3, least_k=2),
+        "where several of a token's experts are on one rank, their sum was added that many times: one copy "
+        "goes there, and one sum comes back": _each(
+            lambda t: t.sum(torch.tensor([t.homes.count(h) for h in t.homes]) * t.weights), looser=2
+        ),
+        "the sums were added to the tokens in their order: they come back by rank, in the order in which the "
+        "tokens were sent": _misplaced(sent=False),
+        "the copies lie in the order of the tokens, but the splits count them by rank: put those for rank 0 "
+        "first, then those for rank 1, and so on": _misplaced(sent=True),
+        "only the first expert of each rank has computed: expert e is expert_fns[e % L] on rank e // L, where "
+        "L = len(expert_fns)": _each(lambda t: t.sum(at=lambda e: None if e % t.local else (e // t.local, 0))),
+        "every token was computed by the first expert of its experts' ranks: expert e is expert_fns[e % L] "
+        "there": _each(lambda t: t.sum(at=lambda e: (e // t.local, 0))),
+        "a token's sums of several ranks were stored one over the other: add them": _each(
+            lambda t: t.some([j for j, home in enumerate(t.homes) if home == max(t.homes)])
+        ),
+        "a result has the weight of another of the token's experts": _each(
+            lambda t: t.sum(t.weights.flip(0)), least_k=2
+        ),
+        "the token was multiplied by the weight before its expert computed it: multiply what the expert returns": _each(
+            _weighted_before
+        ),
+        "the experts are in other places: expert e is expert_fns[e % L] on rank e // L, where L = "
+        "len(expert_fns)": _each(lambda t: t.sum(at=lambda e: (e % t.ranks, e // t.ranks))),
+        "every token was computed by its own rank's experts: it must travel to its experts' ranks": _each(
+            lambda t: t.sum(at=lambda e: (t.rank, e % t.local))
+        ),
+        "a rank computed experts of other ranks too: of a token's k choices only those with e // L equal to its "
+        "rank are its own": _each(_all_on_each_rank),
+    },
     unit="token a rank",
     collective="all_to_all",
     chunking="none",

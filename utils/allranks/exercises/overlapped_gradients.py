@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from allranks.exercises.families import buckets, known
+from allranks.exercises.families import buckets
 from allranks.exercises.families.buckets import SHAPES
 from allranks.judge import rules
 from allranks.judge.cases import Args, Backward, Expected, Parameter, Setup, View, draw
@@ -200,18 +200,15 @@ EXERCISE = Exercise(
         Rule("no rank waits before backward is over", 6, _if_buckets_right(_no_early_wait)),
         Rule("each bucket launched as soon as it is complete", 6, _if_buckets_right(_launched_when_ready)),
     ),
-    mistakes=known(
-        {
-            "divided by the number of buckets instead of the number of ranks": buckets.divided_by(
-                lambda args: len(buckets.buckets(args))
-            ),
-            "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns": [
-                buckets.last_left(divided, late) for late in (False, True) for divided in (False, True)
-            ],
-            "each rank's own gradients: nothing was reduced, or what the "
-            "all_reduce brought was never copied back": _own,
-        }
-    ),
+    mistakes={
+        "divided by the number of buckets instead of the number of ranks": buckets.divided_by(
+            lambda args: len(buckets.buckets(args))
+        ),
+        "the last bucket was never reduced, or never copied back: it is seldom full when backward() returns": [
+            buckets.last_left(divided, late) for late in (False, True) for divided in (False, True)
+        ],
+        "each rank's own gradients: nothing was reduced, or what the all_reduce brought was never copied back": _own,
+    },
     unit="parameter",
     collective="all_reduce",
     algorithm="bucketed, overlapped",

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, RING_RANKS, many_ranks
@@ -90,11 +89,9 @@ EXERCISE = Exercise(
         rules.in_rounds(lambda p: 4 * (p - 1), "4(p-1)", 3),  # pairs that send one after the other take fewer
     ),
     blocking_weight=3,
-    mistakes=known(
-        {
-            "the wrong chunk was sent: chunks[i] goes to rank i": _gathered,
-        }
-    ),
+    mistakes={
+        "the wrong chunk was sent: chunks[i] goes to rank i": _gathered,
+    },
     unit="element a chunk",
     collective="all_to_all",
     algorithm="pairwise",

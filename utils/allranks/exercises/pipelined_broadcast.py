@@ -166,10 +166,10 @@ EXERCISE = Exercise(
         "waits for it. The other ranks keep their order from src on, and the time stays as it is.",
         _with_slow_rank,
     ),
-    mistakes=(
-        in_place("rank 0's tensor was sent, whatever src is", lambda t, r, s: t[0], evidence.rank_zero_sent),
-        in_place("only the first segment arrived, or only that one was stored", _first_segment),
-    ),
+    mistakes={
+        "rank 0's tensor was sent, whatever src is": (in_place(lambda t, r, s: t[0]), evidence.rank_zero_sent),
+        "only the first segment arrived, or only that one was stored": in_place(_first_segment),
+    },
     root_name="src",
     collective="broadcast",
     algorithm="pipelined chain",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, oracle_maker, plain
 from allranks.judge.common import circumstances
@@ -220,53 +219,48 @@ EXERCISE = Exercise(
         Rule("the q of the next round", 3, _next_q, lambda setup: True),
         rules.exchanged(rules.numbers(lambda s: s.option("r") * (s.size + s.option("columns")))),
     ),
-    mistakes=known(
-        {
-            "the error of earlier rounds is not used: M is matrix + error": _differs(with_error=False),
-            "the columns of P are not orthonormal: P Q^T = P P^T M is a projection only if they are": [
-                _differs(orthonormal=lambda p: p),
-                _differs(orthonormal=lambda p: p, divided=False),
-            ],
-            "the columns of q were made orthonormal, not those of P: P = M q as q is, and the columns of the reduced "
-            "P must be orthonormal": [_orthonormal_q(divided) for divided in (False, True)],
-            "only the p-th part of the approximation was subtracted for error: it is that of the mean already, "
-            "subtract it as it is": lambda s, a: _with_error(lambda w, x, _: w - x / s.ranks)(s, a),
-            "the columns of P have length 1, but are not at right angles: first subtract from each what it has in "
-            "common with the columns before it, or take torch.linalg.qr": _differs(
-                orthonormal=lambda p: p / p.norm(dim=0)
-            ),
-            "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so "
-            "reduce first": [_differs(early=True), _differs(early=True, divided=False)],
-            "the error of earlier rounds is missing in Q: Q = M^T P with M = matrix + error": _differs(error_in="P"),
-            "Q was made with P before its columns were orthonormal: first make them so, then Q = M^T P": [
-                _differs(raw_p=True, divided=divided) for divided in (False, True)
-            ],
-            "the first all_reduce is missing: each rank has a P of its own, and Q belongs to no common P": _differs(
-                first=False
-            ),
-            "the second all_reduce is missing: each rank ends with an approximation of its own matrix": _differs(
-                second=False
-            ),
-            "error did not change: it must keep what the approximation lacks": _with_error(
-                lambda w, x, a: plain(a[2]).double()
-            ),
-            "error was set to zero: it must keep what the approximation lacks": _with_error(
-                lambda w, x, a: torch.zeros_like(x)
-            ),
-            "the old error is in error twice: M = matrix + error has it already, and error becomes M minus the "
-            "approximation": _with_error(lambda w, x, a: w - x + plain(a[2]).double()),
-            "error has the wrong sign: it is what this rank wanted minus the approximation": _with_error(
-                lambda w, x, a: x - w
-            ),
-            "error lacks the old error: it is matrix + error minus the approximation": _with_error(
-                lambda w, x, a: plain(a[0]).double() - x
-            ),
-            "error is what this rank's own P Q^T lacks: subtract the "
-            "approximation that all ranks apply": _own_projection,
-            "the whole mean was reduced and returned: nothing is compressed": (_exact, _reduces_it_whole),
-            "the sum instead of the mean: divide Q by the number of ranks": lambda s, a: _oracle(s, a, scale=s.ranks),
-        }
-    ),
+    mistakes={
+        "the error of earlier rounds is not used: M is matrix + error": _differs(with_error=False),
+        "the columns of P are not orthonormal: P Q^T = P P^T M is a projection only if they are": [
+            _differs(orthonormal=lambda p: p),
+            _differs(orthonormal=lambda p: p, divided=False),
+        ],
+        "the columns of q were made orthonormal, not those of P: P = M q as q is, and the columns of the reduced "
+        "P must be orthonormal": [_orthonormal_q(divided) for divided in (False, True)],
+        "only the p-th part of the approximation was subtracted for error: it is that of the mean already, "
+        "subtract it as it is": lambda s, a: _with_error(lambda w, x, _: w - x / s.ranks)(s, a),
+        "the columns of P have length 1, but are not at right angles: first subtract from each what it has in "
+        "common with the columns before it, or take torch.linalg.qr": _differs(orthonormal=lambda p: p / p.norm(dim=0)),
+        "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so "
+        "reduce first": [_differs(early=True), _differs(early=True, divided=False)],
+        "the error of earlier rounds is missing in Q: Q = M^T P with M = matrix + error": _differs(error_in="P"),
+        "Q was made with P before its columns were orthonormal: first make them so, then Q = M^T P": [
+            _differs(raw_p=True, divided=divided) for divided in (False, True)
+        ],
+        "the first all_reduce is missing: each rank has a P of its own, and Q belongs to no common P": _differs(
+            first=False
+        ),
+        "the second all_reduce is missing: each rank ends with an approximation of its own matrix": _differs(
+            second=False
+        ),
+        "error did not change: it must keep what the approximation lacks": _with_error(
+            lambda w, x, a: plain(a[2]).double()
+        ),
+        "error was set to zero: it must keep what the approximation lacks": _with_error(
+            lambda w, x, a: torch.zeros_like(x)
+        ),
+        "the old error is in error twice: M = matrix + error has it already, and error becomes M minus the "
+        "approximation": _with_error(lambda w, x, a: w - x + plain(a[2]).double()),
+        "error has the wrong sign: it is what this rank wanted minus the approximation": _with_error(
+            lambda w, x, a: x - w
+        ),
+        "error lacks the old error: it is matrix + error minus the approximation": _with_error(
+            lambda w, x, a: plain(a[0]).double() - x
+        ),
+        "error is what this rank's own P Q^T lacks: subtract the approximation that all ranks apply": _own_projection,
+        "the whole mean was reduced and returned: nothing is compressed": (_exact, _reduces_it_whole),
+        "the sum instead of the mean: divide Q by the number of ranks": lambda s, a: _oracle(s, a, scale=s.ranks),
+    },
     unit="row",
     collective="all_reduce",
     algorithm="PowerSGD",

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known, no_other, where_it_shows
+from allranks.exercises.families import no_other, where_they_show
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, Mistakes, Rule, Run
 from allranks.ranks.wire import LogEntry
 
 MOST = 127  # of int8; -128 has no partner
@@ -275,68 +275,64 @@ def _case(ranks: int, size: int, block: int = 8, case: str | None = None, **fiel
     return setup.with_options(block=block, **({} if case is None else {"case": case}))
 
 
-_BY_THEIR_NUMBERS = known(
-    {
-        "the mean instead of the sum": _by_rank(lambda setup, tensors, rank: tensors.mean(0)),
-        "the last, shorter block is missing: count blocks with ceil(n / block)": _first_only(
-            lambda n, block, p: n // block * block
-        ),
-        "the last blocks are missing: p chunks must hold them all, so a chunk has ceil(blocks / p) of them": [
-            _in_chunks(int),
-            _in_chunks(round),
-        ],
-        "a block's elements are not neighbours: block i has the elements from i * block on, as view(-1, block) gives them, "
-        "and not every k-th one": [_every_kth(padded) for padded in (True, False)],
-        "the scale was taken from the largest number: take the largest absolute value, or large negative ones are cut "
-        "off": _by_steps(
-            lambda rows: torch.round(rows).clamp(-MOST, MOST),
-            _of_largest,
-            again=lambda total, _: _quantised(total, _of_largest(total)),
-        ),
-        "one scale for the whole tensor: blocks of small numbers are lost, so give each block a scale of its own": [
-            _by_steps(first=_one_scale, again=_one_a_chunk),
-            _by_steps(first=_one_scale),
-            _by_steps(again=_one_a_chunk),
-        ],
-        "the scale is the largest absolute value divided by 128 or more: the int8 that it stands for is 127 at most": [
-            _alike(lambda rows, most=most: rows.abs().amax(1, keepdim=True) / most, rounded)  # type: ignore[misc]
-            for most in (128, 255, 256)
-            for rounded in (lambda rows: _wrapped(torch.round(rows)), _rounded)
-        ],
-        "scales in float16: it holds no number above 65,504, and makes those near 0 a zero, so compute and send the "
-        "scales in float32": _alike(lambda rows: _scales(rows).half().double()),
-        "rounded towards zero: a conversion to int8 cuts the fraction off, so round() first": _alike(
-            _scales, lambda rows: torch.trunc(rows).clamp(-MOST, MOST)
-        ),
-        "the 8-bit numbers were added in 8 bits, where a sum beyond 127 wraps around: multiply with the scales first, and "
-        "add floats": _by_steps(add=lambda ints, scales: _wrapped(ints.sum(0)) * scales[0]),
-        "negative numbers were sent as uint8, which has none: send int8, or add 127 first and subtract it afterwards": (
-            _alike(_scales, _unsigned)
-        ),
-        "the 8-bit numbers were added with one rank's scale: each rank has scales of its own, which must travel too": [
-            _by_steps(add=_owners_scales),
-            _by_steps(add=_owners_scales, again=lambda total, _: total),
-        ],
-        "the 8-bit numbers were added before they were multiplied with their scales: each rank has scales of its own": (
-            _by_steps(add=lambda ints, scales: ints.sum(0) * scales.mean(0))
-        ),
-        "NaN where a block is all zeros: its scale is 0, and 0/0 is NaN": _by_steps(
-            again=lambda total, scales: _quantised(total, _scales(total)).masked_fill(
-                (scales == 0).any(0), float("nan")
-            )
-        ),
-        "the sum was quantised with the sum of the ranks' scales: take the largest absolute value of the sum's own "
-        "block": _by_steps(again=lambda total, scales: _quantised(total, scales.sum(0))),
-        "the sum was quantised with a scale of the first step: it is larger than any of its parts, so it needs a new "
-        "scale": _by_steps(again=lambda total, scales: _quantised(total, scales[0])),
-        "the quantised sums were multiplied with scales of the first step: they were quantised with new ones, which must "
-        "travel too": [
-            _by_steps(again=lambda total, s, which=which: _quantised(total, _scales(total), back=which(s)))  # type: ignore[misc]
-            for which in (lambda s: s.sum(0), lambda s: s.mean(0), lambda s: s.amax(0), lambda s: s[0])
-        ],
-    }
-)
-KNOWN = tuple(map(where_it_shows, _BY_THEIR_NUMBERS))
+_BY_THEIR_NUMBERS: Mistakes = {
+    "the mean instead of the sum": _by_rank(lambda setup, tensors, rank: tensors.mean(0)),
+    "the last, shorter block is missing: count blocks with ceil(n / block)": _first_only(
+        lambda n, block, p: n // block * block
+    ),
+    "the last blocks are missing: p chunks must hold them all, so a chunk has ceil(blocks / p) of them": [
+        _in_chunks(int),
+        _in_chunks(round),
+    ],
+    "a block's elements are not neighbours: block i has the elements from i * block on, as view(-1, block) gives them, "
+    "and not every k-th one": [_every_kth(padded) for padded in (True, False)],
+    "the scale was taken from the largest number: take the largest absolute value, or large negative ones are cut "
+    "off": _by_steps(
+        lambda rows: torch.round(rows).clamp(-MOST, MOST),
+        _of_largest,
+        again=lambda total, _: _quantised(total, _of_largest(total)),
+    ),
+    "one scale for the whole tensor: blocks of small numbers are lost, so give each block a scale of its own": [
+        _by_steps(first=_one_scale, again=_one_a_chunk),
+        _by_steps(first=_one_scale),
+        _by_steps(again=_one_a_chunk),
+    ],
+    "the scale is the largest absolute value divided by 128 or more: the int8 that it stands for is 127 at most": [
+        _alike(lambda rows, most=most: rows.abs().amax(1, keepdim=True) / most, rounded)  # type: ignore[misc]
+        for most in (128, 255, 256)
+        for rounded in (lambda rows: _wrapped(torch.round(rows)), _rounded)
+    ],
+    "scales in float16: it holds no number above 65,504, and makes those near 0 a zero, so compute and send the "
+    "scales in float32": _alike(lambda rows: _scales(rows).half().double()),
+    "rounded towards zero: a conversion to int8 cuts the fraction off, so round() first": _alike(
+        _scales, lambda rows: torch.trunc(rows).clamp(-MOST, MOST)
+    ),
+    "the 8-bit numbers were added in 8 bits, where a sum beyond 127 wraps around: multiply with the scales first, and "
+    "add floats": _by_steps(add=lambda ints, scales: _wrapped(ints.sum(0)) * scales[0]),
+    "negative numbers were sent as uint8, which has none: send int8, or add 127 first and subtract it afterwards": (
+        _alike(_scales, _unsigned)
+    ),
+    "the 8-bit numbers were added with one rank's scale: each rank has scales of its own, which must travel too": [
+        _by_steps(add=_owners_scales),
+        _by_steps(add=_owners_scales, again=lambda total, _: total),
+    ],
+    "the 8-bit numbers were added before they were multiplied with their scales: each rank has scales of its own": (
+        _by_steps(add=lambda ints, scales: ints.sum(0) * scales.mean(0))
+    ),
+    "NaN where a block is all zeros: its scale is 0, and 0/0 is NaN": _by_steps(
+        again=lambda total, scales: _quantised(total, _scales(total)).masked_fill((scales == 0).any(0), float("nan"))
+    ),
+    "the sum was quantised with the sum of the ranks' scales: take the largest absolute value of the sum's own "
+    "block": _by_steps(again=lambda total, scales: _quantised(total, scales.sum(0))),
+    "the sum was quantised with a scale of the first step: it is larger than any of its parts, so it needs a new "
+    "scale": _by_steps(again=lambda total, scales: _quantised(total, scales[0])),
+    "the quantised sums were multiplied with scales of the first step: they were quantised with new ones, which must "
+    "travel too": [
+        _by_steps(again=lambda total, s, which=which: _quantised(total, _scales(total), back=which(s)))  # type: ignore[misc]
+        for which in (lambda s: s.sum(0), lambda s: s.mean(0), lambda s: s.amax(0), lambda s: s[0])
+    ],
+}
+KNOWN = where_they_show(_BY_THEIR_NUMBERS)
 
 EXERCISE = Exercise(
     name="quantised_all_reduce",
@@ -382,14 +378,12 @@ EXERCISE = Exercise(
         Rule("the same bits on all ranks", 3, _same_bits),
         rules.exchanged(_least),
     ),
-    mistakes=known(
-        *KNOWN,
-        {
-            "about right, but off by more than the bound, half a step of each rank's block and half a step of the "
-            "sum's: int8 has 127 steps on each side of zero, and a number "
-            "may be quantised twice, no more": (_about_right, no_other(KNOWN))
-        },
-    ),
+    mistakes={
+        **KNOWN,
+        "about right, but off by more than the bound, half a step of each rank's block and half a step of the "
+        "sum's: int8 has 127 steps on each side of zero, and a number "
+        "may be quantised twice, no more": (_about_right, no_other(KNOWN)),
+    },
     collective="all_reduce",
     algorithm="quantised",
     chunking="none",

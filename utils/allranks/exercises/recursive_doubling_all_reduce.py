@@ -12,11 +12,11 @@ from allranks.judge.common import (
     CIRCUMSTANCES,
     LAYOUTS,
     SUM_DTYPES,
+    SUM_MISTAKES,
     Make,
     explain_sum,
     in_place,
     many_ranks,
-    sum_mistakes,
     sum_oracle,
 )
 from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
@@ -97,22 +97,21 @@ EXERCISE = Exercise(
         rules.carried(),
     ),
     blocking_weight=2,
-    mistakes=(
-        *sum_mistakes(),
-        in_place(
-            "only the first round was done, or only its sum was kept: go on with partners 2, 4, 8 ... away",
-            _first_round,
+    mistakes={
+        **SUM_MISTAKES,
+        "only the first round was done, or only its sum was kept: go on with partners 2, 4, 8 ... away": in_place(
+            _first_round
         ),
-        *(
-            in_place(
-                f"this is what {rounds} round{'s' * (rounds > 1)} of doubling give{'s' * (rounds == 1)}, which reach{'es' * (rounds == 1)} {1 << rounds} ranks: go on until "
-                "the distance is the largest power of two up to p",
-                _rounds_only(rounds, in_pairs=in_pairs),
+        **{
+            f"this is what {does}, which {reaches}: go on until the distance is the largest power of two up to p": [
+                in_place(_rounds_only(rounds, in_pairs=in_pairs)) for in_pairs in (False, True)
+            ]
+            for rounds, does, reaches in (
+                (1, "1 round of doubling gives", "reaches 2 ranks"),
+                (2, "2 rounds of doubling give", "reach 4 ranks"),
             )
-            for rounds in (1, 2)
-            for in_pairs in (False, True)
-        ),
-    ),
+        },
+    },
     explain=explain_sum,
     collective="all_reduce",
     algorithm="recursive doubling",

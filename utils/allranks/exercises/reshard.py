@@ -7,7 +7,6 @@ from itertools import accumulate
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import RING_RANKS, SIZES, circumstances, many_ranks
@@ -206,17 +205,15 @@ EXERCISE = Exercise(
         rules.carried(_lacking, _asked_of),
     ),
     blocking_weight=2,
-    mistakes=known(
-        {
-            "an even split over all ranks: after says how many rows each rank has": _ending(
-                lambda rows, args, r: rows.tensor_split(len(args))[r]
-            ),
-            "the rows that stayed come first: all rows must be in the order of the whole, so earlier ranks' rows "
-            "come before them": _ending(_own_first),
-            "the pieces are put together from the last rank to the first": _ending(_reversed),
-            "all rows came: each rank must end with its own part only": _ending(lambda rows, args, r: rows),
-        }
-    ),
+    mistakes={
+        "an even split over all ranks: after says how many rows each rank has": _ending(
+            lambda rows, args, r: rows.tensor_split(len(args))[r]
+        ),
+        "the rows that stayed come first: all rows must be in the order of the whole, so earlier ranks' rows "
+        "come before them": _ending(_own_first),
+        "the pieces are put together from the last rank to the first": _ending(_reversed),
+        "all rows came: each rank must end with its own part only": _ending(lambda rows, args, r: rows),
+    },
     unit="row",
     collective="all_to_all",
     chunking="none",

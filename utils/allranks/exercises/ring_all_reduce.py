@@ -12,13 +12,13 @@ from allranks.judge.common import (
     RING_RANKS,
     SIZES,
     SUM_DTYPES,
+    SUM_MISTAKES,
     Make,
     in_place,
     many_ranks,
-    sum_mistakes,
     sum_oracle,
 )
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, Mistakes, ResultFault, Rule, Run
 
 
 def _one_pass(step: int) -> Make:
@@ -59,18 +59,14 @@ def _bytes(run: Run) -> str | None:
     return rules.chunk_bytes(run, 2, "2(p-1)/p of the bytes")
 
 
-_ONE_PASS = "only the neighbour's contribution was added: one pass instead of p-1 steps"
-_HALF = (
-    "the all-gather half is missing, or what it brings is not stored: "
-    "after the reduce-scatter each rank has only one complete chunk"
-)
-
-MISTAKES = (
-    *sum_mistakes(),
-    in_place(_ONE_PASS, _one_pass(-1)),
-    in_place(_ONE_PASS, _one_pass(1)),
-    *(in_place(_HALF, _reduce_scatter_only(shift, step)) for step in (1, -1) for shift in (0, 1, -1)),
-)
+MISTAKES: Mistakes = {
+    **SUM_MISTAKES,
+    "only the neighbour's contribution was added: one pass instead of p-1 steps": [
+        in_place(_one_pass(step)) for step in (-1, 1)
+    ],
+    "the all-gather half is missing, or what it brings is not stored: after the reduce-scatter each rank has only one "
+    "complete chunk": [in_place(_reduce_scatter_only(shift, step)) for step in (1, -1) for shift in (0, 1, -1)],
+}
 
 GROUPS = (
     Group("right sum", 2, (Setup(2, 2), Setup(3, 6), Setup(4, 12))),

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import attention_error, known
+from allranks.exercises.families import attention_error
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
@@ -254,80 +254,78 @@ EXERCISE = Exercise(
         rules.exchanged(rules.times(lambda p: 2 * (p - 1))),
     ),
     blocking_weight=2,
-    mistakes=known(
-        {
-            "every query sees all keys: it must see only keys whose position is not behind its own": _wrong(
-                sees=lambda mine, theirs: torch.ones_like(mine <= theirs)
-            ),
-            "a query does not see its own key: the key at the query's own position counts too": [
-                _wrong(sees=lambda mine, theirs: theirs < mine),
-                _wrong(sees=lambda mine, theirs: (theirs < mine) | ((theirs == 0) & (mine == 0))),
-                _first_sees_nothing,
-            ],
-            "the mask is turned round: a query sees keys at its own position and before it, not behind it": _wrong(
-                sees=lambda mine, theirs: theirs >= mine
-            ),
-            "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which "
-            "travels with the keys": _wrong(at=_in_parts, own_too=True),
-            "the keys of rank r were taken for the r-th part of the sequence: a key's place is in its own rank's "
-            "positions, which must travel with the keys": [
-                _wrong(at=_in_parts),
-                _wrong(at=lambda s, a, rank, other: plain(a[rank][3]) if other == rank else _part(s, other)),
-            ],
-            "the scores are divided by the root of the number of a rank's tokens: it must be the root of the head's width, "
-            "q.shape[-1]": _root_of(lambda s: s.size),
-            "the scores are divided by the root of the number of all tokens: it must be the root of the head's width, "
-            "q.shape[-1]": _root_of(lambda s: s.ranks * s.size),
-            "the scores are not divided by the root of the head's width": _wrong(scale=1.0),
-            "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),
-            "the blocks' outputs were added, each with a softmax of its own: "
-            "merge them with their maxima and sums": _blocks(mean=False),
-            "the mean of the blocks' outputs, each with a softmax of its own: "
-            "merge them with their maxima and sums": _blocks(mean=True),
-            "NaN where a query sees nothing of a block: its maximum there is minus infinity, and minus infinity "
-            "minus itself is NaN": _masked_nan,
-            "the output was not divided by the sum of the exponentials": [
-                _softmaxed(make) for make in (_not_divided, lambda scores, values: scores.exp() @ values)
-            ],
-            "the softmax is over the queries: for each query it is over the keys, so over the last dimension of its "
-            "scores": [
-                _softmaxed(make)
-                for make in (
-                    lambda scores, values: torch.softmax(scores, 0) @ values,
-                    lambda scores, values: torch.nan_to_num(torch.softmax(scores, 0)) @ values,
+    mistakes={
+        "every query sees all keys: it must see only keys whose position is not behind its own": _wrong(
+            sees=lambda mine, theirs: torch.ones_like(mine <= theirs)
+        ),
+        "a query does not see its own key: the key at the query's own position counts too": [
+            _wrong(sees=lambda mine, theirs: theirs < mine),
+            _wrong(sees=lambda mine, theirs: (theirs < mine) | ((theirs == 0) & (mine == 0))),
+            _first_sees_nothing,
+        ],
+        "the mask is turned round: a query sees keys at its own position and before it, not behind it": _wrong(
+            sees=lambda mine, theirs: theirs >= mine
+        ),
+        "the mask comes from the order of the ranks: a token's place in the sequence is in positions, which "
+        "travels with the keys": _wrong(at=_in_parts, own_too=True),
+        "the keys of rank r were taken for the r-th part of the sequence: a key's place is in its own rank's "
+        "positions, which must travel with the keys": [
+            _wrong(at=_in_parts),
+            _wrong(at=lambda s, a, rank, other: plain(a[rank][3]) if other == rank else _part(s, other)),
+        ],
+        "the scores are divided by the root of the number of a rank's tokens: it must be the root of the head's width, "
+        "q.shape[-1]": _root_of(lambda s: s.size),
+        "the scores are divided by the root of the number of all tokens: it must be the root of the head's width, "
+        "q.shape[-1]": _root_of(lambda s: s.ranks * s.size),
+        "the scores are not divided by the root of the head's width": _wrong(scale=1.0),
+        "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),
+        "the blocks' outputs were added, each with a softmax of its own: "
+        "merge them with their maxima and sums": _blocks(mean=False),
+        "the mean of the blocks' outputs, each with a softmax of its own: "
+        "merge them with their maxima and sums": _blocks(mean=True),
+        "NaN where a query sees nothing of a block: its maximum there is minus infinity, and minus infinity "
+        "minus itself is NaN": _masked_nan,
+        "the output was not divided by the sum of the exponentials": [
+            _softmaxed(make) for make in (_not_divided, lambda scores, values: scores.exp() @ values)
+        ],
+        "the softmax is over the queries: for each query it is over the keys, so over the last dimension of its "
+        "scores": [
+            _softmaxed(make)
+            for make in (
+                lambda scores, values: torch.softmax(scores, 0) @ values,
+                lambda scores, values: torch.nan_to_num(torch.softmax(scores, 0)) @ values,
+            )
+        ],
+        "not stable: exp of large scores is infinite, or all of a row's are zero, so the result is NaN; subtract "
+        "the largest score of each query first": [_softmaxed(_without_maximum, wide) for wide in (True, False)],
+        "not stable: the largest score of all queries was subtracted, so exp of one query's scores may be zero "
+        "for all keys, and the result NaN; subtract the largest score of each query": [
+            _softmaxed(_with_one_maximum, wide) for wide in (True, False)
+        ],
+        "what was added before has the scale of an older maximum: with a new one, multiply output and sum by "
+        "exp(old - new)": [_not_scaled_again(step) for step in (-1, 1)],
+        "the sum of the exponentials was multiplied by exp(old - new) where the maximum is a new one, but the "
+        "output was not": [_not_scaled_again(step, sum_is=True) for step in (-1, 1)],
+        "the mask comes from the order in which the blocks came: a key's place in the sequence is in positions, "
+        "which travels with the keys": [
+            _wrong(at=lambda s, a, rank, other, step=step: _part(s, (other - rank) * step % s.ranks))
+            for step in (-1, 1)
+        ],
+        "every block was masked as if it were at this rank's own positions: those of a block must travel with "
+        "its keys": _wrong(at=lambda s, a, rank, other: plain(a[rank][3])),
+        "each block was masked with the positions of the block that came before it: exchange keys, values and "
+        "positions in the same step": [
+            _wrong(
+                at=lambda s, a, rank, other, step=step: plain(
+                    a[other if other == rank else (other + step) % s.ranks][3]
                 )
-            ],
-            "not stable: exp of large scores is infinite, or all of a row's are zero, so the result is NaN; subtract "
-            "the largest score of each query first": [_softmaxed(_without_maximum, wide) for wide in (True, False)],
-            "not stable: the largest score of all queries was subtracted, so exp of one query's scores may be zero "
-            "for all keys, and the result NaN; subtract the largest score of each query": [
-                _softmaxed(_with_one_maximum, wide) for wide in (True, False)
-            ],
-            "what was added before has the scale of an older maximum: with a new one, multiply output and sum by "
-            "exp(old - new)": [_not_scaled_again(step) for step in (-1, 1)],
-            "the sum of the exponentials was multiplied by exp(old - new) where the maximum is a new one, but the "
-            "output was not": [_not_scaled_again(step, sum_is=True) for step in (-1, 1)],
-            "the mask comes from the order in which the blocks came: a key's place in the sequence is in positions, "
-            "which travels with the keys": [
-                _wrong(at=lambda s, a, rank, other, step=step: _part(s, (other - rank) * step % s.ranks))
-                for step in (-1, 1)
-            ],
-            "every block was masked as if it were at this rank's own positions: those of a block must travel with "
-            "its keys": _wrong(at=lambda s, a, rank, other: plain(a[rank][3])),
-            "each block was masked with the positions of the block that came before it: exchange keys, values and "
-            "positions in the same step": [
-                _wrong(
-                    at=lambda s, a, rank, other, step=step: plain(
-                        a[other if other == rank else (other + step) % s.ranks][3]
-                    )
-                )
-                for step in (1, -1)
-            ],
-            "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others": [
-                _wrong(keep=lambda rank, other, p, step=step: (other - rank) * step % p != p - 1) for step in (1, -1)
-            ],
-        }
-    ),
+            )
+            for step in (1, -1)
+        ],
+        "the last block of the ring is missing: p ranks have p blocks, so p-1 steps bring the others": [
+            _wrong(keep=lambda rank, other, p, step=step: (other - rank) * step % p != p - 1) for step in (1, -1)
+        ],
+    },
     unit="token a rank",
     collective="all_gather",
     algorithm="ring",

@@ -55,6 +55,8 @@ def _another_is_complete(run: Run) -> bool:
 
 _NEXT = "off by one chunk: rank r ends with a neighbour's chunk instead of chunk r"
 
+_own_came_back = returning(lambda t, r, s: t[r].tensor_split(s.ranks)[r])
+
 EXERCISE = Exercise(
     name="ring_reduce_scatter",
     promise="returns chunk r of the sum over all ranks on rank r",
@@ -86,36 +88,28 @@ EXERCISE = Exercise(
         rules.carried(_own_chunk, rules.nothing),
     ),
     blocking_weight=2,
-    mistakes=(
-        returning(_NEXT, _chunk(1)),
-        returning(_NEXT, _chunk(-1)),
-        returning("the whole sum was returned: rank r keeps chunk r only", lambda t, r, s: summed(t)[0]),
-        returning(
-            "the rank's own chunk came back, and the chunk that is complete on rank r is another one: start one chunk earlier",
-            lambda t, r, s: t[r].tensor_split(s.ranks)[r],
-            _another_is_complete,
-        ),
-        returning(
-            "the rank's own chunk came back: nothing was added, or the sum was not returned",
-            lambda t, r, s: t[r].tensor_split(s.ranks)[r],
+    mistakes={
+        _NEXT: [returning(_chunk(1)), returning(_chunk(-1))],
+        "the whole sum was returned: rank r keeps chunk r only": returning(lambda t, r, s: summed(t)[0]),
+        "the rank's own chunk came back, and the chunk that is complete on rank r is another one: start one chunk "
+        "earlier": (_own_came_back, _another_is_complete),
+        "the rank's own chunk came back: nothing was added, or the sum was not returned": (
+            _own_came_back,
             lambda run: not _another_is_complete(run),
         ),
-        returning(
-            "the mean instead of the sum",
-            lambda t, r, s: (summed(t)[0] / len(t)).to(t[0].dtype).tensor_split(s.ranks)[r],
+        "the mean instead of the sum": returning(
+            lambda t, r, s: (summed(t)[0] / len(t)).to(t[0].dtype).tensor_split(s.ranks)[r]
         ),
-        returning(
-            "the rank's own contribution is missing", lambda t, r, s: (summed(t)[0] - t[r]).tensor_split(s.ranks)[r]
+        "the rank's own contribution is missing": returning(
+            lambda t, r, s: (summed(t)[0] - t[r]).tensor_split(s.ranks)[r]
         ),
-        returning(
-            "the flat vector was cut: tensor_split cuts the tensor itself, along its first dimension",
-            lambda t, r, s: summed(t)[0].reshape(-1).tensor_split(s.ranks)[r],
+        "the flat vector was cut: tensor_split cuts the tensor itself, along its first dimension": returning(
+            lambda t, r, s: summed(t)[0].reshape(-1).tensor_split(s.ranks)[r]
         ),
-        returning(
-            "the chunk came flat: keep the shape that tensor_split gives it",
-            lambda t, r, s: summed(t)[0].tensor_split(s.ranks)[r].flatten(),
+        "the chunk came flat: keep the shape that tensor_split gives it": returning(
+            lambda t, r, s: summed(t)[0].tensor_split(s.ranks)[r].flatten()
         ),
-    ),
+    },
     explain=_explain,
     collective="reduce_scatter",
     algorithm="ring",

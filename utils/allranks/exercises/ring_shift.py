@@ -130,13 +130,12 @@ EXERCISE = Exercise(
         "a message carries at most {most} elements. A longer tensor goes in pieces, and in as few messages as that allows.",
         _with_pieces,
     ),
-    mistakes=(
-        returning(
-            "shifted in the wrong direction: rank r gets the tensor of rank r - k, so it sends to r + k",
-            _from(lambda k: k),
+    mistakes={
+        "shifted in the wrong direction: rank r gets the tensor of rank r - k, so it sends to r + k": returning(
+            _from(lambda k: k)
         ),
-        returning("shifted by 1, whatever k is", _from(lambda k: -1)),
-    ),
+        "shifted by 1, whatever k is": returning(_from(lambda k: -1)),
+    },
     collective="send/recv",
     chunking="rank",
     demo_setup=Setup(4, 4, "float64", values="provenance").with_options(k=1),

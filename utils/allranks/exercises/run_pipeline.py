@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
@@ -223,69 +222,67 @@ EXERCISE = Exercise(
         rules.exchanged(_needed),
     ),
     blocking_weight=2,
-    mistakes=known(
-        {
-            "a stage's output gets this rank's own row of upstream; only on the last rank that is right: the others "
-            "receive theirs": _wrong(own=("upstream",)),
-            "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations": _wrong(
-                own=("batch",)
-            ),
-            "each rank uses its own batch and its own upstream: only rank 0's batch goes through the pipeline": _wrong(
-                own=("batch", "upstream")
-            ),
-            "the gradient is of the last micro-batch alone: those of all micro-batches are added": [
-                _wrong(adds=lambda stage: [-1]),
-                _wrong(adds=lambda stage: stage.numbers("B")[-1:]),
-            ],
-            "the gradient is of the first micro-batch alone: those of all micro-batches are added": _wrong(
-                adds=lambda stage: [0]
-            ),
-            "what is sent back is the gradient of the stage's output: B sends that of its input, which is times the "
-            "weight": _wrong(back=lambda g, stage: g),
-            "the last stage sends upstream back as it is: B sends the gradient of its input, which is times the "
-            "weight": _wrong(back=lambda g, stage: g if stage.is_last else g * stage.weight),
-            "what is sent back was multiplied by the weight twice: the gradient of the input is that of the output "
-            "times the weight": _wrong(back=lambda g, stage: g * stage.weight**2),
-            "what is sent back is the output's gradient times the stage's input: the gradient of the input is that "
-            "gradient times the weight": _wrong(back=lambda g, stage: g * stage.x),
-            "a stage sends on what it gets: its output is its input times the *weight*": _wrong(
-                forward=lambda stage: stage.x
-            ),
-            "`upstream` was not used: the last stage's backward pass of micro-batch i begins with row i of it": _wrong(
-                upstream=lambda rows, setup: torch.ones_like(rows)
-            ),
-            "every backward pass begins with row 0 of `upstream`: micro-batch i has row i": _wrong(
-                upstream=lambda rows, setup: rows[:1].expand_as(rows)
-            ),
-            "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with "
-            "the next one": _wrong(upstream=_counted),
-            "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its "
-            "own B": _wrong(takes=_latest),
-            **{
-                f"the backward passes use the {which} input that is kept: B of micro-batch i needs the input of micro-batch i": _wrong(
-                    takes=_kept(place)
-                )
-                for which, place in (("oldest", 0), ("newest", -1))
-            },
-            **{
-                f"the gradient of the weight is the output's gradient times the stage's input: {what} was taken instead": _wrong(
-                    factor=factor
-                )
-                for what, factor in (
-                    ("its output", lambda stage: stage.x * stage.weight),
-                    ("the weight", lambda stage: stage.weight.expand_as(stage.x)),
-                )
-            },
-            "the sum was divided by the number of micro-batches: the gradients of all micro-batches are added": _wrong(
-                factor=lambda stage: stage.x / stage.setup.size
-            ),
-            "the i-th message is taken for micro-batch i: messages come in the order of the neighbour's actions, "
-            "which may be another one": _wrong(
-                forward=lambda stage: (stage.x * stage.weight)[stage.numbers("F")],
-                back=lambda g, stage: (g * stage.weight)[stage.numbers("B")],
-            ),
-        }
-    ),
+    mistakes={
+        "a stage's output gets this rank's own row of upstream; only on the last rank that is right: the others "
+        "receive theirs": _wrong(own=("upstream",)),
+        "each rank uses its own batch: only rank 0's goes through the pipeline, the others receive activations": _wrong(
+            own=("batch",)
+        ),
+        "each rank uses its own batch and its own upstream: only rank 0's batch goes through the pipeline": _wrong(
+            own=("batch", "upstream")
+        ),
+        "the gradient is of the last micro-batch alone: those of all micro-batches are added": [
+            _wrong(adds=lambda stage: [-1]),
+            _wrong(adds=lambda stage: stage.numbers("B")[-1:]),
+        ],
+        "the gradient is of the first micro-batch alone: those of all micro-batches are added": _wrong(
+            adds=lambda stage: [0]
+        ),
+        "what is sent back is the gradient of the stage's output: B sends that of its input, which is times the "
+        "weight": _wrong(back=lambda g, stage: g),
+        "the last stage sends upstream back as it is: B sends the gradient of its input, which is times the "
+        "weight": _wrong(back=lambda g, stage: g if stage.is_last else g * stage.weight),
+        "what is sent back was multiplied by the weight twice: the gradient of the input is that of the output "
+        "times the weight": _wrong(back=lambda g, stage: g * stage.weight**2),
+        "what is sent back is the output's gradient times the stage's input: the gradient of the input is that "
+        "gradient times the weight": _wrong(back=lambda g, stage: g * stage.x),
+        "a stage sends on what it gets: its output is its input times the *weight*": _wrong(
+            forward=lambda stage: stage.x
+        ),
+        "`upstream` was not used: the last stage's backward pass of micro-batch i begins with row i of it": _wrong(
+            upstream=lambda rows, setup: torch.ones_like(rows)
+        ),
+        "every backward pass begins with row 0 of `upstream`: micro-batch i has row i": _wrong(
+            upstream=lambda rows, setup: rows[:1].expand_as(rows)
+        ),
+        "the rows of `upstream` were taken one after the other: B of micro-batch i begins with row i, not with "
+        "the next one": _wrong(upstream=_counted),
+        "the backward passes use the input of the latest forward pass: keep each micro-batch's input until its "
+        "own B": _wrong(takes=_latest),
+        **{
+            f"the backward passes use the {which} input that is kept: B of micro-batch i needs the input of micro-batch i": _wrong(
+                takes=_kept(place)
+            )
+            for which, place in (("oldest", 0), ("newest", -1))
+        },
+        **{
+            f"the gradient of the weight is the output's gradient times the stage's input: {what} was taken instead": _wrong(
+                factor=factor
+            )
+            for what, factor in (
+                ("its output", lambda stage: stage.x * stage.weight),
+                ("the weight", lambda stage: stage.weight.expand_as(stage.x)),
+            )
+        },
+        "the sum was divided by the number of micro-batches: the gradients of all micro-batches are added": _wrong(
+            factor=lambda stage: stage.x / stage.setup.size
+        ),
+        "the i-th message is taken for micro-batch i: messages come in the order of the neighbour's actions, "
+        "which may be another one": _wrong(
+            forward=lambda stage: (stage.x * stage.weight)[stage.numbers("F")],
+            back=lambda g, stage: (g * stage.weight)[stage.numbers("B")],
+        ),
+    },
     unit="micro-batch",
     chunking="none",
     demo_setup=_case(4, 6),

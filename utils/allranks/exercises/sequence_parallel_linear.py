@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, Upstream, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts, many_ranks
@@ -234,16 +233,14 @@ EXERCISE = Exercise(
         Rule("one reduce_scatter of the gradient of x", 2, _one_scatter),
         rules.carried(_received, _sent),
     ),
-    mistakes=known(
-        {
-            "the gradient of x is this rank's part only: every rank used these rows for its own columns, so backward "
-            "adds the parts and cuts them in one reduce_scatter": _oracle_from(_own_part),
-            "the gradient of w is that of this rank's rows only: it multiplied the rows of all ranks, so gather x "
-            "again": _oracle_from(_own_rows_of_w),
-            "both gradients are those of this rank's rows and columns only: backward gathers x again for w, and adds "
-            "the parts for x": _oracle_from(_own_rows_of_both),
-        }
-    ),
+    mistakes={
+        "the gradient of x is this rank's part only: every rank used these rows for its own columns, so backward "
+        "adds the parts and cuts them in one reduce_scatter": _oracle_from(_own_part),
+        "the gradient of w is that of this rank's rows only: it multiplied the rows of all ranks, so gather x "
+        "again": _oracle_from(_own_rows_of_w),
+        "both gradients are those of this rank's rows and columns only: backward gathers x again for w, and adds "
+        "the parts for x": _oracle_from(_own_rows_of_both),
+    },
     unit="row a rank",
     collective="all_gather",
     algorithm="sequence parallel",

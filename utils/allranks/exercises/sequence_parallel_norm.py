@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, Upstream, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, many_ranks
@@ -208,27 +207,25 @@ EXERCISE = Exercise(
             rules.numbers(lambda s: (s.ranks * s.size + 2) * s.option("_width", 6)),
         ),
     ),
-    mistakes=known(
-        {
-            "the gradients of weight and bias are those of this rank's tokens only: all ranks have the same "
-            "parameters, so their gradients must be added over the ranks": _ending(
-                weight=_of_own_tokens(0), bias=_of_own_tokens(1)
-            ),
-            "the gradient of bias is that of this rank's tokens only": _ending(bias=_of_own_tokens(1)),
-            "backward through the gather took this rank's rows of its own gradient: the other ranks have parts of "
-            "the gradient of these tokens too, so backward is a reduce_scatter": [
-                _ending(lambda w, rank: w.of_x(w.upstream[rank], rank), _cut_out(0, summed), _cut_out(1, summed))
-                for summed in (True, False)
-            ],
-            "the bias was not added to the result": _ending(result=lambda w: w.normal * w.weight),
-            "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, "
-            "correction=0": _ending(result=_unbiased),
-            "the gradients of weight and bias are swapped: backward returns them "
-            "in the order of forward's arguments": _ending(weight=_BIAS, bias=_WEIGHT),
-            "the bias got the gradient of the weight: each parameter needs its own": _ending(bias=_WEIGHT),
-            "the weight got the gradient of the bias: each parameter needs its own": _ending(weight=_BIAS),
-        }
-    ),
+    mistakes={
+        "the gradients of weight and bias are those of this rank's tokens only: all ranks have the same "
+        "parameters, so their gradients must be added over the ranks": _ending(
+            weight=_of_own_tokens(0), bias=_of_own_tokens(1)
+        ),
+        "the gradient of bias is that of this rank's tokens only": _ending(bias=_of_own_tokens(1)),
+        "backward through the gather took this rank's rows of its own gradient: the other ranks have parts of "
+        "the gradient of these tokens too, so backward is a reduce_scatter": [
+            _ending(lambda w, rank: w.of_x(w.upstream[rank], rank), _cut_out(0, summed), _cut_out(1, summed))
+            for summed in (True, False)
+        ],
+        "the bias was not added to the result": _ending(result=lambda w: w.normal * w.weight),
+        "the variance was divided by the width less one, as torch.var does: layer norm divides by the width, "
+        "correction=0": _ending(result=_unbiased),
+        "the gradients of weight and bias are swapped: backward returns them "
+        "in the order of forward's arguments": _ending(weight=_BIAS, bias=_WEIGHT),
+        "the bias got the gradient of the weight: each parameter needs its own": _ending(bias=_WEIGHT),
+        "the weight got the gradient of the bias: each parameter needs its own": _ending(weight=_BIAS),
+    },
     unit="token a rank",
     collective="all_gather",
     algorithm="sequence parallel",

@@ -43,10 +43,10 @@ EXERCISE = Exercise(
     oracle=_oracle,
     allow=frozenset({"broadcast"}),
     rules=(Rule("one broadcast", 1, _one), rules.in_dtype(0), rules.carried(_all_but_the_root, rules.nothing)),
-    mistakes=(
-        in_place("the settings of each machine's first rank: there is one root for all", _first_of_node),
-        in_place("the last rank's settings: the root is rank 0", lambda tensors, rank, setup: tensors[-1]),
-    ),
+    mistakes={
+        "the settings of each machine's first rank: there is one root for all": in_place(_first_of_node),
+        "the last rank's settings: the root is rank 0": in_place(lambda tensors, rank, setup: tensors[-1]),
+    },
     collective="broadcast",
     chunking="none",
     demo_setup=Setup(4, 4),

@@ -127,11 +127,11 @@ EXERCISE = Exercise(
         Rule("several pieces under way", 4, _steps, _many_pieces),
         puts.carried(),
     ),
-    mistakes=(
-        returning("this rank's own tensor came back: it must be the left neighbour's", _from(0)),
-        returning("the tensor of the rank to the right: data goes to rank r + 1", _from(1)),
-        returning("the last piece is missing: it may be shorter than a slot", _last_piece_missing),
-    ),
+    mistakes={
+        "this rank's own tensor came back: it must be the left neighbour's": returning(_from(0)),
+        "the tensor of the rank to the right: data goes to rank r + 1": returning(_from(1)),
+        "the last piece is missing: it may be shorter than a slot": returning(_last_piece_missing),
+    },
     demo_setup=_case(4, 12, dtype="float64", values="provenance"),
     forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of memory.",
 )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import known
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, Upstream, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts, many_ranks
@@ -173,35 +172,33 @@ EXERCISE = Exercise(
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
         rules.exchanged(rules.numbers(lambda s: s.size * (WIDTH_IN + WIDTH_OUT))),
     ),
-    mistakes=known(
-        {
-            "the gradient of x is this rank's part only: every rank used x for its own columns, so backward must add "
-            "the parts over the ranks (the function f, before the pair)": _oracle_from(_times(0, 0, 0, whole_x=False)),
-            "the sum's backward adds over the ranks again, so gradients are p times too large: every rank has the "
-            "whole gradient of the result already, and g passes it on as it is": _oracle_from(_times(1, 1, 1)),
-            "the sum's backward adds over the ranks again, so gradients are p times too large, and the gradient of x "
-            "is this rank's part only: f and g are both missing": _oracle_from(_times(1, 1, 1, whole_x=False)),
-            "the gradients of the hidden layer were added over the ranks: its columns are others on each rank, so f "
-            "belongs before the pair, at x": _oracle_from(_summed_hidden),
-            "relu is missing: it belongs between the two products, on x A": _oracle_from(_other_relu(False, "none")),
-            **{
-                f"relu is applied {where}: it belongs between the two products, on x A, and nowhere else": _oracle_from(
-                    wrong
-                )
-                for where, wrong in (
-                    ("to the result, not to x A", _other_relu(False, "sum")),
-                    ("to each rank's part of the result, not to x A", _other_relu(False, "part")),
-                    ("to the result once more", _other_relu(True, "sum")),
-                    ("to each rank's part of the result once more", _other_relu(True, "part")),
-                )
-            },
-            "f and g are exchanged: x was added over the ranks, and the partial results were not": _exchanged,
-            "the gradients of the shards were added over the ranks: each rank's columns are its own": _oracle_from(
-                _summed_weights
-            ),
-            "each rank's partial product: the all_reduce of the result is missing": _oracle_from(_partial),
-        }
-    ),
+    mistakes={
+        "the gradient of x is this rank's part only: every rank used x for its own columns, so backward must add "
+        "the parts over the ranks (the function f, before the pair)": _oracle_from(_times(0, 0, 0, whole_x=False)),
+        "the sum's backward adds over the ranks again, so gradients are p times too large: every rank has the "
+        "whole gradient of the result already, and g passes it on as it is": _oracle_from(_times(1, 1, 1)),
+        "the sum's backward adds over the ranks again, so gradients are p times too large, and the gradient of x "
+        "is this rank's part only: f and g are both missing": _oracle_from(_times(1, 1, 1, whole_x=False)),
+        "the gradients of the hidden layer were added over the ranks: its columns are others on each rank, so f "
+        "belongs before the pair, at x": _oracle_from(_summed_hidden),
+        "relu is missing: it belongs between the two products, on x A": _oracle_from(_other_relu(False, "none")),
+        **{
+            f"relu is applied {where}: it belongs between the two products, on x A, and nowhere else": _oracle_from(
+                wrong
+            )
+            for where, wrong in (
+                ("to the result, not to x A", _other_relu(False, "sum")),
+                ("to each rank's part of the result, not to x A", _other_relu(False, "part")),
+                ("to the result once more", _other_relu(True, "sum")),
+                ("to each rank's part of the result once more", _other_relu(True, "part")),
+            )
+        },
+        "f and g are exchanged: x was added over the ranks, and the partial results were not": _exchanged,
+        "the gradients of the shards were added over the ranks: each rank's columns are its own": _oracle_from(
+            _summed_weights
+        ),
+        "each rank's partial product: the all_reduce of the result is missing": _oracle_from(_partial),
+    },
     unit="row",
     collective="all_reduce",
     algorithm="tensor parallel",

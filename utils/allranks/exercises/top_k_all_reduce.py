@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import everywhere, known, only_where
+from allranks.exercises.families import everywhere, only_where
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, oracle_maker, plain, shape_of, summed
 from allranks.judge.common import circumstances
@@ -232,57 +232,52 @@ EXERCISE = Exercise(
         Rule("k values and k indices a rank", 8, lambda run: rules.no_messages(run) or _few_bytes(run)),
         rules.carried(_others_values, _own_values),
     ),
-    mistakes=known(
-        {
-            "the error of earlier steps is not used: choose and send from tensor + error": [
-                _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: None),
-                _differs(
-                    choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: v[0] - sent
-                ),
-            ],
-            "chosen by the tensor alone: an element whose error has grown large must be chosen too": _differs(
-                choose=lambda v, k: _largest(v[0], k)
-            ),
-            "the indices are right, but the values sent are the tensor's: send tensor + error": _differs(
-                sends=lambda v: v[0], keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])
-            ),
-            "the right sum, but error did not change: what was not sent is lost for ever": _differs(
-                keeps=lambda v, s: None
-            ),
-            "what was sent stays in error too, so it will be sent again: error is 0 where an element was sent": _differs(
-                keeps=lambda v, sent: v[0] + v[1]
-            ),
-            "the old error is lost where nothing was sent: error becomes tensor + error there, not the tensor": _differs(
-                keeps=lambda v, sent: torch.where(sent != 0, 0, v[0])
-            ),
-            "error was set to zero: keep what was not sent": _differs(keeps=lambda v, sent: torch.zeros_like(sent)),
-            "error is what this rank wanted minus what it sent itself; here the other ranks' elements were "
-            "subtracted too": _less_the_total,
-            "chosen by value: a large negative element is large too, so compare absolute values": _differs(
-                choose=lambda v, k: (v[0] + v[1]).double().topk(min(k, len(v[0]))).indices
-            ),
-            "the absolute values were sent: choose by absolute value, but send tensor + error with its sign": _differs(
-                sends=lambda v: (v[0] + v[1]).abs(), keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])
-            ),
-            "k + 1 elements were chosen, not k": _differs(choose=lambda v, k: _largest(v[0] + v[1], k + 1)),
-            "the k largest of the sum over the ranks were chosen: each rank "
-            "chooses the k largest of its own": _of_the_sum,
-            "only the k largest elements of the sum were returned: the sum has "
-            "every element that some rank sent": _again_of_the_sum,
-            "error is 0 wherever some rank sent: it is 0 only where this rank itself sent, and keeps its own element "
-            "elsewhere": _zero_wherever_sent,
-            "every rank's values were added at this rank's own indices: they belong where their sender's indices say": everywhere(
-                _at_own_indices
-            ),
-            "several ranks chose the same index and only one of their values is left: result[indices] += values adds "
-            "each index once, so use index_add_ or add rank by rank": _differs(last_wins=True),
-            "the indices were sent in the values' dtype, which can't hold "
-            "them: send them in a dtype of their own": only_where(
-                lambda s, args: s.size > 1 / torch.finfo(args[0][0].base.dtype).eps,
-                lambda s, args: _oracle(s, args, through=args[0][0].base.dtype),
-            ),
-        }
-    ),
+    mistakes={
+        "the error of earlier steps is not used: choose and send from tensor + error": [
+            _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: None),
+            _differs(choose=lambda v, k: _largest(v[0], k), sends=lambda v: v[0], keeps=lambda v, sent: v[0] - sent),
+        ],
+        "chosen by the tensor alone: an element whose error has grown large must be chosen too": _differs(
+            choose=lambda v, k: _largest(v[0], k)
+        ),
+        "the indices are right, but the values sent are the tensor's: send tensor + error": _differs(
+            sends=lambda v: v[0], keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])
+        ),
+        "the right sum, but error did not change: what was not sent is lost for ever": _differs(
+            keeps=lambda v, s: None
+        ),
+        "what was sent stays in error too, so it will be sent again: error is 0 where an element was sent": _differs(
+            keeps=lambda v, sent: v[0] + v[1]
+        ),
+        "the old error is lost where nothing was sent: error becomes tensor + error there, not the tensor": _differs(
+            keeps=lambda v, sent: torch.where(sent != 0, 0, v[0])
+        ),
+        "error was set to zero: keep what was not sent": _differs(keeps=lambda v, sent: torch.zeros_like(sent)),
+        "error is what this rank wanted minus what it sent itself; here the other ranks' elements were "
+        "subtracted too": _less_the_total,
+        "chosen by value: a large negative element is large too, so compare absolute values": _differs(
+            choose=lambda v, k: (v[0] + v[1]).double().topk(min(k, len(v[0]))).indices
+        ),
+        "the absolute values were sent: choose by absolute value, but send tensor + error with its sign": _differs(
+            sends=lambda v: (v[0] + v[1]).abs(), keeps=lambda v, sent: torch.where(sent != 0, 0, v[0] + v[1])
+        ),
+        "k + 1 elements were chosen, not k": _differs(choose=lambda v, k: _largest(v[0] + v[1], k + 1)),
+        "the k largest of the sum over the ranks were chosen: each rank chooses the k largest of its own": _of_the_sum,
+        "only the k largest elements of the sum were returned: the sum has "
+        "every element that some rank sent": _again_of_the_sum,
+        "error is 0 wherever some rank sent: it is 0 only where this rank itself sent, and keeps its own element "
+        "elsewhere": _zero_wherever_sent,
+        "every rank's values were added at this rank's own indices: they belong where their sender's indices say": everywhere(
+            _at_own_indices
+        ),
+        "several ranks chose the same index and only one of their values is left: result[indices] += values adds "
+        "each index once, so use index_add_ or add rank by rank": _differs(last_wins=True),
+        "the indices were sent in the values' dtype, which can't hold "
+        "them: send them in a dtype of their own": only_where(
+            lambda s, args: s.size > 1 / torch.finfo(args[0][0].base.dtype).eps,
+            lambda s, args: _oracle(s, args, through=args[0][0].base.dtype),
+        ),
+    },
     collective="all_gather",
     chunking="none",
     demo_setup=_case(4, 40),

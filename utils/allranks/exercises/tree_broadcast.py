@@ -71,14 +71,13 @@ EXERCISE = Exercise(
         "nobody may wait for what it sends. The rounds stay ceil(lg p).",
         _with_slow_rank,
     ),
-    mistakes=(
-        in_place(
-            "rank 0's tensor was sent, whatever src is: number the ranks from src, (rank - src) mod p",
-            lambda t, r, s: t[0],
+    mistakes={
+        "rank 0's tensor was sent, whatever src is: number the ranks from src, (rank - src) mod p": (
+            in_place(lambda t, r, s: t[0]),
             evidence.rank_zero_sent,
         ),
-        in_place("the sum came instead of one rank's tensor", lambda t, r, s: sum(t[1:], t[0])),
-    ),
+        "the sum came instead of one rank's tensor": in_place(lambda t, r, s: sum(t[1:], t[0])),
+    },
     root_name="src",
     collective="broadcast",
     algorithm="binomial",

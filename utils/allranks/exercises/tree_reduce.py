@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from allranks.judge import provenance, rules
-from allranks.judge.cases import Args, Expected, Setup, plain, summed, vectors
-from allranks.judge.common import SUM_DTYPES, Make, explain_sum, in_place, rooted_groups, sum_mistakes
+from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
+from allranks.judge.common import SUM_DTYPES, SUM_MISTAKES, explain_sum, in_place, rooted_groups
 from allranks.judge.drawing import Draws
 from allranks.judge.evidence import received_before, received_by
 from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
@@ -24,7 +24,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): total} if rank == setup.root else {}, atol) for rank in range(setup.ranks)]
 
 
-def _rounds_only(rounds: int) -> Make:
+def _rounds_only(rounds: int) -> Oracle:
     """What so many rounds bring to dst: the sum of 2^rounds ranks, counted from dst."""
 
     def made(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor | None:
@@ -33,11 +33,10 @@ def _rounds_only(rounds: int) -> Make:
         root = setup.root or 0
         return summed([tensors[(root + i) % len(tensors)] for i in range(1 << rounds)])[0] if rank == root else None
 
-    return made
+    return in_place(made)
 
 
-def _own_only(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor | None:
-    return tensors[rank] if rank == setup.root else None
+_own_only = in_place(lambda tensors, rank, setup: tensors[rank] if rank == setup.root else None)
 
 
 def _dst_received(run: Run) -> bool:
@@ -85,32 +84,25 @@ EXERCISE = Exercise(
         rules.carried(rules.nothing, rules.but_at_the_root),
     ),
     blocking_weight=3,
-    mistakes=(
-        in_place(
-            "dst received nothing, so it has its own contribution only", _own_only, lambda run: not _dst_received(run)
-        ),
+    mistakes={
+        "dst received nothing, so it has its own contribution only": (_own_only, lambda run: not _dst_received(run)),
         # with two or three ranks nobody passes a sum on: there both of these hold, and the larger cases tell which it is
-        in_place(
-            "dst's own contribution only: what was received was not added (a.add(b) makes a new tensor, a += b adds)",
+        "dst's own contribution only: what was received was not added (a.add(b) makes a new tensor, a += b adds)": (
             _own_only,
             lambda run: _dst_received(run) and False not in _sent_own_after_receiving(run),
         ),
-        in_place(
-            "dst's own contribution only: what dst received was probably added in another tensor, "
-            "and the sum was never written into the tensor itself (copy_)",
+        "dst's own contribution only: what dst received was probably added in another tensor, and the sum was never "
+        "written into the tensor itself (copy_)": (
             _own_only,
             lambda run: _dst_received(run) and True not in _sent_own_after_receiving(run),
         ),
-        *(
-            in_place(
-                f"dst has the sum of {1 << rounds} ranks only, counted from dst: {'one round brings' if rounds == 1 else f'{rounds} rounds bring'} "
-                "no more, so go on until all ranks are reached",
-                _rounds_only(rounds),
-            )
-            for rounds in (1, 2, 3)
-        ),
-        *sum_mistakes(),
-    ),
+        **{
+            f"dst has the sum of {1 << rounds} ranks only, counted from dst: {bring} no more, so go on until all ranks "
+            "are reached": _rounds_only(rounds)
+            for rounds, bring in enumerate(("one round brings", "2 rounds bring", "3 rounds bring"), 1)
+        },
+        **SUM_MISTAKES,
+    },
     explain=explain_sum,
     root_name="dst",
     collective="reduce",

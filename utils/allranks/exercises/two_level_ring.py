@@ -11,7 +11,7 @@ import torch
 
 from allranks.judge import rules, speed
 from allranks.judge.cases import Args, Setup, summed, vectors
-from allranks.judge.common import explain_sum, in_place, sum_mistakes, sum_oracle
+from allranks.judge.common import SUM_MISTAKES, explain_sum, in_place, sum_oracle
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
 from allranks.theory import topology
@@ -85,17 +85,19 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(Rule("the tensor's own dtype", 1, _messages), replace(_FAST, breach=_in_time), rules.carried()),
     explain=explain_sum,
-    mistakes=(
-        *sum_mistakes(),
-        in_place("only the ranks of the same node were added: the other nodes are missing", _node_sum, _stays_in_nodes),
-        in_place(
-            "messages went between the nodes, but each element is the sum of one node only: what the rings between the nodes made "
-            "was not stored, or was replaced later. They must add the chunk that is complete in the node",
-            _node_sum,
+    mistakes={
+        **SUM_MISTAKES,
+        "only the ranks of the same node were added: the other nodes are missing": (
+            in_place(_node_sum),
+            _stays_in_nodes,
+        ),
+        "messages went between the nodes, but each element is the sum of one node only: what the rings between the "
+        "nodes made was not stored, or was replaced later. They must add the chunk that is complete in the node": (
+            in_place(_node_sum),
             lambda run: not _stays_in_nodes(run),
         ),
-        in_place("only the ranks with the same place in their node were added", _across_sum),
-    ),
+        "only the ranks with the same place in their node were added": in_place(_across_sum),
+    },
     collective="all_reduce",
     algorithm="hierarchical",
     chunking="none",

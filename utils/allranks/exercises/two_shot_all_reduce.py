@@ -13,7 +13,7 @@ import torch
 
 from allranks.judge import puts, rules
 from allranks.judge.cases import Args, Setup, summed, vectors
-from allranks.judge.common import LAYOUTS, SUM_DTYPES, Make, in_place, sum_mistakes, sum_oracle
+from allranks.judge.common import LAYOUTS, SUM_DTYPES, SUM_MISTAKES, Make, in_place, sum_oracle
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 from allranks.judge.provenance import bounds
@@ -122,36 +122,20 @@ EXERCISE = Exercise(
         ),
         puts.carried(),
     ),
-    mistakes=(
-        *sum_mistakes(),
-        in_place(
-            "only this rank's own chunk has the sum: the second shot, the other ranks' chunks, is missing",
-            _own_chunk_only,
+    mistakes={
+        **SUM_MISTAKES,
+        "only this rank's own chunk has the sum: the second shot, the other ranks' chunks, is missing": in_place(
+            _own_chunk_only
         ),
-        *(
-            in_place(
-                "each chunk lacks the tensor of the rank that adds it up: its own part must be added too",
-                _with_its_adder(cut, -1),
-            )
-            for cut in _CUTS
-        ),
-        *(
-            in_place(
-                "in each chunk the tensor of the rank that adds it up counts twice: begin with its own part, and add those of the others",
-                _with_its_adder(cut, 1),
-            )
-            for cut in _CUTS
-        ),
-        *(
-            in_place(
-                "the second shot brought the other ranks' own numbers, not their sums: put each sum into the memory, and get it from there",
-                _not_summed(cut, own),
-            )
-            for cut in _CUTS
-            for own in (True, False)
-        ),
-        in_place("this rank's own tensor times p: the others' are not in it", lambda t, r, s: t[r] * len(t)),
-    ),
+        "each chunk lacks the tensor of the rank that adds it up: its own part must be added too": [
+            in_place(_with_its_adder(cut, -1)) for cut in _CUTS
+        ],
+        "in each chunk the tensor of the rank that adds it up counts twice: begin with its own part, and add those of "
+        "the others": [in_place(_with_its_adder(cut, 1)) for cut in _CUTS],
+        "the second shot brought the other ranks' own numbers, not their sums: put each sum into the memory, and get "
+        "it from there": [in_place(_not_summed(cut, own)) for cut in _CUTS for own in (True, False)],
+        "this rank's own tensor times p: the others' are not in it": in_place(lambda t, r, s: t[r] * len(t)),
+    },
     collective="all_reduce",
     demo_setup=Setup(4, 12, "float64", values="provenance"),
     forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of memory.",

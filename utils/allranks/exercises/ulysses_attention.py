@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import torch
 
-from allranks.exercises.families import attention_error, known
+from allranks.exercises.families import attention_error
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
@@ -165,44 +165,42 @@ EXERCISE = Exercise(
         Rule("4 (p-1)/p of the bytes", 6, lambda run: rules.no_messages(run) or _four_small(run)),
         rules.exchanged(rules.times(lambda p: Fraction(4 * (p - 1), p))),
     ),
-    mistakes=known(
-        {
-            "every token sees all tokens: it must see only those that are not behind it": _wrong(causal=False),
-            "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has "
-            "the beginning": lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
-            "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),
-            "the scores are not divided by the root of the head's width": _wrong(scale=1.0),
-            **{
-                f"the scores are divided by the root of {what}: it must be the root of a head's width, q.shape[-1]": _root_of(
-                    number
-                )
-                for what, number in (
-                    ("the width of all heads together", lambda s: WIDTH * _heads(s)),
-                    ("the width of all heads of a rank together", lambda s: WIDTH * _heads(s) // s.ranks),
-                    ("the number of heads", _heads),
-                    ("the number of a rank's tokens", lambda s: s.size),
-                    ("the number of all tokens", lambda s: s.ranks * s.size),
-                )
-            },
-            "the mask came after the softmax, so that the weights of one query no longer add up to 1: set the scores "
-            "of later tokens to minus infinity before the softmax": _wrong(masked_late=True),
-            "the softmax is over the queries: the weights of one query, over all keys, must add up to 1, so take "
-            "dim=-1 of scores (queries, keys)": _wrong(dim=-2),
-            "the heads come back in the wrong order: a rank's heads lie side by "
-            "side, not one of each rank in turn": _interleaved,
-            "tokens and heads were mixed on the way there: a tensor (tokens, heads, width) that is cut into p pieces "
-            "as it lies in memory gives each rank some tokens; make it (p, tokens, heads a rank, width) by reshape "
-            "and transpose first": _as_it_lies(True, False),
-            "tokens and heads were mixed on the way back: the pieces of the ranks lie one behind the other, (p, "
-            "tokens, heads a rank, width); transpose to (tokens, p, heads "
-            "a rank, width) before the reshape": _as_it_lies(False, True),
-            "tokens and heads were mixed on both ways: pieces of a tensor (tokens, heads, width) as it lies in "
-            "memory are tokens, not heads; reshape and transpose "
-            "before and after an all-to-all": _as_it_lies(True, True),
-            "the attention is over the heads: it must be over the tokens of each head, so transpose to (heads, "
-            "tokens, width) first": [_over_heads(causal) for causal in (True, False)],
-        }
-    ),
+    mistakes={
+        "every token sees all tokens: it must see only those that are not behind it": _wrong(causal=False),
+        "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has "
+        "the beginning": lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
+        "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),
+        "the scores are not divided by the root of the head's width": _wrong(scale=1.0),
+        **{
+            f"the scores are divided by the root of {what}: it must be the root of a head's width, q.shape[-1]": _root_of(
+                number
+            )
+            for what, number in (
+                ("the width of all heads together", lambda s: WIDTH * _heads(s)),
+                ("the width of all heads of a rank together", lambda s: WIDTH * _heads(s) // s.ranks),
+                ("the number of heads", _heads),
+                ("the number of a rank's tokens", lambda s: s.size),
+                ("the number of all tokens", lambda s: s.ranks * s.size),
+            )
+        },
+        "the mask came after the softmax, so that the weights of one query no longer add up to 1: set the scores "
+        "of later tokens to minus infinity before the softmax": _wrong(masked_late=True),
+        "the softmax is over the queries: the weights of one query, over all keys, must add up to 1, so take "
+        "dim=-1 of scores (queries, keys)": _wrong(dim=-2),
+        "the heads come back in the wrong order: a rank's heads lie side by "
+        "side, not one of each rank in turn": _interleaved,
+        "tokens and heads were mixed on the way there: a tensor (tokens, heads, width) that is cut into p pieces "
+        "as it lies in memory gives each rank some tokens; make it (p, tokens, heads a rank, width) by reshape "
+        "and transpose first": _as_it_lies(True, False),
+        "tokens and heads were mixed on the way back: the pieces of the ranks lie one behind the other, (p, "
+        "tokens, heads a rank, width); transpose to (tokens, p, heads "
+        "a rank, width) before the reshape": _as_it_lies(False, True),
+        "tokens and heads were mixed on both ways: pieces of a tensor (tokens, heads, width) as it lies in "
+        "memory are tokens, not heads; reshape and transpose "
+        "before and after an all-to-all": _as_it_lies(True, True),
+        "the attention is over the heads: it must be over the tokens of each head, so transpose to (heads, "
+        "tokens, width) first": [_over_heads(causal) for causal in (True, False)],
+    },
     unit="token a rank",
     collective="all_to_all",
     chunking="none",

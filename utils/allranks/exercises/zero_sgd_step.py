@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import everywhere, known
+from allranks.exercises.families import everywhere
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import MANY_RANKS, circumstances
@@ -196,34 +196,31 @@ EXERCISE = Exercise(
         Rule("each parameter updated by one rank", 8, _shards_only),
         rules.carried(_others_parameters, rules.nothing),
     ),
-    mistakes=known(
-        {
-            "each shard was updated with its owner's gradient only: "
-            "reduce_scatter the gradients first": _owners_gradient,
-            "each rank kept its own shard: the all_gather of the new parameters is missing, or what it brought is "
-            "not used": _of_vectors(_own_shard),
-            **{
-                f"{what} is in every place: place i must hold the new shard of rank i": [
-                    _misplaced(shard_of, each) for each in (False, True)
-                ]
-                for what, shard_of in (
-                    ("rank 0's new shard", lambda rank, p: 0),
-                    ("the last rank's new shard", lambda rank, p: p - 1),
-                    ("each rank's own new shard", lambda rank, p: rank),
-                )
-            },
-            "every rank took its step from the first shard's numbers: cut "
-            "parameters and gradients at the same place": everywhere(
-                _of_vectors(lambda before, after, rank, p: before.chunk(p)[0].repeat(p) + after - before)
-            ),
-            **{
-                f"each rank took its step from the numbers of the {neighbour} rank's shard: cut parameters and gradients at the same place": _next_shards_data(
-                    step
-                )
-                for neighbour, step in (("next", 1), ("previous", -1))
-            },
-        }
-    ),
+    mistakes={
+        "each shard was updated with its owner's gradient only: reduce_scatter the gradients first": _owners_gradient,
+        "each rank kept its own shard: the all_gather of the new parameters is missing, or what it brought is "
+        "not used": _of_vectors(_own_shard),
+        **{
+            f"{what} is in every place: place i must hold the new shard of rank i": [
+                _misplaced(shard_of, each) for each in (False, True)
+            ]
+            for what, shard_of in (
+                ("rank 0's new shard", lambda rank, p: 0),
+                ("the last rank's new shard", lambda rank, p: p - 1),
+                ("each rank's own new shard", lambda rank, p: rank),
+            )
+        },
+        "every rank took its step from the first shard's numbers: cut "
+        "parameters and gradients at the same place": everywhere(
+            _of_vectors(lambda before, after, rank, p: before.chunk(p)[0].repeat(p) + after - before)
+        ),
+        **{
+            f"each rank took its step from the numbers of the {neighbour} rank's shard: cut parameters and gradients at the same place": _next_shards_data(
+                step
+            )
+            for neighbour, step in (("next", 1), ("previous", -1))
+        },
+    },
     unit="parameter",
     collective="reduce_scatter + all_gather",
     algorithm="ZeRO",

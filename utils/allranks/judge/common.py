@@ -9,9 +9,9 @@ from dataclasses import replace
 import torch
 
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, summed
-from allranks.judge.evidence import Holds, travelled_as
-from allranks.judge.exercise import About, FaultKind, Group, Mistake, ResultFault, Run
+from allranks.judge.cases import Args, Expected, Setup, oracle_maker, plain, summed
+from allranks.judge.evidence import travelled_as
+from allranks.judge.exercise import About, FaultKind, Group, Mistakes, ResultFault, Run
 
 Make = Callable[[list[torch.Tensor], int, Setup], torch.Tensor | None]  # (all ranks' inputs, rank, setup)
 
@@ -22,48 +22,36 @@ def sum_oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(None, {(0,): total}, atol) for _ in args]
 
 
-def in_place(cause: str, make: Make, holds: Holds = lambda run: True) -> Mistake:
-    """A mistake of a function that works in place: `make(tensors, rank, setup)` is what it leaves in the rank's tensor.
+@oracle_maker
+def in_place(setup: Setup, args: Sequence[Args], make: Make) -> list[Expected]:
+    """Of a function that works in place: `make(tensors, rank, setup)` is what it leaves in the rank's tensor.
 
     None stands for an unchanged tensor. `tensors` are all ranks' inputs.
     """
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        tensors = [plain(a[0]) for a in args]
-        atol = summed(tensors)[1]
-        made = [make(tensors, rank, setup) for rank in range(setup.ranks)]
-        return [Expected(None, {} if t is None else {(0,): t}, atol) for t in made]
-
-    return Mistake(cause, oracle, holds)
+    tensors = [plain(a[0]) for a in args]
+    atol = summed(tensors)[1]
+    made = [make(tensors, rank, setup) for rank in range(setup.ranks)]
+    return [Expected(None, {} if t is None else {(0,): t}, atol) for t in made]
 
 
-def returning(cause: str, make: Make, holds: Holds = lambda run: True) -> Mistake:
-    """A mistake of a function that returns a tensor: `make(tensors, rank, setup)` is what it returns on that rank."""
-
-    def oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        tensors = [plain(a[0]) for a in args]
-        atol = summed(tensors)[1] if len({t.shape for t in tensors}) == 1 else None
-        limit = None if atol is None or not atol.numel() else float(atol.max())
-        return [Expected(make(tensors, rank, setup), {}, limit) for rank in range(setup.ranks)]
-
-    return Mistake(cause, oracle, holds)
+@oracle_maker
+def returning(setup: Setup, args: Sequence[Args], make: Make) -> list[Expected]:
+    """Of a function that returns a tensor: `make(tensors, rank, setup)` is what it returns on that rank."""
+    tensors = [plain(a[0]) for a in args]
+    atol = summed(tensors)[1] if len({t.shape for t in tensors}) == 1 else None
+    limit = None if atol is None or not atol.numel() else float(atol.max())
+    return [Expected(make(tensors, rank, setup), {}, limit) for rank in range(setup.ranks)]
 
 
-def sum_mistakes() -> tuple[Mistake, ...]:
-    """The typical mistakes of functions that sum in place."""
-    mean = "the mean instead of the sum: an all-reduce adds and does not divide"
-
-    def floored(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
-        return torch.div(summed(tensors)[0], len(tensors), rounding_mode="floor").to(tensors[0].dtype)
-
-    return (
-        in_place(mean, lambda t, rank, setup: (summed(t)[0] / len(t)).to(t[0].dtype)),
-        in_place(mean, floored),
-        in_place(
-            "each rank's own contribution is missing from its result", lambda t, rank, setup: summed(t)[0] - t[rank]
-        ),
-        in_place("each rank's own contribution was added twice", lambda t, rank, setup: summed(t)[0] + t[rank]),
-    )
+# the typical mistakes of functions that sum in place
+SUM_MISTAKES: Mistakes = {
+    "the mean instead of the sum: an all-reduce adds and does not divide": [
+        in_place(lambda t, rank, setup: (summed(t)[0] / len(t)).to(t[0].dtype)),
+        in_place(lambda t, rank, setup: torch.div(summed(t)[0], len(t), rounding_mode="floor").to(t[0].dtype)),
+    ],
+    "each rank's own contribution is missing from its result": in_place(lambda t, rank, setup: summed(t)[0] - t[rank]),
+    "each rank's own contribution was added twice": in_place(lambda t, rank, setup: summed(t)[0] + t[rank]),
+}
 
 
 def explain_sum(run: Run, fault: ResultFault) -> str | None:
@@ -78,45 +66,50 @@ Passed = Callable[[float], float]  # a number as it arrives
 
 def lost_digits(
     value: str, index: str, predict: Callable[[Setup, Sequence[Args], Passed, Passed], list[Expected]]
-) -> tuple[Mistake, ...]:
+) -> Mistakes:
     """The mistakes of functions that send values and indices in a dtype which can't hold one of them, or both.
 
     `value` and `index` name the two. `predict(setup, args, value_passed, index_passed)` is what they then return.
     """
-
-    def oracle(kind: torch.dtype, values: bool, indices: bool) -> Oracle:
-        def made(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-            lost: set[bool] = set()
-
-            def passing(of_value: bool) -> Passed:
-                def passed(number: float) -> float:
-                    arrives = torch.tensor(number, dtype=_wide(number)).to(kind).item()
-                    if isinstance(number, int) and not math.isfinite(arrives):
-                        raise ValueError("it arrives as no whole number")
-                    kept = type(number)(arrives)
-                    if kept != number and number == number:
-                        lost.add(of_value)
-                    return kept
-
-                return passed if (values if of_value else indices) else lambda number: number
-
-            predicted = predict(setup, args, passing(True), passing(False))
-            if lost != {of_value for of_value, sent in ((True, values), (False, indices)) if sent}:
-                raise ValueError("it holds them")
-            return predicted
-
-        return made
-
     what = {(True, False): value, (False, True): index, (True, True): f"{value} and {index}"}
-    return tuple(
-        Mistake(
-            f"{named} travelled as {str(kind).removeprefix('torch.')} and lost digits: send each in its own dtype",
-            oracle(kind, *which),
+    return {
+        f"{named} travelled as {str(kind).removeprefix('torch.')} and lost digits: send each in its own dtype": (
+            _passed_as(predict, kind, *which),
             travelled_as(kind),
         )
         for kind in (torch.float32, torch.float64, torch.bfloat16, torch.float16)
         for which, named in what.items()
-    )
+    }
+
+
+@oracle_maker
+def _passed_as(
+    setup: Setup,
+    args: Sequence[Args],
+    predict: Callable[[Setup, Sequence[Args], Passed, Passed], list[Expected]],
+    kind: torch.dtype,
+    values: bool,
+    indices: bool,
+) -> list[Expected]:
+    """What is returned where values, indices or both travel in this dtype."""
+    lost: set[bool] = set()
+
+    def passing(of_value: bool) -> Passed:
+        def passed(number: float) -> float:
+            arrives = torch.tensor(number, dtype=_wide(number)).to(kind).item()
+            if isinstance(number, int) and not math.isfinite(arrives):
+                raise ValueError("it arrives as no whole number")
+            kept = type(number)(arrives)
+            if kept != number and number == number:
+                lost.add(of_value)
+            return kept
+
+        return passed if (values if of_value else indices) else lambda number: number
+
+    predicted = predict(setup, args, passing(True), passing(False))
+    if lost != {of_value for of_value, sent in ((True, values), (False, indices)) if sent}:
+        raise ValueError("it holds them")
+    return predicted
 
 
 def _wide(number: float) -> torch.dtype:

@@ -9,12 +9,10 @@ import torch
 
 from allranks.judge import provenance
 from allranks.judge.cases import plain
-from allranks.judge.exercise import About, Run
+from allranks.judge.exercise import About, Holds, Run
 from allranks.ranks.wire import LogEntry
 from allranks.ranks.wire.messages import OpKind
 from allranks.ranks.wire.values import dtype_name
-
-Holds = Callable[[Run], bool]
 
 
 def received_by(run: Run, rank: int) -> list[LogEntry]:

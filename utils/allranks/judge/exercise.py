@@ -56,18 +56,39 @@ class Rule:
     part: Callable[[Run], float] = lambda run: 0.0
 
 
+Holds = Callable[["Run"], bool]
+# what a mistake leaves on every rank, whether a run's log allows it, and whether no rank is right then
+Told = Oracle | tuple[Oracle, Holds] | tuple[Oracle, Holds, bool]
+Mistakes = Mapping[str, Told | list[Told]]  # typical mistakes by their words; a list has several results of one
+
+
 @dataclass(frozen=True)
 class Mistake:
-    """A typical mistake, known by its results: `oracle` computes what it would leave on every rank.
+    """One result of a typical mistake: `oracle` computes what it would leave on every rank. The `number` is the mistake's.
 
     `holds(run)` says whether the run's log allows it: a cause that the log contradicts must not be said. One that shows `everywhere`
     was not made if a rank is right.
     """
 
     cause: str
+    number: int
     oracle: Oracle
-    holds: Callable[[Run], bool] = lambda run: True
+    holds: Holds = lambda run: True
     everywhere: bool = False
+
+
+def each_of(mistakes: Mistakes) -> Iterator[Mistake]:
+    """Every result of these mistakes.
+
+    >>> [mistake.number for mistake in each_of({"twice": [lambda s, a: [], lambda s, a: []], "never": lambda s, a: []})]
+    [0, 0, 2]
+    """
+    number = 0
+    for cause, told in mistakes.items():
+        results = told if isinstance(told, list) else [told]
+        for one in results:
+            yield Mistake(cause, number, *(one if isinstance(one, tuple) else (one,)))
+        number += len(results)
 
 
 YOUR_VARIANT = "your variant"  # what names of groups and rules begin with that are there for a variant
@@ -101,7 +122,7 @@ class Exercise:
     oracle: Oracle
     allow: frozenset[str]  # operations; any other ends the run
     rules: tuple[Rule, ...] = ()
-    mistakes: tuple[Mistake, ...] = ()
+    mistakes: Mistakes = field(default_factory=dict, hash=False)
     explain: Callable[[Run, ResultFault], str | None] | None = None  # a wrong result, by provenance; no full stop
     demo_setup: Setup = field(default_factory=lambda: Setup(4, 12, dtype="float64", values="provenance"))
     unit: str = "element"
@@ -134,10 +155,9 @@ class Exercise:
         return tuple(found[1].split(", ")) if found else ()
 
     @functools.cached_property
-    def numbered(self) -> tuple[tuple[int, Mistake], ...]:
-        """The mistakes, each with the number of its cause: those said in the same words are one cause with several oracles."""
-        first: dict[str, int] = {}
-        return tuple((first.setdefault(mistake.cause, i), mistake) for i, mistake in enumerate(self.mistakes))
+    def known(self) -> tuple[Mistake, ...]:
+        """Every result that a mistake may leave."""
+        return tuple(each_of(self.mistakes))
 
     def schedule(self, setup: Setup) -> Schedule | None:
         """How the messages of a right answer may go, as a schedule; None where the course has none that does all of the work."""

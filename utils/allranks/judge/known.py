@@ -9,7 +9,7 @@ import torch
 
 from allranks.base.errors import listed
 from allranks.judge import compare, evidence
-from allranks.judge.cases import Args, Expected, Upstream, View, plain, views
+from allranks.judge.cases import Args, Expected, Oracle, Upstream, View, plain, views
 from allranks.judge.causes import Cause, Code, cause, clause
 from allranks.judge.exercise import FaultKind, Mistake, Result, ResultFault, Run
 from allranks.ranks.wire import LogEntry
@@ -40,7 +40,7 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault], right_runs: S
     ):
         return []  # one element alone has the right value by chance
     call, found = faults[0].call, []
-    for number, mistake in run.exercise.numbered:
+    for mistake in run.exercise.known:
         if not mistake.holds(run):
             continue
         try:
@@ -61,15 +61,15 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault], right_runs: S
                 continue
         if not everywhere and mistake.everywhere:
             continue  # it is right on some
-        if fits and (own := _own(run, number, everywhere)) not in found:  # one vote for each cause
+        if fits and (own := _own(run, mistake, everywhere)) not in found:  # one vote for each cause
             found.append(own)
     return found
 
 
-def _own(run: Run, number: int, everywhere: bool) -> Cause:
-    said = clause(run.exercise.mistakes[number].cause)
+def _own(run: Run, mistake: Mistake, everywhere: bool) -> Cause:
+    said = clause(mistake.cause)
     code = Code.OWN if everywhere else Code.OWN_ON_SOME
-    return cause(code, exercise=run.exercise.name, number=number, short=said.short, rest=said.rest)
+    return cause(code, exercise=run.exercise.name, number=mistake.number, short=said.short, rest=said.rest)
 
 
 def _is_empty(returned: Any) -> bool:
@@ -93,13 +93,13 @@ def _shows(run: Run, mistake: Mistake) -> bool:
 
 def would_show(run: Run, number: int) -> bool:
     """Whether the exercise's mistake of this number would have made the run's first call wrong on some rank."""
-    return any(makes_wrong(mistake, run) for one, mistake in run.exercise.numbered if one == number)
+    return any(makes_wrong(mistake.oracle, run) for mistake in run.exercise.known if mistake.number == number)
 
 
-def makes_wrong(mistake: Mistake, run: Run) -> bool:
-    """Whether the mistake leaves what is beyond right on some rank, in the run's first call."""
+def makes_wrong(oracle: Oracle, run: Run) -> bool:
+    """Whether the oracle of a mistake leaves what is beyond right on some rank, in the run's first call."""
     try:
-        predicted = mistake.oracle(run.setup, run.args[0])
+        predicted = oracle(run.setup, run.args[0])
     except (RuntimeError, IndexError, ValueError):  # it can't be made with these shapes
         return False
     return any(_is_other(run.expected[0][rank], predicted[rank]) for rank in range(run.ranks))

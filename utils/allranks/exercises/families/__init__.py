@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
 
 from allranks.judge.cases import Args, Expected, Oracle, Setup, oracle_maker
 from allranks.judge.compare import difference
-from allranks.judge.evidence import Holds
-from allranks.judge.exercise import Mistake, Run
+from allranks.judge.exercise import Holds, Mistakes, Run, Told, each_of
 from allranks.judge.known import makes_wrong
-
-# what a mistake leaves on every rank, when the run's log allows it, and whether no rank is right then
-Told = Oracle | tuple[Oracle, Holds] | tuple[Oracle, Holds, bool]
-
-
-def known(*given: Mistake | Mapping[str, Told | list[Told]]) -> tuple[Mistake, ...]:
-    """The mistakes of tables {cause: what it leaves}, in their order. A list has several results of one cause.
-
-    Example:
-        >>> [m.cause for m in known({"nothing came": lambda setup, args: []})]
-        ['nothing came']
-    """
-    return tuple(mistake for one in given for mistake in _each(one))
-
-
-def _each(one: Mistake | Mapping[str, Told | list[Told]]) -> Iterator[Mistake]:
-    if isinstance(one, Mistake):
-        yield one
-        return
-    for cause, told in one.items():
-        for oracle in told if isinstance(told, list) else [told]:
-            yield Mistake(cause, *(oracle if isinstance(oracle, tuple) else (oracle,)))
 
 
 def everywhere(oracle: Oracle) -> Told:
@@ -70,14 +49,14 @@ def seen(right: Oracle, is_so: Callable[[torch.Tensor, torch.Tensor], bool]) -> 
     return (lambda setup, args: [replace(e, atol=math.inf) for e in right(setup, args)]), holds
 
 
-def no_other(exact: Sequence[Mistake]) -> Holds:
+def no_other(exact: Mistakes) -> Holds:
     """Whether none of these mistakes, whose results are known, explains the ranks that are wrong in the run's first call."""
 
     def holds(run: Run) -> bool:
         got = [result.returned if result is not None else None for result in run.results[0]]
         right = run.expected[0]
         wrong = [r for r, want in enumerate(right) if difference(got[r], want.returns, want.atol) is not None]
-        for mistake in (m for m in exact if m.holds(run)):
+        for mistake in (m for m in each_of(exact) if m.holds(run)):
             told = mistake.oracle(run.setup, run.args[0])
             if all(difference(got[r], told[r].returns, told[r].atol) is None for r in wrong):
                 return False
@@ -86,9 +65,12 @@ def no_other(exact: Sequence[Mistake]) -> Holds:
     return holds
 
 
-def where_it_shows(mistake: Mistake) -> Mistake:
-    """The mistake, only in a run in which its results are beyond what is right: else they are no cause."""
-    return replace(mistake, holds=lambda run: makes_wrong(mistake, run))
+def where_they_show(mistakes: Mistakes) -> Mistakes:
+    """The mistakes, only in runs in which their results are beyond what is right: else they are no cause."""
+    found: dict[str, list[Told]] = defaultdict(list)
+    for mistake in each_of(mistakes):
+        found[mistake.cause].append((mistake.oracle, functools.partial(makes_wrong, mistake.oracle)))
+    return found
 
 
 def attention_error(

@@ -1,8 +1,9 @@
 """Every cause that a verdict can name: its code, and the words of those that have words of their own.
 
-To add a cause, add a code and its words here, and the place in `known.py`, `diagnose.py` or `failed_run.py` that finds it. The codes
-whose words are empty or "{short}" get them from who finds them: rules, origins, failed runs and exercises. Programs
-compare causes and codes, never words: a sentence may change, or be in another language.
+To add a cause, add a code and its words here, and what finds it: `wrong_result.py` where one rank's result shows it, `patterns.py` where
+the results of all ranks do, `shared.py` where all failing cases do, `failed_run.py` where the run itself failed. The codes whose words are
+empty or "{short}" get them from who finds them: rules, origins, failed runs and exercises. Programs compare causes and codes, never words: a
+sentence may change, or be in another language.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from allranks.judge import (
     reasons,
     shared,
     speed,
+    wrong_result,
 )
 from allranks.judge.cases import Setup
 from allranks.judge.causes import Cause, Code, cause, clause
@@ -250,7 +251,7 @@ def _would_show(case: Finding, mistake: Cause) -> bool:
 def _lost_digits(cases: Sequence[Finding]) -> set[Cause]:
     """The causes that digits were lost, if a like case is wrong by more than that."""
     whole = [c for c in cases if c.faults and c.setup.dtype in ("float32", "float64")]
-    lost = {one for c in cases for one in c.fits if one.code in known.NARROWER}
+    lost = {one for c in cases for one in c.fits if one.code in wrong_result.NARROWER}
     return lost if any(not c.fits for c in whole) else set()
 
 

@@ -17,7 +17,8 @@ from allranks.judge import compare
 from allranks.judge.cases import Expected, plain, views
 from allranks.judge.causes import Cause, Code, cause
 from allranks.judge.exercise import FaultKind, Result, ResultFault, Run
-from allranks.judge.known import ended_as, left_unchanged
+from allranks.judge.known import ended_as
+from allranks.judge.wrong_result import left_unchanged
 
 _KINDS = (FaultKind.VALUES, FaultKind.SHAPE)
 _LEAST = 3  # ranks, for a pattern: with two all look alike

@@ -83,8 +83,7 @@ def _of_another_rank(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | 
     if any(_equal(a.returns, b.returns, a.atol) for a, b in itertools.combinations(wanted, 2)):
         return None  # two ranks must end with the same
     for name, other in _OTHERS:
-        told = [wanted[other(rank, p)] for rank in range(p)]
-        if all(ended_as(run, call, rank, one) for rank, one in enumerate(told)):
+        if all(ended_as(run, call, rank, wanted[other(rank, p)]) for rank in range(p)):
             return cause(Code.OF_ANOTHER_RANK, other=name)
     return False
 

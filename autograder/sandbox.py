@@ -65,20 +65,20 @@ class Child(mailbox.Child):
 class Sandbox(client.Connection):
     """A bubblewrap sandbox that forks ranks on request; everything in it ends with this process. Thread-safe.
 
-    `limits` are the resource limits of each rank, by name without RLIMIT_; MAPPED is how many bytes it may map after
+    LIMITS are the resource limits of each rank, by name without RLIMIT_; MAPPED is how many bytes it may map after
     its start. Raises SandboxError if no sandbox can be made.
     """
 
     name = "The sandbox"
     error = SandboxError
 
-    def __init__(self, limits: dict[str, int] | None = None) -> None:
+    def __init__(self) -> None:
         start, refused = command(), _filter()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._log = open(os.memfd_create("sandbox-log"), "w+b", buffering=0)
         # bubblewrap's --die-with-parent watches the thread that started it: that thread must live as long as the sandbox
         process = subprocess.Popen(
-            [*start, str(theirs.fileno()), json.dumps(LIMITS | (limits or {})), refused.hex()],
+            [*start, str(theirs.fileno()), json.dumps(LIMITS), refused.hex()],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,

@@ -71,7 +71,7 @@ def _never_gathered(
 
 
 def _between_nodes(run: Run) -> str | None:
-    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    broken = rules.messages_in_dtype(run)
     if broken:
         return broken
     g = run.setup.option("ranks_per_node")

@@ -45,7 +45,7 @@ def _first_segment(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torc
 
 
 def _chain(run: Run) -> str | None:
-    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    broken = rules.messages_in_dtype(run)
     if broken:
         return broken
     for rank in range(run.ranks):

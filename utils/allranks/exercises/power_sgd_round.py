@@ -136,7 +136,7 @@ def _reduces_it_whole(run: Run) -> bool:
 def _two_thin(run: Run) -> str | None:
     """Two all_reduces: P of n r elements and Q of m r, in the matrix's own dtype."""
     n, m, r = run.setup.size, run.setup.option("columns"), run.setup.option("r")
-    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    broken = rules.messages_in_dtype(run)
     if broken:
         return broken
     for entry in run.collectives:

@@ -40,7 +40,7 @@ def _one_way(run: Run, pieces: int = 1) -> str | None:
     p, k = run.ranks, run.setup.option("k", 1) % run.ranks
     if not k:
         return None
-    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    broken = rules.messages_in_dtype(run)
     if broken:
         return broken
     straight = all((e.peer - e.rank) % p == k for e in run.sends)

@@ -35,7 +35,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
 
 def _through_add(run: Run) -> str | None:
     """p - 1 of the p contributions to each element are added by somebody."""
-    broken = rules.no_messages(run) or rules.wrong_dtype(run)
+    broken = rules.messages_in_dtype(run)
     if broken:
         return broken
     needed = (run.ranks - 1) * run.setup.size * run.setup.times

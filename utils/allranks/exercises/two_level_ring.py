@@ -47,10 +47,6 @@ def _stays_in_nodes(run: Run) -> bool:
     return all(e.rank // g == e.peer // g for e in run.sends if e.numel)
 
 
-def _messages(run: Run) -> str | None:
-    return rules.no_messages(run) or rules.wrong_dtype(run)
-
-
 _FAST = speed.at_most(2, 24)
 
 
@@ -83,7 +79,11 @@ EXERCISE = Exercise(
     inputs=_inputs,
     oracle=sum_oracle,
     allow=P2P,
-    rules=(Rule("the tensor's own dtype", 1, _messages), replace(_FAST, breach=_in_time), rules.carried()),
+    rules=(
+        Rule("the tensor's own dtype", 1, rules.messages_in_dtype),
+        replace(_FAST, breach=_in_time),
+        rules.carried(),
+    ),
     explain=explain_sum,
     mistakes={
         **SUM_MISTAKES,

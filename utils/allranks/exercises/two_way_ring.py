@@ -8,15 +8,11 @@ from allranks.exercises.ring_all_reduce import MISTAKES
 from allranks.judge import rules, speed
 from allranks.judge.cases import Setup, vectors
 from allranks.judge.common import explain_sum, sum_oracle
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule
 from allranks.theory import topology
 
 PAIRS = replace(topology.preset("dgx-h100"), name="nodes of 2 H100s", ranks_per_node=2, nics_per_node=2)
 MACHINE = speed.Machine("nodes of 2 H100s with a card each", PAIRS, 1 << 30)
-
-
-def _messages(run: Run) -> str | None:
-    return rules.no_messages(run) or rules.wrong_dtype(run)
 
 
 def _timed(ranks: int, size: int) -> Setup:
@@ -30,7 +26,7 @@ EXERCISE = Exercise(
     inputs=vectors,
     oracle=sum_oracle,
     allow=P2P,
-    rules=(Rule("the tensor's own dtype", 1, _messages), speed.at_most(1.75, 24), rules.carried()),
+    rules=(Rule("the tensor's own dtype", 1, rules.messages_in_dtype), speed.at_most(1.75, 24), rules.carried()),
     explain=explain_sum,
     mistakes=MISTAKES,
     collective="all_reduce",

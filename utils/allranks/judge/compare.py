@@ -109,7 +109,6 @@ def changed_later(
     expected: Sequence[Expected],
     results: Sequence[Result | None],
     call: int,
-    arguments: Sequence[str] = (),
 ) -> list[ResultFault]:
     """One fault for each rank whose right result of call `call` is not right any more after the calls that follow."""
     which = "the first call was changed by the second" if call == 0 else f"call {call + 1} was changed by a later one"

@@ -242,14 +242,14 @@ def wrong_dtype(run: Run) -> str | None:
     return _other_dtype(run, [dtype_name(views(run.args[0][0])[0][1].base.dtype)], frozenset())
 
 
-def in_dtype(*places: int, whole: bool = False, weight: float = 0) -> Rule:
+def in_dtype(*places: int, whole: bool = False) -> Rule:
     """The rule that values travel in the dtype of the arguments at these `places`, or as their bytes.
 
-    With `whole` there are indices or counts too, which travel in any integer dtype. Without weight the rule takes nothing from the
+    With `whole` there are indices or counts too, which travel in any integer dtype. The rule has no weight and takes nothing from the
     others' share: who breaks it has most points, as with any rule.
     """
     name = "in the tensors' dtype" if places else "in an integer dtype"
-    return Rule(name, weight, lambda run: other_dtype(run, *places, whole=whole))
+    return Rule(name, 0, lambda run: other_dtype(run, *places, whole=whole))
 
 
 def other_dtype(run: Run, *places: int, whole: bool = False) -> str | None:
@@ -264,9 +264,9 @@ def _other_dtype(run: Run, found: Sequence[str], more: frozenset[str]) -> str | 
     return None if entry is None else _with_dtype(run, entry, found[0] if found else None, more)
 
 
-def wider(run: Run, entry: LogEntry, place: int = 0) -> str | None:
-    """That a message has more bytes than it needs because its dtype is wider than that of the tensor at this place, if it is."""
-    wanted = dtype_name(next(view.base.dtype for path, view in views(run.args[0][0]) if path[0] == place))
+def wider(run: Run, entry: LogEntry) -> str | None:
+    """That a message has more bytes than it needs because its dtype is wider than that of the first argument, if it is."""
+    wanted = dtype_name(next(view.base.dtype for path, view in views(run.args[0][0]) if path[0] == 0))
     sent = str(entry.dtype)
     if (sent in WHOLE) is not (wanted in WHOLE) or not _times_the_bytes(sent, wanted):
         return None
@@ -290,6 +290,11 @@ def _times_the_bytes(sent: str, wanted: str) -> str:
     """What a wider dtype costs."""
     times = DTYPES[sent].itemsize // DTYPES[wanted].itemsize if sent in DTYPES and wanted in DTYPES else 1
     return f", and {sent} has {'twice' if times == 2 else f'{times} times'} the bytes" if times > 1 else ""
+
+
+def messages_in_dtype(run: Run) -> str | None:
+    """There must be messages, in the dtype of the first tensor argument."""
+    return no_messages(run) or wrong_dtype(run)
 
 
 def ring_neighbours(run: Run) -> str | None:

@@ -457,8 +457,9 @@ def _table(state: State, stop: Stop, trips: list[Chapter], manner: Manner) -> st
     return out
 
 
-def _extras(state: State, width: float, y: float, manner: Manner, left: float = 20) -> tuple[str, float]:
+def _extras(state: State, width: float, y: float, manner: Manner) -> tuple[str, float]:
     """The extras as a row of small links, and where the row ends."""
+    left = 20.0
     extras = next(part for part in parts() if not part.number)
     x, out = left, text(left, y + 20, extras.title, 13, kind="m-ink", weight=600)
     x += width_of(extras.title, 13, 600) + 20

@@ -16,6 +16,7 @@ from pathlib import Path
 from allranks.ranks.engines.usercode import in_library
 from allranks.ranks.engines.watch import C10D, PLUMBING, is_gpu_synchronize, is_waiting_for_gpu
 
+STACKS_S = 1.0  # how long the ranks may take to write their stacks
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 
 
@@ -128,7 +129,7 @@ def from_answer(rank: int, answer: dict, source: str | None = None) -> RankStatu
     )
 
 
-def dump_stacks(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float = 1.0) -> dict[int, str]:
+def dump_stacks(pids: dict[int, int], stacks: dict[int, Path]) -> dict[int, str]:
     """Asks each rank for its stacks and returns what each wrote; a rank that writes nothing is left out.
 
     `pids` maps ranks to pids.
@@ -139,7 +140,7 @@ def dump_stacks(pids: dict[int, int], stacks: dict[int, Path], timeout_s: float 
             before[rank] = stacks[rank].stat().st_size
             os.kill(pid, signal.SIGUSR1)
     texts: dict[int, str] = {}
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + STACKS_S
     while before.keys() - texts.keys() and time.monotonic() < deadline:
         time.sleep(0.02)
         for rank in before.keys() - texts.keys():

@@ -82,9 +82,9 @@ class NcclMachine:
         raise CostError(f"{self.name}: what NCCL finds for {gpus} GPUs {where} is not known; known are {known}")
 
 
-def _same(channels: int, inside: float, between: float | None = None) -> tuple[Graph, Graph]:
-    """Ring and tree with the same graph."""
-    graph = Graph(channels, inside, inside if between is None else between)
+def _same(channels: int, each: float) -> tuple[Graph, Graph]:
+    """Ring and tree with the same graph, whose channels are as fast between nodes as inside."""
+    graph = Graph(channels, each, each)
     return graph, graph
 
 

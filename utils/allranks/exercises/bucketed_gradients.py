@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,6 @@ from allranks.exercises.families import buckets
 from allranks.exercises.families.buckets import SHAPES, absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, Tied, View, draw, oracle_maker
-from allranks.judge.common import MANY_RANKS, circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule
 
@@ -54,26 +52,22 @@ def _equal_taken_for_tied(setup: Setup, args: Sequence[Args], last: bool) -> lis
     return buckets.expect(setup, args, lambda i, rank: mine[rank][i] if i in equal and i != kept else right[i])
 
 
-def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more: Any) -> Setup:
-    own = {f"_{name}": more.pop(name) for name in ("frozen", "unused", "tied", "zero") if name in more}
-    sizes = ", ".join(str(math.prod(s)) for s in shapes)
-    words = [f"sizes {sizes}"]
-    if "_unused" in own:
-        words.append("; ".join(f"parameter {i[0]} unused on rank {r}" for r, i in own["_unused"].items()))
-    if "_tied" in own:
-        words.append(f"parameter {own['_tied'][0]} tied to the last place")
-    if "_zero" in own:
-        words.append(f"parameters {' and '.join(map(str, own['_zero']))} are zero, not tied")
-    setup = Setup(ranks, len(shapes), dtype, note=", ".join(words), **more)
-    return setup.with_options(bucket_bytes=cap, _shapes=shapes, **own)
+def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **own: Any) -> Setup:
+    words = []
+    if "unused" in own:
+        words.append("; ".join(f"parameter {i[0]} unused on rank {r}" for r, i in own["unused"].items()))
+    if "tied" in own:
+        words.append(f"parameter {own['tied'][0]} tied to the last place")
+    if "zero" in own:
+        words.append(f"parameters {' and '.join(map(str, own['zero']))} are zero, not tied")
+    return buckets.case(ranks, shapes, cap, dtype, words, **{f"_{name}": value for name, value in own.items()})
 
 
 EXERCISE = Exercise(
     name="bucketed_gradients",
     promise="averages the gradients over the ranks, bucket by bucket from the last parameter on",
     groups=(
-        Group("right average", 3, (_case(2, ((3,), (2,)), 1000), _case(3, SHAPES, 40), _case(4, SHAPES, 32))),
-        Group("any rank count", 1, (_case(1, SHAPES, 40), _case(5, SHAPES, 40), _case(8, ((3,), (4,)), 16))),
+        *buckets.FIRST_GROUPS,
         Group(
             "any bucket size",
             2,
@@ -104,9 +98,7 @@ EXERCISE = Exercise(
                 _case(3, ((3,), (2, 2), (3,)), 16, zero=(0, 2)),
             ),
         ),
-        Group("many ranks", 2, (_case(9, SHAPES, 40).with_choices(ranks=MANY_RANKS, bucket_bytes=(28, 36, 44)),)),
-        Group("any dtype", 1, (_case(3, SHAPES, 64, "float64", values="random"), _case(2, SHAPES, 16, "bfloat16"))),
-        circumstances(_case(3, SHAPES, 40)),
+        *buckets.LAST_GROUPS,
     ),
     inputs=_inputs,
     oracle=buckets.mean_oracle,

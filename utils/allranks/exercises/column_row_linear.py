@@ -12,14 +12,19 @@ from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
-WIDTH_IN, WIDTH_OUT = 3, 2
+WIDTH_IN, WIDTH_OUT = 3, 2  # different, so that the log tells the result from the gradient of x
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def pair(setup: Setup, rng: Draws) -> tuple[torch.Tensor, Sequence[torch.Tensor], Sequence[torch.Tensor]]:
+    """x, each rank's columns of A, and its rows of B."""
     hidden = setup.option("hidden", 2 * setup.ranks)
     x = draw(setup, rng, setup.size, WIDTH_IN)
     a, b = draw(setup, rng, WIDTH_IN, hidden), draw(setup, rng, hidden, WIDTH_OUT)
-    columns, rows = a.tensor_split(setup.ranks, 1), b.tensor_split(setup.ranks, 0)
+    return x, a.tensor_split(setup.ranks, 1), b.tensor_split(setup.ranks, 0)
+
+
+def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+    x, columns, rows = pair(setup, rng)
     return [(View.of(x, setup.layout), View.of(c), View.of(r)) for c, r in zip(columns, rows, strict=True)]
 
 
@@ -73,22 +78,23 @@ def _one(run: Run) -> str | None:
     return broken or rules.reduces_other(run, (wanted,), f"the result has {wanted}")
 
 
+ANY_PAIR = (
+    Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 2))),
+    Group(
+        "any size",
+        1,
+        (*(Setup(p, 2).with_options(hidden=h) for p, h in ((2, 3), (3, 2), (4, 9))), Setup(3, 1), Setup(3, 0)),
+    ),
+    many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
+    Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
+    layouts(Setup(3, 4), "strided", "transposed"),
+    circumstances(Setup(3, 4)),
+)
+
 EXERCISE = Exercise(
     name="column_row_linear",
     promise="returns relu(x A) B on every rank",
-    groups=(
-        Group("right product", 3, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
-        Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 2))),
-        Group(
-            "any size",
-            1,
-            (*(Setup(p, 2).with_options(hidden=h) for p, h in ((2, 3), (3, 2), (4, 9))), Setup(3, 1), Setup(3, 0)),
-        ),
-        many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
-        Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
-        layouts(Setup(3, 4), "strided", "transposed"),
-        circumstances(Setup(3, 4)),
-    ),
+    groups=(Group("right product", 3, (Setup(2, 2), Setup(3, 4), Setup(4, 3))), *ANY_PAIR),
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),

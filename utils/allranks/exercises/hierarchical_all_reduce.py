@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.base.errors import name_ranks
+from allranks.exercises.two_level_ring import across_sum, node_sum
 from allranks.judge import rules
 from allranks.judge.cases import Args, Setup, summed, vectors
 from allranks.judge.common import SIZES, SUM_MISTAKES, Make, explain_sum, in_place, many_ranks, sum_oracle
@@ -31,16 +32,6 @@ _SHARES = {
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)]
-
-
-def _node_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
-    g = setup.option("ranks_per_node")
-    first = rank // g * g
-    return summed(tensors[first : first + g])[0]
-
-
-def _across_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
-    return summed(tensors[rank % setup.option("ranks_per_node") :: setup.option("ranks_per_node")])[0]
 
 
 def _over_all_ranks(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
@@ -208,12 +199,12 @@ EXERCISE = Exercise(
     blocking_weight=1,
     mistakes={
         "the sum of the node only: the step between the nodes is missing, or what it brought is not used": in_place(
-            _node_sum
+            node_sum
         ),
         "the all_reduce between the nodes was over all ranks, which hold different parts: its group has one rank of "
         "each node, those with the same place": in_place(_over_all_ranks),
         "the sum across nodes only: the step inside the node is missing, or what it brought is not used": in_place(
-            _across_sum
+            across_sum
         ),
         "each rank has its 1/g of the sum only: the all_gather inside the node is missing, or what it brought is not "
         "used": [

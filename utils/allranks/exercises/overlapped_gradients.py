@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ from allranks.exercises.families import buckets
 from allranks.exercises.families.buckets import SHAPES
 from allranks.judge import rules
 from allranks.judge.cases import Args, Backward, Expected, Parameter, Setup, View, draw
-from allranks.judge.common import MANY_RANKS, circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire.wait import Doing
@@ -160,35 +158,29 @@ def _if_buckets_right(breach: Callable[[Run], str | None]) -> Callable[[Run], st
     return lambda run: None if buckets.one_all_reduce_each(run) else _once(run) or breach(run)
 
 
-def _case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", **more: Any) -> Setup:
-    own = {f"_{name}": more.pop(name) for name in ("orders", "slow") if name in more}
-    words = ["sizes " + ", ".join(str(math.prod(s)) for s in shapes)]
-    words += [f"on rank {r} they come in the order {_listed(order)}" for r, order in own.get("_orders", {}).items()]
-    words += [f"rank {r} is slow" for r in own.get("_slow", {})]
-    setup = Setup(ranks, len(shapes), dtype, note=", ".join(words), **more)
-    return setup.with_options(bucket_bytes=cap, _shapes=shapes, **own)
+def _case(ranks: int, cap: int, **own: Any) -> Setup:
+    words = [f"on rank {r} they come in the order {_listed(order)}" for r, order in own.get("orders", {}).items()]
+    words += [f"rank {r} is slow" for r in own.get("slow", {})]
+    return buckets.case(ranks, SHAPES, cap, words=words, **{f"_{name}": value for name, value in own.items()})
 
 
 EXERCISE = Exercise(
     name="overlapped_gradients",
     promise="averages the gradients over the ranks while backward() computes the others",
     groups=(
-        Group("right average", 3, (_case(2, ((3,), (2,)), 1000), _case(3, SHAPES, 40), _case(4, SHAPES, 32))),
-        Group("any rank count", 1, (_case(1, SHAPES, 40), _case(5, SHAPES, 40), _case(8, ((3,), (4,)), 16))),
-        Group("any bucket size", 1, (_case(3, SHAPES, 4), _case(2, SHAPES, 20), _case(2, SHAPES, 10**6))),
+        *buckets.FIRST_GROUPS,
+        Group("any bucket size", 1, (_case(3, 4), _case(2, 20), _case(2, 10**6))),
         Group(
             "gradients that come in another order",
             2,
             (
-                _case(3, SHAPES, 40, orders={1: (4, 2, 3, 1, 0)}),
-                _case(2, SHAPES, 16, orders={0: (3, 4, 1, 2, 0)}),
-                _case(3, SHAPES, 24, orders={2: (0, 1, 2, 3, 4)}),
+                _case(3, 40, orders={1: (4, 2, 3, 1, 0)}),
+                _case(2, 16, orders={0: (3, 4, 1, 2, 0)}),
+                _case(3, 24, orders={2: (0, 1, 2, 3, 4)}),
             ),
         ),
-        Group("a slow rank", 1, (_case(3, SHAPES, 32, slow={1: 3}), _case(4, SHAPES, 20, slow={3: 2}))),
-        Group("many ranks", 2, (_case(9, SHAPES, 40).with_choices(ranks=MANY_RANKS, bucket_bytes=(28, 36, 44)),)),
-        Group("any dtype", 1, (_case(3, SHAPES, 64, "float64", values="random"), _case(2, SHAPES, 16, "bfloat16"))),
-        circumstances(_case(3, SHAPES, 40)),
+        Group("a slow rank", 1, (_case(3, 32, slow={1: 3}), _case(4, 20, slow={3: 2}))),
+        *buckets.LAST_GROUPS,
     ),
     inputs=_inputs,
     oracle=buckets.mean_oracle,
@@ -213,7 +205,7 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="bucketed, overlapped",
     chunking="none",
-    demo_setup=_case(4, SHAPES, 32),
+    demo_setup=_case(4, 32),
     only_sums=True,
     forbidden_advice="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",
     call_advice=_advice_on_order,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 
 from allranks.base.errors import name_ranks
+from allranks.exercises.tree_broadcast import from_root
 from allranks.judge import evidence, rules
-from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.cases import Args, Setup, vectors
 from allranks.judge.common import (
     CIRCUMSTANCES,
     LAYOUTS,
@@ -29,10 +30,6 @@ ALPHA, BETA = 1.0, 0.25
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(view, setup.root, setup.option("segments")) for (view,) in vectors(setup, rng)]
-
-
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected(None, {(0,): plain(args[setup.root][0])}) for _ in args]
 
 
 def _first_segment(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
@@ -150,7 +147,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, _k(2, *with_root(CIRCUMSTANCES))),
     ),
     inputs=_inputs,
-    oracle=_oracle,
+    oracle=from_root,
     allow=P2P,
     rules=(
         Rule("along a chain", 2, _chain),

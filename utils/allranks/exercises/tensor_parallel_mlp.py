@@ -9,27 +9,23 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.column_row_linear import ANY_PAIR, WIDTH_IN, WIDTH_OUT, pair
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, Upstream, View, draw, oracle_maker, plain
-from allranks.judge.common import circumstances, layouts, many_ranks
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
-WIDTH_IN, WIDTH_OUT = 3, 2  # different, so that the log tells the result from the gradient of x
 NAMES = ("x", "a_shard", "b_shard")
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    hidden = setup.option("hidden", 2 * setup.ranks)
-    x = draw(setup, rng, setup.size, WIDTH_IN)
-    x[:, 0] += (
-        1 / 16
-    )  # then no element of x A is 0, where clamp and maximum have another slope than relu: A's are whole and below 16
-    a, b = draw(setup, rng, WIDTH_IN, hidden), draw(setup, rng, hidden, WIDTH_OUT)
+    x, columns, rows = pair(setup, rng)
+    # then no element of x A is 0, where clamp and maximum have another slope than relu: A's are whole and below 16
+    x[:, 0] += 1 / 16
     upstream = Upstream(View.of(draw(setup, rng, setup.size, WIDTH_OUT), setup.layout))
     return [
         (*(Parameter.without_gradient(n, t, setup.layout) for n, t in zip(NAMES, (x, c, r), strict=True)), upstream)
-        for c, r in zip(a.tensor_split(setup.ranks, 1), b.tensor_split(setup.ranks, 0), strict=True)
+        for c, r in zip(columns, rows, strict=True)
     ]
 
 
@@ -151,19 +147,7 @@ def _one_each_way(run: Run) -> str | None:
 EXERCISE = Exercise(
     name="tensor_parallel_mlp",
     promise="returns relu(x A) B on every rank, and can be differentiated",
-    groups=(
-        Group("right result and gradients", 4, (Setup(2, 2), Setup(3, 4), Setup(4, 3))),
-        Group("any rank count", 1, (Setup(1, 2), Setup(5, 2), Setup(8, 2))),
-        Group(
-            "any size",
-            1,
-            (*(Setup(p, 2).with_options(hidden=h) for p, h in ((2, 3), (3, 2), (4, 9))), Setup(3, 1), Setup(3, 0)),
-        ),
-        many_ranks(2, Setup(9, 3), hidden=(19, 23, 29)),
-        Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
-        layouts(Setup(3, 4), "strided", "transposed"),
-        circumstances(Setup(3, 4)),
-    ),
+    groups=(Group("right result and gradients", 4, (Setup(2, 2), Setup(3, 4), Setup(4, 3))), *ANY_PAIR),
     inputs=_inputs,
     oracle=_oracle_from(_right),
     allow=frozenset({"all_reduce"}),

@@ -17,7 +17,8 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(view, setup.root) for (view,) in vectors(setup, rng)]
 
 
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+def from_root(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """The oracle of a broadcast in place."""
     return [Expected(None, {(0,): plain(args[setup.root][0])}) for _ in args]
 
 
@@ -56,7 +57,7 @@ EXERCISE = Exercise(
     won="reaches all ranks in ceil(lg p) rounds, the least there is",
     groups=rooted_groups("right tensor", MOVED_DTYPES),
     inputs=_inputs,
-    oracle=_oracle,
+    oracle=from_root,
     allow=P2P,
     rules=(
         Rule("at most ceil(lg p) rounds", 8, _rounds, rules.on_one_call),

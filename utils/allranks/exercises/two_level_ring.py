@@ -31,13 +31,15 @@ def _with_nodes(setup: Setup) -> Setup:
     return setup.with_options(ranks_per_node=max(g, 1))
 
 
-def _node_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+def node_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+    """The sum over the rank's node."""
     g = setup.option("ranks_per_node")
     first = rank // g * g
     return summed(tensors[first : first + g])[0]
 
 
-def _across_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+def across_sum(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
+    """The sum over the ranks that have the same place in their nodes."""
     g = setup.option("ranks_per_node")
     return summed(tensors[rank % g :: g])[0]
 
@@ -88,15 +90,15 @@ EXERCISE = Exercise(
     mistakes={
         **SUM_MISTAKES,
         "only the ranks of the same node were added: the other nodes are missing": (
-            in_place(_node_sum),
+            in_place(node_sum),
             _stays_in_nodes,
         ),
         "messages went between the nodes, but each element is the sum of one node only: what the rings between the "
         "nodes made was not stored, or was replaced later. They must add the chunk that is complete in the node": (
-            in_place(_node_sum),
+            in_place(node_sum),
             lambda run: not _stays_in_nodes(run),
         ),
-        "only the ranks with the same place in their node were added": in_place(_across_sum),
+        "only the ranks with the same place in their node were added": in_place(across_sum),
     },
     collective="all_reduce",
     algorithm="hierarchical",

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Parameter, Setup, oracle_maker, plain
-from allranks.judge.exercise import About, Run
+from allranks.judge.common import MANY_RANKS, circumstances
+from allranks.judge.exercise import About, Group, Run
 from allranks.ranks.wire.values import dtype_name
 
 SHAPES = ((4,), (2, 3), (5,), (3,), (2, 2))
 _WRONG_ITEMSIZES = {1: "bucket_bytes counted elements", 4: "an element had 4 bytes"}
 
 Make = Callable[[int, int], torch.Tensor | None]
+
+
+def case(ranks: int, shapes: tuple, cap: int, dtype: str = "float32", words: Sequence[str] = (), **more: Any) -> Setup:
+    """Parameters of these shapes in buckets of `cap` bytes; `words` say what else is special. Options are those that begin with "_"."""
+    own = {name: more.pop(name) for name in list(more) if name.startswith("_")}
+    sizes = "sizes " + ", ".join(str(math.prod(shape)) for shape in shapes)
+    setup = Setup(ranks, len(shapes), dtype, note=", ".join((sizes, *words)), **more)
+    return setup.with_options(bucket_bytes=cap, _shapes=shapes, **own)
+
+
+FIRST_GROUPS = (
+    Group("right average", 3, (case(2, ((3,), (2,)), 1000), case(3, SHAPES, 40), case(4, SHAPES, 32))),
+    Group("any rank count", 1, (case(1, SHAPES, 40), case(5, SHAPES, 40), case(8, ((3,), (4,)), 16))),
+)
+LAST_GROUPS = (
+    Group("many ranks", 2, (case(9, SHAPES, 40).with_choices(ranks=MANY_RANKS, bucket_bytes=(28, 36, 44)),)),
+    Group("any dtype", 1, (case(3, SHAPES, 64, "float64", values="random"), case(2, SHAPES, 16, "bfloat16"))),
+    circumstances(case(3, SHAPES, 40)),
+)
 
 
 def trainable(args: Args) -> dict[int, Parameter]:

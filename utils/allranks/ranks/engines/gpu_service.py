@@ -17,7 +17,6 @@ import logging
 import os
 import resource
 import socket
-import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.ranks.engines import gpu_nodes
+from allranks.ranks.engines.credentials import credentials_of
 from allranks.ranks.engines.devices import MAX_SHARES, DeviceError, Gpu
 from allranks.ranks.engines.gpu_nodes import Before, Nodes
 from allranks.ranks.engines.gpu_use import Use, use_of
@@ -340,9 +340,7 @@ class GpuService:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one client. Whatever it sends or does not send harms only itself."""
-        pid, uid, _ = struct.unpack("3i", writer.get_extra_info("socket").getsockopt(
-            socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))  # fmt: skip
-        uid &= 0xFFFFFFFF
+        pid, uid, _ = credentials_of(writer.get_extra_info("socket"))
         self._connections[uid] += 1
         try:
             if self._connections[uid] > CONNECTIONS and uid != 0:

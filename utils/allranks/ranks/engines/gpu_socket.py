@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 from pathlib import Path
 from typing import Any
 
 from allranks.base.errors import CourseError
+from allranks.ranks.engines.credentials import credentials_of
 
 SOCKET_ENV = "ALLRANKS_GPU_SOCKET"
 SOCKET = Path("/run/allranks/gpus.sock")  # only root can make it there
@@ -37,7 +37,7 @@ def call(path: Path, question: dict[str, Any]) -> socket.socket:
     try:
         connection.settimeout(ANSWER_S)
         connection.connect(str(path))
-        _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        uid = credentials_of(connection).uid
         if uid not in (0, os.getuid()):
             raise GpuServiceError(f"The GPU service at {path} is not root's but that of account {uid}: it is not used.")
         connection.sendall(json.dumps(question).encode() + b"\n")

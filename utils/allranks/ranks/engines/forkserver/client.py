@@ -150,6 +150,22 @@ def _shared(path: Path, fds: list[int]) -> Fork | None:
     return machine.spawn(f"{machine.__name__}:fork_server", {"path": str(path)}, fds)
 
 
+def start_process(module: str, arguments: Sequence[object], fds: Sequence[int], log: int) -> subprocess.Popen[bytes]:
+    """Starts a module as a process of its own, from which to fork; it inherits the descriptors, and writes into `log`."""
+    import subprocess
+
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        pass_fds=fds,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        cwd="/",
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process with one thread is safe to fork
+    )
+
+
 def linker_told(env: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """What the dynamic linker was told, by which a process, such as a fork server, has the one NCCL or another."""
     return tuple(env.get(name, "") for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"))
@@ -212,8 +228,6 @@ class ForkServer(Connection):
         """
         if not forking_is_safe():
             raise ForkServerError(f"Ranks can't be forked on {sys.platform}; use World(launcher='local').")
-        import subprocess
-
         try:
             directory = run_dir()
         except RunDirError as error:
@@ -231,20 +245,8 @@ class ForkServer(Connection):
             listening.listen(64)
             inherited = [read, listening.fileno()]
             shared = _shared(path, [*inherited, descriptor]) if lasting else None
-            process = shared or subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "allranks.ranks.engines.forkserver"),
-                    *(str(path), str(read), str(listening.fileno())),
-                    *(["lasting"] if lasting else []),
-                ],
-                pass_fds=inherited,
-                stdin=subprocess.DEVNULL,
-                stdout=descriptor,
-                stderr=descriptor,
-                start_new_session=True,
-                cwd="/",
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process with one thread is safe to fork
-            )
+            told = (path, *inherited, *(["lasting"] if lasting else []))
+            process = shared or start_process("allranks.ranks.engines.forkserver", told, inherited, descriptor)
         except OSError as error:
             os.close(write)
             raise ForkServerError(f"The fork server could not start: {error}.") from None

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base.rundir import RunDirError, run_dir
-from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError
+from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError, start_process
 from allranks.ranks.engines.forkserver.process import forking_is_safe
 
 IDLE_S = 600.0
@@ -72,8 +72,6 @@ def _connect(path: Path, idle_s: float, modules: Sequence[str], later: Sequence[
 
 
 def _start(path: Path, idle_s: float, modules: Sequence[str], later: Sequence[str]) -> None:
-    import subprocess
-
     path.unlink(missing_ok=True)
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
@@ -81,19 +79,8 @@ def _start(path: Path, idle_s: float, modules: Sequence[str], later: Sequence[st
         listening.listen(64)
         log = os.open(path.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         stack.callback(os.close, log)
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", "allranks.ranks.engines.forkserver.idle_server"),
-                *(str(path), str(listening.fileno()), str(idle_s), ",".join(modules), ",".join(later)),
-            ],
-            pass_fds=[listening.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-            cwd="/",
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process with one thread is safe to fork
-        )
+        told = (path, listening.fileno(), idle_s, ",".join(modules), ",".join(later))
+        start_process("allranks.ranks.engines.forkserver.idle_server", told, [listening.fileno()], log)
 
 
 def _key(modules: Sequence[str]) -> str:

@@ -32,6 +32,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+from allranks.ranks.engines.credentials import credentials_of
 from allranks.ranks.engines.forkserver.anew import NOBODY, environment, look_up_anew
 from allranks.ranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.ranks.engines.forkserver.mailbox import MAX_FDS, MAX_MESSAGE
@@ -344,8 +345,7 @@ def spawn(target: str, args: Any, fds: Sequence[int], more_env: dict[str, str] |
         # a place in its queue: with `settimeout` there would be an error at once where the queue is full
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(WAIT_S), 0))
         connection.connect(path)
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        if struct.unpack("3i", credentials)[1] != 0:
+        if credentials_of(connection).uid != 0:
             raise OSError("it is not root's")
         if "warm" not in (said := _said(connection, until)):
             raise OSError(said.get("error", "it ended"))

@@ -14,6 +14,7 @@ import struct
 from pathlib import Path
 
 from allranks.base.errors import CourseError
+from allranks.ranks.engines.credentials import credentials_of
 from allranks.ranks.engines.forkserver.process import leave_keyring
 
 _SO_PEERGROUPS, _SO_PEERPIDFD = 59, 77
@@ -55,8 +56,7 @@ class Peer:
     """The process that connected: its account from the socket, the rest from /proc while it lives."""
 
     def __init__(self, connection: socket.socket) -> None:
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        self.pid, self.uid, self.gid = struct.unpack("3i", credentials)
+        self.pid, self.uid, self.gid = credentials_of(connection)
         groups = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 4 * _MOST_GROUPS)
         self.groups = list(struct.unpack(f"{len(groups) // 4}I", groups))
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import contextlib
 import os
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.ranks.engines import own_network
+from allranks.ranks.engines.credentials import credentials_of
 from allranks.ranks.engines.forkserver.loop import Client, ForkLoop
 from allranks.ranks.engines.forkserver.process import adopt_orphans, die_with_parent, kill_session
 
@@ -73,9 +73,7 @@ class Server(ForkLoop):
     def accept(self) -> None:
         """Accepts one client, if its process belongs to our user."""
         connection, _ = self.listening.accept()
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        _, uid, _ = array.array("I", credentials)
-        if uid == os.getuid():
+        if credentials_of(connection).uid == os.getuid():
             self.add_client(connection)
         else:
             connection.close()

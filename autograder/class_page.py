@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-from collections.abc import Iterable
 
 from markupsafe import Markup
 
 from autograder.classroom import SHOWN_CASES, Mark, Overview, Row, counts, variants_of, waits
 from autograder.pages import TEMPLATES, page
-from autograder.rows import KINDS, printable
+from autograder.rows import by_kind, printable
 
 SHOWN_IN_TEXT = 10  # causes
 WIDTH = 200
@@ -35,7 +34,7 @@ def as_text(found: Overview) -> str:
         lines += ["", f"{waits(who)}: {name}", f"  {printable(', '.join(who))}"]
     if drawn := _variants(found):
         lines += ["", "Variants", *(f"  {line}" for line in drawn)]
-    told = [line for kind, words in KINDS.items() for line in _incidents(found.rows, kind, words)]
+    told = _incidents(found)
     return "\n".join([*lines, *([""] if told else []), *told])
 
 
@@ -90,10 +89,10 @@ def _when(row: Row) -> str:
     return f"{time}, {row.late_s / 3600:.1f} h late" if row.late_s > 0 else time
 
 
-def _incidents(rows: Iterable[Row], kind: str, words: str) -> list[str]:
-    theirs = [(row.student, i) for row in rows for i in row.incidents if i["kind"] == kind]
-    lines = [f"{len({student for student, _ in theirs})} {words}:"] if theirs else []
-    return lines + [printable(f"  {who}: {i['where']}: {i['what']}") for who, i in theirs]
+def _incidents(found: Overview) -> list[str]:
+    """The incidents of the class, in lines."""
+    groups = by_kind((row.student, incident) for row in found.rows for incident in row.incidents)
+    return [line for lines in groups for line in lines]
 
 
 # ----------------------------------------------------------------------------------------------------------------- HTML
@@ -131,5 +130,5 @@ def as_html(found: Overview) -> str:
         rows=by_need(found),
         hardest=found.hardest[:SHOWN_CASES],
         variants=_variants(found),
-        incidents=[line for kind, words in KINDS.items() for line in _incidents(found.rows, kind, words)],
+        incidents=_incidents(found),
     )

@@ -11,7 +11,7 @@ only in the ranks, in the sandbox.
 
 All exercises of a submission run on the same ranks; {"release": true} ends these ranks, and its answer is {}.
 
-An incident is {"kind", "what"}, with a kind of KINDS: something that a teacher should look at.
+An incident is {"kind", "what"}, with a kind of `rows.KINDS`: something that a teacher should look at.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ MAX_REPLY_BYTES = 8 << 20
 MAX_PICTURE_CHARACTERS = 200_000
 MAX_DRAWN_EVENTS = 2000
 GRACE_S = 20.0  # the judge keeps the time limit itself; a judge that hangs is killed so many seconds after it
-KINDS = ("timed out", "crashed", "changed", "suspicious", "unreadable")
 # the incident for each kind of failure that the wire reports: its kind, and words for the teacher
 INCIDENTS = {
     "cpu limit": ("timed out", "used up its processor time"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 KINDS = {
@@ -31,15 +32,24 @@ def in_words(row: dict[str, Any]) -> str:
 
 def report(rows: list[dict[str, Any]]) -> str:
     """The students who ran out of time, crashed, or did what a teacher may want to look at; "" if there are none."""
-    lines = []
+    groups = by_kind((row["student"], incident) for row in rows for incident in row["incidents"])
+    return "\n\n".join("\n".join(lines) for lines in groups)
+
+
+def by_kind(incidents: Iterable[tuple[str, dict[str, str]]]) -> list[list[str]]:
+    """For each kind of incident how many students had one, and then who, where and what.
+
+    >>> by_kind([("ada", {"kind": "crashed", "where": "", "what": "by signal 9"})])
+    [['1 crashed:', '  ada: by signal 9']]
+    """
+    found, told = list(incidents), []
     for kind, words in KINDS.items():
-        theirs = [(row["student"], i) for row in rows for i in row["incidents"] if i["kind"] == kind]
+        theirs = [(student, one) for student, one in found if one["kind"] == kind]
         if theirs:
-            lines.append(f"\n{len({student for student, _ in theirs})} {words}:")
-            for student, incident in theirs:
-                where = f"{incident['where']}: " if incident["where"] else ""
-                lines.append(printable(f"  {student}: {where}{incident['what']}"))
-    return "\n".join(lines).lstrip("\n")
+            lines = [f"{student}: {one['where']}{': ' if one['where'] else ''}{one['what']}" for student, one in theirs]
+            count = len({student for student, _ in theirs})
+            told.append([f"{count} {words}:", *(printable(f"  {line}") for line in lines)])
+    return told
 
 
 def printable(text: str) -> str:

@@ -111,8 +111,8 @@ def test_of_imports_in_honest_notebooks_nothing_is_told(line):
 
 def test_nothing_that_a_student_writes_is_called_tampering():
     """A kind of incident is a name that students and teachers may read."""
-    from autograder.judge import INCIDENTS, KINDS
-    from autograder.rows import KINDS as IN_REPORT
+    from autograder.judge import INCIDENTS
+    from autograder.rows import KINDS
 
-    assert set(KINDS) == set(IN_REPORT) and {kind for kind, _ in INCIDENTS.values()} <= set(KINDS)
-    assert not any("tamper" in word or "cheat" in word for word in (*KINDS, *IN_REPORT.values()))
+    assert {kind for kind, _ in INCIDENTS.values()} <= set(KINDS)
+    assert not any("tamper" in word or "cheat" in word for word in (*KINDS, *KINDS.values()))

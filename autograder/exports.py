@@ -7,6 +7,7 @@ a mark is empty, in both systems "no change": nobody gets a 0 for what was not r
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from allranks.base.errors import CourseError
+from allranks.base.whole import write_whole
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.plugins.export import ExportPlugin
@@ -219,15 +221,12 @@ def write(found: Overview, system: str, path: Path, roster: Path | None, wanted:
         raise ExportError("One column has one sum: give --sum with --column.")
     told: Iterable[str] = ()
     try:
-        unfinished = path.with_name(f"{path.name}.unfinished")
-        with open(unfinished, "w", encoding="utf-8", newline="") as file:
-            if system == "canvas":
-                count, told = canvas(found, file, roster, wanted)
-            else:
-                count = moodle(found, file, wanted)
-        unfinished.replace(path)
+        file = io.StringIO(newline="")
+        if system == "canvas":
+            count, told = canvas(found, file, roster, wanted)
+        else:
+            count = moodle(found, file, wanted)
+        write_whole(path, file.getvalue())
     except OSError as error:
         raise ExportError(f"{path} can't be written ({error.strerror}).") from None
-    finally:
-        path.with_name(f"{path.name}.unfinished").unlink(missing_ok=True)
     return count, [*told, *remarks(found, wanted)]

@@ -28,13 +28,6 @@ def has_gradebook(about: CourseDirectory) -> bool:
     return not about.db_url.startswith(SQLITE) or Path(about.db_url.removeprefix(SQLITE)).exists()
 
 
-def rewrite(path: Path, text: str) -> None:
-    """Puts the text into the file, whole or not at all."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
-
-
 def text_of(path: Path, error: type[CourseError]) -> str | None:
     """What a teacher wrote into a file; None if there is no such file. Raises `error`, with a sentence."""
     try:

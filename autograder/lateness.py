@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from allranks.base.errors import CourseError
+from allranks.base.whole import write_whole
 from nbgrader.api import Assignment, Gradebook, MissingEntry
 from nbgrader.plugins import BasePlugin, LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import parse_utc
 
-from autograder.folder import config_of, directory_of, has_gradebook, rewrite
+from autograder.folder import config_of, directory_of, has_gradebook
 from autograder.trusted import coursedir_of
 
 FILE = "late.json"
@@ -106,7 +107,7 @@ def set_rule(course: Path, lab: str, rule: Rule | None, dry_run: bool = False) -
     proposed = {name: one for name, one in rules_of(course).items() if name != lab} | ({lab: rule} if rule else {})
     if not dry_run:
         text = json.dumps({name: asdict(one) for name, one in sorted(proposed.items())}, indent=1)
-        rewrite(course / "autograder" / FILE, text + "\n")
+        write_whole(course / "autograder" / FILE, text + "\n")
     return settle(course, lab, dry_run, rules=proposed)
 
 

@@ -18,13 +18,14 @@ from pathlib import Path
 
 import nbformat
 from allranks.base.errors import CourseError
+from allranks.base.whole import write_whole
 from allranks.course.handin import Refused, answers, read_notebook
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 
-from autograder.folder import config_of, has_gradebook, rewrite, table_of
+from autograder.folder import config_of, has_gradebook, table_of
 from autograder.intake import REQUEST, check_files, name_refusal, time_of
 
 FILE = "pairs.csv"
@@ -81,7 +82,7 @@ def write_state(course: Path, lab: str, state: dict[str, tuple[str, str]]) -> No
     """Records who shares whose work in a lab, as `read_state` reads it."""
     folder = course / "autograder" / FOLDER / lab
     folder.mkdir(parents=True, exist_ok=True)
-    rewrite(folder / STATE, json.dumps(state) + "\n")
+    write_whole(folder / STATE, json.dumps(state) + "\n")
 
 
 def author(course: Path, lab: str, student: str) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base.errors import CourseError
+from allranks.base.whole import write_whole
 from allranks.course.exchange.remote import Remote
 from allranks.course.handin import Refused
 from nbgrader.api import Gradebook, MissingEntry
@@ -28,7 +29,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 
 from autograder import by_service, pairs, regrades, rubric, sections, sent
-from autograder.folder import SQLITE, directory_of, has_gradebook, rewrite, text_of
+from autograder.folder import SQLITE, directory_of, has_gradebook, text_of
 from autograder.giving import SECRET
 from autograder.intake import name_refusal, printable_name, read_small
 
@@ -237,13 +238,13 @@ def _forget(course: Path, found: Held) -> None:
         if found.lines[name]:
             file = io.StringIO()
             csv.writer(file, lineterminator="\n").writerows(_csv_lines(course, name, found.student)[1])
-            rewrite(folder / name, file.getvalue())
+            write_whole(folder / name, file.getvalue())
     if found.lines[regrades.LOG]:
         kept = [line for line in _log_lines(course) if not _is_about(line, found.student)]
-        rewrite(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
+        write_whole(folder / regrades.LOG, "".join(f"{line}\n" for line in kept))
     if found.lines[f"{sent.FOLDER}/{sent.SENT}"]:
         others_lines = [line for line, entry in sent.lines(course) if entry["student"] != found.student]
-        rewrite(sent.folder_of(course) / sent.SENT, "".join(f"{line}\n" for line in others_lines))
+        write_whole(sent.folder_of(course) / sent.SENT, "".join(f"{line}\n" for line in others_lines))
     for lab, state in _shared(course, found.student).items():
         others = {name: one for name, one in state.items() if found.student not in (name, one[0])}
         pairs.write_state(course, lab, others)

@@ -10,7 +10,7 @@ import torch
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry
 from allranks.ranks.wire.values import dtype_name
 
@@ -265,9 +265,7 @@ EXERCISE = Exercise(
     collective="all_gather",
     algorithm="ring",
     comparable=False,
-    chunking="none",
     demo_setup=_case(4, 2),
-    forbidden_advice=P2P_ONLY,
     empty_advice="A part without rows may be sent or not, but both ends must agree: where one rank sends it, the other must receive it.",
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

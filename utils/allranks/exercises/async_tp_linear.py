@@ -13,7 +13,7 @@ from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Multiply, Oracle, Setup, View, draw, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 from allranks.theory.trace import Event
 
 ALPHA, BETA = 1.0, 0.25  # of the wire's clock: seconds a message, seconds a byte
@@ -221,8 +221,6 @@ EXERCISE = Exercise(
     unit="row a rank",
     collective="all_gather",
     algorithm="ring",
-    chunking="none",
     demo_setup=_case(4, 4),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -9,7 +9,7 @@ import torch
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Setup, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, many_ranks
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, ResultFault, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, ResultFault, Rule, Run
 from allranks.theory.schedules import ceil_lg
 
 
@@ -71,6 +71,5 @@ EXERCISE = Exercise(
     chunking="rank",
     demo_setup=Setup(6, 3, "float64", values="provenance"),
     explain=_explain,
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

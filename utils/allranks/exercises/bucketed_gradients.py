@@ -123,7 +123,6 @@ EXERCISE = Exercise(
     unit="parameter",
     collective="all_reduce",
     algorithm="bucketed",
-    chunking="none",
     demo_setup=_case(4, SHAPES, 40),
     only_sums=True,
     forbidden_advice="One dist.all_reduce a bucket is all that it needs.",

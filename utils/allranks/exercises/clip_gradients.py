@@ -229,7 +229,6 @@ EXERCISE = Exercise(
     unit="parameter",
     collective="all_reduce",
     algorithm="gradient clipping",
-    chunking="none",
     demo_setup=_case(4),
     only_sums=True,
     forbidden_advice="One dist.all_reduce of one number is all that it needs.",

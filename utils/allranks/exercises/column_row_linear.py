@@ -116,7 +116,6 @@ EXERCISE = Exercise(
     unit="row",
     collective="all_reduce",
     algorithm="tensor parallel",
-    chunking="none",
     demo_setup=Setup(4, 3),
     only_sums=True,
     forbidden_advice="One dist.all_reduce is all that it needs.",

@@ -218,7 +218,6 @@ EXERCISE = Exercise(
         ),
     },
     collective="all_reduce",
-    chunking="none",
     demo_setup=_case(4, 3, 1, 2, "NaN"),
     forbidden_advice="dist.all_reduce is all that it needs.",
 )

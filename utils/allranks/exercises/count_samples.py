@@ -71,7 +71,6 @@ EXERCISE = Exercise(
     },
     unit="sample at most",
     collective="all_gather",
-    chunking="none",
     demo_setup=Setup(4, 9),
     forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

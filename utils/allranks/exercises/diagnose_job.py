@@ -297,7 +297,6 @@ EXERCISE = Exercise(
         },
     },
     unit="job",
-    chunking="none",
     demo_setup=_group(Kind.STRAGGLER).setups[0],
     forbidden_advice="A diagnosis needs no messages.",
 )

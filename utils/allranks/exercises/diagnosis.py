@@ -138,7 +138,6 @@ EXERCISE = Exercise(
         "it does not hang, so it is not a deadlock": _oracle_from(_deadlock(hangs=False)),
     },
     unit="program",
-    chunking="none",
     demo_setup=Setup(4, 1).with_options(program="mirror"),
     forbidden_advice="A diagnosis needs no messages.",
 )

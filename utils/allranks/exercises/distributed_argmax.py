@@ -240,7 +240,6 @@ EXERCISE = Exercise(
         _with_first,
     ),
     collective="all_gather",
-    chunking="none",
     demo_setup=Setup(4, 4),
     forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

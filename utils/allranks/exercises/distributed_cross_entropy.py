@@ -210,7 +210,6 @@ EXERCISE = Exercise(
     },
     unit="row",
     collective="all_reduce",
-    chunking="none",
     demo_setup=Setup(4, 2),
     forbidden_advice="All_reduces of three values a row, a maximum and two sums, are all that it needs.",
 )

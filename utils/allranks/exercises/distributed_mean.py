@@ -122,7 +122,6 @@ EXERCISE = Exercise(
         ),
     },
     collective="all_reduce",
-    chunking="none",
     demo_setup=Setup(4, 8),
     only_sums=True,
     forbidden_advice="One dist.all_reduce is all that it needs.",

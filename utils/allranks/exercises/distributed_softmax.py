@@ -169,7 +169,6 @@ EXERCISE = Exercise(
     },
     unit="row",
     collective="all_reduce",
-    chunking="none",
     demo_setup=Setup(4, 2),
     forbidden_advice="Two all_reduces, of the rows' maxima and of their sums, are all that it needs.",
 )

@@ -277,7 +277,6 @@ EXERCISE = Exercise(
         "each rank says that all of them are its own: a value's rank is the one that held it": _own_rank,
     },
     collective="all_gather",
-    chunking="none",
     demo_setup=Setup(4, 4).with_options(k=2),
     forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

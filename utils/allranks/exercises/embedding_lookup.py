@@ -254,7 +254,6 @@ EXERCISE = Exercise(
     },
     unit="id a rank",
     collective="all_to_all",
-    chunking="none",
     demo_setup=Setup(4, 4),
     forbidden_advice="It needs all_to_all (or all_to_all_single) only.",
 )

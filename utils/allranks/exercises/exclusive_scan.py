@@ -10,7 +10,7 @@ from allranks.judge import provenance, rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, oracle_maker, plain, summed, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, SUM_DTYPES, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 from allranks.theory.schedules import ceil_lg
 
 Chosen = Callable[[int, int], Sequence[int]]  # (rank, ranks) -> whose tensors are added
@@ -172,8 +172,6 @@ EXERCISE = Exercise(
     },
     collective="scan",
     algorithm="dissemination",
-    chunking="none",
     demo_setup=Setup(4, 5, "float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="A scan has two ends: a rank with no partner at this distance neither sends nor receives there.",
 )

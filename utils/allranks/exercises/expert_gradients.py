@@ -238,7 +238,6 @@ EXERCISE = Exercise(
     unit="parameter",
     collective="all_reduce",
     algorithm="bucketed",
-    chunking="none",
     demo_setup=_case(4, 2),
     only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs, over all ranks or on a group that dist.new_group makes.",

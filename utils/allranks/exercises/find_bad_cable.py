@@ -306,7 +306,6 @@ EXERCISE = Exercise(
         "the sender's card is only the first cable of the way: count the other cables too": _oracle_from(_first_card),
     },
     unit="round",
-    chunking="none",
     demo_setup=_cases(*_UPLINKS)[0],
     forbidden_advice="The times are given; finding the cable needs no messages.",
 )

@@ -157,7 +157,6 @@ EXERCISE = Exercise(
         "beta": _oracle_from(_power_law),
     },
     unit="point",
-    chunking="none",
     demo_setup=_links("two processes")[0],
     forbidden_advice="A fit needs no messages.",
 )

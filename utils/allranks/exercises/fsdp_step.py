@@ -297,7 +297,6 @@ EXERCISE = Exercise(
         "each rank's own gradients, divided by p: nothing was added over the ranks": _gradients(own=True),
     },
     unit="block",
-    chunking="none",
     demo_setup=_case(4, FOUR),
     only_sums=True,
     forbidden_advice="all_gather_single and reduce_scatter_single, with async_op=True, are all that it needs.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Setup, oracle_maker, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, Exercise, Group, Rule, Run
 
 
 @oracle_maker
@@ -60,6 +60,5 @@ EXERCISE = Exercise(
     collective="send/recv",
     chunking="rank",
     demo_setup=Setup(4, 4, "float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

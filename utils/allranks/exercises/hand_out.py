@@ -8,7 +8,7 @@ from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.common import circumstances, many_ranks, returning
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
@@ -80,10 +80,8 @@ EXERCISE = Exercise(
         "the rows are off by one": returning(lambda t, rank, setup: t[0][(rank - 1) % setup.ranks if rank else 0]),
     },
     unit="number in a row",
-    chunking="none",
     demo_setup=Setup(4, 3),
     blocking_weight=1,
-    forbidden_advice=P2P_ONLY,
     peer_advice="The others are ranks 1 to p-1.",
     own_rank_advice="Rank 0 has its row already: it copies it.",
 )

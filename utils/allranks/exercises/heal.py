@@ -251,7 +251,6 @@ EXERCISE = Exercise(
         ),
     },
     collective="send/recv",
-    chunking="none",
     demo_setup=_case(4, 20, 2),
     forbidden_advice="The steps are told with all_gather or all_reduce, and the weights with isend and irecv or batch_isend_irecv.",
     peer_advice="Pair the ranks that are behind with those that are up to date, in the same way on every rank.",

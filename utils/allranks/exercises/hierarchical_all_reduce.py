@@ -217,6 +217,7 @@ EXERCISE = Exercise(
     explain=explain_sum,
     collective="all_reduce",
     algorithm="hierarchical",
+    chunking="split",
     demo_setup=Setup(4, 8, "float64", values="provenance").with_options(ranks_per_node=2),
     only_sums=True,
     forbidden_advice="Use messages between two ranks, or collectives on groups of your own.",

@@ -74,7 +74,6 @@ EXERCISE = Exercise(
         "the counts were never summed, or their sum was not used": _oracle_from(lambda a, b, rank: a.sum(0) / b[rank]),
     },
     collective="all_reduce",
-    chunking="none",
     demo_setup=Setup(4, 2),
     only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs.",

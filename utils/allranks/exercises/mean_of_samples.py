@@ -88,7 +88,6 @@ EXERCISE = Exercise(
     },
     unit="sample",
     collective="all_reduce",
-    chunking="none",
     demo_setup=Setup(4, 9),
     only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs.",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks, returning
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -62,7 +62,6 @@ EXERCISE = Exercise(
     collective=None,
     chunking="rank",
     blocking_weight=10,
-    forbidden_advice=P2P_ONLY,
     peer_advice="The mirror image of rank r is rank p-1-r.",
     own_rank_advice="With an odd p the middle rank is its own mirror image: it copies its tensor.",
 )

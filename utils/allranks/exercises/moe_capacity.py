@@ -306,7 +306,6 @@ EXERCISE = Exercise(
     },
     unit="token a rank",
     collective="all_to_all",
-    chunking="none",
     demo_setup=_case(4, 6),
     index_advice=_one_place_too_far,
     forbidden_advice="It needs all_to_all (or all_to_all_single) only: the room is fixed, so no sizes have to be exchanged.",

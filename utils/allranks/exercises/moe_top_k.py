@@ -366,7 +366,6 @@ EXERCISE = Exercise(
     },
     unit="token a rank",
     collective="all_to_all",
-    chunking="none",
     demo_setup=_case(4, 3),
     forbidden_advice="It needs all_to_all (or all_to_all_single) only.",
 )

@@ -204,7 +204,6 @@ EXERCISE = Exercise(
     unit="parameter",
     collective="all_reduce",
     algorithm="bucketed, overlapped",
-    chunking="none",
     demo_setup=_case(4, 32),
     only_sums=True,
     forbidden_advice="One dist.all_reduce(..., async_op=True) a bucket is all that it needs.",

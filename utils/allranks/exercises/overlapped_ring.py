@@ -12,7 +12,7 @@ from allranks.judge import rules, speed
 from allranks.judge.cases import Args, Setup, Work, vectors
 from allranks.judge.common import explain_sum, sum_oracle
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.judge.exercise import P2P, Exercise, Rule, Run
 from allranks.theory import topology
 
 NODE = topology.preset("dgx-h100")
@@ -79,7 +79,7 @@ EXERCISE = Exercise(
     explain=explain_sum,
     collective="all_reduce",
     algorithm="ring",
+    chunking="split",
     demo_setup=replace(_timed(4, 64), dtype="float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -12,7 +12,7 @@ from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain, shape_of
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, RING_RANKS, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 
 
 def _sizes(setup: Setup) -> list[int]:
@@ -95,8 +95,6 @@ EXERCISE = Exercise(
     unit="element a chunk",
     collective="all_to_all",
     algorithm="pairwise",
-    chunking="none",
     demo_setup=Setup(4, 3),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -23,7 +23,7 @@ from allranks.judge.common import (
     with_root,
 )
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
+from allranks.judge.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
 ALPHA, BETA = 1.0, 0.25
 
@@ -172,7 +172,6 @@ EXERCISE = Exercise(
     algorithm="pipelined chain",
     chunking="split",
     demo_setup=Setup(4, 16, "float64", values="provenance", root=0).with_options(segments=4, _alpha=ALPHA, _beta=BETA),
-    forbidden_advice=P2P_ONLY,
     peer_advice="The chain begins at src and goes on modulo p; its last rank sends to nobody.",
     own_rank_advice="On a chain no rank is its own neighbour: the last rank sends to nobody, and src receives from nobody.",
 )

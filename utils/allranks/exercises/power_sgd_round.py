@@ -264,7 +264,6 @@ EXERCISE = Exercise(
     unit="row",
     collective="all_reduce",
     algorithm="PowerSGD",
-    chunking="none",
     demo_setup=_case(4, 8, 7, 2),
     only_sums=True,
     forbidden_advice="It needs dist.all_reduce, twice.",

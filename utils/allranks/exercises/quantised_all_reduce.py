@@ -386,7 +386,6 @@ EXERCISE = Exercise(
     },
     collective="all_reduce",
     algorithm="quantised",
-    chunking="none",
     demo_setup=_case(4, 64),
     forbidden_advice="Use all_to_all_single for the chunks, and all_gather_single for the sums.",
 )

@@ -19,7 +19,7 @@ from allranks.judge.common import (
     many_ranks,
     sum_oracle,
 )
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, Exercise, Group, Rule, Run
 from allranks.theory.schedules import ceil_lg
 
 
@@ -115,8 +115,8 @@ EXERCISE = Exercise(
     explain=explain_sum,
     collective="all_reduce",
     algorithm="recursive doubling",
+    chunking="split",
     demo_setup=Setup(8, 8, "float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="If p is no power of two, fold first: each rank beyond the largest power of two hands its tensor to one below, "
     "and gets the sum at the end.",
 )

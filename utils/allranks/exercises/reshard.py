@@ -216,7 +216,6 @@ EXERCISE = Exercise(
     },
     unit="row",
     collective="all_to_all",
-    chunking="none",
     demo_setup=_case(4, 11, "fewer ranks"),
     forbidden_advice="Use batch_isend_irecv, or all_to_all_single with lists of sizes.",
     empty_advice="Where no rows go from one rank to another, neither of the two sends or receives.",

@@ -18,7 +18,7 @@ from allranks.judge.common import (
     many_ranks,
     sum_oracle,
 )
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, Mistakes, ResultFault, Rule, Run
+from allranks.judge.exercise import P2P, Exercise, FaultKind, Group, Mistakes, ResultFault, Rule, Run
 
 
 def _one_pass(step: int) -> Make:
@@ -97,6 +97,6 @@ EXERCISE = Exercise(
     explain=_explain,
     collective="all_reduce",
     algorithm="ring",
-    forbidden_advice=P2P_ONLY,
+    chunking="split",
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -13,7 +13,7 @@ from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Peak, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import record
 
 WIDTH = 3  # of a head: enough to tell values apart
@@ -332,6 +332,5 @@ EXERCISE = Exercise(
     comparable=False,
     chunking="rank",
     demo_setup=_case(4, 4, "zigzag"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -9,7 +9,7 @@ import torch
 from allranks.judge import evidence, provenance, rules
 from allranks.judge.cases import Args, Expected, Setup, plain, summed, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, RING_RANKS, SIZES, SUM_DTYPES, Make, many_ranks, returning
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, FaultKind, Group, ResultFault, Rule, Run
+from allranks.judge.exercise import P2P, Exercise, FaultKind, Group, ResultFault, Rule, Run
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -113,7 +113,7 @@ EXERCISE = Exercise(
     explain=_explain,
     collective="reduce_scatter",
     algorithm="ring",
+    chunking="split",
     demo_setup=Setup(4, 12, "float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -9,7 +9,7 @@ from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, Make, many_ranks, returning
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
+from allranks.judge.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
 NO_DIMENSION = "a tensor without dimensions"
 
@@ -139,6 +139,5 @@ EXERCISE = Exercise(
     collective="send/recv",
     chunking="rank",
     demo_setup=Setup(4, 4, "float64", values="provenance").with_options(k=1),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

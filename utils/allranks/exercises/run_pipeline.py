@@ -12,7 +12,7 @@ from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 from allranks.theory import pipelines
 
 WIDTH = 3  # numbers in a micro-batch
@@ -284,8 +284,6 @@ EXERCISE = Exercise(
         ),
     },
     unit="micro-batch",
-    chunking="none",
     demo_setup=_case(4, 6),
-    forbidden_advice=P2P_ONLY,
     peer_advice="The first stage receives no activations, the last one no gradients.",
 )

@@ -12,7 +12,7 @@ from allranks.judge import provenance, rules, speed
 from allranks.judge.cases import Add, Args, Setup, plain, vectors
 from allranks.judge.common import explain_sum, sum_oracle
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, About, Exercise, Rule, Run
+from allranks.judge.exercise import P2P, About, Exercise, Rule, Run
 from allranks.ranks.wire import LogEntry
 from allranks.ranks.wire.messages import OpKind as Op
 from allranks.theory import topology
@@ -153,7 +153,7 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="ring",
     comparable=False,
+    chunking="split",
     demo_setup=replace(_timed(4, 32), dtype="float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

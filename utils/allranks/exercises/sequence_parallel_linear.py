@@ -244,7 +244,6 @@ EXERCISE = Exercise(
     unit="row a rank",
     collective="all_gather",
     algorithm="sequence parallel",
-    chunking="none",
     demo_setup=Setup(4, 2),
     only_sums=True,
     forbidden_advice="It needs an all_gather forward, and an all_gather and a reduce_scatter backward.",

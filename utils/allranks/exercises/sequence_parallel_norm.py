@@ -229,7 +229,6 @@ EXERCISE = Exercise(
     unit="token a rank",
     collective="all_gather",
     algorithm="sequence parallel",
-    chunking="none",
     demo_setup=Setup(4, 2),
     only_sums=True,
     forbidden_advice="It needs an all_gather forward, and a reduce_scatter and an all_reduce backward.",

@@ -48,7 +48,6 @@ EXERCISE = Exercise(
         "the last rank's settings: the root is rank 0": in_place(lambda tensors, rank, setup: tensors[-1]),
     },
     collective="broadcast",
-    chunking="none",
     demo_setup=Setup(4, 4),
     forbidden_advice="One dist.broadcast is all that it needs.",
 )

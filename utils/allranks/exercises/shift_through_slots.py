@@ -132,6 +132,7 @@ EXERCISE = Exercise(
         "the tensor of the rank to the right: data goes to rank r + 1": returning(_from(1)),
         "the last piece is missing: it may be shorter than a slot": returning(_last_piece_missing),
     },
+    chunking="split",
     demo_setup=_case(4, 12, dtype="float64", values="provenance"),
     forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of memory.",
 )

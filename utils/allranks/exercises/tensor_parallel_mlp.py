@@ -186,7 +186,6 @@ EXERCISE = Exercise(
     unit="row",
     collective="all_reduce",
     algorithm="tensor parallel",
-    chunking="none",
     demo_setup=Setup(4, 3),
     only_sums=True,
     forbidden_advice="One dist.all_reduce forward and one backward are all that it needs.",

@@ -279,7 +279,6 @@ EXERCISE = Exercise(
         ),
     },
     collective="all_gather",
-    chunking="none",
     demo_setup=_case(4, 40),
     forbidden_advice="Use collectives on tensors, such as all_gather.",
 )

@@ -9,7 +9,7 @@ from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Setup, plain, vectors
 from allranks.judge.common import MOVED_DTYPES, every_root, in_place, rooted_groups
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, YOUR_VARIANT, Exercise, Group, Rule, Run, Variants
+from allranks.judge.exercise import P2P, YOUR_VARIANT, Exercise, Group, Rule, Run, Variants
 from allranks.theory.schedules import ceil_lg
 
 
@@ -84,7 +84,6 @@ EXERCISE = Exercise(
     algorithm="binomial",
     chunking="rank",
     demo_setup=Setup(8, 4, "float64", values="provenance", root=0),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Counted from src, rank q is rank (q + src) mod p; beyond the last rank there is no partner.",
     own_rank_advice="In a tree no rank is its own partner. Counted from src, rank q is rank (q + src) mod p: is one of the two left out here?",
 )

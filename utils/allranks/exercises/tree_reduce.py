@@ -11,7 +11,7 @@ from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, summed, v
 from allranks.judge.common import SUM_DTYPES, SUM_MISTAKES, explain_sum, in_place, rooted_groups
 from allranks.judge.drawing import Draws
 from allranks.judge.evidence import received_before, received_by
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.judge.exercise import P2P, Exercise, Rule, Run
 from allranks.theory.schedules import ceil_lg
 
 
@@ -107,8 +107,8 @@ EXERCISE = Exercise(
     root_name="dst",
     collective="reduce",
     algorithm="binomial",
+    chunking="split",
     demo_setup=Setup(8, 8, "float64", values="provenance", root=0),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Counted from dst, rank q is rank (q + dst) mod p; beyond the last rank there is no partner.",
     own_rank_advice="In a tree no rank is its own partner. Counted from dst, rank q is rank (q + dst) mod p: is one of the two left out here?",
 )

@@ -13,7 +13,7 @@ from allranks.judge import rules, speed
 from allranks.judge.cases import Args, Setup, summed, vectors
 from allranks.judge.common import SUM_MISTAKES, explain_sum, in_place, sum_oracle
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule, Run
+from allranks.judge.exercise import P2P, Exercise, Rule, Run
 from allranks.theory import topology
 
 FOURS = replace(topology.preset("dgx-h100"), name="nodes of 4 H100s", ranks_per_node=4, nics_per_node=4)
@@ -102,8 +102,6 @@ EXERCISE = Exercise(
     },
     collective="all_reduce",
     algorithm="hierarchical",
-    chunking="none",
     demo_setup=replace(_timed(8, 128), dtype="float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Inside a node the peers are those with the same rank // ranks_per_node, between nodes those with the same rank % ranks_per_node.",
 )

@@ -137,6 +137,7 @@ EXERCISE = Exercise(
         "this rank's own tensor times p: the others' are not in it": in_place(lambda t, r, s: t[r] * len(t)),
     },
     collective="all_reduce",
+    chunking="split",
     demo_setup=Setup(4, 12, "float64", values="provenance"),
     forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of memory.",
 )

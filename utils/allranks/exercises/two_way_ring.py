@@ -8,7 +8,7 @@ from allranks.exercises.ring_all_reduce import MISTAKES
 from allranks.judge import rules, speed
 from allranks.judge.cases import Setup, vectors
 from allranks.judge.common import explain_sum, sum_oracle
-from allranks.judge.exercise import P2P, P2P_ONLY, Exercise, Rule
+from allranks.judge.exercise import P2P, Exercise, Rule
 from allranks.theory import topology
 
 PAIRS = replace(topology.preset("dgx-h100"), name="nodes of 2 H100s", ranks_per_node=2, nics_per_node=2)
@@ -32,8 +32,6 @@ EXERCISE = Exercise(
     collective="all_reduce",
     algorithm="ring",
     comparable=False,
-    chunking="none",  # each direction has chunks of its own
     demo_setup=replace(_timed(8, 128), dtype="float64", values="provenance"),
-    forbidden_advice=P2P_ONLY,
     peer_advice="Take the peer's number modulo the number of ranks.",
 )

@@ -203,7 +203,6 @@ EXERCISE = Exercise(
     },
     unit="token a rank",
     collective="all_to_all",
-    chunking="none",
     demo_setup=_case(4, 2),
     forbidden_advice="all_to_all or all_to_all_single is all that it needs: tokens of all heads become all tokens of some heads, and back.",
 )

@@ -83,7 +83,6 @@ EXERCISE = Exercise(
         Rule("no longer than ZB-H1", 5, orders.in_time(_longer)),
     ),
     unit="micro-batch",
-    chunking="none",
     demo_setup=Setup(4, 8),
     forbidden_advice="An order needs no messages.",
 )

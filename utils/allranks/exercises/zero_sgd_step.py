@@ -224,7 +224,6 @@ EXERCISE = Exercise(
     unit="parameter",
     collective="reduce_scatter + all_gather",
     algorithm="ZeRO",
-    chunking="none",
     demo_setup=_case(4, SHAPES),
     only_sums=True,
     forbidden_advice="It needs reduce_scatter and all_gather only.",

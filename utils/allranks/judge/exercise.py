@@ -130,12 +130,12 @@ class Exercise:
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)  # of options that are no arguments, in words
     collective: str | None = None
     algorithm: str | None = None
-    chunking: str = "split"  # how the trace numbers chunks: "split" the vector in p, "rank" one a rank, "none"
+    chunking: str = "none"  # how the trace numbers chunks: "split" the vector in p, "rank" one a rank, "none"
     comparable: bool = (
         True  # whether the schedule of that collective and algorithm does all of its work, and nothing else
     )
     blocking_weight: float = 0.0  # what it counts to be right when every send waits for its receiver
-    forbidden_advice: str = ""  # what to use instead of a forbidden operation
+    forbidden_advice: str = ""  # what to use instead of a forbidden operation, where it is not messages
     peer_advice: str = ""  # what to do where there is no such rank
     call_advice: Callable[[Run], str] = lambda run: ""  # where ranks call different collectives: what it may come from
     empty_advice: str = ""  # what to do about a message without elements that one end has, and the other has not
@@ -177,6 +177,11 @@ class Exercise:
             return None
         each = [sum(view.tensor().nbytes for _, view in views(own[0])) for own in args]
         return sum(each) if self.collective in ("all_gather", "all_to_all") else max(each)
+
+    @property
+    def instead(self) -> str:
+        """What to use instead of a forbidden operation; "" where nothing is said of it."""
+        return self.forbidden_advice or (P2P_ONLY if self.allow == P2P else "")
 
     @property
     def counts_each_rank(self) -> bool:

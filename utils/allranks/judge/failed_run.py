@@ -87,7 +87,7 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     if kind is FailureKind.DEADLOCK:
         return _deadlock_sentence(run, failure)
     if kind is FailureKind.FORBIDDEN_OP:
-        advice = f" {run.exercise.forbidden_advice}" if run.exercise.forbidden_advice else ""
+        advice = f" {run.exercise.instead}" if run.exercise.instead else ""
         return f"rank {failure.rank} calls an operation that this exercise forbids: {failure.called or failure.op}{at}.{advice}"
     if kind is FailureKind.NCCL_RULE and withhold:  # the error may be the student's own, with any text
         return f"rank {failure.rank} breaks one of NCCL's rules: {failure.rule}{at}."

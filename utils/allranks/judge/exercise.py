@@ -147,6 +147,10 @@ class Exercise:
     variants: Variants | None = None  # what a course may draw for each student
     variant: Variant | None = None  # what was drawn; None: the exercise as it is for everybody
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.mistakes, Mapping):
+            raise TypeError(f"{self.name}: mistakes are a table, such as {{'the sum came back': returning(make)}}")
+
     @functools.cached_property
     def arguments(self) -> tuple[str, ...]:
         """The names of the function's arguments, from the head of the exercise's file; () where that does not begin with the call."""

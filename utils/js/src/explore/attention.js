@@ -129,7 +129,7 @@ function drawMask(picture, frame, { owner, now, steps }, side) {
     0,
     low + 41,
     ["with its own keys.", "with the keys of its left neighbour."][now] ??
-      `with the keys of the rank ${now} to its left.`,
+      `with the keys from ${now} places to its left.`,
   );
   sketch.into(picture, left + 8 * side + 2, low + 48);
 }
@@ -186,6 +186,7 @@ function drawTime({ picture, handles }, frame, found, width, seen) {
     const look = s === now ? "ar-tick ar-bold ar-now" : "ar-tick";
     sketch.text(`${look} ar-middle`, x.at(starts[s] + longest[s] / 2), top - 16, word);
   }
+  sketch.text("ar-tick", 2, top - 16, "rank");
   for (const r of RANKS) {
     const y = top + r * (LANE + GAP);
     sketch.box(`ar-of-${r}`, 2, y + 16, 12, 12, { rx: 2 }).text("ar-lane-name", 22, y + 27, String(r));

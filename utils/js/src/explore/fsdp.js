@@ -11,7 +11,7 @@ import { BLOCKS, fsdpRun } from "./fsdp_run.js";
 const ROOMS = [1, 2, 3, 4, 5, 6];
 const GATHERS = Array.from({ length: 8 }, (_, i) => (i + 1) / 4);
 const [NET, WORK, LANE, STACK, CELL] = [44, 120, 44, 206, 24];
-const SHOWN = 40; // forward passes; only the slowest runs are longer, and end outside the picture
+const SHOWN = 53; // forward passes: the slowest run, with room for one block and the longest gathers, takes 52
 const GIVEN =
   "Six blocks of a model; each GPU keeps an eighth of each. A block computes when it is whole. " +
   "Drag the room for whole blocks, and how long a gather takes: from which room on does more not help?";
@@ -102,6 +102,7 @@ function draw(picture, frame, { computing, network, held, seconds }, x) {
   sketch.line("ar-rail", left, NET - 14, x.at(gather), NET - 14).line("ar-rail", left, NET - 20, left, NET - 8);
   sketch.text("ar-strong", x.at(gather) + 20, NET - 9, `a gather: ${gather} × a forward pass${narrow ? "" : ", drag"}`);
   sketch.line("ar-mark", x.at(seconds), NET - 6, x.at(seconds), STACK - 8);
-  if (right - x.at(seconds) > 70) sketch.text("ar-tick", x.at(seconds) + 6, STACK - 12, "step ends");
+  const beside = right - x.at(seconds) > 70;
+  sketch.text(beside ? "ar-tick" : "ar-tick ar-end", x.at(seconds) + (beside ? 6 : -6), STACK - 12, "step ends");
   sketch.into(picture, frame.width, STACK + 6 * CELL + 26);
 }

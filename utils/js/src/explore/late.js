@@ -43,7 +43,7 @@ export function late(model, el) {
     const why = all ? `,\n${percent(waits)} of it waiting for one rank` : ":\nthe network, or something else?";
     figures([percent(inside), `of rank 0's time is all-reduce${why}`]);
     for (const i of [2, 3]) marks[i].hidden = !all;
-    const most = STEPS * (compute + DELAYS[DELAYS.length - 1] + 20);
+    const most = STEPS * (compute + DELAYS[DELAYS.length - 1] + NETWORKS[NETWORKS.length - 1]);
     const x = linear([0, most], [frame.width < 500 ? 62 : 96, frame.width - 24]);
     const low = draw(picture, frame, all, x);
     handles[0].element.hidden = !all;
@@ -70,7 +70,6 @@ function draw(picture, frame, all, x) {
   const step = compute + delay + network;
   const sketch = new Sketch().hatching(`${frame.uid}-waits`);
   const [left, right] = x.range;
-  sketch.clip(`${frame.uid}-lanes`, left, TOP - 8, right - left, RANKS * (LANE + GAP) + 12);
   for (let r = 0; r < RANKS; r++) {
     const y = TOP + r * (LANE + GAP);
     const tells = all || r === 0;
@@ -86,7 +85,6 @@ function draw(picture, frame, all, x) {
     if (!tells) sketch.box("ar-room-left", left + 0.5, y + 0.5, right - left - 1, LANE - 1);
     if (!tells && r === 1) sketch.text("ar-tick", left + 14, y + 25, "guess what the other ranks do, then look");
   }
-  sketch.unclip();
   for (let r = 0; r < RANKS; r++) sketch.text("ar-lane-name", 0, TOP + r * (LANE + GAP) + 26, `rank ${r}`);
   const end = x.at(step);
   sketch.line("ar-rail", x.at(compute + delay), TOP - 20, end, TOP - 20);

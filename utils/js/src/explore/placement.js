@@ -106,6 +106,7 @@ function draw(picture, machine, placed, run, width) {
  */
 function between(sketch, run, at, low) {
   const most = Math.max(...run.between.flat(), 1);
+  const labels = /** @type {[number, number, string][]} */ ([]); // over all arcs
   for (let a = 0; a < run.between.length; a++) {
     for (let b = a + 1; b < run.between.length; b++) {
       const nbytes = Math.max(run.between[a][b], run.between[b][a]);
@@ -116,9 +117,10 @@ function between(sketch, run, at, low) {
         `${at(b).toFixed(1)} ${low}`;
       sketch.path("ar-arc", d, { "stroke-width": 1 + (9 * nbytes) / most });
       const middle = (at(a) + at(b)) / 2;
-      sketch.text("ar-tick ar-middle ar-halo", middle, 0.25 * low + 0.75 * high - 9, bytes(nbytes));
+      labels.push([middle, 0.25 * low + 0.75 * high - 9, bytes(nbytes)]);
     }
   }
+  for (const [x, y, words] of labels) sketch.text("ar-tick ar-middle ar-halo", x, y, words);
 }
 
 /**

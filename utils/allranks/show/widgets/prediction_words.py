@@ -64,7 +64,7 @@ def is_right(truth: dict[str, Any], value: Value) -> bool:
 def written(value: float) -> str:
     """Three digits, with commas: 1,024 and 27.1."""
     if abs(value) >= 1000:
-        return f"{value:,.0f}"
+        return f"{math.floor(value + 0.5):,}"  # as the browser rounds
     return f"{value:.3g}"
 
 

@@ -1,7 +1,7 @@
 // A number: a slider that begins nowhere, and a field to type it.
 
 import { followPointer, html } from "../common/dom.js";
-import { onTick, placeOf, ticksOf, typed, valueAt, withUnit, written } from "./scale.js";
+import { onTick, placeOf, ticksOf, typed, unitOnTick, valueAt, withUnit, written } from "./scale.js";
 import { plain } from "./words.js";
 
 /** @typedef {import("./types.js").Asked} Asked */
@@ -12,8 +12,9 @@ import { plain } from "./words.js";
  * @param {Asked} asked
  */
 export function line(asked) {
-  const ticks = ticksOf(asked).map((value) =>
-    html("span", { class: "ar-predict-tick", style: left(placeOf(asked, value)) }, onTick(value, asked.unit)),
+  const unit = unitOnTick(asked.unit);
+  const ticks = ticksOf({ ...asked, unit }).map((value) =>
+    html("span", { class: "ar-predict-tick", style: left(placeOf(asked, value)) }, onTick(value, unit)),
   );
   return html("div", { class: "ar-predict-line" }, html("div", { class: "ar-predict-track" }), ...ticks);
 }

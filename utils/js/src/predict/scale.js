@@ -82,14 +82,23 @@ function decadesOf(low, high) {
 }
 
 /**
- * Both ends, and whole parts between them.
+ * Both ends, and whole parts between them, or else round numbers.
  *
  * @param {number} low
  * @param {number} high
  * @param {boolean} whole
  */
 function partsOf(low, high, whole) {
-  const parts = [4, 5, 3, 2].find((n) => !whole || (high - low) % n === 0) ?? 1;
+  const span = high - low;
+  const parts = [4, 5, 3, 2].find((n) => span % n === 0) ?? (whole ? 1 : 0);
+  if (!parts) {
+    const ten = 10 ** Math.floor(Math.log10(span / 4));
+    const step = ten * ([1, 2, 5].find((n) => n * ten >= span / 5) ?? 10);
+    const inside = Array.from({ length: 5 }, (_, i) =>
+      Number(((Math.floor(low / step) + 1 + i) * step).toPrecision(12)),
+    );
+    return [low, ...inside.filter((value) => value < high), high];
+  }
   return Array.from({ length: parts + 1 }, (_, i) => Number((low + (i * (high - low)) / parts).toPrecision(12)));
 }
 
@@ -114,6 +123,15 @@ export function withUnit(value, unit) {
 }
 
 /**
+ * What of a unit stands under each tick: "GB", but no word such as "micro-batches". It stands beside the field, too.
+ *
+ * @param {string} unit
+ */
+export function unitOnTick(unit) {
+  return unit in BIGGER || unit.length < 4 ? unit : "";
+}
+
+/**
  * Short, under a tick: 1000 GB are 1 TB, a million is 1M.
  *
  * @param {number} value
@@ -121,9 +139,8 @@ export function withUnit(value, unit) {
  */
 export function onTick(value, unit) {
   if (value === 0) return "0";
-  if (value >= 1000 && value % 1000 === 0 && unit in BIGGER) {
-    return `${written(value / 1000)} ${BIGGER[/** @type {keyof typeof BIGGER} */ (unit)]}`;
-  }
+  if (value >= 1000 && value % 1000 === 0 && unit in BIGGER)
+    return onTick(value / 1000, BIGGER[/** @type {keyof typeof BIGGER} */ (unit)]);
   for (const [size, sign] of /** @type {[number, string][]} */ ([
     [1e9, "G"],
     [1e6, "M"],

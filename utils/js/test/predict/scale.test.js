@@ -7,6 +7,7 @@ import {
   ticksOf,
   timesBetween,
   typed,
+  unitOnTick,
   valueAt,
   withUnit,
   written,
@@ -49,6 +50,9 @@ test("ticks stand at decades, or at equal distances that are whole", () => {
   assert.equal(ticksOf({ low: 0.01, high: 1e6, log: true, whole: false }).length, 5);
   // 100,000 tokens and 1M tokens have no room beside each other
   assert.deepEqual(ticksOf({ low: 10, high: 1e6, log: true, whole: true, unit: "tokens" }), [10, 1000, 1e6]);
+  // between ends that no whole parts lead from and to there are round numbers
+  assert.deepEqual(ticksOf({ low: 0.5, high: 20, log: false, whole: false }), [0.5, 5, 10, 15, 20]);
+  assert.deepEqual(ticksOf({ low: 1, high: 8, log: false, whole: false }), [1, 2, 4, 6, 8]);
 });
 
 test("numbers are written with three digits, units under ticks grow", () => {
@@ -58,6 +62,8 @@ test("numbers are written with three digits, units under ticks grow", () => {
     [onTick(1000, "GB"), onTick(0, "n"), onTick(1e6, ""), onTick(10, "ms"), onTick(1e5, "bytes")],
     ["1 TB", "0", "1M", "10 ms", "100 KB"],
   );
+  assert.deepEqual([onTick(1e7, "bytes"), onTick(1e9, "bytes")], ["10 MB", "1 GB"]);
+  assert.deepEqual(["GB", "%", "bytes", "micro-batches"].map(unitOnTick), ["GB", "%", "bytes", ""]);
 });
 
 test("what readers type is understood, or refused", () => {

@@ -44,10 +44,10 @@ class Executed:
         return self.cells[name].outputs
 
     def text(self, name: str) -> str:
-        """Everything that the cell showed as plain text, but for how long it took on a slow machine ("took 4 s")."""
+        """Everything that the cell showed as plain text, but for how long it took on a slow machine ("the ranks took 4 s")."""
         # what is printed may come in several pieces that end anywhere
         parts = [o.get("text") or o.get("data", {}).get("text/plain", "") + "\n" for o in self.outputs(name)]
-        return "".join(part for part in parts if not re.fullmatch(r"took \d+ s\n", part)).strip()
+        return "".join(part for part in parts if not re.fullmatch(r"the ranks took \d+ s\n", part)).strip()
 
     def curves(self, name: str) -> dict[str, list[tuple[float, float]]]:
         """The points of each curve of the figures that the cell showed, by label; they follow the theme."""

@@ -78,7 +78,7 @@ class Screen:
         self.grid.note, self.grid.below = "", report if in_notebook() else ""
         self._collect(pending)
         if self.handle is not None and self.grid.empty:  # the running time was shown: leave the last one
-            self.grid.note = f"took {self.next:.0f} s"
+            self.grid.note = f"the ranks took {self.next:.0f} s"
         for rank, output in enumerate(self.grid.ranks):
             output.failed = rank in failed
         if in_notebook():

@@ -552,25 +552,18 @@ def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
 
 
 def kept_by_a_layer(ranks: int = 8) -> Scene:
-    """The chapter on memory and rooflines: what a layer of GPT-3 keeps on a rank, by split and recomputation."""
-    ways: tuple[tuple[str, int, bool, rooflines.Recompute], ...] = (
-        ("one rank", 1, False, "none"),
-        (f"TP {ranks}", ranks, False, "none"),
-        ("and SP", ranks, True, "none"),
-        ("and attention again", ranks, True, "selective"),
-        ("all again", ranks, False, "full"),
-    )
+    """The chapter on memory and rooflines: what a layer of GPT-3 keeps on one GPU; on eight?"""
+    names = ("one GPU", f"tensor parallel, {ranks} GPUs", "and sequence parallel", "and attention again", "all again")
     left, wide, high, out = 350.0, 270.0, 44.0, []
-    kept = [rooflines.layer_activation_nbytes(2048, 12288, 96, 2048, t, sp, r) for _, t, sp, r in ways]
-    for row, ((name, *_), nbytes) in enumerate(zip(ways, kept, strict=True)):
-        y, w = row * high, wide * nbytes / max(kept)
+    size = f"{rooflines.layer_activation_nbytes(2048, 12288, 96, 2048) / 1e6:,.0f} MB"
+    for row, name in enumerate(names):
+        y = row * high
         out.append(text(left - 16, y + 22, name, anchor="end"))
-        out.append(box("r0" if row == 0 else "r1", left, y, max(w, 4), high - 12))
-        out.append(text(left + w + 12, y + 22, f"{nbytes / 1e6:,.0f} MB", "ink", "start"))
-    words = (
-        "Bars: " + ", ".join(f"{name} {size / 1e6:.0f} MB" for (name, *_), size in zip(ways, kept, strict=True)) + "."
-    )
-    return "".join(out), len(ways) * high, words
+        more = ' stroke-width="2" stroke-dasharray="6 6"' if row else ""
+        out.append(box("paper line" if row else "r0", left, y, wide, high - 12, 6, more))
+        out.append(text(left + wide + 12, y + 22, "?" if row else size, "ink", "start"))
+    words = f"Bars: one GPU {size}; with a question mark each: {', '.join(names[1:])}."
+    return "".join(out), len(names) * high, words
 
 
 def reach(ranks: int = 4, cells: int = 6, writer: int = 1, target: int = 2) -> Scene:

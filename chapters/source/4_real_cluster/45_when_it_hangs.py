@@ -74,8 +74,8 @@ guess.reveal(
 # **The hang comes after the mistake.** Before it the sum mixes two different steps, and no error says so. "If one rank skips a collective, the others hang" is true only if that rank makes no other call
 # afterwards.
 #
-# Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts all calls of a
-# group, also those of our World), and **which rank is missing**. There the program stopped; the mistake is at that point or before it.
+# Read the report from the bottom. The line before the last says which ranks wait, in which **collective number** (each rank counts its calls of a
+# group; those that our World makes are left out), and **which rank is missing**. There the program stopped; the mistake is at that point or before it.
 #
 # (On GPUs a call is only queued, and the CPU continues to the line that needs the result, or to the end of the cell: there the report shows *that*
 # line, or says that a rank waits for its GPU. The flight recorder of section 4 tells which collective it is.)

@@ -271,7 +271,7 @@ print(*sorted(path.name for path in dumps.iterdir()))
 # %% [markdown] name="dump_by_hand_intro"
 # By hand: the JSON has a list of `entries`. Each has the name of the call, the group (`process_group`), and `collective_seq_id`, the number of the call *in
 # that group*. Match by these two, never by the place in the list: the recorder keeps only the last 2000 calls, so two files may begin at different
-# calls.
+# calls. (The recorder counts the calls of our World, too, and the report above does not: so the numbers here are larger.)
 
 
 # %% name="dump_by_hand"

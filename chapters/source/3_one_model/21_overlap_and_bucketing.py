@@ -197,7 +197,7 @@ print(f"from the barrier to the end: {1e3 * after.seconds:.0f} ms after, {1e3 * 
 Player(after, during, titles=("After", "During"))
 
 # %% [markdown] name="one_step_explained"
-# Each lane is a rank: it shows the layers that compute, and the all-reduces. On the left these come one after the other, on the right they overlap.
+# In the lanes each rank has a grey row, the layers that compute, and a blue one, its all-reduces. Above, in *After*, blue follows grey; below, in *During*, they overlap.
 # The result is the same, because what is added is the same.
 #
 # The times don't mean much yet: if ranks share cores, an all-reduce *takes* cores from the computing that should hide it. Section 7 measures this.
@@ -551,7 +551,8 @@ def measured(pause_s, together, width):
 
 
 # %% [markdown] name="measured_intro"
-# The model needs this machine's $\alpha$ and $\beta$. They come from two measurements of the communication alone: with eight buckets and with one.
+# The next cell measures all eight cases; it takes about 15 seconds. The cell after it fits this machine's $\alpha$ and $\beta$ for the model, from the communication
+# alone: with eight buckets and with one.
 
 
 # %% name="measured_run"
@@ -587,7 +588,7 @@ for (kind, together), (alone, both, comm) in rows.items():
 # %% [markdown] name="measured_explained"
 # "hidden" is $1-\frac{\text{both}-\text{backward}}{\text{communication}}$: 100 % if communication cost nothing extra, 0 % if it cost as much as alone, below zero if overlap even hurt.
 #
-# *Elsewhere* behaves like the model: small buckets hide more than large ones, and one bucket hides almost nothing. *Cores* is different. The
+# *Elsewhere* behaves like the model: small buckets hide more than large ones, and one bucket hides least. *Cores* is different. The
 # all-reduce copies, adds and wakes processes on the same cores that multiply, so overlap saves little or no time; the more ranks share a core, the
 # less it saves, and figures may differ much between runs.
 #

@@ -333,7 +333,7 @@ guess.reveal(
 )
 
 # %% name="fsdp_player"
-Player(fsdp_trace)
+Player(fsdp_trace, titles=("One step of FSDP",))
 
 # %% [markdown] name="fsdp_explained"
 # The number of a gather is the size of one shard, that of a scatter the whole size. The head comes first and is small: it belongs to the root module,

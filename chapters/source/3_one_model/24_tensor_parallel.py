@@ -525,7 +525,7 @@ print("right:", torch.equal(y[:: len(x), 0].cpu(), 8.0 * torch.arange(world_size
 #
 # $$T = g + (p-1)\max(g, c) \qquad\text{instead of}\qquad G + C.$$
 #
-# A sleep replaces a GPU's computing time, as long for a block as its journey, which is where the most can be gained. `bench.lasting` times the ring alone, with 4 MiB a rank or, between fast GPUs, more.
+# A sleep replaces a GPU's computing time, as long for a block as its journey, which is where the most can be gained. `bench.lasting` times the ring alone, with 4 MiB a rank or, between fast GPUs, more. It takes about ten seconds.
 
 
 # %% name="pieces_live"

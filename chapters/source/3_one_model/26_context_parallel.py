@@ -174,7 +174,7 @@ def pairs(places, block):
 
 
 def by_step(shards):
-    """The pairs of each rank at each step: at step s, rank r has the block of rank r - s."""
+    """The pairs of each rank at each step: at step s + 1, rank r has the block of rank r - s."""
     p = len(shards)
     return [[pairs(shards[r], shards[(r - s) % p]) for r in range(p)] for s in range(p)]
 
@@ -183,7 +183,7 @@ p, chunk = 4, 2  # 16 tokens
 in_order = [range(r * 2 * chunk, (r + 1) * 2 * chunk) for r in range(p)]
 steps = by_step(in_order)
 print("pairs of each rank in all:", [sum(step[r] for step in steps) for r in range(p)])
-for number, step in enumerate(steps):
+for number, step in enumerate(steps, 1):
     print(f"step {number}: {step}, the slowest has {max(step)}")
 total = [sum(step[r] for step in steps) for r in range(p)]
 slowest = sum(map(max, steps))
@@ -207,11 +207,11 @@ zigzag = [[c * chunk + i for c in (r, 2 * p - 1 - r) for i in range(chunk)] for 
 print("rank 1 has the tokens", zigzag[1])
 figure, axes = plots.chart("step of the ring", "pairs of the slowest rank")
 for name, shards in {"in order": in_order, "zigzag": zigzag}.items():
-    axes.plot(range(p), [max(step) for step in by_step(shards)], marker="o", label=name)
+    axes.plot(range(1, p + 1), [max(step) for step in by_step(shards)], marker="o", label=name)
     print(
         f"{name:8} {[sum(step[r] for step in by_step(shards)) for r in range(p)]}, {sum(map(max, by_step(shards)))} pairs one after the other"
     )
-axes.set(xticks=range(p), ylim=(0, None))
+axes.set(xticks=range(1, p + 1), ylim=(0, None))
 axes.legend()
 figure
 
@@ -418,9 +418,9 @@ for name, h_q, h_k in (("128 key heads", 128, 128), ("8 key heads", 128, 8)):
     axes.loglog(counts, [ring_step_bytes(131_072, c, h_k) / 1e6 for c in counts], marker="o", label=f"ring, {name}")
     ulysses = [ulysses_step_bytes(131_072, c, h_q, h_k) / 1e6 for c in counts]
     axes.loglog(counts, ulysses, marker="s", label=f"Ulysses, {name}")
-axes.set(xticks=counts, xticklabels=counts)
+axes.set(xticks=counts, xticklabels=counts, ylim=(500, 200_000))
 axes.minorticks_off()
-axes.legend()
+axes.legend(loc="upper center", ncols=2)
 figure
 
 # %% name="llama_numbers"

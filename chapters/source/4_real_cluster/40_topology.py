@@ -140,11 +140,12 @@ display(
 # $$T_\text{two} = \underbrace{2(g-1)\,\alpha_1 + 2\tfrac{g-1}{g}\,n\,\beta_1}_{\text{inside}} + \underbrace{2(m-1)\,\alpha_2 + 2\tfrac{m-1}{m}\,\tfrac{n}{g}\,\beta_2}_{\text{between}}$$
 # </details>
 #
-# Ring and two levels on two small nodes. How many ranks send between nodes at a time?
+# Ring and two levels (here: `hierarchical`) on two small nodes. How many ranks send between nodes at a time?
 
 # %% name="watch"
 small = replace(dgx, ranks_per_node=4, nics_per_node=4)
-Player(*(simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring", "hierarchical")))
+traces = [simulate("all_reduce", name, 8, 10**8, small).trace for name in ("ring", "hierarchical")]
+Player(*traces, titles=("Ring", "Two levels"))
 
 # %% [markdown] name="two_guess"
 # In *leader* one rank of each node sums the node's vectors and talks to the other nodes.

@@ -85,7 +85,7 @@ for name, data, flags in (("LL", 4, 4), ("LL128", 120, 8), ("Simple", 512 * 1024
 # | one store | 16 bytes: twice 4 data + 4 flag | 128 bytes by 8 threads: 120 data + 8 flag | a slice, up to 1 MiB |
 # | ready when | both flags are the step | the line's flag is the step | a counter beside the buffer says so, behind a fence |
 # | needs | 8 bytes in one piece: any link | all of a line visible at once: NVLink, some PCIe paths | nothing |
-# | 8 slots have | 512 KiB | 4,915,200 bytes | 4 MiB (`NCCL_BUFFSIZE`) |
+# | 8 slots (section 3) have | 512 KiB | 4,915,200 bytes | 4 MiB (`NCCL_BUFFSIZE`) |
 # | bandwidth | at most half | at most 15/16 | all of it |
 #
 # NCCL switches LL128 on only where the hardware shows a line as a whole. **Do not force it with `NCCL_PROTO`**: on a path that shows half a line, the sums are
@@ -400,8 +400,8 @@ for nbytes in (2**16, 2**24, 2**30):
     inside = cost.nccl_choice("all_reduce", nbytes, "gb200-nvl72", nodes=1, ranks=64)
     across = cost.nccl_choice("all_reduce", nbytes, "dgx-b200", nodes=8)
     ratios.append(across.us / inside.us)
-    print(f"{nbytes / 2**20:8.2f} MiB: one rack {inside.us:6.0f} us ({inside.algorithm}),", end=" ")
-    print(f"eight computers {across.us:6.0f} us ({across.algorithm}): x {ratios[-1]:.1f}")
+    print(f"{nbytes / 2**20:8.2f} MiB: one rack {inside.us:6.0f} µs ({inside.algorithm}),", end=" ")
+    print(f"eight computers {across.us:6.0f} µs ({across.algorithm}): x {ratios[-1]:.1f}")
 
 # %% name="reveal_rack" jupyter={"source_hidden": true}
 # the answer: run this cell

@@ -17,10 +17,10 @@ const BAR = 68;
  */
 export function drawMemory(picture, frame, { held, total, limit, machine }, whole) {
   const width = frame.width;
-  // beside the heading there is room for what stands above the limit
-  const top = width < 860 ? 58 : 40;
   const most = Math.min(Math.max(whole, total), 2.4 * limit);
   const scale = width / Math.max(limit * 1.25, total * 1.04, most * 1.04);
+  // beside the heading there is room for what stands above the limit, if that is not below the heading
+  const top = width < 860 || limit * scale < 200 ? 58 : 40;
   const over = !fits({ total, limit });
   const sketch = new Sketch().hatching(`${frame.uid}-over`).hatching(`${frame.uid}-beyond`, 0.35);
   sketch.text("ar-heading", 0, 20, "Memory of one GPU");

@@ -117,7 +117,8 @@ function between(sketch, run, at, low) {
         `${at(b).toFixed(1)} ${low}`;
       sketch.path("ar-arc", d, { "stroke-width": 1 + (9 * nbytes) / most });
       const middle = (at(a) + at(b)) / 2;
-      labels.push([middle, 0.25 * low + 0.75 * high - 9, bytes(nbytes)]);
+      // below an arc between neighbours there is room, above it pass the longer arcs
+      labels.push([middle, b - a > 1 ? 0.25 * low + 0.75 * high - 9 : low - 6, bytes(nbytes)]);
     }
   }
   for (const [x, y, words] of labels) sketch.text("ar-tick ar-middle ar-halo", x, y, words);

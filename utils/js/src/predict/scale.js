@@ -90,10 +90,12 @@ function decadesOf(low, high) {
  */
 function partsOf(low, high, whole) {
   const span = high - low;
-  const parts = [4, 5, 3, 2].find((n) => span % n === 0) ?? (whole ? 1 : 0);
+  // parts whose borders are whole numbers of them
+  const parts = [4, 5, 3, 2].find((n) => span % n === 0 && low % (span / n) === 0);
   if (!parts) {
     const ten = 10 ** Math.floor(Math.log10(span / 4));
-    const step = ten * ([1, 2, 5].find((n) => n * ten >= span / 5) ?? 10);
+    const round = ten * ([1, 2, 5].find((n) => n * ten >= span / 5) ?? 10);
+    const step = whole ? Math.max(1, round) : round;
     const inside = Array.from({ length: 5 }, (_, i) =>
       Number(((Math.floor(low / step) + 1 + i) * step).toPrecision(12)),
     );

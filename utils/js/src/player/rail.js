@@ -73,6 +73,7 @@ export class Rail {
     const figures = html("p", { class: "ar-figures" }, this.bytes);
     if (bound) {
       const least = figure("bound");
+      // short: in one line with the other words, or the picture becomes smaller while it plays
       least.textContent = `least: ${playback.amount(bound[1])}`;
       figures.append(least);
     }
@@ -162,7 +163,8 @@ export class HalfMeter {
     if (bound) {
       bar.append(html("i", { class: "ar-mark", style: `left:min(${(100 * bound[1]) / full}%, 100% - 2px)` }));
       const least = figure("bound");
-      least.textContent = `mark: the least possible, ${playback.amount(bound[1])}`;
+      // short: in one line with the other words, or the picture becomes smaller while it plays
+      least.textContent = `least: ${playback.amount(bound[1])}`;
       words.append(least);
     }
     this.root = html("div", { class: "ar-half-meter" }, bar, words);

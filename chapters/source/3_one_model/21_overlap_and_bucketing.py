@@ -499,7 +499,8 @@ class Layers(torch.nn.Module):
 
     def forward(self, x):
         for linear in self.linears:
-            x = linear(Elsewhere.apply(x, self.pause_s) if self.pause_s else x)
+            x = linear(x)  # backward: first the pause, then this layer's gradient
+            x = Elsewhere.apply(x, self.pause_s) if self.pause_s else x
         return x
 
 
@@ -551,7 +552,7 @@ def measured(pause_s, together, width):
 
 
 # %% [markdown] name="measured_intro"
-# The next cell measures all eight cases; it takes about 15 seconds. The cell after it fits this machine's $\alpha$ and $\beta$ for the model, from the communication
+# The next cell measures all eight cases; it takes about 20 seconds. The cell after it fits this machine's $\alpha$ and $\beta$ for the model, from the communication
 # alone: with eight buckets and with one.
 
 
@@ -588,7 +589,7 @@ for (kind, together), (alone, both, comm) in rows.items():
 # %% [markdown] name="measured_explained"
 # "hidden" is $1-\frac{\text{both}-\text{backward}}{\text{communication}}$: 100 % if communication cost nothing extra, 0 % if it cost as much as alone, below zero if overlap even hurt.
 #
-# *Elsewhere* behaves like the model: small buckets hide more than large ones, and one bucket hides least. *Cores* is different. The
+# *Elsewhere* behaves like the model: small buckets hide more than large ones, and one bucket hides almost nothing. *Cores* is different. The
 # all-reduce copies, adds and wakes processes on the same cores that multiply, so overlap saves little or no time; the more ranks share a core, the
 # less it saves, and figures may differ much between runs.
 #

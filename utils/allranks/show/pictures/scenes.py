@@ -553,7 +553,13 @@ def waits_for_one_card(nodes: int = 2, gpus: int = 2) -> Scene:
 
 def kept_by_a_layer(ranks: int = 8) -> Scene:
     """The chapter on memory and rooflines: what a layer of GPT-3 keeps on one GPU; on eight?"""
-    names = ("one GPU", f"tensor parallel, {ranks} GPUs", "and sequence parallel", "and attention again", "all again")
+    names = (
+        "one GPU",
+        f"tensor parallel, {ranks} GPUs",
+        "and sequence parallel",
+        "attention computed again",
+        "all computed again",
+    )
     left, wide, high, out = 350.0, 270.0, 44.0, []
     size = f"{rooflines.layer_activation_nbytes(2048, 12288, 96, 2048) / 1e6:,.0f} MB"
     for row, name in enumerate(names):

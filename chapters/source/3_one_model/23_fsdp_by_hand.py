@@ -8,7 +8,7 @@
 #
 # {{picture}}
 #
-# Four blocks of a model on one GPU, in one step from left to right. A pale box is a shard, always there. A full box is a whole block, for a moment.
+# Four blocks of a model on one GPU, in one step from left to right. A pale box is a shard, always there. A full box is a whole block, for a moment: for its forward pass, F, or its backward pass, B.
 
 # %% name="first_picture"
 from allranks import explore
@@ -550,7 +550,7 @@ def study(ranks, samples, per_sample, n, kind=Prefetch, times=5):
 
 # %% [markdown] name="study_rules"
 # The rules: the same code for every $p$, also for 1; the first step is warm-up and does not count; a step is as long as on its slowest rank; of the five that
-# count we give the median, and the fastest and the slowest beside it. `bench.times_of` does this, as `bench.seconds_of` does, and keeps all times. All runs together take half a minute to a minute.
+# count we give the median, and the fastest and the slowest beside it. `bench.times_of` does this, as `bench.seconds_of` does, and keeps all times. All runs together take 20 seconds, on a busy machine a minute.
 
 
 # %% name="study_run"

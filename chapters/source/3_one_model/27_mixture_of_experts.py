@@ -643,7 +643,7 @@ for rate in (0.0, 0.002, 0.01, 0.05):
     seen = world.run(loads, rate)[0]
     axes.plot(seen, label=f"rate {rate:g}")
     print(f"rate {rate:<5g} first {seen[0]:.2f}, then {seen[30]:.2f} and {seen[60]:.2f}")
-axes.legend()
+axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
 figure
 
 # %% [markdown] name="libraries"

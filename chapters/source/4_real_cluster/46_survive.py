@@ -470,7 +470,7 @@ for cost in (10, 60, 300):
 interval.reveal(
     young(60, large) / 60,
     why="With a sixth of the time between failures the best interval is not a sixth: it goes with the root.",
-    marks={"on 16,384 GPUs": young(60, mtbf) / 60},
+    marks={"16,384 GPUs": young(60, mtbf) / 60},
 )
 
 # %% name="curve"

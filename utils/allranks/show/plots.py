@@ -83,8 +83,10 @@ class Chart(Figure):
 
     def _repr_svg_(self) -> str:
         text = io.StringIO()
-        plain = {"axes.formatter.min_exponent": 4}  # 2 and 60 on a logarithmic axis, not 2 x 10^0 and 6 x 10^1
-        with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "allranks", **plain}):
+        plain = 4  # 2 and 60 on a logarithmic axis, not 2 x 10^0 and 6 x 10^1
+        with matplotlib.rc_context(
+            {"svg.fonttype": "none", "svg.hashsalt": "allranks", "axes.formatter.min_exponent": plain}
+        ):
             self.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None})
         return text.getvalue()
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from allranks.judge.in_rank.live import kept_nbytes, memory_now
+from allranks.judge.in_rank.live import each_of, kept_nbytes, memory_now
 from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
 from allranks.ranks.wire.endpoint import at_each_send, do_piece, take_piece
@@ -29,6 +29,8 @@ from allranks.ranks.wire.window import memory
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
 KEPT_NBYTES = 8  # of the number that says how many bytes a call keeps until its gradient comes
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
+_BUFFERS = (bytes, bytearray, array.array)
+_COPIES = (torch.Tensor, np.ndarray, *_BUFFERS, list, tuple)  # what may hold a block's weights
 _NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 
 Arg = Any  # an Argument, a wire.Memory, a number, a dict of plain data, or a list or tuple of these
@@ -538,7 +540,7 @@ def _count(used: list[StorageWeakRef], known: dict[bytes, int], shards: list[tor
     dtype, whole = shards[0].dtype, set(sizes) - {shard.numel() for shard in shards}
     lengths, found = {len(weights) for weights in known}, {memory.cdata for memory in used}
     ours = set(map(id, known))
-    for thing in objects_made_here(held=True):
+    for thing in each_of(_COPIES, objects_made_here(held=True)):
         if type(thing) is torch.Tensor and thing.dtype == dtype and _has_memory(thing):
             # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
             nbytes = thing.numel() * thing.element_size()
@@ -554,7 +556,7 @@ def _copied(thing: Any, dtype: torch.dtype, lengths: set[int]) -> bytes:
     """The bytes of numbers of this dtype that are in an array, in bytes or in a list; b"" if they are of another length than these."""
     if type(thing) is np.ndarray and thing.flags.owndata:  # else it is a window on a tensor
         return thing.tobytes() if thing.nbytes in lengths else b""
-    if isinstance(thing, bytes | bytearray | array.array):
+    if isinstance(thing, _BUFFERS):
         return bytes(thing) if memoryview(thing).nbytes in lengths else b""
     if type(thing) in (list, tuple) and len(thing) * dtype.itemsize in lengths:
         return _bytes(torch.tensor(thing, dtype=dtype)) if all(type(one) is float for one in thing) else b""

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
-from types import CodeType, FrameType, ModuleType
+from types import CodeType, FrameType, MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 from allranks.base.errors import CourseError
@@ -30,6 +30,7 @@ _SEARCHES = {
     "sys._current_frames": "sys._current_frames()",
     "sys._current_exceptions": "sys._current_exceptions()",
 }
+_MAYBE_UNKNOWN = (dict, tuple)  # the collector knows all that is of a subclass
 _FOLDER = os.path.realpath(os.path.join(__file__, "..", "..", ".."))
 
 
@@ -129,7 +130,7 @@ def objects_made_here(held: bool = False) -> list[Any]:
 
 def _of_unknown(things: Sequence[Any]) -> list[Any]:
     """Those that hold others, and that the collector does not know."""
-    return [thing for thing in things if isinstance(thing, dict | tuple) and not gc.is_tracked(thing)]
+    return [thing for thing in things if type(thing) in _MAYBE_UNKNOWN and not gc.is_tracked(thing)]
 
 
 def _frames_of_others() -> list[Any]:
@@ -143,10 +144,33 @@ def _frames_of_others() -> list[Any]:
     return found
 
 
+# names of events of sys.audit, each with what to call with the name and the event's arguments
+Events = tuple[tuple[str, Callable[[str, tuple[Any, ...]], None]], ...]
+
+
+def watch(events: Events) -> None:
+    """From now on each of these events calls what stands beside it, for good.
+
+    One hook for all, and a short one: Python tells every hook of every look at a frame, and with each message ranks look at twenty.
+    """
+    # nobody else holds it, and nobody can change it
+    calls = MappingProxyType({event: tuple(call for name, call in events if name == event) for event, _ in events})
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event in calls:
+            for call in calls[event]:
+                call(event, args)
+
+    sys.addaudithook(hook)
+
+
 @functools.cache  # once a process: such a hook stays
-def refuse_searches() -> None:
-    """From now on nothing in this process finds objects that it was not given, nor reads the files of modules that are hidden."""
-    sys.addaudithook(_refusing_hook(objects_made_here.__code__))
+def refuse_searches(others: Callable[[], Events] = tuple) -> None:
+    """From now on nothing in this process finds objects that it was not given, nor reads the files of modules that are hidden.
+
+    `others` gives more events to watch.
+    """
+    watch((*others(), *_refused(objects_made_here.__code__)))
     gc.unfreeze = functools.partial(_refuse, "gc.unfreeze()")
 
 
@@ -154,20 +178,21 @@ def _refuse(what: str) -> NoReturn:
     raise SearchError(what)
 
 
-def _refusing_hook(ours: CodeType) -> Callable[[str, tuple[Any, ...]], None]:
-    """The hook, which only the interpreter holds. `ours` is the function that may search all the same."""
-    searches, real, frame_at = dict(_SEARCHES), os.path.realpath, sys._getframe
+def _refused(ours: CodeType) -> Events:
+    """The events that are refused. `ours` is the function that may search all the same."""
+    searches, real, frame_at = MappingProxyType(dict(_SEARCHES)), os.path.realpath, sys._getframe
 
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in searches:
-            if frame_at(1).f_code is not ours:
-                raise SearchError(searches[event])
-        elif event == "open" and not isinstance(args[0], int):
+    def search(event: str, args: tuple[Any, ...]) -> None:
+        if frame_at(2).f_code is not ours:  # below this one and the hook
+            raise SearchError(searches[event])
+
+    def read(event: str, args: tuple[Any, ...]) -> None:
+        if not isinstance(args[0], int):
             name = _module_in(real(os.fsdecode(args[0])))
             if name is not None and _is_hidden(name):
                 raise PermissionError(f"the course's own {name} is not there when an answer is checked")
 
-    return hook
+    return (*((event, search) for event in searches), ("open", read))
 
 
 def _module_in(path: str) -> str | None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from allranks.ranks.engines.alone import Events, watch
 from allranks.ranks.wire.failures import FailureKind
 
 _FORKS = {
@@ -41,11 +42,11 @@ class Guard:
     ) -> None:
         self.active = False
         self.cpu_s = 0.0
+        self.events: Events = (*((event, self._forks) for event in _FORKS), ("open", self._opens))
         self.on_fault, self.on_write = on_fault, on_write
         signal.signal(signal.SIGPROF, lambda _, frame: self._fault(FailureKind.CPU_LIMIT, frame))
         signal.signal(signal.SIGXCPU, lambda _, frame: self._fault(FailureKind.CPU_LIMIT, frame))
         signal.signal(signal.SIGUSR1, lambda _, frame: self._fault(FailureKind.WALL_LIMIT, frame, self._computed_s()))
-        sys.addaudithook(self._audit)
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         _close_memory()
 
@@ -57,27 +58,35 @@ class Guard:
         """The processor time of this run."""
         return self.cpu_s - signal.getitimer(signal.ITIMER_PROF)[0]
 
-    def _audit(self, event: str, args: tuple) -> None:
+    def take_events(self) -> Events:
+        """What to watch, for who asks first: from then on he watches it."""
+        events, self.events = self.events, ()
+        return events
+
+    def _forks(self, event: str, args: tuple) -> None:
         if not self.active:
             return
-        if event in _FORKS:
-            if _while_importing(sys._getframe(1)):
-                # A library that looks for a program (matplotlib asks fc-list for fonts) goes on without it.
-                raise PermissionError(errno.EPERM, "a rank starts no other process")
-            self.active = False
-            self.on_fault(FailureKind.FORKED, sys._getframe(1), None)
-        elif event == "open":
-            path, _, flags = args
-            if isinstance(path, str | bytes) and (flags or 0) & _WRITING:
-                self.active = False  # finding the line must not come back here
-                try:
-                    self.on_write(os.fsdecode(path), sys._getframe(1))
-                finally:
-                    self.active = True
+        frame = sys._getframe(2)  # below this one and the hook
+        if _while_importing(frame):
+            # A library that looks for a program (matplotlib asks fc-list for fonts) goes on without it.
+            raise PermissionError(errno.EPERM, "a rank starts no other process")
+        self.active = False
+        self.on_fault(FailureKind.FORKED, frame, None)
+
+    def _opens(self, event: str, args: tuple) -> None:
+        path, _, flags = args
+        if self.active and isinstance(path, str | bytes) and (flags or 0) & _WRITING:
+            self.active = False  # finding the line must not come back here
+            try:
+                self.on_write(os.fsdecode(path), sys._getframe(2))
+            finally:
+                self.active = True
 
     @contextlib.contextmanager
     def watching(self, cpu_s: float, memory_bytes: int):
         """Sets the limits and watches, for one run."""
+        if self.events:
+            watch(self.take_events())
         used = resource.getrusage(resource.RUSAGE_SELF)
         hard_cpu = int(used.ru_utime + used.ru_stime + cpu_s) + 2
         _set_soft(resource.RLIMIT_CPU, hard_cpu)
@@ -99,6 +108,10 @@ class NoGuard:
     """Watches nothing, and leaves nothing in the process."""
 
     active = False
+
+    def take_events(self) -> Events:
+        """Nothing."""
+        return ()
 
     def watching(self, cpu_s: float, memory_bytes: int) -> contextlib.AbstractContextManager[None]:
         """Sets no limits."""

@@ -20,7 +20,7 @@ from allranks.ranks.wire.endpoint import Endpoint
 from allranks.ranks.wire.failures import FailureKind, Misuse, MisuseError
 from allranks.ranks.wire.frames import FaultDetails, FrameKind, Operation
 from allranks.ranks.wire.messages import OpKind, canonical
-from allranks.ranks.wire.values import dtype_name, from_raw, raw
+from allranks.ranks.wire.values import content, dtype_name, fill, from_raw, raw
 
 NAME = "wire"
 
@@ -78,6 +78,8 @@ class WireWork(dist._Work):
 
     def _fill(self, body: Body) -> None:
         if len(self.outputs) == 1 and self.outputs[0].is_contiguous() and not self.outputs[0].is_conj():
+            if body.fd < 0 and fill(self.outputs[0], body.data):
+                return
             target = raw(self.outputs[0])
             if isinstance(target, memoryview):
                 body.read_into(target)
@@ -241,7 +243,7 @@ class WireGroup(PythonGroup):
         op = self._describe(OpKind.SEND, "isend", tensor)
         self._check(op["name"], tensor)
         op["peer"], op["tag"] = self._member(dst, f"{op['name']} to", peer=True), tag
-        number = self.endpoint.post(op, raw(tensor))
+        number = self.endpoint.post(op, content(tensor))
         return self.work_type(self, number, sent=(tensor,), blocking=op["name"] == "send")
 
     def recv(self, tensors, src: int | None, tag: int = 0) -> WireWork:
@@ -320,7 +322,8 @@ class WireGroup(PythonGroup):
             op["root"] = self._member(root, f"{name} with root", peer=False)
         if reduce_op is not None:
             op["reduce_op"] = reduce_name(reduce_op)
-        number = self.endpoint.post(op, b"".join(bytes(raw(t)) for t in inputs) if len(inputs) != 1 else raw(inputs[0]))
+        sent = content(inputs[0]) if len(inputs) == 1 else b"".join([bytes(content(t)) for t in inputs])
+        number = self.endpoint.post(op, sent)
         return self.work_type(
             self, number, outputs=outputs, sent=inputs, blocking=opts is not None and not opts.asyncOp
         )

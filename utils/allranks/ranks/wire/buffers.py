@@ -5,6 +5,8 @@ What is to be filled holds poison meanwhile. So a value that is read too early i
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import sys
 import zlib
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ from typing import Protocol
 import numpy
 import torch
 
-from allranks.ranks.wire.values import unsigned
+from allranks.ranks.wire.values import place, unsigned
 
 # NaNs that arithmetic changes ("signalling"), so that `+=` shows too; of other numbers, one that is far from all in use
 _POISON = {
@@ -45,16 +47,34 @@ def _poison_of(dtype: torch.dtype) -> int:
     return _POISON.get(dtype) or int.from_bytes(b"\x5a" * dtype.itemsize)
 
 
+@functools.lru_cache(maxsize=256)
+def _pattern(dtype: torch.dtype, nbytes: int) -> bytes:
+    """The bytes of a small tensor that is to be filled. Nobody else keeps them: they are no memory of the program."""
+    size = (dtype.to_real() if dtype.is_complex else dtype).itemsize
+    return _poison_of(dtype).to_bytes(size, sys.byteorder) * (nbytes // size)
+
+
 class Poison:
     """Fills a tensor: NaN in floating and complex numbers, an absurd value in whole ones, True in bools."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.bits, self.value = _bits(tensor), _poison_of(tensor.dtype)
-        self.bits.fill(self.value)
+        self.memory, self.where = (
+            tensor.detach(),
+            place(tensor),
+        )  # `x.data = y` gives x other memory, and this one stays
+        if self.where is None:
+            self.bits, self.value = _bits(tensor), _poison_of(tensor.dtype)
+            self.bits.fill(self.value)
+        else:
+            ctypes.memmove(self.where[0], _pattern(tensor.dtype, self.where[1]), self.where[1])
 
     def is_whole(self) -> bool:
         """Whether every element still holds it."""
-        return self.bits.tobytes() == self.value.to_bytes(self.bits.itemsize, sys.byteorder) * self.bits.size
+        if self.where is None:
+            return self.bits.tobytes() == self.value.to_bytes(self.bits.itemsize, sys.byteorder) * self.bits.size
+        if self.memory.data_ptr() != self.where[0]:  # it was given back with resize_
+            return False
+        return ctypes.string_at(*self.where) == _pattern(self.memory.dtype, self.where[1])
 
 
 def holds_poison(tensor: torch.Tensor) -> bool:
@@ -75,14 +95,23 @@ class Fingerprint:
     """A checksum of a tensor's memory, to find out whether it was changed."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.bits = _bits(tensor)
+        self.memory, self.where = (
+            tensor.detach(),
+            place(tensor),
+        )  # `x.data = y` gives x other memory, and this one stays
+        if self.where is None:
+            self.bits = _bits(tensor)
         self.before = self._now()
 
     def _now(self) -> int:
+        if self.where is not None:
+            return zlib.crc32(ctypes.string_at(*self.where))
         return zlib.crc32(self.bits.data if self.bits.flags.c_contiguous else self.bits.tobytes())
 
     def is_same(self) -> bool:
         """Whether nothing has changed."""
+        if self.where is not None and self.memory.data_ptr() != self.where[0]:  # it was given back with resize_
+            return False
         return self._now() == self.before
 
 
@@ -123,8 +152,11 @@ class Held:
         self.reads, self.writes = Memory(sent), Memory(outputs)
         spans = self.reads.tensors + self.writes.tensors
         # what has no address in common needs no closer look, as of most chunks under way
-        self.first = min((begin for begin, _, _ in spans), default=0)
-        self.end = max((end for _, end, _ in spans), default=0)
+        if len(spans) == 1:
+            self.first, self.end, _ = spans[0]
+        else:
+            self.first = min([begin for begin, _, _ in spans], default=0)
+            self.end = max([end for _, end, _ in spans], default=0)
 
     def forbids(self, later: Held) -> bool:
         """Whether a later operation must wait for this one: it would use what this one fills, or fill what it sends."""
@@ -136,18 +168,19 @@ class Held:
 
     def take(self) -> None:
         """Notes what is sent and poisons what will be filled. Called once the payload has been copied."""
-        in_place = self.reads.overlaps(self.writes)
-        only_sent = [t for _, _, t in self.reads.tensors if not in_place or not self.writes.overlaps(Memory([t]))]
-        self.sent = [Fingerprint(t) for t in only_sent]
+        sent = [t for _, _, t in self.reads.tensors]
+        if sent and self.reads.overlaps(self.writes):
+            sent = [t for t in sent if not self.writes.overlaps(Memory([t]))]
+        self.sent = [Fingerprint(t) for t in sent]
         self.poison = [Poison(t) for _, _, t in self.writes.tensors]
 
     def changed(self) -> bool:
         """Whether something sent is not what it was."""
-        return not all(sent.is_same() for sent in self.sent)
+        return not all([sent.is_same() for sent in self.sent])
 
     def written(self) -> bool:
         """Whether somebody has written into what will be filled."""
-        return not all(poison.is_whole() for poison in self.poison)
+        return not all([poison.is_whole() for poison in self.poison])
 
 
 class Posted(Protocol):

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType, FrameType, TracebackType
+from types import FrameType, TracebackType
 
 import torch
+from torch.distributed import c10d_logger, distributed_c10d
 
+from allranks.ranks.engines import older_torch
 from allranks.ranks.engines.usercode import in_library
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_C10D = os.path.join(_TORCH, "distributed", "distributed_c10d.py")
+# the variables of the modules that lie between the wire and who called it
+_C10D, _OLDER, _LOGGER = vars(distributed_c10d), vars(older_torch), vars(c10d_logger)
 _NOT_STUDENTS = (_TORCH, "<__array_function__")  # torch may lie elsewhere than installed packages do
 _DEEPEST = 50  # frames looked at for the caller's line: a recursion must not make each operation slow
 
@@ -21,11 +24,15 @@ SaidLine = int | list | None  # as a rank says it; `requests.py` reads it
 
 
 class CallSites:
-    """Knows the student's files: all that are neither torch's, Python's nor this package's, and the program's own."""
+    """Knows the student's files: all that are neither torch's, Python's nor this package's, and the program's own.
 
-    def __init__(self, filename: str, caller: CodeType | None = None) -> None:
+    `caller` are the variables of the module whose function calls the student's: nothing of the student's is outside it. A frame's code
+    is asked for where nothing else tells: Python tells the process's audit hook of each time.
+    """
+
+    def __init__(self, filename: str, caller: dict | None = None) -> None:
         self.known = {filename: True}
-        self.caller = caller  # what calls the student's function: nothing of the student's is outside it
+        self.caller = caller
 
     def is_students(self, filename: str) -> bool:
         """Whether the file is the student's."""
@@ -36,22 +43,27 @@ class CallSites:
 
     def of_frame(self, frame: FrameType | None) -> tuple[str | None, str | None, SaidLine]:
         """(public torch.distributed name, file, line) of the innermost student's frame."""
-        name = None
+        public, file, line = None, None, None
         while frame is not None:
-            code = frame.f_code
-            if self.is_students(code.co_filename):
-                return name, code.co_filename, self._with_caller(frame)
-            if code.co_filename == _C10D:
-                name = code.co_name
+            scope = frame.f_globals
+            if scope is _C10D:
+                public = frame
+            elif scope is not _OLDER and scope is not _LOGGER:
+                file = frame.f_code.co_filename
+                if self.is_students(file):
+                    line = self._with_caller(frame, file)
+                    break
+                file = None
             frame = frame.f_back
-        return name, None, None
+        return (None if public is None else public.f_code.co_name), file, line
 
-    def _with_caller(self, inner: FrameType) -> SaidLine:
+    def _with_caller(self, inner: FrameType, file: str) -> SaidLine:
         """The frame's line, with the line of the outermost student's frame of the same file if that is another one."""
-        outer, frame, file = inner, inner.f_back, inner.f_code.co_filename
+        outer, frame = inner, inner.f_back
         for _ in range(_DEEPEST):
-            if frame is None or (code := frame.f_code) is self.caller:
+            if frame is None or frame.f_globals is self.caller:
                 break
+            code = frame.f_code
             if code.co_filename == file and code.co_name != "<module>":
                 outer = frame
             frame = frame.f_back

@@ -99,7 +99,7 @@ class Rank:
 
     def run(self, job: dict, body, leftovers: Leftovers) -> None:
         """One run: loads the program, calls it, sends the results and what became of the arguments."""
-        self.call_sites = self.endpoint.call_sites = CallSites(job["filename"], Rank.run.__code__)
+        self.call_sites = self.endpoint.call_sites = CallSites(job["filename"], globals())
         memory = None if job.get("memory") is None else (job["memory"][0], job["memory"][1])
         self.endpoint.start(contiguous=job["contiguous"], ahead=job["ahead"], memory=memory)
         self.nccl = self.rules_of_nccl() if job["nccl"] else None

@@ -6,6 +6,7 @@ tensors, tuples, lists, dicts of str, int, float, bool, str and None, and nothin
 
 from __future__ import annotations
 
+import ctypes
 import math
 
 import numpy
@@ -14,7 +15,9 @@ import torch
 from allranks.ranks.wire.body import Body, CodecError
 
 DTYPES = {str(d).removeprefix("torch."): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_DEPTH = 64
+_SMALL_NBYTES = 4096
 MAX_BITS = 1024  # of a whole number: Python turns none of more than 4300 digits into text
 
 
@@ -29,7 +32,7 @@ class Pickled:
 
 def dtype_name(dtype: torch.dtype) -> str:
     """ "float32" for torch.float32."""
-    return str(dtype).removeprefix("torch.")
+    return _NAMES[dtype]
 
 
 class _View:
@@ -62,6 +65,34 @@ def unsigned(tensor: torch.Tensor) -> numpy.ndarray:
         return numpy.empty(tensor.shape, f"<u{nbytes}")
     strides = None if tensor.is_contiguous() else tuple(step * nbytes for step in tensor.stride())
     return numpy.asarray(_View(tensor, tuple(tensor.shape), strides, f"<u{nbytes}"))
+
+
+def place(tensor: torch.Tensor) -> tuple[int, int] | None:
+    """Where a small tensor's elements lie one behind the other: the address, and how many bytes. None of another tensor.
+
+    For these, ctypes reads and writes in a third of the time that a window of NumPy takes.
+    """
+    nbytes = tensor.numel() * tensor.element_size()
+    if not 0 < nbytes <= _SMALL_NBYTES or not tensor.is_contiguous() or not tensor.is_cpu:
+        return None
+    if tensor.is_conj() or tensor.is_neg() or not (address := tensor.data_ptr()):
+        return None
+    return address, nbytes
+
+
+def content(tensor: torch.Tensor) -> memoryview | bytes:
+    """The same as `raw`, for who only reads it."""
+    where = place(tensor)
+    return raw(tensor) if where is None else ctypes.string_at(*where)
+
+
+def fill(tensor: torch.Tensor, data: bytes | bytearray | memoryview) -> bool:
+    """Fills a small tensor with these bytes. False, and nothing done, if they are not of its size, or if it is no small one."""
+    where = place(tensor)
+    if where is None or len(data) != where[1]:
+        return False
+    ctypes.memmove(where[0], bytes(data), where[1])
+    return True
 
 
 def raw(tensor: torch.Tensor) -> memoryview | bytes:

@@ -328,6 +328,14 @@ def test_hostile_functions_fail_with_one_reason_and_leave_nothing(tmp_path, name
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_case_in_which_the_time_for_the_check_ends_is_told_as_not_run():
+    shift = "import time\nimport torch.distributed as dist\n\ndef ring_shift(tensor, k):\n    time.sleep(1.5)\n    return tensor\n"
+    verdict = judge_text(get("ring_shift"), shift, wall_s=4)
+    ended = [case.reason for case in verdict.cases if "had not ended" in str(case.reason)]
+    assert ended == [], "no call takes longer than it may"
+    assert any("time for this check is used up" in str(case.reason) for case in verdict.cases)
+
+
 def _children() -> set[int]:
     found = set()
     for entry in Path("/proc").iterdir():

@@ -25,7 +25,7 @@ from allranks.judge.run import ENDS_THE_CHECK, OVER_A_LIMIT, CaseRunner, one_tor
 from allranks.judge.score import Score, score
 from allranks.judge.source import Source, from_text
 from allranks.judge.verdict import Reason, Verdict
-from allranks.ranks.wire import Ranks
+from allranks.ranks.wire import FailureKind, Ranks
 from allranks.theory.topology import Topology
 from allranks.theory.trace import Trace
 
@@ -96,7 +96,12 @@ def _cases(runner: CaseRunner) -> list[Finding]:
         elif not_run is not None:
             found.append(Finding(group, name, setup, reason=not_run))
         else:
-            run = diagnose.opened(runner, runner.run(setup))
+            run = runner.run(setup)
+            if runner.cut and run.failure is not None and run.failure.kind is FailureKind.WALL_LIMIT:
+                not_run = reasons.plain(cause(Code.NOT_RUN))  # the check's time ended, and not the case's
+                found.append(Finding(group, name, setup, reason=not_run))
+                continue
+            run = diagnose.opened(runner, run)
             found.append(diagnose.first_look(runner, compared(group, name, run)))
             reason = found[-1].reason
             if reason is not None and run.failure is not None:

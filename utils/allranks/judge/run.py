@@ -65,7 +65,8 @@ class CaseRunner:
     ) -> None:
         self.exercise, self.pool, self.secret, self.nccl = exercise, pool, secret, nccl
         self.answer = answer
-        self.deadline = time.monotonic() + wall_s
+        self.wall_s, self.deadline = wall_s, time.monotonic() + wall_s
+        self.cut = False  # whether the last run was given less time than the first one, since others had used it
         self.where: NameLine = line_number
         if isinstance(answer, Source):
             text = driver.wrapped(answer.text, answer.function)
@@ -143,6 +144,9 @@ class CaseRunner:
         ]
         if delivery is None:
             delivery = self.delivery if self.blocked is not None else setup.delivery
+        own_s = min(self.wall_s, max(WALL_S, _ON_CORES * CPU_S * setup.ranks / usable_cores()))
+        wall_s = max(1.0, min(own_s, self.left_s))
+        self.cut = wall_s < own_s
         outcome = self.pool.run(
             self.program,
             ranks=setup.ranks,
@@ -157,7 +161,7 @@ class CaseRunner:
             beta=setup.option("_beta", 0.0),
             topology=speed.network(setup, calls[0][0]),
             cpu_s=CPU_S,
-            wall_s=max(1.0, min(max(WALL_S, _ON_CORES * CPU_S * setup.ranks / usable_cores()), self.left_s)),
+            wall_s=wall_s,
             name_line=self.where,
             ahead=True,
             pieces=_pieces(calls),

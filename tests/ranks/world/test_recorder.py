@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
+from allranks.ranks.engines import older_torch
 from allranks.ranks.engines.group import PythonGroup, Works
 from allranks.ranks.world import recorder
 from torch.distributed import distributed_c10d as c10d
@@ -137,6 +138,62 @@ def test_a_batch_is_one_batch_of_a_group_in_python_too_and_has_one_handle(monkey
 
 def to_itself(self, op, tensor, peer):
     self.op, self.tensor, self.peer, self.group_peer, self.tag, self.group = op, tensor, peer, peer, 0, None
+
+
+class InItsStream(PythonGroup):
+    """As torch's older NCCL class from 2.8 on: a call without async_op runs in the program's stream, and has no handle."""
+
+    backend_name = "initsstream"
+
+    def _start_coalescing(self, device):
+        pass
+
+    def _end_coalescing(self, device):
+        return None
+
+
+for _name in [*recorder.COLLECTIVES, *older_torch.METHODS.values()]:
+    setattr(InItsStream, _name, lambda self, *arguments, **options: None)
+
+
+def every_call_without_async_op():
+    x, whole, one = torch.ones(2), torch.ones(2), [torch.ones(2)]
+    dist.all_reduce(x)
+    dist.broadcast(x, src=0)
+    dist.reduce(x, dst=0)
+    dist.all_gather(one, x)
+    dist.all_gather_single(whole, x)
+    dist.reduce_scatter(x, one)
+    dist.reduce_scatter_single(x, whole)
+    dist.all_to_all(one, [x])
+    dist.all_to_all_single(whole, x)
+    dist.gather(x, one, dst=0)
+    dist.scatter(x, one, src=0)
+    dist.barrier()
+    with c10d._coalescing_manager():
+        dist.all_reduce(x)
+        dist.all_reduce(whole)
+
+
+def test_calls_that_have_no_handle_are_recorded_to_their_end(monkeypatch):
+    """With torch 2.11 to 2.14 on GPUs, every trace of a call without async_op stopped at its wait."""
+    make = lambda store, rank, size, timeout: InItsStream(rank, size)  # noqa: E731
+    dist.Backend.register_backend("initsstream", make, devices=["cpu"])
+    monkeypatch.setattr(recorder, "describe", dict)
+    with default_group("initsstream"):
+        _, (log, _) = recorder.record(every_call_without_async_op, (), {})
+    names = [r["name"] for r in log["records"]]
+    assert set(names) == set(recorder.COLLECTIVES.values()) and len(names) == 13
+    assert all(r["done"] is not None for r in log["records"])
+    assert [what for what, _ in log["program"]] == ["post", "wait"] * 13
+
+
+def test_a_batch_that_has_no_handle_ends_where_the_program_waits():
+    log = recorder._Log(recorder._HostClock())
+    number = log.post(recorder.Record("collective", "all_reduce", (0,), None, 4, 0, 4, 0, "float32", 1, 0.0))
+    batch = recorder.RecordedBatch(None, [recorder.RecordedWork(None, log, number)])
+    batch.mark_end()
+    assert log.records[0].done is None and batch.wait() is True and log.records[0].done is not None
 
 
 class Events:

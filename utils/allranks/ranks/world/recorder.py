@@ -174,7 +174,11 @@ _log: list[_Log] = []  # the log of the `record` under way, if any
 
 
 class RecordedWork(dist._Work):
-    """A handle that calls the backend's handle, and records when the program waited for it."""
+    """A handle that calls the backend's handle, and records when the program waited for it.
+
+    From 2.8 on torch's older NCCL class has no handle (None) for a call without async_op: it is in the program's own stream, so
+    what the program queues next comes after it.
+    """
 
     def __init__(self, work, log: _Log, number: int, tensors: Sequence[torch.Tensor] = ()) -> None:
         super().__init__()
@@ -189,7 +193,7 @@ class RecordedWork(dist._Work):
 
     def wait(self, *timeout) -> bool:
         """Waits for the operation."""
-        answer = self.work.wait(*timeout)
+        answer = self.work is None or self.work.wait(*timeout)
         self.log.finish(self.number)
         self.tensors = ()
         return answer
@@ -243,7 +247,7 @@ class RecordedBatch(RecordedWork):
 
     def wait(self, *timeout) -> bool:
         """Waits for all of them."""
-        answer = self.work.wait(*timeout)
+        answer = self.work is None or self.work.wait(*timeout)
         for part in self.parts:
             part.log.finish(part.number)
         self.tensors = ()

@@ -131,6 +131,21 @@ def test_wrong_results_are_found(context, call, said):
         calls_steps.compare_dtypes(context, call)
 
 
+def refuses_float8_for_good(rank, ranks, kind):
+    if "float8" in kind:
+        raise RuntimeError("NCCL Reduce failed in reduce_scatter: invalid argument \nNCCL Last Error: ")
+    return ""
+
+
+def test_a_refusal_that_breaks_the_group_gives_the_next_dtype_fresh_ranks(context):
+    """float8 on A100s, with torch 2.15: the rank stays in NCCL's open group, and no later call of it is ever sent."""
+    before = context.world().pids
+    calls_steps.compare_dtypes(context, refuses_float8_for_good)
+    assert context.figures["refused"] == ["float8_e4m3fn", "float8_e5m2"]
+    assert "complex64" in context.figures["right"] and len(context.figures["right"]) == 11
+    assert not set(before) & set(context.world().pids)
+
+
 def test_only_the_lists_of_an_old_gloo_may_be_refused(context, monkeypatch):
     def refuses(rank, ranks, kind):
         raise RuntimeError("Backend gloo does not support alltoall")

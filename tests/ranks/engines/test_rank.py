@@ -90,6 +90,22 @@ def test_what_poisons_a_gpu_or_its_communicator_breaks_the_group():
     assert not raised(ValueError("a mistake"), KeyError("another"))
 
 
+@pytest.mark.parametrize(
+    "words",
+    [  # c10d/nccl2/ProcessGroupNCCL.cpp, NCCLException; WorkNCCL.cpp; ProcessGroupNCCLUtils.cpp
+        "NCCL Reduce failed in reduce_scatter: invalid argument (run with NCCL_DEBUG=WARN for details) \nNCCL Last Error: ",
+        "NCCL Async Error: remote process exited or there was a network error \nNCCL Last Error: socketProgress: closed",
+        "NCCL operation failed",
+        "NCCL operation timed out",
+        "NCCL communicator was aborted after a previous error",
+    ],
+)
+def test_torch_2_15_raises_nccls_errors_as_plain_runtime_errors(words):
+    """A rank that keeps such a communicator fails in every later call, or stays in NCCL's open group and sends nothing more."""
+    assert raised(RuntimeError(words)) and raised(RuntimeError(words), ValueError("a step failed"))
+    assert not raised(RuntimeError("Tensors must have identical type")) and not raised(ValueError(words))
+
+
 def test_a_number_that_names_no_gpu_is_told_and_breaks_nothing(monkeypatch):
     """A copied script's `torch.cuda.set_device(LOCAL_RANK)` where two ranks share one GPU."""
     monkeypatch.setenv("ALLRANKS_GPU_INDEX", "0")

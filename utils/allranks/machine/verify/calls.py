@@ -253,12 +253,18 @@ COLLECTIVES: dict[str, Callable[[int, int, str], str]] = {
     "batch_isend_irecv": batch,
 }
 IN_PAIRS = ("send and recv", "batch_isend_irecv")
+BROKEN = "broken"  # in place of a dtype
 
 
 def try_dtypes(call: Callable[[int, int, str], str], kinds: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """On a rank: ("right", ""), ("wrong", how) or ("refused", the error) for each dtype that this torch has."""
+    """On a rank: ("right", ""), ("wrong", how) or ("refused", the error) for each dtype that this torch has.
+
+    Under `BROKEN` it says whether an error leaves a group that can't be used again.
+    """
     import torch
     import torch.distributed as dist
+
+    from allranks.ranks.engines.rank import describe_error
 
     found = {}
     for kind in kinds:
@@ -269,6 +275,8 @@ def try_dtypes(call: Callable[[int, int, str], str], kinds: tuple[str, ...]) -> 
             found[kind] = ("wrong", wrong) if wrong else ("right", "")
         except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
             found[kind] = "refused", str(error).strip().splitlines()[0][:160] if str(error) else type(error).__name__
+            if describe_error(error)["breaks_group"]:
+                found[BROKEN] = "", ""
     return found
 
 
@@ -390,11 +398,14 @@ def every_dtype(name: str, context: Context) -> dict[str, Any]:
 def compare_dtypes(context: Context, call: Callable[[int, int, str], str]) -> dict[str, Any]:
     """Calls `call` with all dtypes on all ranks. Raises StepFailed if a result is wrong, or a needed dtype is refused."""
     world = context.world()
+    parts: list[dict[str, tuple[str, str]]] = [{} for _ in range(world.ranks)]
     # one dtype a call: with some backends an error leaves a group that can't be used again
-    parts = world.run(try_dtypes, call, DTYPES, deadline=context.left_s)
-    for kind in OTHERS:
-        for rank, more in enumerate(world.run(try_dtypes, call, (kind,), deadline=context.left_s)):
-            parts[rank].update(more)
+    for kinds in (DTYPES, *((kind,) for kind in OTHERS)):
+        told = world.run(try_dtypes, call, kinds, deadline=context.left_s)
+        if any([more.pop(BROKEN, None) for more in told]):
+            world.reset()
+        for part, more in zip(parts, told, strict=True):
+            part.update(more)
     by_result: dict[str, list[str]] = {"right": [], "wrong": [], "refused": []}
     faults = []
     for kind in parts[0]:

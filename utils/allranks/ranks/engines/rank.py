@@ -31,6 +31,8 @@ hints: list[Callable[[BaseException], str | None]] = []
 # each gives the error behind one that torch's C++ code has made of it, or None
 originals: list[Callable[[BaseException], BaseException | None]] = []
 _joined: list[bool] = []  # this process has joined a group
+# the end of what NCCLException says, and the sentences of calls on a communicator that has failed before
+_NCCL2_SAYS = ("\nNCCL Last Error: ", "NCCL operation failed", "NCCL operation timed out", "NCCL communicator was aborted")
 # read by torch's class for NCCL when the group is made, the first one by both of its classes
 NCCL_SETTINGS = {
     # 3, the default, ends the process of each rank whose peer has died (SIGABRT), before it can report where it was; 2 lets it go
@@ -331,7 +333,7 @@ def _poisons(error: BaseException | None) -> bool:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, dist.DistBackendError):
+        if isinstance(error, dist.DistBackendError) or _of_nccl2(error):
             return True
         if isinstance(error, torch.AcceleratorError) and not _is_harmless(error):
             return True
@@ -344,6 +346,11 @@ def _poisons(error: BaseException | None) -> bool:
         except Exception:  # a stream that can't be asked, for example while it records a graph
             return False
     return False
+
+
+def _of_nccl2(error: BaseException) -> bool:
+    """Whether torch 2.15's class for NCCL raised this error: its C++ exception (NCCLException) comes to Python as a RuntimeError."""
+    return type(error) is RuntimeError and any(words in str(error) for words in _NCCL2_SAYS)
 
 
 def _is_harmless(error: BaseException) -> bool:

@@ -86,4 +86,4 @@ class PretendNvml:
         return "NVIDIA H100 MIG 3g.40gb" if handle[0] == "MIG" else "NVIDIA H100"
 
     def nvmlDeviceGetMemoryInfo(self, handle):
-        return type("Memory", (), {"total": (40 if handle[0] == "MIG" else 80) << 30})
+        return type("Memory", (), {"total": (40 if handle[0] == "MIG" else 80) << 30, "used": 1 << 30})

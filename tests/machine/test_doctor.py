@@ -156,6 +156,13 @@ class Silent(Links):
         raise self.NVMLError_NotSupported
 
 
+class Closed(Links):
+    """Where the GPU service keeps a GPU's node closed until somebody has leased it."""
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        raise self.NVMLError_NoPermission
+
+
 def gpus_of(*uuids, parents=None):
     parents = parents or [None] * len(uuids)
     return Inventory(
@@ -183,6 +190,7 @@ def gpus_of(*uuids, parents=None):
             "fewer than two GPUs, cut into MIG devices",
         ),
         (Silent, gpus_of("GPU-0", "GPU-1"), "warn", "0-1 PCIe (unknown)"),
+        (Closed, gpus_of("GPU-0", "GPU-1"), "pass", "NVML can't look at the GPUs, which nobody has leased"),
     ],
 )
 def test_links_are_those_of_the_gpus_that_may_be_used(monkeypatch, nvml, inventory, status, words):

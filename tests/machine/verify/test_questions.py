@@ -6,6 +6,8 @@ import os
 from types import SimpleNamespace
 
 import pytest
+import torch
+import torch.distributed as dist
 from allranks.machine.verify import questions
 from allranks.machine.verify.run import ALL_STEPS
 from allranks.machine.verify.steps import Context, Plan, StepFailed, StepSkipped, as_user_code
@@ -40,17 +42,26 @@ def test_symmetric_memory_must_hold_the_neighbours_number():
     questions.ask_symmetric_memory(Asked(world(lambda *_, **__: [("torch", 1.0), ("torch", 0.0)])))
 
 
-def overlapping(*_, **__):
-    raise RanksError(
-        "RuntimeError: rendezvous: detected allocations from overlapping devices from different ranks.", {}
-    )
-
-
-def test_overlapping_devices_are_a_fault_unless_ranks_share_a_gpu():
-    with pytest.raises(StepSkipped, match="2 ranks share 1"):
-        questions.ask_symmetric_memory(Asked(world(overlapping)))
-    with pytest.raises(RanksError, match="overlapping devices"):
-        questions.ask_symmetric_memory(Asked(world(overlapping), Plan(2, "nccl", 2)))
+@pytest.mark.parametrize(
+    ("count", "reaches", "said"),
+    [
+        (1, [], "torch takes one rank a GPU here: 2 ranks see 1 GPU each."),  # or one MIG device each
+        (2, [True], ""),
+        (2, [False], "These GPUs have no P2P"),  # consumer GPUs
+    ],
+)
+def test_gpus_whose_memory_can_not_be_mapped_skip_the_step(monkeypatch, count, reaches, said):
+    asked = iter(reaches)
+    for name, value in (("current_device", 0), ("device_count", count), ("can_device_access_peer", None)):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, v=value: next(asked) if v is None else v)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "all_reduce", lambda x, op: None)
+    monkeypatch.setattr(questions, "device", lambda: torch.device("cpu"))
+    why = questions.no_symmetric_memory()
+    assert bool(why) == bool(said) and why.startswith(said)
+    if why:
+        with pytest.raises(StepSkipped, match=said):
+            questions.ask_symmetric_memory(Asked(world(lambda *_, **__: [("", said)] * 2)))
 
 
 @pytest.mark.parametrize(("end", "fails"), [(0.2, False), (0.6, True), (None, True)])

@@ -224,6 +224,8 @@ def links(inventory: Inventory | None = None, topology: list[str] | None = None)
     if len(_cards(inventory)) < 2:
         return passed("links", "fewer than two GPUs" + (", cut into MIG devices" if cut else ""))
     pairs = _links(_cards(inventory)) if topology is None else topology
+    if not pairs:
+        return passed("links", "NVML can't look at the GPUs, which nobody has leased")
     found = "; ".join(pairs) + ("; these are whole GPUs, their MIG devices may have no P2P" if cut else "")
     if not any("NVLink" in pair for pair in pairs):
         return warned(
@@ -268,7 +270,7 @@ def _cards(inventory: Inventory) -> dict[str, int]:
 
 
 def _links(cards: dict[str, int]) -> list[str]:
-    """One sentence for each pair of GPUs, from NVML."""
+    """One sentence for each pair of GPUs, from NVML; none for a GPU that the GPU service keeps closed."""
     import pynvml
 
     levels = {
@@ -282,7 +284,10 @@ def _links(cards: dict[str, int]) -> list[str]:
     read = 0  # NVML_P2P_CAPS_INDEX_READ, which NVML's Python module has as a tuple
     pynvml.nvmlInit()
     try:
-        handles = [(number, pynvml.nvmlDeviceGetHandleByUUID(uuid)) for uuid, number in cards.items()]
+        handles = []
+        for uuid, number in cards.items():
+            with contextlib.suppress(pynvml.NVMLError):
+                handles.append((number, pynvml.nvmlDeviceGetHandleByUUID(uuid)))
         found = []
         for (i, a), (j, b) in itertools.combinations(handles, 2):
             status = pynvml.NVML_P2P_STATUS_DISABLED_BY_REGKEY

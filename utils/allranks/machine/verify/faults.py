@@ -13,7 +13,7 @@ import psutil
 
 from allranks.machine.verify.calls import device
 from allranks.machine.verify.machine import our_processes
-from allranks.machine.verify.steps import Context, Step, StepFailed, as_user_code
+from allranks.machine.verify.steps import Context, Step, StepFailed, StepSkipped, as_user_code
 from allranks.ranks.world import RankDied, RanksError, RanksStuck, World
 
 DEADLINE_S = 5.0
@@ -217,7 +217,7 @@ def settled_bytes(on_gpus: bool) -> int:
 
 
 def used_bytes(on_gpus: bool) -> int:
-    """The memory in use: of all visible GPUs, by NVML, or of all our processes together."""
+    """The memory in use: of all visible GPUs, by NVML, or of all our processes together. Raises StepSkipped where NVML can't tell."""
     if on_gpus:
         import pynvml
 
@@ -229,6 +229,9 @@ def used_bytes(on_gpus: bool) -> int:
         try:
             handles = [pynvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in sorted(uuids)]
             return sum(pynvml.nvmlDeviceGetMemoryInfo(handle).used for handle in handles)
+        # a GPU that shares the CPU's memory, and one that the GPU service keeps closed while nobody has leased it
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_NoPermission) as error:
+            raise StepSkipped(f"NVML does not say how much memory of a GPU is in use here ({error}).") from None
         finally:
             pynvml.nvmlShutdown()
     total = 0

@@ -16,7 +16,7 @@ import psutil
 from allranks.machine import doctor
 from allranks.machine.verify.steps import Context, Step, StepFailed, StepSkipped
 from allranks.ranks.engines import libraries
-from allranks.ranks.engines.devices import Inventory
+from allranks.ranks.engines.devices import Driver, Inventory, handles
 
 RUN_DIR_ENV = "ALLRANKS_RUN_DIR"
 # what the course needs on any machine; the others are for grading and for JupyterLab
@@ -78,7 +78,7 @@ def checks(context: Context) -> dict[str, Any]:
 
 
 def gpus(context: Context) -> dict[str, Any]:
-    """Each GPU with its memory, driver, compute mode, MIG mode and PCIe link, from NVML."""
+    """Each GPU with its memory, compute mode, MIG mode and PCIe link, from NVML; the driver; and which GPUs torch can use."""
     import pynvml
 
     try:
@@ -86,32 +86,27 @@ def gpus(context: Context) -> dict[str, Any]:
     except pynvml.NVMLError as error:
         raise StepSkipped(f"NVML finds no NVIDIA driver here ({error}).") from None
     try:
-        rows = [_gpu(pynvml, index) for index in range(pynvml.nvmlDeviceGetCount())]
-        cuda = pynvml.nvmlSystemGetCudaDriverVersion_v2()
-        driver = {
-            "driver": pynvml.nvmlSystemGetDriverVersion(),
-            "driver_cuda": f"{cuda // 1000}.{cuda % 1000 // 10}",
-            "visible": [gpu.index for gpu in Inventory.of_this_machine().gpus],
-        }
+        rows = [_gpu(pynvml, number, handle) for number, handle in enumerate(handles(pynvml))]
     finally:
         pynvml.nvmlShutdown()
-    context.note(**driver, gpus=rows)
-    if not rows:
+    have = Inventory.of_this_machine()
+    driver = have.driver or Driver("?")
+    context.note(
+        driver=driver.version,
+        driver_cuda=".".join(map(str, driver.cuda or "?")),
+        visible=[gpu.index for gpu in have.gpus],
+        gpus=rows,
+        refused=list(have.refused),
+    )
+    if have.refused and not have.gpus:
+        raise StepFailed(" ".join(have.refused))
+    if not rows and not have.gpus:  # a service may keep the GPUs closed until they are leased
         raise StepFailed("The NVIDIA driver is there, and NVML shows no GPU; run nvidia-smi and fix what it reports.")
-    if context.plan.backend == "nccl":
-        bad = sorted({row["compute_mode"] for row in rows} - {"default", None})
-        shared = context.plan.ranks > len(context.figures["visible"])
-        if "prohibited" in bad or (bad and shared):
-            raise StepFailed(
-                f"A GPU's compute mode is {', '.join(bad)}, and the ranks of this run can't all use it; "
-                "nvidia-smi --compute-mode=0 sets the default."
-            )
     return {}
 
 
-def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
+def _gpu(pynvml: Any, number: int, handle: object) -> dict[str, Any]:
     """One GPU; what it can't say is None."""
-    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
 
     def ask(name: str, *args: Any) -> Any:
         with contextlib.suppress(pynvml.NVMLError, AttributeError):
@@ -120,7 +115,7 @@ def _gpu(pynvml: Any, index: int) -> dict[str, Any]:
 
     memory, mig = ask("MemoryInfo"), ask("MigMode")
     return {
-        "index": index,
+        "index": number,
         "name": ask("Name"),
         "memory_gib": round(memory.total / 2**30, 1) if memory else None,
         "memory_used_gib": round(memory.used / 2**30, 1) if memory else None,

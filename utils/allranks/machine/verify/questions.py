@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.machine.verify.calls import device
 from allranks.machine.verify.steps import Context, Step, StepFailed, StepSkipped, as_user_code
 from allranks.ranks.engines import watch
@@ -49,8 +50,22 @@ def gloo_sub_group() -> str:
     return "" if y.item() == (2 if rank < 2 else 1) else f"the sum over a group of the world's backend is {y.item()}"
 
 
-def symmetric_memory() -> tuple[str, float]:
-    """What was used, and the number that the next rank wrote into its part; "" and the error's words where it can't be had."""
+def no_symmetric_memory() -> str:
+    """Why torch can't map one rank's memory for another here; "" if it can. The same words on all ranks."""
+    import torch
+    import torch.distributed as dist
+
+    ranks, mine, count = dist.get_world_size(), torch.cuda.current_device(), torch.cuda.device_count()
+    if count < ranks:  # they share GPUs, or each sees one MIG device
+        return f"torch takes one rank a GPU here: {ranks} ranks see {counted(count, 'GPU')} each."
+    others = (other for other in range(ranks) if other != mine)
+    reached = torch.tensor([all(torch.cuda.can_device_access_peer(mine, other) for other in others)], device=device())
+    dist.all_reduce(reached, op=dist.ReduceOp.MIN)
+    return "" if reached.item() else "These GPUs have no P2P, so none can map another one's memory."
+
+
+def symmetric_memory() -> tuple[str, float | str]:
+    """What was used, and the number that the next rank wrote into its part; "" and why where it can't be had."""
     import torch
     import torch.distributed as dist
 
@@ -64,6 +79,8 @@ def symmetric_memory() -> tuple[str, float]:
         found = memory.tensor((rank + 1) % ranks).item()
         dist.barrier()
         return STAND_IN, float(found)
+    if why := no_symmetric_memory():
+        return "", why
     import torch.distributed._symmetric_memory as symmetric
 
     mine = symmetric.empty(1024, device=device())
@@ -206,13 +223,9 @@ def ask_symmetric_memory(context: Context) -> dict[str, Any]:
     """Each rank reads what the next one wrote, without a message."""
     context.need(2, "Symmetric memory")
     world = context.world()
-    try:
-        found = world.run(symmetric_memory, deadline=context.left_s)
-    except RanksError as error:
-        plan = context.plan
-        if plan.gpus is not None and plan.gpus < plan.ranks and "overlapping devices" in str(error):
-            raise StepSkipped(f"torch takes one rank a GPU here: {plan.ranks} ranks share {plan.gpus}.") from None
-        raise
+    found = world.run(symmetric_memory, deadline=context.left_s)
+    if not found[0][0]:
+        raise StepSkipped(str(found[0][1]))
     context.note(**{"with": found[0][0]})
     wanted = [float((rank + 1) % world.ranks) for rank in range(world.ranks)]
     if [value for _, value in found] != wanted:

@@ -594,7 +594,7 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
         return [], None
     found: list[Gpu] = []
     try:
-        for index, handle in enumerate(_handles(pynvml) if look else ()):
+        for index, handle in enumerate(handles(pynvml) if look else ()):
             with contextlib.suppress(pynvml.NVMLError_GpuIsLost):  # it may be lost at any moment
                 parts = _mig_devices(pynvml, handle)
                 if parts is None:
@@ -608,7 +608,7 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
         pynvml.nvmlShutdown()
 
 
-def _handles(pynvml: ModuleType) -> list[Any]:
+def handles(pynvml: ModuleType) -> list[Any]:
     """The handles of the GPUs that this process may use, in the order of their addresses on PCI.
 
     Those are CUDA's numbers with CUDA_DEVICE_ORDER=PCI_BUS_ID: a batch system that hides the other GPUs of a node numbers

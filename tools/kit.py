@@ -236,11 +236,16 @@ def nccl_wheel(given: str, folder: Path, machine: str, glibc: str = GLIBC) -> Pa
         name, version, _, tags = parse_wheel_filename(path.name)
     except ValueError:
         raise KitError(f"NCCL={given} is not named like a wheel.") from None
-    if not name.startswith("nvidia-nccl") or version.release < (2, 30):
+    if not re.fullmatch(r"nvidia-nccl-cu\d+", name) or version.release < (2, 30):
         raise KitError(f"NCCL={given} is {name} {version}; the kit needs nvidia-nccl-cu12 or -cu13, 2.30 or newer.")
     if not any(tag.platform.endswith(machine) for tag in tags):
         raise KitError(f"NCCL={given} is not for {machine}.")
     return path
+
+
+def _cuda_of(wheel: Path) -> int:
+    """The CUDA for which NCCL's wheel was built: 13 for nvidia_nccl_cu13-2.30.7-....whl."""
+    return int(parse_wheel_filename(wheel.name)[0].rpartition("cu")[2])
 
 
 def in_slices(path: Path, folder: Path, nbytes: int = SLICE_BYTES) -> list[dict]:
@@ -301,7 +306,8 @@ def make(
             *wheels(packages, python_version, machine, scratch / "wheels", local, glibc),
         ]
         rows = gather(files, out, limit - 200_000)  # room for what is beside them
-        slices = in_slices(nccl_wheel(nccl, scratch / "nccl", machine, glibc), out / "nccl") if nccl else []
+        wheel = nccl_wheel(nccl, scratch / "nccl", machine, glibc) if nccl else None
+        slices = [] if wheel is None else in_slices(wheel, out / "nccl")
     for script in ON_THE_MACHINE:
         shutil.copy(ROOT / "tools" / "kit" / script, out / script)
     manifest = {
@@ -311,6 +317,7 @@ def make(
         "commit": _commit(),
         "files": rows,
         "nccl": slices,
+        "nccl_cuda": None if wheel is None else _cuda_of(wheel),
     }
     (out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return manifest

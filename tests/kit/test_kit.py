@@ -183,7 +183,10 @@ def test_an_nccl_that_is_nowhere_is_refused(tmp_path, offline):
 
 # ------------------------------------------------------------------------------------------------------- on the machine
 
-HOPPER = {"torch": "2.11.0+cu130", "numpy": "2.4", "nccl": [2, 28, 9], "gpus": 1}
+HOPPER = {
+    "torch": "2.11.0+cu130", "numpy": "2.4", "nccl": [2, 28, 9], "gpus": 1, "why": "",
+    "cuda": [13, 0], "driver_cuda": [13, 0], "capability": [9, 0],
+}  # fmt: skip
 KITS = {"LD_PRELOAD": "/w/libnccl.so.2"}
 
 
@@ -212,6 +215,75 @@ def test_one_pass_with_torchs_nccl_and_one_with_several_ranks_on_a_gpu(facts, pr
     assert 3 * len(found) + 1 <= 8 and len({run[2] for run in found}) == len(found)
 
 
+NO_DRIVER = Path("/nowhere/version")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"driver_cuda": [12, 2]},  # eight A100s whose driver is of the time of CUDA 12
+            "The NVIDIA driver runs CUDA 12.2 and older, and torch 2.11.0+cu130 was built for CUDA 13.0. Name a Python whose torch "
+            "is for CUDA 12 (PYTHON=/path/to/python3), or install a newer driver.",
+        ),
+        (
+            {"cuda": None, "torch": "2.13.0+cpu"},
+            "torch 2.13.0+cpu was built without CUDA. Name the Python whose torch has it",
+        ),
+        ({"why": "No CUDA GPUs are available"}, "torch 2.11.0+cu130 sees no GPU: No CUDA GPUs are available"),
+        ({"driver_cuda": None}, None),
+    ],
+)
+def test_gpus_that_torch_can_not_use_are_told_before_anything_runs(facts, said):
+    """The kit would prove the CPU for nine minutes, and its records would not say why."""
+    blind = {**HOPPER, "gpus": 0, "capability": None, **facts}
+    why = carry.blind(blind, None, NO_DRIVER)
+    assert why is None if said is None else why.startswith(said) and why.endswith("CUDA_VISIBLE_DEVICES= bash run.sh")
+    assert carry.blind(blind, "", NO_DRIVER) is None, "the CPU was asked for"
+    assert carry.blind({**HOPPER, **facts}, None, NO_DRIVER) is None, "there are GPUs that torch uses"
+
+
+def test_a_driver_without_its_library_for_cuda_is_told(tmp_path):
+    (tmp_path / "version").touch()
+    why = carry.blind({**HOPPER, "gpus": 0, "driver_cuda": None}, None, tmp_path / "version")
+    assert "libcuda.so.1) is missing here; in a container, set NVIDIA_DRIVER_CAPABILITIES" in why
+
+
+@pytest.mark.parametrize(
+    ("wheel", "facts", "said"),
+    [
+        (
+            "nvidia_nccl_cu13-2.30.7",
+            {"driver_cuda": [12, 9]},
+            "is for CUDA 13, and the driver runs 12.9 and older, so it is not used",
+        ),
+        ("nvidia_nccl_cu13-2.30.7", {"capability": [7, 0]}, "has no code for GPUs of compute capability 7.0"),
+        ("nvidia_nccl_cu13-2.30.7", {"cuda": [12, 9]}, None),  # it brings its own part of CUDA
+        ("nvidia_nccl_cu12-2.30.7", {"driver_cuda": [12, 2]}, None),
+        ("nvidia_nccl_cu12-2.30.7", {}, None),
+    ],
+)
+def test_an_nccl_that_the_driver_or_the_gpu_can_not_run_is_not_used(wheel, facts, said):
+    """It says its version all the same; only the ranks would find out, in a start that fails."""
+    cuda = kit._cuda_of(Path(f"{wheel}-py3-none-manylinux_2_18_x86_64.whl"))
+    why = carry.unfit({"nccl_cuda": cuda}, {**HOPPER, **facts})
+    assert why is None if said is None else said in why
+    assert carry.unfit({}, {**HOPPER, **facts}) is None, "a kit without NCCL"
+
+
+def test_the_drivers_cuda_is_that_of_its_library(torch_of_libraries, tmp_path):
+    env, _ = torch_of_libraries
+    code = "int cuDriverGetVersion(int* version) { *version = 12020; return 0; }"
+    c_libraries.library(tmp_path / "driver/libcuda.so.1", code)
+    (tmp_path / "torch/__init__.py").write_text(
+        "__version__ = '2.11.0+cu130'\nclass version:\n    cuda = '13.0'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
+        "    def init():\n        raise RuntimeError('The NVIDIA driver on your system is too old (found version 12020).\\nUpdate')\n"
+    )
+    facts = carry.look({**env, "LD_LIBRARY_PATH": str(tmp_path / "driver")})
+    assert (facts["cuda"], facts["driver_cuda"], facts["gpus"]) == ([13, 0], [12, 2], 0)
+    assert facts["why"] == "The NVIDIA driver on your system is too old (found version 12020)."
+
+
 @pytest.fixture
 def torch_of_libraries(tmp_path, monkeypatch):
     """A torch that is a build for GPUs as far as its libraries go: libtorch_cuda.so needs a libnccl.so.2 beside it."""
@@ -223,7 +295,7 @@ def torch_of_libraries(tmp_path, monkeypatch):
         f"import ctypes\n__version__ = '2.11.0+cu130'\nctypes.CDLL({str(own)!r})\n"
         f"ctypes.CDLL({str(tmp_path / 'torch/lib/libtorch_cuda.so')!r})\n"
         "class version:\n    cuda = '13.0'\nclass cuda:\n    is_available = staticmethod(lambda: True)\n"
-        "    device_count = staticmethod(lambda: 1)\n"
+        "    device_count = staticmethod(lambda: 1)\n    get_device_capability = staticmethod(lambda: (9, 0))\n"
     )
     (tmp_path / "numpy.py").write_text("__version__ = '2'")
     monkeypatch.delenv("LD_PRELOAD", raising=False)
@@ -253,11 +325,14 @@ def test_minutes_that_make_no_sense(text):
 
 def test_a_run_that_goes_on_is_asked_to_end_and_then_made_to(tmp_path, monkeypatch):
     monkeypatch.setattr(carry, "RESERVE_S", 60)
-    asked = "import time\ntry:\n    print('begun', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    print('record'); exit(130)"
+    asked = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+        "try:\n    print('begun', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    print('record'); exit(130)"
+    )
     assert carry.run([sys.executable, "-c", asked], None, tmp_path, tmp_path / "log", time.monotonic() + 6) == 130
     assert (tmp_path / "log").read_text() == "begun\nrecord\n"
     monkeypatch.setattr(carry, "RESERVE_S", 0.5)
-    deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(60)"
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
     assert carry.run([sys.executable, "-c", deaf], None, tmp_path, tmp_path / "log", time.monotonic() + 5) == -9
 
 

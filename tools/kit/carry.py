@@ -18,6 +18,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SHARING_NCCL = (2, 30)  # the first that lets several ranks use one GPU
+OLDEST_GPUS = {13: (7, 5)}  # compute capability, by the CUDA for which NCCL was built
 MINUTES = 9.0  # for all runs together
 RESERVE_S = 15.0  # for the end of a run that is stopped
 LIBRARY = "nvidia/nccl/lib/libnccl.so.2"  # in NCCL's wheel
@@ -25,7 +26,10 @@ LIBRARY = "nvidia/nccl/lib/libnccl.so.2"  # in NCCL's wheel
 # one that the dynamic linker gave to torch's library: torch itself says only for which one it was built.
 LOOK = """
 import ctypes, json
-facts = {"torch": None, "numpy": None, "nccl": None, "nccl_file": None, "gpus": 0}
+facts = {
+    "torch": None, "numpy": None, "cuda": None, "driver_cuda": None, "gpus": 0, "capability": None, "why": "",
+    "nccl": None, "nccl_file": None,
+}
 
 class Symbol(ctypes.Structure):
     _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("at", ctypes.c_void_p)]
@@ -41,6 +45,15 @@ def nccl():
     facts["nccl"] = [code.value // 10000, code.value % 10000 // 100, code.value % 100]
     facts["nccl_file"] = (symbol.file or b"").decode()
 
+def driver():
+    try:
+        ask, code = ctypes.CDLL("libcuda.so.1").cuDriverGetVersion, ctypes.c_int()  # it starts nothing
+    except OSError:
+        return
+    if ask(ctypes.byref(code)) == 0:
+        facts["driver_cuda"] = [code.value // 1000, code.value % 1000 // 10]
+
+driver()
 try:
     import torch
     facts["torch"] = str(torch.__version__)
@@ -53,9 +66,15 @@ else:
     except ImportError:
         pass
     if torch.version.cuda:
+        facts["cuda"] = [int(number) for number in torch.version.cuda.split(".")]
         nccl()
         if torch.cuda.is_available():
-            facts["gpus"] = torch.cuda.device_count()
+            facts["gpus"], facts["capability"] = torch.cuda.device_count(), list(torch.cuda.get_device_capability())
+        else:
+            try:
+                torch.cuda.init()
+            except Exception as error:
+                facts["why"] = (str(error).splitlines() or [type(error).__name__])[0]
 print(json.dumps(facts))
 """
 
@@ -136,6 +155,50 @@ def look(env=None):
     if facts["numpy"] is None:
         raise KitError(f"{sys.executable} has no numpy, and the kit brings none; install it beside torch.")
     return facts
+
+
+def blind(facts, wanted=None, loaded=Path("/proc/driver/nvidia/version")):
+    """Why torch uses no GPU although there is an NVIDIA driver; None if it uses one, if there is none, or if none is wanted.
+
+    `wanted` is CUDA_VISIBLE_DEVICES: "" means that the CPU is to be proved.
+    """
+    there = facts["driver_cuda"] is not None or loaded.exists()
+    if facts["gpus"] or wanted == "" or not there:
+        return None
+    name, has, needs = f"torch {facts['torch']}", facts["driver_cuda"], facts["cuda"]
+    if needs is None:
+        why = f"{name} was built without CUDA. Name the Python whose torch has it (PYTHON=/path/to/python3)."
+    elif has is None:
+        why = (
+            "The NVIDIA driver's library for CUDA (libcuda.so.1) is missing here; in a container, set "
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+        )
+    elif has[0] < needs[0]:
+        why = (
+            f"The NVIDIA driver runs CUDA {_dotted(has)} and older, and {name} was built for CUDA {_dotted(needs)}. Name a "
+            f"Python whose torch is for CUDA {has[0]} (PYTHON=/path/to/python3), or install a newer driver."
+        )
+    else:
+        why = f"{name} sees no GPU: {facts['why']}"
+    return f"{why} To prove the CPU instead: CUDA_VISIBLE_DEVICES= bash run.sh"
+
+
+def unfit(manifest, facts):
+    """Why the kit's NCCL can't work with this driver or these GPUs, whatever torch was built for; None if it can."""
+    cuda, has = manifest.get("nccl_cuda"), facts["driver_cuda"]
+    if cuda and has and has[0] < cuda:
+        return (
+            f"The kit's NCCL is for CUDA {cuda}, and the driver runs {_dotted(has)} and older, so it is not used. Make the kit with "
+            f"NCCL's wheel for CUDA {has[0]}: make kit NCCL=nvidia_nccl_cu{has[0]}-....whl"
+        )
+    oldest = OLDEST_GPUS.get(cuda)
+    if oldest and facts["capability"] and tuple(facts["capability"]) < oldest:
+        return f"The kit's NCCL is for CUDA {cuda}, which has no code for GPUs of compute capability {_dotted(facts['capability'])}, so it is not used."
+    return None
+
+
+def _dotted(version):
+    return ".".join(map(str, version))
 
 
 def preloaded(library, env):
@@ -264,8 +327,9 @@ def run(arguments, env, cwd, log, until):
 
 
 def _end_in_time(process, until):
-    """Interrupts a process at `until`, so that it writes its record, and kills it if it has not ended soon after."""
-    for wait_s, number in ((until - time.monotonic(), signal.SIGINT), (RESERVE_S, signal.SIGKILL)):
+    """Asks a process to end at `until`, so that it writes its record, and kills it if it has not ended soon after."""
+    # not SIGINT, which a job in the background ignores
+    for wait_s, number in ((until - time.monotonic(), signal.SIGTERM), (RESERVE_S, signal.SIGKILL)):
         try:
             process.wait(max(0.1, wait_s))
             return
@@ -283,13 +347,17 @@ def main(arguments):
         manifest, places = read_manifest()
         refuse_python(manifest)
         facts = look()
+        if (why := blind(facts, os.environ.get("CUDA_VISIBLE_DEVICES"))) is not None:
+            raise KitError(why)
         for folder in (out, work):
             folder.mkdir(parents=True, exist_ok=True)
         say(f"Python {manifest['python']}, torch {facts['torch']}, {facts['gpus']} GPUs.")
         about_the_machine(out / "machine.txt")
         preload = {}
         if facts["gpus"] and not ranks_can_share(facts):
-            nccl, words = nccl_file(manifest, Path(os.environ.get("NCCL", HERE / "nccl")), work)
+            nccl, words = None, unfit(manifest, facts)
+            if words is None:
+                nccl, words = nccl_file(manifest, Path(os.environ.get("NCCL", HERE / "nccl")), work)
             say(words)
             if nccl is not None:
                 preload, words = preloaded(nccl, dict(os.environ))

@@ -5,7 +5,7 @@
 
 With --window the tensors lie in memory that NCCL allocated and that all ranks registered as a window (GPUs only).
 Rank 0 prints a line for each size: bytes of the full vector and microseconds, the median of ten. Each of the ten is one
-call by the clock on the CPU, and on GPUs the mean of twenty calls between two events.
+call by the clock on the CPU, and on GPUs the mean of twenty calls between two events (fewer, if they are long).
 """
 
 import functools
@@ -19,8 +19,17 @@ import torch.distributed as dist
 
 
 def microseconds(call, on_gpu, times=10):
-    took = [by_events(call) if on_gpu else by_clock(call) for _ in range(3 + times)]
+    calls = how_many(call) if on_gpu else 1
+    took = [by_events(call, calls) if on_gpu else by_clock(call) for _ in range(3 + times)]
     return 1e6 * statistics.median(took[3:])
+
+
+def how_many(call, most=20, together_s=0.05):
+    """Calls between two events, the same number on all ranks: GPUs without NVLink take a second for a large one."""
+    by_events(call, 1)  # connects
+    once_s = torch.tensor(by_events(call, 1), device="cuda")
+    dist.all_reduce(once_s, op=dist.ReduceOp.MAX)
+    return max(1, min(most, int(together_s / max(once_s.item(), 1e-6))))
 
 
 def by_clock(call):
@@ -30,7 +39,7 @@ def by_clock(call):
     return time.perf_counter() - began
 
 
-def by_events(call, calls=20):
+def by_events(call, calls):
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     dist.barrier()
     torch.cuda.synchronize()

@@ -32,7 +32,7 @@ from allranks import SharedMemory, World, bench, cost, plots, predict, predictio
 
 folder = Path(tempfile.mkdtemp())
 world = World()
-gpus = {"nccl": torch.cuda.device_count()}.get(world.backend, 0)
+gpus = world.ranks if world.backend == "nccl" else 0
 world
 
 # %% [markdown] name="topology"
@@ -56,7 +56,7 @@ def joined(text):
 
 
 def closeness(kind):
-    return CLOSENESS["NV"] if kind.startswith("NV") else CLOSENESS[kind]
+    return CLOSENESS["NV"] if kind.startswith("NV") else CLOSENESS.get(kind, 0)
 
 
 # %% name="topo_read"
@@ -157,7 +157,9 @@ def published(hardware="H100-8"):
 
 
 # %% name="swept_sizes"
-most = 2**32 if gpus > 1 else 2**22
+most = 2**22
+if gpus > 1:  # the vector, the right sum and what is compared must fit beside each other
+    most = min(2**32, *(free // 5 for free, _ in world.run(torch.cuda.mem_get_info)))
 found = bench.sweep(
     world, bench.Call("all_reduce"), [4**k for k in range(5, 17) if 4**k <= most], iterations=4, warmups=1
 )
@@ -222,10 +224,14 @@ def swept(setting, sizes, *options):
     ranks = min(gpus, 8) or 2
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     program += ["../scripts/sweep_collective.py", *options, *map(str, sizes)]
-    told = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", **setting}
+    seen = dict.fromkeys(world.run(os.getenv, "CUDA_VISIBLE_DEVICES"))  # the GPUs of your ranks, or none
+    told = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", "CUDA_VISIBLE_DEVICES": ",".join(seen), **setting}
     done = subprocess.run(program, env={**os.environ, **told}, capture_output=True, text=True, timeout=170)
     times = {int(n): float(us) for n, us in re.findall(r"^(\d+) ([\d.]+)$", done.stdout, flags=re.M)}
     chosen = {int(n): (algo, proto, int(hi) - int(lo) + 1) for n, algo, proto, lo, hi in CHOSEN.findall(done.stdout)}
+    if not times:
+        said = [line for line in done.stderr.splitlines() if "Error" in line]
+        print("measured: nothing, for the program failed.", *said[-1:])
     return times, chosen, done.stdout
 
 
@@ -283,7 +289,7 @@ ring_guess.reveal(
 
 # %% name="counters"
 def sent_bytes(numbers):
-    """What this GPU's NVLinks sent in one all-reduce, by their counters."""
+    """What this GPU's NVLinks sent in one all-reduce, by their counters; None if it has none."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -292,13 +298,15 @@ def sent_bytes(numbers):
 
     def read():
         torch.cuda.synchronize()
-        return 1024 * pynvml.nvmlDeviceGetFieldValues(gpu, [(field, 2**32 - 1)])[0].value.ullVal
+        [counter] = pynvml.nvmlDeviceGetFieldValues(gpu, [(field, 2**32 - 1)])
+        return None if counter.nvmlReturn else 1024 * counter.value.ullVal
 
     tensor = torch.zeros(numbers)
     dist.all_reduce(tensor)  # connects
     before = read()
     dist.all_reduce(tensor)
-    return read() - before
+    after = read()
+    return None if before is None or after is None else after - before
 
 
 # %% name="ring_by_hand"
@@ -331,7 +339,8 @@ two_guess
 p, numbers = world.ranks, 2**20 // world.ranks * world.ranks
 if gpus > 1:
     sent = world.run(sent_bytes, numbers)
-    print("measured: NVLink's counters, of n:", [round(s / (4 * numbers), 3) for s in sent])
+    counted = "none on these GPUs" if None in sent else [round(s / (4 * numbers), 3) for s in sent]
+    print("measured: NVLink's counters, of n:", counted)
 results, trace = world.trace(ring_by_hand, numbers)
 sent = sum(e.nbytes for e in trace if e.rank == 0 and "send" in e.op)
 print(
@@ -484,19 +493,29 @@ def one_shot(numbers=4096):
 
 
 # %% name="one_shot_run"
-print(
-    f"measured: one-shot through {'NVLink' if gpus > 1 else 'shared memory of this machine'} is off by",
-    max(world.run(one_shot)),
-)
+def reaches_all():
+    """Whether this rank's GPU can map the memory of all others: by NVLink, or by PCIe where the driver lets it."""
+    mine, count = torch.cuda.current_device(), torch.cuda.device_count()
+    return all(torch.cuda.can_device_access_peer(mine, other) for other in range(count) if other != mine)
+
+
+mapped = gpus > 1 and all(world.run(reaches_all))
+if gpus > 1 and not mapped:
+    print("measured: nothing, for these GPUs can't map each other's memory")
+else:
+    how = "mapped memory of the GPUs" if mapped else "shared memory of this machine"
+    print(f"measured: one-shot through {how} is off by", max(world.run(one_shot)))
 
 
 # %% name="kernels"
 def kernels_of(name):
-    """The GPU kernels that a call of torch's symmetric memory runs, and microseconds."""
+    """The GPU kernels that a call of torch's symmetric memory runs, and microseconds; none where the switch can't add."""
     from torch.distributed import _symmetric_memory as symmetric
 
     mine = symmetric.empty(2**16, dtype=torch.bfloat16, device=torch.get_default_device())
-    symmetric.rendezvous(mine, dist.group.WORLD)
+    handle = symmetric.rendezvous(mine, dist.group.WORLD)
+    if name.startswith("multimem") and not handle.multicast_ptr:
+        return [], 0.0
     call = getattr(torch.ops.symm_mem, name)
     group = dist.group.WORLD.group_name
     [took] = bench.seconds_of(lambda: call(mine, "sum", group), iterations=11)
@@ -522,9 +541,10 @@ shot_guess
 
 # %% name="kernels_run"
 for name in ("one_shot_all_reduce", "two_shot_all_reduce_", "multimem_all_reduce_"):
-    if gpus > 1:
+    if mapped:
         kernels, took = world.run(kernels_of, name)[0]
-        print(f"measured: {name} of 128 KiB took {took:.1f} µs, in {kernels}")
+        ran = f"took {took:.1f} µs, in {kernels}" if kernels else "can't run: no switch here adds"
+        print(f"measured: {name} of 128 KiB {ran}")
 for name, nbytes in bytes_in(2**17).items():
     print(f"computed: {name:9} moves {nbytes / 1024:5.0f} KiB into each of 8 GPUs for 128 KiB")
 
@@ -558,11 +578,13 @@ if gpus < 2:
 # %% name="record"
 record = {"torch": torch.__version__, "ranks": world.ranks, "backend": world.backend, "when": time.strftime("%Y-%m-%d")}
 if gpus:
-    query = (
-        "name,driver_version,clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,clocks_event_reasons.active"
-    )
-    program = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"]
-    record["gpus"] = subprocess.run(program, capture_output=True, text=True).stdout.splitlines()
+    query = "name,driver_version,clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu"
+    for why in ("event", "throttle"):  # before driver 535 it had the second name
+        program = ["nvidia-smi", f"--query-gpu={query},clocks_{why}_reasons.active", "--format=csv,noheader"]
+        done = subprocess.run(program, capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+    record["gpus"] = done.stdout.splitlines()
     record["nccl"] = trace.meta["nccl"]  # what the ranks used; torch.cuda.nccl.version() is what torch was built for
 record["all_reduce"] = [[row.size, row.time_us] for row in found.rows]
 (folder / "record.json").write_text(json.dumps(record))

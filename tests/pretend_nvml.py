@@ -25,6 +25,9 @@ class PretendNvml:
     class NVMLError_GpuIsLost(NVMLError):
         pass
 
+    class NVMLError_Unknown(NVMLError):
+        pass
+
     class NVMLError_LibraryNotFound(NVMLError):
         pass
 

@@ -139,7 +139,7 @@ def test_mig_devices_are_gpus_and_what_they_are_cut_from_is_not(monkeypatch):
         assert [g.uuid for g in Inventory.of_this_machine().gpus] == left
 
 
-@pytest.mark.parametrize("error", ["NVMLError_NoPermission", "NVMLError_GpuIsLost"])
+@pytest.mark.parametrize("error", ["NVMLError_NoPermission", "NVMLError_GpuIsLost", "NVMLError_Unknown"])
 def test_a_gpu_of_another_job_or_a_lost_one_is_left_out(monkeypatch, error):
     class Job(PretendNvml):
         def nvmlDeviceGetHandleByIndex(self, index):
@@ -151,6 +151,17 @@ def test_a_gpu_of_another_job_or_a_lost_one_is_left_out(monkeypatch, error):
     monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [g.uuid for g in Inventory.of_this_machine().gpus] == ["MIG-0000-0", "MIG-0000-3", "GPU-0000-2"]
+
+
+def test_a_driver_of_which_no_gpu_answers_is_told(monkeypatch):
+    class Failed(PretendNvml):
+        def nvmlDeviceGetUUID(self, handle):
+            raise self.NVMLError_Unknown("Unknown Error")
+
+    monkeypatch.setitem(sys.modules, "pynvml", Failed())
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    with pytest.raises(DeviceError, match="is there, but can't list its GPUs: Unknown Error"):
+        Inventory.of_this_machine()
 
 
 def test_a_gpu_without_memory_of_its_own_has_the_machines(monkeypatch):

@@ -595,7 +595,9 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
     found: list[Gpu] = []
     try:
         for index, handle in enumerate(handles(pynvml) if look else ()):
-            with contextlib.suppress(pynvml.NVMLError_GpuIsLost):  # it may be lost at any moment
+            with contextlib.suppress(
+                pynvml.NVMLError_GpuIsLost, pynvml.NVMLError_Unknown
+            ):  # it may be lost at any moment
                 parts = _mig_devices(pynvml, handle)
                 if parts is None:
                     found.append(_gpu(pynvml, index, handle, handle))
@@ -614,19 +616,24 @@ def handles(pynvml: ModuleType) -> list[Any]:
     Those are CUDA's numbers with CUDA_DEVICE_ORDER=PCI_BUS_ID: a batch system that hides the other GPUs of a node numbers
     a job's own from 0.
     """
-    found = []
+    found, failed = [], None
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             pynvml.nvmlDeviceGetUUID(handle)
         except (pynvml.NVMLError_NoPermission, pynvml.NVMLError_GpuIsLost):
             continue  # NVML also counts a GPU of another job and one that the system has lost
+        except pynvml.NVMLError_Unknown as error:  # what it says of one that has failed; of all, if the driver has
+            failed = error
+            continue
         try:
             pci = pynvml.nvmlDeviceGetPciInfo(handle)
             place = (pci.domain, pci.bus, pci.device)
         except pynvml.NVMLError:
             place = (0, 0, 0)
         found.append((place, index, handle))
+    if failed and not found:
+        raise failed
     return [handle for _, _, handle in sorted(found, key=lambda each: each[:2])]
 
 

@@ -48,6 +48,15 @@ class WorldError(CourseError):
     """The world can't be started or used; the message says what to do."""
 
 
+# what NCCL and CUDA say when ranks can't start on GPUs that NVML lists, and what that means
+_NCCL_SAYS = {
+    "nvmlDeviceGet": "\nNCCL asks for every GPU of the machine, also those that this world does not use, and one does not answer: "
+    "`nvidia-smi` says which. World(backend='gloo') runs on the CPU.",
+    "no kernel image": "\nThis torch has no code for these GPUs: torch.cuda.get_arch_list() says for which it has. "
+    "World(backend='gloo') runs on the CPU.",
+}
+
+
 class NotMetError(WorldError):
     """A rank could not join the group of all."""
 
@@ -298,7 +307,12 @@ class Engines:
             words = getattr(error, "evalue", None) or str(error)
             if getattr(error, "ename", None) == strangers.StrangerError.__name__:
                 raise strangers.StrangerError(words) from None
-            raise NotMetError(f"Rank {rank} could not join the {self.placement.backend} group: {words}") from None
+            why = (
+                next((why for says, why in _NCCL_SAYS.items() if says in words), "")
+                if self.placement.backend == "nccl"
+                else ""
+            )
+            raise NotMetError(f"Rank {rank} could not join the {self.placement.backend} group: {words}{why}") from None
         raise NotMetError(f"Rank {rank} could not join the {self.placement.backend} group.")
 
     def _expect_alive(self, deadline: float, verb: str) -> None:

@@ -309,6 +309,15 @@ def test_ranks_from_the_fork_server():
     assert mine() <= before  # another test's parent may end meanwhile
 
 
+@pytest.mark.parametrize("launch", ["fork", "forkserver"])
+def test_ranks_see_no_gpu(monkeypatch, launch):
+    """With a torch for CUDA the first backward starts CUDA on all GPUs that it sees, also of others, within the rank's limits."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with Ranks(2, launch=launch) as pool:
+        assert pool.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"]).results == ["", ""]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
 def test_a_spawner_of_the_callers_own():
     """Any launcher will do that gives the rank a socket: here a new interpreter, as a sandbox would start."""
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks import World, WorldError
-from allranks.ranks.world import RanksError, RanksStuck
+from allranks.ranks.world import RanksError, RanksStuck, nccl_group
 from allranks.ranks.world.nccl_queue import Queue, Ticket
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
@@ -752,3 +752,9 @@ def test_a_measurement_waits_for_the_queue(world):
         return bench.seconds_of(late, iterations=2)[0]
 
     assert min(world.run(program)) > 0.15
+
+
+@pytest.mark.parametrize("said", ["No CUDA GPUs are available", "Torch not compiled with CUDA enabled"])
+def test_a_torch_for_cuda_gets_the_hint_too(said):
+    """Ranks under the rules see no GPU: what torch/csrc/cuda says there, and what torch for CPUs says."""
+    assert "this part of torch.cuda is not played" in (nccl_group._hint(RuntimeError(said)) or "")

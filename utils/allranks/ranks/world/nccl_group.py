@@ -740,7 +740,7 @@ def _call_in_words(
     return words + (f" ({reduce})" if reduce else "")
 
 
-# what torch for CPUs says where a program uses a part of torch.cuda that is not played here
+# what torch for CPUs says where a program uses a part of torch.cuda that is not played here; the last, a torch for CUDA
 _WITHOUT_CUDA = (
     "CUDA enabled",
     "_cuda_",
@@ -749,6 +749,7 @@ _WITHOUT_CUDA = (
     "GPU modules",
     "have NCCL built in",
     "CUDA 11+",
+    "No CUDA GPUs are available",
 )
 
 

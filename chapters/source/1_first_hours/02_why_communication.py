@@ -36,12 +36,12 @@ display(guess_1000, guess_100000)
 # ranks need the mean of these gradients, or their models would become different. So a step **computes**, and then it
 # **communicates**. The next cell measures the time of each part.
 #
-# From one row to the next the batch of each rank grows fourfold.
+# It does so for three batches, each four times as large as the one before.
 
 # %% name="guess_batch"
 guess = predict(
-    "The batch of each rank grows fourfold. What happens to the time of the communication?",
-    choices=["it grows fourfold too", "it grows, but less", "it stays as it is"],
+    "The batch of each rank grows fourfold. How long does the communication take?",
+    choices=["four times as long", "longer, but less than four times", "as long as before"],
     title="Batch times four: the communication",
 )
 guess
@@ -90,7 +90,7 @@ for batch in (16, 64, 256):
 # %% name="reveal_batch" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    "it stays as it is",
+    "as long as before",
     why="A rank sends one number for each parameter, however many samples it has. (Small changes from row to row are noise.)",
 )
 
@@ -186,7 +186,7 @@ for name, (alpha, bandwidth) in links.items():
 # Here the work is only a pause, `time.sleep`, because your machine may have fewer cores than ranks, and pauses need no core. Think of a GPU that
 # works while its CPU waits. The all-reduce is real.
 #
-# How many times faster are all ranks together than one rank alone? The table has the answer.
+# How many times faster are all ranks together than one rank alone? The cell takes 5 to 15 s; the table after it has the answer.
 
 
 # %% name="strong_scaling"
@@ -234,11 +234,11 @@ for p, t in enumerate(measured, start=1):
     print(f"{p:5}{1e3 * work_s / p:10.1f}{1e3 * t:13.1f}{1e3 * model_s:10.1f}{work_s / t:10.2f}{work_s / t / p:12.0%}")
 
 # %% [markdown] name="scaling_explained"
-# The column *work* halves as it should. *Measured* does not halve; the difference is communication. **Speed-up** is
+# The column *work* shrinks to $1/p$. *Measured* shrinks less; the difference is communication. **Speed-up** is
 # $T(1)/T(p)$. **Efficiency** is the speed-up divided by $p$: the share of the machines' time that went into work.
 #
-# On a CPU the model's times are too short in one respect: it assumes that each rank has its own link, with the same $\beta$ for any $p$. Processes of one
-# machine share its cores and its memory, so with more processes each gets less. GPUs may have links of their own (NVLink) or share some (PCIe).
+# The model assumes that each rank has its own link, with the same $\beta$ for any $p$. On a CPU it is often too fast: processes of one
+# machine share its cores and its memory. GPUs may have links of their own (NVLink) or share some (PCIe).
 #
 # Of the three terms of $T(p)$ the first one shrinks with $p$. Whether the other two grow, you find in [All-reduce](04_all_reduce.ipynb).
 

@@ -132,7 +132,8 @@ def send_first():
 
 # %% name="guess_arrows"
 guess = predict(
-    "Four ranks each send to the right before they receive. Draw an arrow from each rank to the rank that it waits for. How many arrows do you draw?",
+    "Four ranks each send to the right before they receive. Draw an arrow from each rank to the rank that it waits for. "
+    "How many arrows do you draw?",
     low=0,
     high=12,
     title="Arrows between four ranks",
@@ -443,7 +444,8 @@ for nbytes, t in points:
 plots.fit(points, alpha, beta)
 
 # %% [markdown] name="link_explained"
-# $\alpha$ is the time of the smallest messages, and $\beta$ comes from the largest, so the line meets the measurements at both ends by construction. The sizes between them test the model.
+# $\alpha$ is the middle time of the three smallest messages, and $\beta$ comes from the largest, so the line ends in the last point by construction. The sizes
+# between them test the model.
 #
 # Where the measurements leave the line, the model is too simple. On a CPU the "link" is a copy through the kernel or through memory: it is fast while
 # everything fits into a cache or a socket's buffer, and slower for larger messages. And $\alpha$ includes the time to wake a waiting process, so it
@@ -472,10 +474,10 @@ plots.fit(points, alpha, beta)
 #
 # Between two GPUs of a node NCCL prefers peer-to-peer copies over NVLink or PCIe, then shared memory, then the network; `NCCL_DEBUG=INFO` prints which.
 #
-# One example: a pipeline stage sends the activations of 4096 tokens, 8192 bfloat16 numbers each, to the next stage. How many milliseconds over NDR?
+# One example: a pipeline stage of my model sends the activations of one sequence, 4096 tokens with 4096 bfloat16 numbers each, to the next stage. How many milliseconds over NDR?
 
 # %% name="activations"
-nbytes = 4096 * 8192 * 2
+nbytes = 4096 * 4096 * 2
 print(f"{nbytes / 1e6:.0f} MB")
 for name, a, rate in (
     ("NVLink 4", 2e-6, 450e9),
@@ -499,7 +501,7 @@ for name, a, rate in (
 #
 # - **Pipeline parallelism**: activations to the next stage, their gradients back.
 # - **Ring attention** and other context parallelism: keys and values travel around the circle of section 3.
-# - **Inference**: a prefill machine sends the KV cache to a decode machine.
+# - **Inference**: one machine reads the prompt and sends its keys and values (the KV cache) to the machine that writes the answer.
 # - **Inside every collective**: the ring of later chapters is this circle; messages travel around it many times.
 
 # %% [markdown] name="quiz"

@@ -300,7 +300,7 @@ first_guess.reveal(
 # Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB (on GPUs to 1 GiB, where their bandwidth stops growing), each up to 15 times: all ranks begin together, and an
 # iteration takes as long as its slowest rank.
 #
-# How does the time change when the tensor grows from 1 KiB to 4 KiB?
+# How does the time change when the tensor grows from 1 KiB to 4 KiB? The cell takes 5 to 15 s.
 
 # %% name="timings"
 sizes = bench.up_to_plateau(world)
@@ -310,6 +310,9 @@ sweep = bench.sweep(world, bench.Call("all_reduce"), sizes, iterations=15, passe
 # Here we take the **median** of each size, the time that a program usually meets; so this $\alpha$ and $\beta$ are larger than those of the best tries
 # ([Point to point](03_point_to_point.ipynb)). The four smallest sizes give $\alpha$ (the
 # median of their four values). The largest size gives $\beta$, so the model agrees with it by construction. The other sizes test the model.
+#
+# The first plot shows two bandwidths. **algbw** is $n/t$: how fast you got the result. **busbw** is algbw times $2\frac{p-1}{p}$: the bytes a second
+# that each rank's link carried. Compare it with the hardware (nccl-tests, `PERFORMANCE.md`).
 
 # %% name="fit_model"
 best, measured = zip(*((row.best_us / 1e6, row.median_us / 1e6) for row in sweep.rows), strict=True)
@@ -334,9 +337,6 @@ figure
 # %% [markdown] name="measure_explained"
 # The curve is first flat, where the steps take most of the time, then it rises, where the bytes do. Where is the bend on your machine? In the model
 # it is at $n = p\,\alpha/\beta$, where both terms are equal.
-#
-# **algbw** is $n/t$: how fast you got the result. **busbw** is algbw times $2\frac{p-1}{p}$: the bytes a second that each rank's link carried.
-# Compare it with the hardware (nccl-tests, `PERFORMANCE.md`).
 #
 # Why do model and measurement differ? Our $\alpha$ includes more than the link. On CPUs it includes waking the process that waits, and if there are
 # more ranks than cores, ranks take turns; the shaded band, from the best to the median, shows how much that varies. Gloo also cuts each chunk into at least two segments, to add

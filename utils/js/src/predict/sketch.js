@@ -129,7 +129,7 @@ export function sketchField(asked, onChange, drawn) {
   const sketch = new Sketch(asked, onChange, drawn);
   return {
     root: sketch.root,
-    hint: "draw first; redraw as you like",
+    hint: `draw from ${asked.x[0]} to ${asked.x[asked.x.length - 1]}; redraw as you like`,
     value: () => (sketch.ys.some((y) => y === null) ? null : /** @type {number[]} */ (sketch.ys)),
     focus: () => sketch.root.focus(),
   };

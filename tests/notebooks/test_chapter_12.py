@@ -36,7 +36,7 @@ def test_reduce(ranks, solved):
     # only the root's number is promised; what the others hold is not, so nothing is asked of it here
     assert chapter.by_rank("others")[0] == str(total)
     assert chapter.by_rank("patchwork")[0] == str([int(total)] * 8)
-    assert chapter.by_rank("early_stop")[0] == f"I believe that the mean is {total / ranks:.2f}"
+    assert chapter.by_rank("early_stop")[0] == f"mean here: {total / ranks:.2f}"
 
     of_means, over_count = (float(line.split()[-1]) for line in chapter.by_rank("mean")[0].splitlines())
     assert float(chapter.text("reveal_mean").split()[-1]) == pytest.approx(over_count, abs=2e-4)

@@ -3,7 +3,7 @@
 #
 # {{here}}
 #
-# **One learner, many actors. In each round the learner hands out work, and every actor sends back 10 MB of experience. The learner's GPU needs 50 ms for
+# **In reinforcement learning many actors play with the model, and one learner trains it from what they saw, their experience. In each round the learner hands out work, and every actor sends back 10 MB of experience. The learner's GPU needs 50 ms for
 # a round, however many actors there are. From how many actors on does the learner's link need more time than its GPU?**
 #
 # {{picture}}
@@ -115,8 +115,7 @@ if rank == 0:
 # %% [markdown] name="memory"
 # ## 2. Which memory do you hand over?
 #
-# A collective reads and writes *memory*, and two programs below hand it over in a shorter way than the ones above. The first can be written wherever you give a list, the second with any
-# collective. First, rank 0 makes the list for the gather in one short line.
+# A collective reads and writes *memory*. Two programs below look shorter than those above; which memory do they give? First, rank 0 makes the list for the gather in one line.
 
 # %% name="guess_list"
 guess = predict(
@@ -158,7 +157,7 @@ guess.reveal(
 # %% name="guess_columns"
 guess = predict(
     "Rank 0 scatters the columns of a table with Gloo. What happens?",
-    choices=["nothing", "it raises an error", "ranks get wrong numbers"],
+    choices=["each rank gets its column", "an error", "wrong numbers"],
     title="Columns of a table, scattered",
 )
 guess
@@ -176,7 +175,7 @@ print("want", columns[rank].reshape(-1).int().tolist())
 # %% name="reveal_columns" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    "ranks get wrong numbers",
+    "wrong numbers",
     why="A column is a view with gaps, and Gloo (torch 2.13) takes the numbers that lie next to each other in memory.",
 )
 
@@ -379,9 +378,9 @@ guess.reveal(
 # it Dean et al. 2012). The servers' links were full, so there were many servers, each for a slice of the weights. If every worker is the server of
 # one slice, this is an [all-reduce](../1_first_hours/04_all_reduce.ipynb). Experience can't be added, so actor-learner systems compress it, or have several learners.
 #
-# ### The way out
+# ### From one rank to all
 #
-# Now the other direction. Rank 0 has read an embedding table of 64 GB, and each of 64 ranks keeps one 64th of it.
+# Rank 0 has read an embedding table of 64 GB, and each of 64 ranks keeps one 64th of it.
 
 # %% name="guess_faster"
 guess = predict(
@@ -458,8 +457,9 @@ for p, (_, _, scatter, gather) in enumerate(times, start=2):
     print(f"{p:5}{1e3 * scatter:12.3f}{1e3 * gather:11.3f}{1e3 * model:10.3f}{gather / model:14.2f}")
 
 # %% [markdown] name="measure_explained"
-# (With two ranks the table has one row, and only the scatter tests the model.) Both grow with the number of ranks, because all messages pass the root. (`seconds_of`
+# Both grow with the number of ranks, because all messages pass the root. (`seconds_of`
 # gives medians, so $\alpha$ and $\beta$ include the usual disturbance.) A ratio below 1 suggests that the other ranks' work (copying, waking up) overlapped with the root's; above 1, that too few cores had to do all the work.
+# (With two ranks the table has one row, and only the scatter tests the model.)
 
 # %% [markdown] name="where"
 # ## 7. Find it in torch

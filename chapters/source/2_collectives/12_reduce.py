@@ -85,7 +85,8 @@ print([int(value) for value in x])
 
 # %% name="guess_stop"
 guess = predict(
-    "Every rank looks at its own tensor and stops if the mean there is below 1.2. What happens at the barrier of the next step?",
+    "Every rank looks at its own tensor and stops if the mean there is below 1.2. "
+    "What happens at the barrier of the next step?",
     choices=["all go on", "all stop", "some stop, and the others wait for them"],
     title="Every rank looks at its own mean: at the next step",
 )
@@ -96,7 +97,7 @@ guess
 loss = torch.tensor([rank + 1.0])
 dist.reduce(loss, dst=0)
 mean = loss.item() / world_size
-print(f"I believe that the mean is {mean:.2f}")
+print(f"mean here: {mean:.2f}")
 if mean >= 1.2:
     dist.barrier()  # the next step
 
@@ -351,7 +352,7 @@ for i, n in enumerate(sizes):
 # %% [markdown] name="measure_explained"
 # If the all-reduce is slower than the model of a ring, the ranks may share something: all your ranks may use one memory, and an all-reduce moves
 # twice as many bytes through it in all. And your backend may use other algorithms than the model: in section 1 the ranks of Gloo held mixed pieces, so it
-# cuts the tensor, while a tree would send it whole. For a reduce NCCL has only the ring (2.30.7, `tuning.cc`).
+# cuts the tensor, while a tree would send it whole. If a short all-reduce is faster than the model, a part of our $\alpha$ is paid once a call and not in each step. For a reduce NCCL has only the ring (2.30.7, `tuning.cc`).
 
 # %% [markdown] name="where"
 # ## 5. Find it in torch

@@ -262,7 +262,7 @@ Player(trace)
 # with one GPU per node) turns the order round: the farthest rank comes first and gets one piece, the neighbour comes last and gets the most.
 
 # %% name="watch_pat"
-Player(schedules.pat_all_gather(ranks=8), schedules.bruck_all_gather(ranks=8))
+Player(schedules.pat_all_gather(ranks=8), schedules.bruck_all_gather(ranks=8), titles=("PAT", "Bruck"))
 
 # %% name="pat_linear"
 for ranks in (8, 64, 256, 1024):

@@ -12,7 +12,7 @@
 
 # %% [markdown] name="my_model_needs"
 # The optimizer's state of **my model** takes 84 GB, the same on all 64 GPUs. If each GPU keeps only its own part, the model needs 52 GB
-# instead of 134 GB.
+# instead of 134 GB, activations included.
 
 # %% name="start_world"
 import torch
@@ -28,7 +28,8 @@ world
 
 # %% name="question"
 first_guess = predict(
-    "Weights, gradients and the optimizer's state are 112 GB. How many GB of them does each of the 32 GPUs need if it keeps as little as possible?",
+    "Weights, gradients and the optimizer's state are 112 GB. "
+    "How many GB of them does each of the 32 GPUs need if it keeps as little as possible?",
     low=0.1,
     high=112,
     unit="GB",
@@ -109,7 +110,7 @@ guess
 
 # %% name="watch"
 ring = schedules.ring_reduce_scatter(ranks=4)
-Player(ring, schedules.ring_all_reduce(ranks=4))
+Player(ring, schedules.ring_all_reduce(ranks=4), titles=("reduce-scatter", "all-reduce"))
 
 # %% name="reveal_first" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -181,7 +182,7 @@ guess = predict(
     "8 ranks, 800 bytes, recursive halving: how many bytes does a rank send in all?",
     low=0,
     high=2400,
-    unit="bytes",
+    unit="B",
     title="Bytes that a rank sends in all",
 )
 guess
@@ -249,6 +250,7 @@ print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(
 # If it does, as in clipping by the global norm, one more number must be all-reduced.
 #
 # Adam in mixed precision keeps 16 bytes per parameter: 2 for the weight, 2 for the gradient, and 12 in float32 for a master copy and two moments (Rajbhandari et al.).
+# ZeRO-1 shards the optimizer's state, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well.
 
 # %% name="guess_volume"
 guess = predict(
@@ -285,7 +287,7 @@ display(
 )
 
 # %% [markdown] name="answer_explained"
-# ZeRO-1 shards the optimizer, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well. ZeRO-3 sends one and a half times as many, because parameters that were freed must be gathered
+# ZeRO-3 sends one and a half times as many bytes, because parameters that were freed must be gathered
 # once more. Activations need additional memory in every case. [Sharded training](../3_one_model/22_sharded_training.ipynb) builds all three on a real model.
 #
 # ### The backward of an all-gather
@@ -353,8 +355,8 @@ def timings(nbytes):
 
 # %% name="measured"
 p, names = world.ranks, ["all_reduce", "reduce_scatter", "your ring"]
-print(f"{p} ranks{'1 KiB':>24}{'8 MiB':>13}{'busbw GB/s':>12}{'of all_reduce':>15}{'formula':>9}")
 small, large = (world.run(timings, nbytes)[0] for nbytes in (2**10, 2**23))
+print(f"{p} ranks{'1 KiB':>24}{'8 MiB':>13}{'busbw GB/s':>12}{'of all_reduce':>15}{'formula':>9}")
 for name in names:
     walks = 2 if name == "all_reduce" else 1
     busbw = walks * (p - 1) / p * 2**23 / large[name] / 1e9

@@ -215,7 +215,7 @@ def exchange_rows():
 
 
 results, trace = world.trace(exchange_rows)
-print("rank 0 holds parcels from", results[0])
+print("rank 0 holds parts of", results[0])
 print("rank 0 sent", sum(message.src == 0 for message in trace.messages()))
 Player(trace, layout="all-to-all")
 
@@ -236,7 +236,7 @@ Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=
 # $$T_\text{pairwise} = (p-1)\,\alpha + \frac{p-1}{p}\,n\,\beta
 # \qquad\qquad T_\text{Bruck} = \lceil\lg p\rceil\,\alpha + \frac{n}{2}\lg p\;\beta$$
 #
-# (the second for powers of two; there a part is sent once for each bit that is set). Take 64 ranks, 5 µs for each message and 50 GB/s.
+# (the second for powers of two: Bruck sends a part once for each bit that is set, so some twice or more). Take 64 ranks, 5 µs for each message and 50 GB/s.
 
 # %% name="guess_winner"
 guess = predict(
@@ -371,7 +371,7 @@ guess.reveal(
 # %% name="guess_skew"
 guess = predict(
     "Half of every rank's tokens go to expert 0. On 8 ranks, how many times as long does the exchange take?",
-    low=0.5,
+    low=0,
     high=10.0,
     title="With half of the tokens for one expert it takes, times",
 )

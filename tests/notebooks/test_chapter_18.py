@@ -50,7 +50,7 @@ def test_composing(ranks, solved):
         assert float(fifty.split()[-1]) == pytest.approx(share, abs=1e-4)
         assert [line.split()[1:] for line in over] == [["inf", "nan"]] * 2
     verdict = chapter.text("softmax_mine")
-    assert ("passed" in verdict, "each rank's own columns" in verdict) == (solved, not solved)
+    assert ("passed" in verdict, "nothing of the other ranks" in verdict) == (solved, not solved)
     assert sum(numbers(text)[-1] for text in chapter.by_rank("one_round").values()) == pytest.approx(1, abs=1e-3)
     assert numbers(chapter.text("one_round_check"))[-1] < 1e-6
     assert WIDGET in chapter.outputs("watch")[0].data
@@ -66,14 +66,6 @@ def test_composing(ranks, solved):
     assert ours.endswith(f"[('all_gather_into_tensor', {3 * 32 * 4})]")
     assert gathered.endswith(f", {32 * 1024 * 4})]")
     assert "98.3 kB instead of 4.29 GB" in chapter.text("answer")
-    people = sum(r + 3 for r in everyone)
-    gather, reduce, said = chapter.text("class_said").splitlines()
-    assert re.search(r"\('gather', \d+\)", gather) and "('reduce', 20)" in reduce
-    median, counts = numbers(said)[1], eval(said.split("counts ")[1])
-    assert f"median of {people} guesses" in said and sum(counts) == people
-    below = [sum(counts[:k]) for k in range(6)]
-    assert next(k for k in range(5) if below[k] <= people // 2 < below[k + 1]) == int(math.log10(median))
-    assert [y for _, y in chapter.curves("class_drawn")["the class"]] == [*counts, counts[-1]]
     assert numbers(chapter.text("gradient"))[-1] < 1e-6
 
     one, _, many = (re.findall(r"(?:gather|compose) +([\d.]+) ms", line) for line in chapter.text("model").splitlines())

@@ -28,7 +28,7 @@ world
 
 # %% name="guess_wait"
 guess = predict(
-    "Rank r is 0.3 r seconds late, r up to the last rank. How many seconds does the last rank wait?",
+    "Each rank comes 0.3 s after the one before it. How many seconds does the last rank wait?",
     low=0.0,
     high=3.0,
     unit="s",
@@ -58,9 +58,8 @@ print(f"waited {waited_s:.1f} s")
 # %% name="reveal_wait" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    world["waited_s"][-1],
+    round(world["waited_s"][-1], 1),
     why="When the last rank comes all others are there, so it waits for nobody; the early ones wait for it.",
-    it=f"{world['waited_s'][-1]:.1f} s",
 )
 
 # %% [markdown] name="wait_explained"
@@ -405,7 +404,7 @@ guess.reveal(
 # You also meet it here:
 #
 # - **Tensor, pipeline, data, expert parallelism together**: one mesh dimension each.
-# - **HSDP**: shards within one dimension, copies along the other.
+# - **HSDP**, hybrid sharded data parallelism: shards within one dimension, copies along the other.
 # - **Checkpoints**: rank 0 writes, all wait. *When it hangs* shows a barrier with a deadline that names the missing rank (`monitored_barrier`).
 #
 # ## 8. Check yourself

@@ -76,7 +76,7 @@ print("bytes sent by each rank:", trace.bytes_sent())
 # ## 2. A tree
 #
 # Other ranks can add too: one rank of each pair adds, then these ranks form pairs, and so on. This is a **binomial tree**. The sum returns the same way.
-# The flat algorithm, on the left, needs 14.
+# The flat algorithm, on the left, needs 14 steps.
 
 # %% name="guess_tree"
 guess = predict(
@@ -186,7 +186,7 @@ guess.reveal(
 
 # %% [markdown] name="six_explained"
 # The partner `rank ^ 2**k` exists for all ranks only if $p$ is a power of two. MPICH's fix is the **fold**: let $q$ be the
-# largest power of two up to $p$. First $p-q$ even ranks send their vector to the next rank and then wait; $q$ ranks run the loop; then the waiting
+# largest power of two up to $p$. At the start $p-q$ even ranks send their vector to the next rank and wait; $q$ ranks run the loop; then the waiting
 # ranks get the result. That is two steps more.
 #
 # **Write the fold.** The loop is given; `active` lists the $q$ ranks that run it. `check` tries 1 to 8 ranks on the wire. With the code below,
@@ -268,8 +268,8 @@ for p in (8, 12):
 # If $p$ is not a power of two, the fold sends whole vectors, which costs $2n\beta$ more (MPICH, after Thakur, Rabenseifner & Gropp 2005).
 #
 # But the formula assumes that any two ranks can send at full speed, even while others send. Put ranks 0 to 7 on one machine and 8 to 15 on another: with which algorithm do the fewest
-# bytes go from the first machine to the second? (In the last column the ranks are placed alternately on the two machines. *Far first* is the same
-# algorithm with its partners in the other order: rank 0 begins with rank 8, not with rank 1.)
+# bytes go from the first machine to the second? (*Far first* is the same
+# algorithm with its partners in the other order: rank 0 begins with rank 8, not with rank 1. The table then also has another placement: even ranks on one machine, odd ones on the other.)
 
 # %% name="guess_cross"
 choices = ["ring", "recursive doubling", "rabenseifner", "rabenseifner far first", "double binary tree"]
@@ -425,9 +425,10 @@ def timing(algorithm, nbytes):
 functions = {"flat": flat_all_reduce, "recursive doubling": doubling}
 if world.ranks & (world.ranks - 1):  # not a power of two
     del functions["recursive doubling"]
+functions["library"] = dist.all_reduce
+took = {name: [1e3 * world.run(timing, f, n)[0] for n in (2**10, 2**23)] for name, f in functions.items()}
 print(f"{world.ranks} ranks{'1 KiB':>22}{'8 MiB':>13}{'busiest sends':>16}{'all send':>11}")
-for name, function in (functions | {"library": dist.all_reduce}).items():
-    ms = [1e3 * world.run(timing, function, n)[0] for n in (2**10, 2**23)]
+for name, ms in took.items():
     like = schedules.find("all_reduce", "ring" if name == "library" else name)(world.ranks).bytes_sent(2**23)
     print(f"{name:20}{ms[0]:7.3f} ms{ms[1]:10.3f} ms{max(like) / 2**23:14.2f} n{sum(like) / 2**23:9.2f} n")
 
@@ -438,7 +439,7 @@ for name, function in (functions | {"library": dist.all_reduce}).items():
 # time is nearer to what *all* ranks send together, and the simple flat algorithm looks good. A measurement on a laptop says little about a cluster
 # if you don't know the bottleneck.
 #
-# At which sizes do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to where more bytes bring no more bandwidth, best of twelve. The ring's own times give
+# At which sizes do the lines cross *here*? `bench.sweep` times tree, ring and halving-doubling on your ranks, from 1 KiB to where more bytes bring no more bandwidth, best of twelve, in 10 to 30 s. The ring's own times give
 # $\alpha$ and $\beta$, and these are used in the formula for the others (dashed). **Look** first where dots and dashes differ.
 
 # %% name="sweep"
@@ -509,9 +510,8 @@ def faults(fresh):
     return *seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / calls
 
 
-for fresh in (True, False):
-    own, library, pages = world.run(faults, fresh)[0]
-    words = "copies, new result" if fresh else "in place"
+found = {words: world.run(faults, words != "in place")[0] for words in ("copies, new result", "in place")}
+for words, (own, library, pages) in found.items():
     print(f"{words:19} {1e3 * own:6.0f} ms, {own / library:.2f} of the library's, {pages:7,.0f} page faults a call")
 
 # %% [markdown] name="library_story_end"

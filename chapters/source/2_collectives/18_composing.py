@@ -10,13 +10,10 @@
 # One row of logits as bars, the colour says which rank holds them. Four ranks are drawn.
 
 # %% name="start_world"
-import random
-import statistics
-
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, plots, predict, predictions, schedules
+from allranks import Player, World, check, predict, predictions, schedules
 
 world = World()
 world
@@ -32,7 +29,7 @@ first_guess = predict(
     "How many bytes per token must each rank contribute, if it sends a summary?",
     low=1,
     high=100_000,
-    unit="bytes",
+    unit="B",
     log=True,
     title="Bytes per token",
 )
@@ -371,54 +368,6 @@ first_guess.reveal(
     why="All that the others need are three numbers of 4 bytes: a maximum, a sum, and a logit or 0.",
     marks={"all logits": 65536},
 )
-
-# %% [markdown] name="class"
-# ### What did the class say?
-#
-# The same choice with other data. Each rank holds the guesses of one row of a class: rank 0 yours and two more, rank 1 those of four people, and so on. Only yours is real; the others are drawn.
-# (With a class, replace `drawn` by what people typed. Where everybody has a notebook, `allranks board` gathers the predictions.) To see them together, either **gather** the
-# guesses on rank 0, or **reduce** a histogram. Which sends less?
-
-
-# %% name="row_of_class"
-def row_of_class(yours):
-    rank = dist.get_rank()
-    dice = random.Random(rank)
-    drawn = [10 ** dice.uniform(0, 4.99) for _ in range(rank + 3)]
-    return [float(yours), *drawn[1:]] if rank == 0 and yours else drawn
-
-
-# %% name="class_gathered"
-def gathered_guesses(yours):
-    rows = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    dist.gather_object(row_of_class(yours), rows, dst=0)
-    return [guess for row in rows for guess in row] if rows else None
-
-
-# %% name="class_counted"
-def counted_guesses(yours, decades=5):
-    counts = torch.histc(torch.tensor(row_of_class(yours)).log10(), bins=decades, min=0, max=decades)
-    dist.reduce(counts, dst=0)
-    return counts.tolist()
-
-
-# %% name="class_said"
-(guesses, *_), gather_trace = world.trace(gathered_guesses, first_guess.value)
-(counts, *_), reduce_trace = world.trace(counted_guesses, first_guess.value)
-for name, trace in (("gather", gather_trace), ("reduce", reduce_trace)):
-    print(name, [(event.op, event.nbytes) for event in trace if event.rank == world.ranks - 1])
-print(f"median of {len(guesses)} guesses: {statistics.median_high(guesses):.0f} bytes; counts {counts}")
-
-# %% name="class_drawn"
-figure, axes = plots.chart("bytes per token", "guesses")
-axes.step([10**k for k in range(6)], [*counts, counts[-1]], where="post", label="the class")
-axes.axvline(12, label="it was 12")
-axes.set_xscale("log")
-axes.legend()
-figure
-
-# %% [markdown] name="class_explained"
-# The pickled lists grow with the class; five counts do not, for any number of people. But a histogram no longer knows the median, only in which bar it lies (question 1 below).
 
 # %% [markdown] name="backward"
 # ### Backward sends nothing

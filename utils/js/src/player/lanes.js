@@ -304,10 +304,12 @@ export function drawNow({ pen, seen, theme }, playback, lane, picked) {
     const place = across(seen, playback.span(transfer));
     if (!place || place.width < 4) continue;
     pen.strokeStyle = playback.amiss.has(transfer.index) ? theme.lost : theme.ink;
-    pen.lineWidth = transfer === picked ? 3 : 2;
+    const low = lane.bar < 15; // its words fill it: the frame stands around them
+    pen.lineWidth = transfer === picked ? 3 : low ? 1.5 : 2;
     pen.beginPath();
     const y = lane.top + transfer.dst * lane.pitch;
-    pen.roundRect(place.left + 1, y + 1, place.width - 2, lane.bar - 2, Math.min(4, lane.bar / 4));
+    const inside = low ? 0 : 1;
+    pen.roundRect(place.left + 1, y + inside, place.width - 2, lane.bar - 2 * inside, Math.min(4, lane.bar / 4));
     pen.stroke();
   }
 }

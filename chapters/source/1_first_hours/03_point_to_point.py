@@ -305,7 +305,7 @@ guess.reveal(
 # the tensor belongs to the backend. The same holds for `irecv`: before `wait()` its buffer may hold anything. Live ranks report nothing; the wire compares the tensor before and after:
 
 # %% name="wire_too_early"
-print(run(overwrite_too_early, ranks=2).failure.replace(": ", ":\n"))
+run(overwrite_too_early, ranks=2).failure
 
 # %% [markdown] name="yours"
 # ## 5. Your turn: shift by k

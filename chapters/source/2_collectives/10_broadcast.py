@@ -148,7 +148,7 @@ world.run(lambda: everyone_is_root(dist.new_group(backend="gloo")), deadline=3)
 world.reset()  # runs only if there was no error: then unread data may be left in the connections
 
 # %% name="roots_wire"
-print(run(everyone_is_root, ranks=4).failure.replace("; ", "\n"))
+run(everyone_is_root, ranks=4).failure
 
 # %% [markdown] name="roots_explained"
 # Every rank sends and none receives. Each live rank knows only its own call; the wire saw all the calls and compares them. (On NCCL this too is

@@ -51,7 +51,7 @@ def test_point_to_point(ranks, solved):
     assert all(float(row[1]) > 0 for row in rows)
     assert "image/svg+xml" in chapter.outputs("plot_link")[0].data
     times = re.findall(r"^(\S+).*?([\d.]+) ms$", chapter.text("activations"), flags=re.M)
-    assert ("NDR", "1.35") in times  # 2**26 bytes at 50 GB/s and 3 µs
+    assert ("NDR", "0.67") in times  # 2**25 bytes at 50 GB/s and 3 µs
 
     verdict = chapter.text("ring_shift")
     assert ("not yet" in verdict, "deadlock: every rank sends before it receives" in verdict) == (

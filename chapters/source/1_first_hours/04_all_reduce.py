@@ -297,8 +297,7 @@ first_guess.reveal(
 # %% [markdown] name="measure"
 # ### Measured here
 #
-# Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB (on GPUs to 1 GiB, where their bandwidth stops growing), each up to 15 times: all ranks begin together, and an
-# iteration takes as long as its slowest rank.
+# Now test the model. `bench.sweep` times real all-reduces on your ranks, from 1 KiB to 64 MiB (on GPUs to 1 GiB, where their bandwidth stops growing), each up to 15 times.
 #
 # How does the time change when the tensor grows from 1 KiB to 4 KiB? The cell takes 5 to 15 s.
 

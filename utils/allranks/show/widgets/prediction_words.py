@@ -64,14 +64,16 @@ def is_right(truth: dict[str, Any], value: Value) -> bool:
 
 
 def written(value: float) -> str:
-    """Three digits, with commas, rounded as in the browser, whose scale shows the same number.
+    """Three digits, with commas: 1,024 and 27.1. Rounded as in the browser, whose scale shows the same number.
 
     >>> written(1024), written(27.14), written(12.25)
     ('1,024', '27.1', '12.3')
     """
+    if abs(value) < 1000:
+        value = float(_THREE_DIGITS.create_decimal_from_float(float(value)))
     if abs(value) >= 1000:
-        return f"{math.floor(value + 0.5):,}"
-    return f"{float(_THREE_DIGITS.create_decimal_from_float(float(value))):.4g}"
+        return f"{math.floor(value + 0.5):,}"  # as the browser rounds
+    return f"{value:.3g}"
 
 
 def shape(ys: Sequence[float], whole: float) -> str:

@@ -6,7 +6,7 @@ time of one command. Whose a work is, and when it was handed in, the service say
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 import stat
 import tempfile
@@ -66,15 +66,15 @@ def asked(url: str, token_file: str) -> Remote:
         raise HandInError(f"{url} is a hub's address; its service is at {url.rstrip('/')}/services/handin/.")
     path = Path(token_file)
     if not token_file or not path.is_file():
-        token = os.environ.get("JUPYTERHUB_API_TOKEN", "")
-        if not token:
-            raise HandInError(
-                f"Put a token of the hub (its page Token) into {path}, which only you may read: chmod 600."
-            )
-        return Remote(url, token)
+        raise HandInError(f"Put a token of the hub (its page Token) into {path}, which only you may read: chmod 600.")
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise HandInError(f"Others can read {path}: chmod 600, and get a new token if others have an account here.")
-    return Remote(url, path.read_text(encoding="utf-8").strip())
+    token = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not re.fullmatch("[!-~]+", token):
+        raise HandInError(
+            f"{path} holds no token of the hub, which is one word: copy it again from the hub's page Token."
+        )
+    return Remote(url, token)
 
 
 def remote_of(course: Path) -> Remote | None:

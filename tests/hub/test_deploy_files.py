@@ -205,8 +205,9 @@ def test_the_service_for_hand_ins_is_where_all_look_for_it():
     assert mount["name"] == volume["name"] and given["ALLRANKS_HANDIN_FOLDER"].startswith(f"{mount['mountPath']}/")
     program = f"{container['command'][2].replace('.', '/')}.py"
     assert container["command"][1] == "-m" and (ROOT / "utils" / program).is_file()
-    scopes = {scope for role in hub["loadRoles"].values() for scope in role["scopes"]}
-    assert scopes <= set(hub["config"]["Spawner"]["server_token_scopes"]), "a server's token opens what its person may"
+    of_servers = set(hub["config"]["Spawner"]["server_token_scopes"])
+    assert set(hub["loadRoles"]["handin"]["scopes"]) <= of_servers, "a server's token opens the service"
+    assert not set(hub["loadRoles"]["handin-teacher"]["scopes"]) & of_servers, "no server's token teaches"
 
 
 def test_the_page_has_the_limits_of_hand_ins():

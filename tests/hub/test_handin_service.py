@@ -286,7 +286,7 @@ def test_a_lab_goes_from_the_teacher_to_two_learners_and_back(hub, monkeypatch):
 
 def test_a_teacher_is_told_what_is_wrong_in_one_sentence(tmp_path, monkeypatch):
     """And nothing is graded when nothing could be collected."""
-    monkeypatch.delenv("JUPYTERHUB_API_TOKEN", raising=False)
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "a server's, which does not teach")
     token = tmp_path / "exchange_token.txt"
     url = "https://hub.example.org/services/handin/"
     for address, said in (
@@ -303,6 +303,11 @@ def test_a_teacher_is_told_what_is_wrong_in_one_sentence(tmp_path, monkeypatch):
     teaching.init(tmp_path / "ml", (LAB,))
     (tmp_path / "ml" / "autograder" / "exchange.txt").write_text("http://127.0.0.1:9/services/handin/")
     token.chmod(0o600)
+    for text in ("", "two words", "\N{LEFT DOUBLE QUOTATION MARK}t"):
+        token.write_text(text)
+        with pytest.raises(HandInError, match="holds no token of the hub"):
+            by_service.asked(url, str(token))
+    token.write_text("t")
     token.rename(tmp_path / "ml" / "autograder" / token.name)
     said = typed(tmp_path / "ml", "allranks.cli", "course", "run", LAB, well=False)
     assert said.startswith("Nothing was collected, so nothing is graded. The hub's service"), said

@@ -55,7 +55,7 @@ def use(c: Config, url: str, folder: Path) -> None:
 
 
 def asked(url: str, token_file: str) -> Remote:
-    """The service. The token is the file's, or of the environment. Raises HandInError."""
+    """The service. The token is the file's: that of a teacher's server does not teach. Raises HandInError."""
     try:
         origin(url)
     except LtiError:
@@ -141,6 +141,8 @@ class Collect(_Teachers, intake.Collect):
                 file = inside(folder, path)
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(self.remote.file("handed_in", self.coursedir.assignment_id, student, stamp, path))
+            if only is None:  # also of a volume that was restored, or lost power while this was written
+                (folder / "timestamp.txt").write_text(stamp, encoding="ascii")
         except (HandInError, Denied) as error:
             raise Refused(f"can't be read from the hub ({error})") from None
 

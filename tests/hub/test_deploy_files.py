@@ -216,12 +216,15 @@ def test_the_page_has_the_limits_of_hand_ins():
     from allranks.course.exchange import server, store
 
     text = (ROOT / "docs" / "jupyterhub.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| (one hand-in|one student|the volume|a token .*?) \| (.+) \|$", text, re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| (one hand-in|one student|the volume|at once|a token .*?) \| (.+) \|$", text, re.MULTILINE)
+    )
     found = [[int(number) for number in re.findall(r"\d+", row)] for row in rows.values()]
     assert found == [
         [handin.MAX_TOTAL_BYTES >> 20, handin.MAX_FILES, int(server.BODY_S)],
         [store.MAX_WORKS, store.MAX_STUDENT_BYTES >> 20],
         [store.MIN_FREE_BYTES >> 20],
+        [server.MAX_AT_ONCE, server.MAX_OF_ADDRESS],
         [server.REMEMBER_S],
     ]
 

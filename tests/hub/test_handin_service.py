@@ -6,6 +6,7 @@ Roles, scopes and the service's environment are those of the chart's values; onl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
@@ -16,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import zipfile
 from collections.abc import Iterator
@@ -29,10 +31,11 @@ import requests
 import yaml
 from allranks.course import teaching
 from allranks.course.exchange import server, store
-from allranks.course.exchange.remote import HandInError, Remote
+from allranks.course.exchange.remote import HandInError, Remote, mirror
 from allranks.ranks.engines import ports
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
+from tornado.netutil import bind_sockets
 from visitor import Visitor
 
 from autograder import by_service, pairs, privacy
@@ -300,14 +303,14 @@ def test_a_teacher_is_told_what_is_wrong_in_one_sentence(tmp_path, monkeypatch):
     token.chmod(0o644)
     with pytest.raises(HandInError, match="Others can read"):
         by_service.asked(url, str(token))
-    teaching.init(tmp_path / "ml", (LAB,))
-    (tmp_path / "ml" / "autograder" / "exchange.txt").write_text("http://127.0.0.1:9/services/handin/")
     token.chmod(0o600)
     for text in ("", "two words", "\N{LEFT DOUBLE QUOTATION MARK}t"):
         token.write_text(text)
         with pytest.raises(HandInError, match="holds no token of the hub"):
             by_service.asked(url, str(token))
     token.write_text("t")
+    teaching.init(tmp_path / "ml", (LAB,))
+    (tmp_path / "ml" / "autograder" / "exchange.txt").write_text("http://127.0.0.1:9/services/handin/")
     token.rename(tmp_path / "ml" / "autograder" / token.name)
     said = typed(tmp_path / "ml", "allranks.cli", "course", "run", LAB, well=False)
     assert said.startswith("Nothing was collected, so nothing is graded. The hub's service"), said
@@ -372,6 +375,7 @@ def test_no_learner_reads_or_changes_what_is_anothers(hub, released):
         assert status(hub, "bo", method, path, data=b"") == 409, path
     for path in (f"released/{released}", "pages/ann", "pages/bo"):
         assert status(hub, "bo", "POST", f"{path}?draft={mine._ask('POST', 'drafts').json()['id']}") == 403, path
+    assert status(hub, "bo", "PUT", "drafts/%C3%A9/x", data=b"") == 409
     assert everything(hub) == before
 
 
@@ -411,6 +415,173 @@ def test_a_path_leads_out_of_no_folder(hub, released, path):
     assert status(hub, "bo", "GET", f"released/{released}/{path}") in (400, 404)
     assert status(hub, "ida", "GET", f"handed_in/{released}/ann/{path}/{NOTEBOOK}") in (400, 404)
     assert everything(hub) == before and [p for p in hub.folder.rglob("*") if p.name in ("x", "b")] == []
+
+
+def begun(hub: Hub, token: str, path: str, nbytes: int, content: bytes) -> socket.socket:
+    """A connection on which a file of `nbytes` is sent, of which `content` is there."""
+    where = urlsplit(hub.service)
+    sending = socket.create_connection((where.hostname, where.port), timeout=60)
+    head = f"PUT {where.path}drafts/{path} HTTP/1.1\r\nHost: x\r\nAuthorization: token {token}\r\n"
+    sending.sendall(f"{head}Content-Length: {nbytes}\r\n\r\n".encode() + content)
+    return sending
+
+
+def handles(hub: Hub) -> list[os.stat_result]:
+    """The files and connections that the service has open."""
+    (pid,) = [program.pid for program in hub.programs if "exchange" in " ".join(program.args)]
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(path.stat())
+    return found
+
+
+def test_what_is_sent_can_be_read_and_collected_whatever_its_names(hub, released, tmp_path):
+    """The longest and deepest that the service takes; and one learner's names stop no command about all."""
+    longest = store.person("n" * store.MAX_PERSON_BYTES)
+    assert len(f"{longest}+{'l' * 100}+{'t' * 30}".encode()) <= 255, "one name of a file"
+    for name in ("\u754c" * 60, "\u754c" * 100, "n" * 101):
+        with pytest.raises(store.Denied, match="in at most 100 bytes"):
+            store.person(name)
+    deep = "/".join(["d" * store.MAX_NAME_BYTES] * (store.MAX_DEPTH - 1) + [NOTEBOOK])
+    bo = hub.remote("bo")
+
+    def sent(*paths: str) -> str:
+        draft = bo._ask("POST", "drafts").json()["id"]
+        for path in paths:
+            bo._ask("PUT", "drafts", draft, path, data=b"{}")
+        return bo._ask("POST", "handed_in", released, params={"draft": draft}).json()["time"]
+
+    stamp = sent(NOTEBOOK, deep)
+    assert hub.remote("ida").file("handed_in", released, "bo", stamp, deep) == b"{}"
+    course = teachers_folder(hub, tmp_path / "ml")
+    assert stamp[:19] in typed(course, "nbgrader", "list", "--inbound")
+    with pytest.raises(HandInError, match=r"timestamp\.txt is a folder"):
+        sent(NOTEBOOK, "timestamp.txt/x")
+    with pytest.raises(HandInError, match="lies in too many folders"):
+        sent("d/" + deep)
+
+
+def test_half_a_file_is_no_work(hub, released):
+    """Nor is what a broken connection left of one: else a notebook is marked that nobody wrote."""
+    token = hub.token("bo")
+    mine = Remote(hub.public, token)
+    draft = mine._ask("POST", "drafts").json()["id"]
+    mine._ask("PUT", "drafts", draft, NOTEBOOK, data=b"{}")
+    begun(hub, token, f"{draft}/more.ipynb", 9, b"half").close()
+    time.sleep(1)
+    with pytest.raises(HandInError, match="not all of it had been sent"):
+        mine._ask("POST", "handed_in", released, params={"draft": draft})
+
+
+def test_a_draft_that_another_replaces_leaves_no_bytes(hub, released):
+    """A file without a name takes its place on the disk for as long as it is open."""
+    token = hub.token("bo")
+    mine = Remote(hub.service, token)
+    held = []
+    for _ in range(3):
+        draft = mine._ask("POST", "drafts").json()["id"]
+        held.append(begun(hub, token, f"{draft}/x.ipynb", 10_000_000, b"x" * 9_000_000))
+    mine._ask("POST", "drafts")
+    time.sleep(1)
+    assert sum(one.st_size for one in handles(hub) if one.st_nlink == 0) == 0
+    for one in held:
+        one.close()
+
+
+def test_a_full_volume_takes_nothing_more(tmp_path, monkeypatch):
+    """Full of bytes, or of files."""
+    kept = store.Store(tmp_path)
+    for limit in ("MIN_FREE_BYTES", "MIN_FREE_FILES"):
+        with monkeypatch.context() as patched, pytest.raises(store.Denied, match="The hub's disk takes no more"):
+            patched.setattr(store, limit, 1 << 62)
+            kept.open("bo", kept.begin("bo"), NOTEBOOK)
+    kept.open("bo", kept.begin("bo"), NOTEBOOK).complete()
+
+
+def test_a_list_is_whole_while_another_teacher_removes_what_is_in_it(tmp_path, monkeypatch):
+    kept = store.Store(tmp_path)
+    for who in ("ann", "bo"):
+        work(tmp_path / "handed_in" / "lab99" / who / "now")
+    walk, removing = os.walk, []
+
+    def slow(folder: Path) -> Iterator:
+        for found in walk(folder):
+            if not removing:
+                removing.append(threading.Thread(target=kept.forget, args=("ann",)))
+                removing[0].start()
+                removing[0].join(0.5)
+            yield found
+
+    monkeypatch.setattr(store.os, "walk", slow)
+    assert set(kept.handed_in()["lab99"]) == {"ann", "bo"}
+    removing[0].join()
+    assert set(kept.handed_in()["lab99"]) == {"bo"}
+
+
+def test_many_connections_of_one_take_the_service_from_nobody(hub, released):
+    where = urlsplit(hub.service)
+    held = []
+    for _ in range(server.MAX_OF_ADDRESS + 100):
+        held.append(socket.create_connection((where.hostname, where.port), 60, ("127.0.0.2", 0)))
+    assert hub.remote("ann").name() == "ann"
+    assert len(handles(hub)) < server.MAX_OF_ADDRESS + 50
+    for one in held:
+        one.close()
+    token = hub.token("bo")
+    draft = Remote(hub.service, token)._ask("POST", "drafts").json()["id"]
+    held = [begun(hub, token, f"{draft}/{number}", 9, b"half") for number in range(server.MAX_AT_ONCE)]
+    time.sleep(1)
+    with pytest.raises(HandInError, match="more than 16 things at once"):
+        hub.remote("bo").name()
+    assert hub.remote("ann").name() == "ann"
+    for one in held:
+        one.close()
+    time.sleep(1)
+    assert hub.remote("bo").name() == "bo"
+
+
+def test_who_does_not_read_an_answer_holds_no_connection(tmp_path, monkeypatch):
+    """And one piece of the file in memory, of any number of them."""
+    monkeypatch.setattr(server, "IDLE_S", 0.5)
+
+    class Hub:  # which knows everybody
+        access_scopes = frozenset({"in"})
+
+        async def user_for_token(self, token: str, sync: bool) -> dict:
+            return {"name": token, "kind": "user", "scopes": ["in"]}
+
+        def check_scopes(self, *_) -> bool:
+            return True
+
+    kept = store.Store(tmp_path)
+    (tmp_path / "pages" / "bo").mkdir()
+    (tmp_path / "pages" / "bo" / "page").write_bytes(b"x" * (32 << 20))
+
+    async def unread() -> None:
+        serving = server._Server(server.application("/", kept, Hub()))
+        (listening,) = server_sockets = bind_sockets(0, "127.0.0.1")
+        serving.add_sockets(server_sockets)
+        _, writer = await asyncio.open_connection(*listening.getsockname(), limit=1024)
+        writer.write(b"GET /pages/page HTTP/1.1\r\nHost: x\r\nAuthorization: token bo\r\n\r\n")
+        while not serving.connected["127.0.0.1"]:
+            await asyncio.sleep(0.05)
+        for _ in range(100):
+            if not serving.connected["127.0.0.1"]:
+                break
+            await asyncio.sleep(0.1)
+        assert not serving.connected["127.0.0.1"]
+        writer.close()
+
+    asyncio.run(unread())
+
+
+def test_a_lab_that_is_gone_leaves_no_folder(tmp_path):
+    """As after a restore from an older backup: nbgrader would offer an empty lab, or none at all."""
+    (tmp_path / "lab98" / "pictures").mkdir(parents=True)
+    (tmp_path / "lab98" / "pictures" / "ring.png").write_text("")
+    mirror(Remote("http://127.0.0.1:9/", "t"), "released", {}, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".versions"]
 
 
 def test_bodies_that_are_too_large_are_not_read(hub, released):
@@ -463,6 +634,10 @@ def test_a_learner_can_not_fill_the_volume(hub, released, monkeypatch, tmp_path)
     many = work(tmp_path / "many", **{f"{n}.txt": "" for n in range(store.MAX_FILES)})
     with pytest.raises(HandInError, match="more than 200 files or 64 MiB"):
         hub.remote("bo").hand_in(released, many)
+    draft = hub.remote("bo")._ask("POST", "drafts").json()["id"]
+    with pytest.raises(HandInError, match="more than 200 files"):  # empty folders take room too
+        for number in range(50):
+            hub.remote("bo")._ask("PUT", "drafts", draft, f"{number}/a/b/c/d/e/f/g/h/i/x", data=b"")
     with pytest.raises(HandInError, match="lab98 is not released"):
         hub.remote("bo").hand_in("lab98", work(tmp_path / "one"))
 
@@ -473,6 +648,8 @@ def test_who_is_not_in_the_course_gets_nothing_and_a_token_taken_back_ends(hub, 
         for headers in ({}, {"Authorization": "token none"}, {"Cookie": f"token={hub.token('ann')}"}):
             assert requests.get(f"{hub.public}{path}", headers=headers, timeout=60).status_code == 401
         assert requests.get(f"{hub.public}{path}?token={hub.token('ann')}", timeout=60).status_code == 401
+    assert requests.get(f"{hub.service}drafts/%ff/x?token=written-here", timeout=60).status_code == 400
+    assert "written-here" not in (hub.folder / "service.log").read_text()
     made = hub.call("POST", "users/ann/tokens", json={}).json()
     ann = Remote(hub.public, made["token"])
     assert ann.name() == "ann"
@@ -500,6 +677,8 @@ def test_the_courses_rules_hold_when_collecting(hub, released, tmp_path, monkeyp
         return course / "autograder" / "submitted" / "bo" / released
 
     monkeypatch.chdir(course / "autograder")
+    kept = hub.folder / "class" / "handed_in" / released / "bo" / second
+    (kept / "timestamp.txt").write_text("")  # lost with the power
     theirs = collect()
     assert (theirs / "work").read_text() == "second" and (theirs / "timestamp.txt").read_text() == second
     assert not (theirs.parents[1] / "ann" / released).exists(), "ann is in no gradebook"
@@ -528,8 +707,9 @@ def test_a_work_has_the_time_of_its_last_byte(hub, released):
             mine._ask("POST", "handed_in", released, params={"draft": draft})
 
 
-def test_a_student_gets_what_the_hub_keeps_and_it_is_removed(hub, released, tmp_path):
+def test_a_student_gets_what_the_hub_keeps_and_it_is_removed(hub, released, tmp_path, monkeypatch):
     """`allranks course export` and `forget`, also of the page of a partner that names the student."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # a gradebook calls alembic
     course = teachers_folder(hub, tmp_path / "ml")
     ida = hub.remote("ida")
     hub.remote("bo").hand_in(released, work(tmp_path / "bo"))
@@ -546,6 +726,8 @@ def test_a_student_gets_what_the_hub_keeps_and_it_is_removed(hub, released, tmp_
         assert archive.read(f"exchange/inbound/{released}/{stamp}/secret") == b"of ann"
         assert archive.read(f"exchange/feedback/{'a' * 32}.html") == b"ann's page"
         assert not [name for name in archive.namelist() if "b" * 32 in name]
+    enter(course, "Ann Lee")  # which is no name at the hub
+    assert privacy.held(course, "Ann Lee").at_hub == ()
     privacy.forget(course, privacy.held(course, "ann"))
     assert [name for name, content in everything(hub).items() if "ann" in name or b"ann" in content] == []
     assert ida.about("bo")["handed_in"], "bo's work is still there"

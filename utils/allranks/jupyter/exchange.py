@@ -12,7 +12,8 @@ import tempfile
 from functools import cached_property
 from pathlib import Path
 
-from allranks.course.exchange.remote import HandInError, Remote, mirror
+from allranks.base.errors import CourseError
+from allranks.course.exchange.remote import Remote, mirror
 from allranks.jupyter import submit
 from jupyter_core.paths import jupyter_data_dir
 from nbgrader.exchange import default
@@ -42,9 +43,6 @@ class HandIn(default.Exchange):
         course = Path(self.root, self.coursedir.course_id)
         labs = {f"{lab}/{path}": version for lab, files in remote.released().items() for path, version in files.items()}
         mirror(remote, "released", labs, course / "outbound")
-        for folder in sorted((course / "outbound").iterdir()):
-            if folder.is_dir() and not any(name.startswith(f"{folder.name}/") for name in labs):
-                folder.rmdir()
         mirror(remote, "pages", remote.pages(), course / "feedback")
 
     def start(self) -> object:
@@ -52,7 +50,7 @@ class HandIn(default.Exchange):
         try:
             self.ask()
             return super().start()
-        except HandInError as error:
+        except CourseError as error:
             self.fail(str(error))
             raise
 

@@ -11,6 +11,7 @@ import requests
 
 from allranks.base.errors import CourseError
 from allranks.base.whole import write_whole
+from allranks.course.exchange.store import Denied, person
 from allranks.course.handin import Refused, check_folder
 
 TIMEOUT_S = (5, 60)  # to connect, and for each part of an answer
@@ -102,7 +103,11 @@ class Remote:
         return dict(self._json("handed_in", lab) if lab else self._json("handed_in"))
 
     def about(self, student: str) -> dict[str, Any]:
-        """The same of one student ("handed_in"), and the names of the feedback pages ("pages")."""
+        """The same of one student ("handed_in"), and the names of the feedback pages ("pages"); nothing of a name that nobody has there."""
+        try:
+            person(student)
+        except Denied:
+            return {"handed_in": {}, "pages": []}
         return dict(self._json("people", student))
 
     def of_student(self, student: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -125,8 +130,10 @@ def mirror(remote: Remote, kind: str, files: Mapping[str, str], folder: Path) ->
     state = folder / ".versions"
     known = dict(line.split(" ", 1)[::-1] for line in _lines(state))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path != state and path.relative_to(folder).as_posix() not in files:
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+        elif path.is_file() and path != state and path.relative_to(folder).as_posix() not in files:
             path.unlink()
     for name, version in files.items():
         target = folder / name

@@ -22,7 +22,9 @@ import asyncio
 import logging
 import os
 import re
+import resource
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +32,7 @@ from urllib.parse import urlsplit
 from jupyterhub.services.auth import HubAuth
 from tornado import web
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 
 from allranks.course.exchange.store import Denied, Draft, DraftFile, Store, person
 from allranks.course.handin import MAX_TOTAL_BYTES
@@ -38,16 +41,21 @@ TEACH = "custom:handin:teach"
 REMEMBER_S = 5  # a token that the hub takes back counts so long
 BODY_S = 120.0  # a file must be here in this time
 IDLE_S = 60.0
+SHORT_BODY_S = 10.0  # any other body, which is read before its sender is known
 MAX_BODY = 1024  # but for a file of a draft
-CHUNK = 1 << 20
+MAX_AT_ONCE = 16  # requests of one person
+MAX_OF_ADDRESS = 256  # connections: a learner's server has an address of its own, the hub's proxy has one for all
+CHUNK = 1 << 16
 log = logging.getLogger("allranks.course.exchange")
 
 
 class _Handler(web.RequestHandler):
     """Finds out who asks, before a body is read. Only tokens in the header count: no page of a browser can ask in a visitor's name."""
 
-    def initialize(self, store: Store, auth: HubAuth) -> None:
-        self.store, self.auth = store, auth
+    counted = False
+
+    def initialize(self, store: Store, auth: HubAuth, asking: Counter[str]) -> None:
+        self.store, self.auth, self.asking = store, auth, asking
 
     def set_default_headers(self) -> None:
         self.set_header("Cache-Control", "no-store")
@@ -70,6 +78,20 @@ class _Handler(web.RequestHandler):
         if about.get("kind") != "user" or not self.auth.check_scopes(self.auth.access_scopes, about):
             raise Denied(403, f"{about['name']} is not in this course.")
         self.who, self.teaches = person(about["name"]), TEACH in scopes
+        if self.asking[self.who] >= MAX_AT_ONCE:
+            raise Denied(429, f"You ask for more than {MAX_AT_ONCE} things at once. Try again in a minute.")
+        self.asking[self.who] += 1
+        self.counted = True
+
+    def on_finish(self) -> None:
+        """This request is no longer one of its person's."""
+        if self.counted:
+            self.counted = False
+            self.asking[self.who] -= 1
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self.on_finish()
 
     def teacher(self) -> None:
         if not self.teaches:
@@ -90,8 +112,8 @@ class _Handler(web.RequestHandler):
         self.finish({"error": said})
 
     def log_exception(self, kind: Any, error: Any, trace: Any) -> None:
-        if not isinstance(error, Denied):
-            super().log_exception(kind, error, trace)
+        if not isinstance(error, (Denied, web.HTTPError)):  # never the whole address: somebody may write a token there
+            log.error("%s %s", self.request.method, self.request.path, exc_info=(kind, error, trace))
 
 
 class _Me(_Handler):
@@ -114,6 +136,7 @@ class _DraftFile(_Handler):
         if self.request.method != "PUT":
             raise web.HTTPError(405)
         self.request.connection.set_max_body_size(MAX_TOTAL_BYTES)  # type: ignore[union-attr]
+        self.request.connection.set_body_timeout(BODY_S)  # type: ignore[union-attr]
         self.file = self.store.open(self.who, *self.path_args)
 
     def data_received(self, chunk: bytes) -> None:
@@ -124,17 +147,16 @@ class _DraftFile(_Handler):
                 self.denied = reason
 
     async def put(self, _id: str, _path: str) -> None:
-        if self.file is not None:
-            await asyncio.to_thread(self.file.close)
         if self.denied is not None:
             raise self.denied
+        if self.file is not None:
+            await asyncio.to_thread(self.file.complete)
         self.set_status(204)
 
-    def on_connection_close(self) -> None:
+    def on_finish(self) -> None:
+        super().on_finish()
         if self.file is not None:
             self.file.close()
-
-    on_finish = on_connection_close
 
 
 class _Files(_Handler):
@@ -150,7 +172,11 @@ class _Files(_Handler):
         with open(path, "rb") as file:
             while chunk := file.read(CHUNK):
                 self.write(chunk)
-                await self.flush()
+                try:
+                    await asyncio.wait_for(self.flush(), IDLE_S)
+                except TimeoutError:  # nobody reads it
+                    self.request.connection.close()  # type: ignore[union-attr]
+                    return
 
 
 class _Released(_Files):
@@ -160,9 +186,9 @@ class _Released(_Files):
         else:
             self.finish(await asyncio.to_thread(self.store.released))
 
-    def post(self, lab: str = "", _path: str = "") -> None:
+    async def post(self, lab: str = "", _path: str = "") -> None:
         self.teacher()
-        self.store.release(self.draft(), lab)
+        await asyncio.to_thread(self.store.release, self.draft(), lab)
         self.set_status(204)
 
 
@@ -233,7 +259,7 @@ def application(prefix: str, store: Store, auth: HubAuth, **settings: Any) -> we
         (f"people/{part}/pages/{part}", _People),
         (".*", _Unknown),
     ]
-    shared = {"store": store, "auth": auth}
+    shared = {"store": store, "auth": auth, "asking": Counter[str]()}
     return web.Application(
         [(f"{below}{path}", handler, shared) for path, handler in routes],
         default_handler_class=_Unknown,
@@ -248,16 +274,37 @@ def _log(handler: web.RequestHandler) -> None:
         log.error("%s %s: %d", handler.request.method, handler.request.path, handler.get_status())
 
 
+class _Server(HTTPServer):
+    """One that no address can take from all others by opening connections."""
+
+    def initialize(self, *args: Any, **kwargs: Any) -> None:
+        super().initialize(*args, **kwargs)
+        self.connected: Counter[str] = Counter()
+
+    def handle_stream(self, stream: IOStream, address: tuple[str, int]) -> None:
+        if self.connected[address[0]] >= MAX_OF_ADDRESS:
+            stream.close()
+            return
+        self.connected[address[0]] += 1
+        super().handle_stream(stream, address)
+
+    def on_close(self, server_conn: Any) -> None:
+        super().on_close(server_conn)
+        self.connected[server_conn.context.address[0]] -= 1
+
+
 async def serve() -> None:
     """Serves at the address that the hub, or the pod's configuration, names, until SIGTERM or SIGINT."""
     os.umask(0o077)
     auth = HubAuth(cache_max_age=REMEMBER_S)
     store = Store(Path(os.environ["ALLRANKS_HANDIN_FOLDER"]))
     address = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
-    server = HTTPServer(
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    server = _Server(
         application(os.environ["JUPYTERHUB_SERVICE_PREFIX"], store, auth),
         max_body_size=MAX_BODY,
-        body_timeout=BODY_S,
+        body_timeout=SHORT_BODY_S,
         idle_connection_timeout=IDLE_S,
     )
     server.listen(address.port or 80, address.hostname or "127.0.0.1")

@@ -14,8 +14,9 @@ import os
 import re
 import secrets
 import shutil
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,10 +26,14 @@ from allranks.course.handin import MAX_FILES, MAX_TOTAL_BYTES
 MAX_WORKS = 50  # of one student, of one lab
 MAX_STUDENT_BYTES = 256 << 20  # of one student's work in all labs
 MIN_FREE_BYTES = 256 << 20  # of the volume, which students' work leaves free
-MAX_DEPTH = 12  # with names so long, a path that every file system takes
+MIN_FREE_FILES = 10_000  # the same of files and folders, where the file system counts them
+MAX_DEPTH = 12  # of what is sent; with names so long, a path that every file system takes below other folders
 MAX_NAME_BYTES = 200
+MAX_PERSON_BYTES = 100  # with a lab and a time it is one name of a file, for nbgrader
+BLOCK = 4096  # what the smallest file or folder takes
 DRAFT_S = 600.0  # after that, what was not completed is removed
 STAMP = "%Y-%m-%d %H:%M:%S.%f UTC"  # as nbgrader writes a time
+AGAIN = "This was sent twice at once, or took too long. Nothing was taken: do it again."
 _LAB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _PERSON = re.compile(r"[\w@][\w@.-]{0,99}")  # nbgrader takes + for a separator and * ? [ for patterns
 _PAGE = re.compile(r"[0-9a-f]{32}\.html")
@@ -49,14 +54,15 @@ class Draft:
     folder: Path
     began: float
     nbytes: int = 0
-    count: int = 0
-    open: int = 0  # files that are still being sent
+    count: int = 0  # of files and folders
+    open: set[DraftFile] = field(default_factory=set)  # what is not here whole, and may never be
 
 
 def person(name: str) -> str:
     """The name, if it can be that of a student. Raises Denied."""
-    if not _PERSON.fullmatch(name):
-        raise Denied(403, f"{name!r} can't hand in: a name has letters, digits and . _ - @ only.")
+    if not _PERSON.fullmatch(name) or len(name.encode()) > MAX_PERSON_BYTES:
+        most = f"in at most {MAX_PERSON_BYTES} bytes"
+        raise Denied(403, f"{name!r} can't hand in: a name has letters, digits and . _ - @ only, {most}.")
     return name
 
 
@@ -69,8 +75,8 @@ def _lab(name: str) -> str:
 def inside(folder: Path, path: str) -> Path:
     """The file `path` below the folder, with plain names only. Raises Denied."""
     parts = path.split("/")
-    plain = all(p.isprintable() and p not in ("", ".", "..") and len(p.encode()) <= MAX_NAME_BYTES for p in parts)
-    if len(parts) > MAX_DEPTH or not plain:
+    plain = all(p.isprintable() and p not in ("", ".", "..") and len(p.encode()) <= 255 for p in parts)
+    if not plain or len(path.encode()) > 3000:
         raise Denied(400, f"{path!r} is no path of a file below a folder.")
     return folder.joinpath(*parts)
 
@@ -83,6 +89,18 @@ def _files(folder: Path) -> dict[str, str]:
             about = (path := Path(where, name)).stat()
             found[path.relative_to(folder).as_posix()] = f"{about.st_mtime_ns}-{about.st_size}"
     return dict(sorted(found.items()))
+
+
+def _check_room(folder: Path) -> None:
+    """Raises Denied where the disk is full, but for what stays free."""
+    try:
+        there = os.statvfs(folder)
+        files = there.f_favail if there.f_files else MIN_FREE_FILES
+        if there.f_bavail * there.f_frsize >= MIN_FREE_BYTES and files >= MIN_FREE_FILES:
+            return
+    except OSError:
+        pass
+    raise Denied(507, "The hub's disk takes no more. Your work is safe in your own folder: tell your teacher.")
 
 
 def _settle(draft: Draft, place: Path) -> None:
@@ -100,29 +118,37 @@ class DraftFile:
     """A file that is being sent, within the draft's limits."""
 
     def __init__(self, draft: Draft, handle: int) -> None:
-        self._draft, self._file = draft, os.fdopen(handle, "wb")
-        draft.open += 1
+        self._draft, self._file = draft, os.fdopen(handle, "wb", buffering=0)
+        draft.open.add(self)
 
     def write(self, chunk: bytes) -> None:
         """Adds to the file. Raises Denied above the limit, and where the disk is full."""
         self._draft.nbytes += len(chunk)
         if self._draft.nbytes > MAX_TOTAL_BYTES:
             raise Denied(413, f"There are more than {MAX_TOTAL_BYTES >> 20} MiB.")
+        if self._file.closed:
+            raise Denied(409, AGAIN)
+        _check_room(self._draft.folder)
         try:
-            if shutil.disk_usage(self._draft.folder).free >= MIN_FREE_BYTES:
-                self._file.write(chunk)
-                return
-        except OSError:
-            pass
-        raise Denied(507, "The hub's disk takes no more. Your work is safe in your own folder: tell your teacher.")
+            while chunk:
+                chunk = chunk[self._file.write(chunk) :]
+        except OSError as error:
+            raise Denied(507, f"The hub's disk did not take it ({error.strerror}). Tell your teacher.") from None
+
+    def complete(self) -> None:
+        """Ends the file: all of it is on the disk. Raises Denied if its draft is gone."""
+        try:
+            os.fsync(self._file.fileno())
+            self._file.close()
+        except ValueError:  # closed
+            raise Denied(409, AGAIN) from None
+        except OSError as error:
+            raise Denied(507, f"The hub's disk did not take it ({error.strerror}). Tell your teacher.") from None
+        self._draft.open.discard(self)
 
     def close(self) -> None:
-        """Ends the file: what was written is on the disk."""
-        if not self._file.closed:
-            self._draft.open -= 1
-            with self._file:
-                self._file.flush()
-                os.fsync(self._file.fileno())
+        """Ends what is not complete: its draft never will be. A file without a name has its place on the disk until then."""
+        self._file.close()
 
 
 class Store:
@@ -130,6 +156,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self._root = folder
+        self._alone = threading.Lock()  # nothing is renamed or removed while somebody counts or lists it
         self._drafts: dict[str, tuple[str, Draft]] = {}  # of each person the last one
         shutil.rmtree(folder / "drafts", ignore_errors=True)
         for name in ("released", "handed_in", "pages", "drafts"):
@@ -151,12 +178,19 @@ class Store:
 
     def _drop(self, who: str) -> None:
         if who in self._drafts:
-            shutil.rmtree(self._drafts.pop(who)[1].folder, ignore_errors=True)
+            draft = self._drafts.pop(who)[1]
+            for file in list(draft.open):
+                file.close()
+            shutil.rmtree(draft.folder, ignore_errors=True)
 
     def _draft(self, who: str, name: str) -> Draft:
         mine, draft = self._drafts.get(who, ("", None))
-        if draft is None or not secrets.compare_digest(mine, name) or time.monotonic() - draft.began > DRAFT_S:
-            raise Denied(409, "This was sent twice at once, or took too long. Nothing was taken: do it again.")
+        if (
+            draft is None
+            or not secrets.compare_digest(mine.encode(), name.encode())
+            or time.monotonic() - draft.began > DRAFT_S
+        ):
+            raise Denied(409, AGAIN)
         return draft
 
     def complete(self, who: str, name: str) -> Draft:
@@ -170,10 +204,14 @@ class Store:
     def open(self, who: str, name: str, path: str) -> DraftFile:
         """A new file of the draft. Raises Denied for a path that is none, a file that is there, and above the limits."""
         draft = self._draft(who, name)
-        draft.count += 1
+        file = inside(draft.folder, path)
+        parts = path.split("/")
+        if len(parts) > MAX_DEPTH or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
+            raise Denied(400, f"{path!r} is too long, or lies in too many folders.")
+        draft.count += 1 + sum(not above.exists() for above in file.parents[: len(parts) - 1])
         if draft.count > MAX_FILES:
             raise Denied(413, f"There are more than {MAX_FILES} files.")
-        file = inside(draft.folder, path)
+        _check_room(draft.folder)
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -185,36 +223,42 @@ class Store:
         """Makes the draft a work of this student; the time, which is now and nobody's word. Raises Denied."""
         stamp = datetime.now(UTC).strftime(STAMP)
         try:
-            if not (self._root / "released" / _lab(lab)).is_dir():
-                raise Denied(404, f"{lab} is not released, so nobody can hand it in.")
-            if not list(draft.folder.glob("*.ipynb")):
-                raise Denied(400, "There is no notebook in what was sent.")
-            place = self._root / "handed_in" / lab / person(who)
-            if place.is_dir() and len(list(place.iterdir())) >= MAX_WORKS:
-                raise Denied(413, f"You have handed in {lab} {MAX_WORKS} times, which is the limit. Ask your teacher.")
-            if self._nbytes_of(who) + draft.nbytes > MAX_STUDENT_BYTES:
-                most = f"{MAX_STUDENT_BYTES >> 20} MiB"
-                raise Denied(
-                    413, f"Your hand-ins together have more than {most}. Clear the outputs, or ask your teacher."
-                )
-            (draft.folder / "timestamp.txt").unlink(missing_ok=True)
-            (draft.folder / "timestamp.txt").write_text(stamp, encoding="ascii")
-            _settle(draft, place / stamp)
+            with self._alone:
+                self._hand_in(who, draft, lab, stamp)
         finally:
             shutil.rmtree(draft.folder, ignore_errors=True)
         return stamp
 
+    def _hand_in(self, who: str, draft: Draft, lab: str, stamp: str) -> None:
+        if not (self._root / "released" / _lab(lab)).is_dir():
+            raise Denied(404, f"{lab} is not released, so nobody can hand it in.")
+        if not list(draft.folder.glob("*.ipynb")):
+            raise Denied(400, "There is no notebook in what was sent.")
+        place = self._root / "handed_in" / lab / person(who)
+        if place.is_dir() and len(list(place.iterdir())) >= MAX_WORKS:
+            raise Denied(413, f"You have handed in {lab} {MAX_WORKS} times, which is the limit. Ask your teacher.")
+        if self._nbytes_of(who) + draft.nbytes + draft.count * BLOCK > MAX_STUDENT_BYTES:
+            most = f"{MAX_STUDENT_BYTES >> 20} MiB"
+            raise Denied(413, f"Your hand-ins together have more than {most}. Clear the outputs, or ask your teacher.")
+        if (draft.folder / "timestamp.txt").is_dir():
+            raise Denied(400, "timestamp.txt is a folder.")
+        (draft.folder / "timestamp.txt").unlink(missing_ok=True)
+        (draft.folder / "timestamp.txt").write_text(stamp, encoding="ascii")
+        _settle(draft, place / stamp)
+
     def _nbytes_of(self, who: str) -> int:
-        return sum(path.stat().st_size for path in self._root.glob(f"handed_in/*/{who}/**/*") if path.is_file())
+        paths = self._root.glob(f"handed_in/*/{who}/**/*")
+        return sum(BLOCK + (path.stat().st_size if path.is_file() else 0) for path in paths)
 
     def release(self, draft: Draft, lab: str) -> None:
         """Makes the draft what students fetch, in place of what was released before. Raises Denied."""
         replaced = self._root / "drafts" / secrets.token_hex(16)
         try:
             place = self._root / "released" / _lab(lab)
-            if place.is_dir():
-                place.rename(replaced)
-            _settle(draft, place)
+            with self._alone:
+                if place.is_dir():
+                    place.rename(replaced)
+                _settle(draft, place)
         finally:
             for folder in (draft.folder, replaced):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -236,14 +280,19 @@ class Store:
 
     def released(self) -> dict[str, dict[str, str]]:
         """The labs, of each its files."""
-        return {path.name: _files(path) for path in sorted((self._root / "released").iterdir())}
+        with self._alone:
+            return {path.name: _files(path) for path in sorted((self._root / "released").iterdir())}
 
     def pages(self, student: str) -> dict[str, str]:
         """The student's feedback pages."""
         return _files(self._root / "pages" / person(student))
 
     def handed_in(self, lab: str = "*", student: str = "*") -> dict[str, dict[str, dict[str, list[str]]]]:
-        """The files by lab, student and time."""
+        """The files by lab, student and time. Raises Denied."""
+        with self._alone:
+            return self._handed_in(lab, student)
+
+    def _handed_in(self, lab: str, student: str) -> dict[str, dict[str, dict[str, list[str]]]]:
         found: dict[str, dict[str, dict[str, list[str]]]] = {}
         labs = (self._root / "handed_in").iterdir() if lab == "*" else [self._root / "handed_in" / _lab(lab)]
         for of_lab in sorted(path for path in labs if path.is_dir()):
@@ -267,5 +316,6 @@ class Store:
     def forget(self, student: str) -> None:
         """Removes all work and pages of a student. Raises Denied."""
         self._drop(student)
-        for folder in (*self._root.glob(f"handed_in/*/{person(student)}"), self._root / "pages" / student):
-            shutil.rmtree(folder, ignore_errors=True)
+        with self._alone:
+            for folder in (*self._root.glob(f"handed_in/*/{person(student)}"), self._root / "pages" / student):
+                shutil.rmtree(folder, ignore_errors=True)

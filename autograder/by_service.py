@@ -144,6 +144,8 @@ class Collect(_Teachers, intake.Collect):
             if only is None:  # also of a volume that was restored, or lost power while this was written
                 (folder / "timestamp.txt").write_text(stamp, encoding="ascii")
         except (HandInError, Denied) as error:
+            if error.status not in (400, 404):  # not about this work: then others are not read either
+                raise
             raise Refused(f"can't be read from the hub ({error})") from None
 
     def _copy(self, record: dict, dest: Path) -> None:

@@ -148,7 +148,7 @@ def _steps(
 def _collect(folder: Path, lab: str) -> list[str]:
     """Takes what was handed in from the exchange, if there is one; sentences on what was not taken.
 
-    Raises GradeError if the hub's service can't be asked: points of yesterday's work would look like today's.
+    Raises GradeError if the hub's service can't be asked, or stops in the middle: points of yesterday's work would look like today's.
     """
     from autograder import by_service
 
@@ -156,7 +156,7 @@ def _collect(folder: Path, lab: str) -> list[str]:
     if any(line.startswith(("Course not found", "Unwritable directory")) for line in said):
         return ["No exchange has this course: what lies in autograder/submitted is taken."]
     if code != 0 and by_service.address_in(folder / "autograder"):
-        raise GradeError(f"Nothing was collected, so nothing is graded. {said[0] if said else ''}".rstrip())
+        raise GradeError(f"Collecting failed, so nothing is graded. {said[0] if said else ''}".rstrip())
     if code != 0 and not said:
         return ["nbgrader collect failed and said nothing: type it alone to see why."]
     return said

@@ -35,6 +35,7 @@ from allranks.course.exchange.remote import HandInError, Remote, mirror
 from allranks.ranks.engines import ports
 from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.exchange import ExchangeError
 from tornado.netutil import bind_sockets
 from visitor import Visitor
 
@@ -313,7 +314,7 @@ def test_a_teacher_is_told_what_is_wrong_in_one_sentence(tmp_path, monkeypatch):
     (tmp_path / "ml" / "autograder" / "exchange.txt").write_text("http://127.0.0.1:9/services/handin/")
     token.rename(tmp_path / "ml" / "autograder" / token.name)
     said = typed(tmp_path / "ml", "allranks.cli", "course", "run", LAB, well=False)
-    assert said.startswith("Nothing was collected, so nothing is graded. The hub's service"), said
+    assert said.startswith("Collecting failed, so nothing is graded. The hub's service"), said
 
 
 # ------------------------------------------------------------------------------------------------------- attacks
@@ -691,6 +692,33 @@ def test_the_courses_rules_hold_when_collecting(hub, released, tmp_path, monkeyp
     assert (collect(update=True) / "work").read_text() == "second" and (theirs / "regrade.md").read_text() == "why 3?"
     left = [path for path in Path(tempfile.gettempdir()).glob("allranks-*") if list(path.rglob("inbound"))]
     assert left == [], "no copy is left outside of the course's folder"
+
+
+def test_a_service_that_stops_ends_collecting_and_one_work_does_not(hub, released, tmp_path, monkeypatch):
+    """Else yesterday's work of some is marked as today's."""
+    course = teachers_folder(hub, tmp_path / "ml")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # a gradebook calls alembic
+    monkeypatch.chdir(course / "autograder")
+    config = config_of(course)
+    config.CourseDirectory.assignment_id = released
+    read = Remote.file
+
+    def stops(remote: Remote, *parts: str) -> bytes:
+        remote.url = "http://127.0.0.1:9/" if "bo" in parts else remote.url
+        return read(remote, *parts)
+
+    def collected(how) -> list[str]:
+        monkeypatch.setattr(Remote, "file", how)
+        shutil.rmtree(course / "autograder" / "submitted", ignore_errors=True)
+        by_service.Collect(coursedir=CourseDirectory(config=config), config=config).start()
+        return sorted(path.name for path in (course / "autograder" / "submitted").iterdir())
+
+    with pytest.raises(ExchangeError, match="does not answer"):
+        collected(stops)
+    assert collected(lambda remote, *parts: read(remote, *parts[:-1], "gone" if "ann" in parts else parts[-1])) == [
+        "bo"
+    ], "of ann there is no such file"
+    assert collected(read) == ["ann", "bo"]
 
 
 def test_a_work_has_the_time_of_its_last_byte(hub, released):

@@ -19,7 +19,11 @@ UNANSWERED = "The hub's service for hand-ins does not answer"
 
 
 class HandInError(CourseError):
-    """The service refused, or can't be reached; the message is one sentence."""
+    """The service refused, with HTTP's `status`, or can't be reached; the message is one sentence."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Remote:
@@ -44,7 +48,7 @@ class Remote:
                 said = str(answer.json()["error"])
             except (ValueError, KeyError, TypeError):
                 said = f"{UNANSWERED} at {self.url} (status {answer.status_code}). Try again in a minute."
-            raise HandInError(said)
+            raise HandInError(said, answer.status_code)
         return answer
 
     def _json(self, *parts: str) -> Any:

@@ -30,7 +30,7 @@ import pytest
 import requests
 import yaml
 from allranks.course import teaching
-from allranks.course.exchange import server, store
+from allranks.course.exchange import store
 from allranks.course.exchange.remote import HandInError, Remote, mirror
 from allranks.ranks.engines import ports
 from nbgrader.api import Gradebook
@@ -43,6 +43,8 @@ from autograder import by_service, pairs, privacy
 from autograder.folder import config_of
 
 pytest.importorskip("jupyterhub", reason="pip install -c constraints.txt -e '.[hub]'")
+from allranks.course.exchange import server
+
 pytestmark = [pytest.mark.live, pytest.mark.notebooks, pytest.mark.servers, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 VALUES = yaml.safe_load((ROOT / "deploy" / "values.yaml").read_text())["hub"]

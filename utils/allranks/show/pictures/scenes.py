@@ -560,7 +560,7 @@ def kept_by_a_layer(ranks: int = 8) -> Scene:
         "attention computed again",
         "all computed again",
     )
-    left, wide, high, out = 350.0, 270.0, 44.0, []
+    left, wide, high, out = 456.0, 170.0, 44.0, []
     size = f"{rooflines.layer_activation_nbytes(2048, 12288, 96, 2048) / 1e6:,.0f} MB"
     for row, name in enumerate(names):
         y = row * high

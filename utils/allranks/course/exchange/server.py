@@ -23,17 +23,16 @@ import logging
 import os
 import re
 import resource
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from jupyterhub.services.auth import HubAuth
 from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
 
+from allranks.base.hub_service import serve_for_hub
 from allranks.course.exchange.store import Denied, Draft, DraftFile, Store, person
 from allranks.course.handin import MAX_TOTAL_BYTES
 
@@ -298,7 +297,6 @@ async def serve() -> None:
     os.umask(0o077)
     auth = HubAuth(cache_max_age=REMEMBER_S)
     store = Store(Path(os.environ["ALLRANKS_HANDIN_FOLDER"]))
-    address = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     server = _Server(
@@ -307,12 +305,7 @@ async def serve() -> None:
         body_timeout=SHORT_BODY_S,
         idle_connection_timeout=IDLE_S,
     )
-    server.listen(address.port or 80, address.hostname or "127.0.0.1")
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await stopped.wait()
-    server.stop()
+    await serve_for_hub(server)
 
 
 if __name__ == "__main__":

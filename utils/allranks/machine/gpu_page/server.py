@@ -14,18 +14,17 @@ import logging
 import os
 import re
 import secrets
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from jupyterhub.services.auth import HubOAuth, HubOAuthCallbackHandler, HubOAuthenticated
 from tornado import web
 from tornado.httpserver import HTTPServer
 
 from allranks.base.errors import CourseError
+from allranks.base.hub_service import serve_for_hub
 from allranks.base.theme import style
 from allranks.ranks.engines.gpu_state import gpu_state
 
@@ -140,14 +139,8 @@ def _log(handler: web.RequestHandler) -> None:
 async def serve() -> None:
     """Serves at the address that the hub names, until SIGTERM or SIGINT."""
     HubOAuth.instance(cache_max_age=REMEMBER_S)
-    address = urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"])
     server = HTTPServer(application(os.environ["JUPYTERHUB_SERVICE_PREFIX"], Reading()), max_body_size=4096)
-    server.listen(address.port or 80, address.hostname or "127.0.0.1")
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await stopped.wait()
-    server.stop()
+    await serve_for_hub(server)
 
 
 def main() -> None:

@@ -1,6 +1,8 @@
 """Measurements of pairs: matrices of copies and sweeps of messages, and what stands out of them."""
 
 import json
+import os
+import threading
 import time
 
 import pytest
@@ -175,3 +177,19 @@ def test_a_topology_file_can_not_be_made_of_pairs(tmp_path):
 def test_records_that_are_torn_or_foreign_are_no_tables():
     assert as_tables('{"algBw": 1') is None and as_tables("numCycle,collective,time,algbw,busbw\n1,2\n") is None
     assert as_tables('{"identifier": "nccl-tests structured output", "benchmark": [{"8":') is None
+
+
+def test_a_pipe_is_read_once_as_it_has_no_second_reading(tmp_path):
+    head = "# size count type redop root time algbw busbw #wrong\n"
+    rows = "".join(f"{n} {n // 4} float sum -1 {10 + n / 1e5} 1.0 1.0 0\n" for n in (8, 1024, 1 << 20, 1 << 24))
+    pipe = tmp_path / "all_reduce.txt"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(head + rows,), daemon=True)
+    writer.start()
+    second = threading.Timer(10, lambda: os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK)))
+    second.daemon = True
+    second.start()  # ends a second reading, which would wait for ever
+    ran = CliRunner().invoke(main, ["fit", str(pipe), "--ranks", "8", "--json"])
+    second.cancel()
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["topology"]

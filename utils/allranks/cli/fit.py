@@ -96,16 +96,17 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
 
 def _read(files: tuple[Path, ...], known: dict[str, int | str | None]) -> tuple[list[Measured], list[PairReport]]:
     """The sweeps of collectives in the files, and what those that measure pairs say."""
-    from allranks.theory.cost import CostError, read_measured_file
-    from allranks.theory.cost.nccl_tests import read_pairs_file
+    from allranks.theory.cost import CostError
+    from allranks.theory.cost.nccl_tests import measured_of, pairs_of, text_of
     from allranks.theory.cost.pair_looks import looks_of
 
     measured, pairs = [], []
     for file in files:
-        found = read_pairs_file(file)
+        text = text_of(file)  # once: a pipe has no second reading
+        found = pairs_of(text)
         pairs += looks_of(found)
         try:
-            measured += read_measured_file(file, **known)
+            measured += measured_of(file, text, **known)
         except CostError:
             if not found:
                 raise

@@ -109,8 +109,11 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     >>> cost.read_measured_file(file, ranks=4)[0].collective
     'all_gather'
     """
-    path = Path(path)
-    text = _text_of(path)
+    return measured_of(Path(path), text_of(Path(path)), **known)
+
+
+def measured_of(path: Path, text: str, **known: int | str | None) -> list[Measured]:
+    """What `read_measured_file` says of a file whose text is read already."""
     if not known.get("collective"):
         known["collective"] = _in_name(path.name)
     try:
@@ -126,7 +129,11 @@ def read_pairs_file(path: Path | str) -> PairTables:
     Traceback (most recent call last):
     allranks.theory.cost.terms.CostError: /nowhere can't be read: No such file or directory
     """
-    text = _text_of(Path(path))
+    return pairs_of(text_of(Path(path)))
+
+
+def pairs_of(text: str) -> PairTables:
+    """What `read_pairs_file` says of a text."""
     found = read_pairs(text)
     if text.lstrip().startswith("{"):
         found.messages += _sent_in_json(text)
@@ -138,7 +145,7 @@ def read_pairs_file(path: Path | str) -> PairTables:
     return found
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
     """The text of a file, unpacked. Raises CostError."""
     try:
         with path.open("rb") as file:

@@ -237,13 +237,18 @@ def _items_difference(got: Any, wanted: tuple | list, atol: Any) -> Difference |
     if not isinstance(got, tuple | list) or len(got) != len(wanted):
         return Difference(FaultKind.RETURNED, f"is {_type_in_words(got)}; it must be {_type_in_words(wanted)}")
     for i, (a, b) in enumerate(zip(got, wanted, strict=True)):
-        found = difference(a, b, atol[i] if isinstance(atol, tuple | list) else atol)
+        found = difference(a, b, limit_of_item(atol, i))
         if found:
             names = _names(wanted)
             if found.kind is FaultKind.VALUES and not found.items and isinstance(wanted, tuple):
                 found = replace(found, detail=found.detail + _items_right(got, wanted, atol))
             return replace(found, items=(names[i] if names else i, *found.items))
     return None
+
+
+def limit_of_item(atol: Any, item: int) -> Any:
+    """The bound of one item of a list or tuple, which may be the same for all."""
+    return atol[item] if isinstance(atol, tuple | list) else atol
 
 
 def _names(wanted: Any) -> Sequence[str]:
@@ -255,11 +260,10 @@ def _names(wanted: Any) -> Sequence[str]:
 def _items_right(got: Sequence, wanted: tuple, atol: Any) -> str:
     """Which items of a tuple are right: ", but items 0 and 1 are right"."""
     names = _names(wanted) or [str(i) for i in range(len(wanted))]
-    limits = atol if isinstance(atol, tuple | list) else [atol] * len(wanted)
     right = [
         name
-        for name, a, b, limit in zip(names, got, wanted, limits, strict=True)
-        if b is not None and is_compared(b) and difference(a, b, limit) is None
+        for i, (name, a, b) in enumerate(zip(names, got, wanted, strict=True))
+        if b is not None and is_compared(b) and difference(a, b, limit_of_item(atol, i)) is None
     ]
     if not right:
         return ""

@@ -12,7 +12,7 @@ import torch
 from allranks.base.errors import listed
 from allranks.judge.cases import Setup, plain, views
 from allranks.judge.causes import Cause, Code, cause
-from allranks.judge.compare import difference, name_of
+from allranks.judge.compare import difference, limit_of_item, name_of
 from allranks.judge.exercise import FaultKind, ResultFault, Run
 
 _EXACT = 1e-3  # of the factor; results in float32 have rounding errors
@@ -148,8 +148,7 @@ def _parts(run: Run, call: int, rank: int) -> list[_Part] | None:
         if not all(isinstance(item, torch.Tensor) for pair in items for item in pair):
             return None
         for i, (now, wanted) in enumerate(items):
-            atol = expected.atol[i] if isinstance(expected.atol, tuple | list) else expected.atol
-            found.append(_Part(f"item {i} of what is returned", now, wanted, None, atol))
+            found.append(_Part(f"item {i} of what is returned", now, wanted, None, limit_of_item(expected.atol, i)))
     given = run.args[call][rank]
     for (path, view), (now, _) in zip(views(given), got.tensors, strict=True):
         if path in expected.changed and now is not None:

@@ -116,12 +116,12 @@ def _other_order(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None
         return None
     if any(len(pieces) != p for pieces in found):
         return False
-    atol = run.expected[call][0].atol
-    if any(_equal(a, b, atol) for w in wanted for a, b in itertools.combinations(w, 2)):
+    limits = [compare.limit_of_item(run.expected[call][0].atol, piece) for piece in range(p)]
+    if any(_equal(w[i], w[j], limits[i]) for w in wanted for i, j in itertools.combinations(range(p), 2)):
         return None  # two pieces are alike
     for a, b, c in _FORMULAS:
         places = [(r, i, (a * r + b * i + c) % p) for r in range(p) for i in range(p)]
-        if all(_equal(found[r][i], wanted[r][piece], atol) for r, i, piece in places):
+        if all(_equal(found[r][i], wanted[r][piece], limits[piece]) for r, i, piece in places):
             order = _ORDERS.get((a, b, c)) or f"piece {_in_words(a, b, c)} (modulo p) stands in place i of rank r"
             return cause(Code.OTHER_ORDER, order=order)
     return False

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Multiply, Oracle, Setup, View, draw, plain
+from allranks.judge.cases import Args, Expected, Multiply, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
@@ -62,13 +62,11 @@ def _in_order(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return _blocks(setup, args, lambda rank: range(setup.ranks))
 
 
-def _last_zero(step: int) -> Oracle:
+@oracle_maker
+def _last_zero(setup: Setup, args: Sequence[Args], step: int) -> list[Expected]:
     """The block that a ring brings last is missing."""
-
-    def owners(rank: int, p: int) -> list[int | None]:
-        return [None if owner == (rank + step) % p else owner for owner in range(p)]
-
-    return lambda s, a: _blocks(s, a, lambda rank: owners(rank, s.ranks))
+    p = setup.ranks
+    return _blocks(setup, args, lambda rank: [None if owner == (rank + step) % p else owner for owner in range(p)])
 
 
 def _only_others_zero(setup: Setup, args: Sequence[Args]) -> list[Expected]:

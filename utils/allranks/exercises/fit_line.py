@@ -72,7 +72,7 @@ def _weighted(points: Points, power: int) -> tuple[float, float]:
 
 @oracle_maker
 def _oracle_from(
-    setup: Setup, args: Sequence[Args], make: Callable[[Points], tuple[float, ...]], off: float = 1e-06
+    setup: Setup, args: Sequence[Args], make: Callable[[Points], tuple[float, ...]], off: float = 1e-6
 ) -> list[Expected]:
     fits = [Fit(*make(points)) for (points,) in args]
     return [Expected(fit, {}, tuple(off * abs(x) for x in fit)) for fit in fits]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from allranks.judge.cases import Args, Expected, Setup, Texts
+from allranks.judge.cases import Args, Expected, Setup, Texts, oracle_maker
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Run
 from allranks.theory import pipelines
@@ -21,15 +21,12 @@ def inputs(setup: Setup, rng: Draws) -> list[Args]:
     return [(rank, setup.ranks, setup.size) for rank in range(setup.ranks)]
 
 
-def oracle(kinds: str) -> Callable[[Setup, Sequence[Args]], list[Expected]]:
+@oracle_maker
+def oracle(setup: Setup, args: Sequence[Args], kinds: str) -> list[Expected]:
     """Wants a list of actions of these kinds from every rank, each once and after what it needs of its own rank."""
     example = ", ".join(f'"{kind}0"' for kind in kinds)
-
-    def wanted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-        texts = Texts(f"a list of actions, such as [{example}]", lambda found: fault(found, kinds, setup.size))
-        return [Expected(texts) for _ in args]
-
-    return wanted
+    texts = Texts(f"a list of actions, such as [{example}]", lambda found: fault(found, kinds, setup.size))
+    return [Expected(texts) for _ in args]
 
 
 def fault(texts: Sequence[str], kinds: str, micro_batches: int) -> str | None:

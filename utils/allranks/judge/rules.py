@@ -335,7 +335,7 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
 
     `what` names that amount, such as "2(p-1)/p of the bytes".
     """
-    broken = no_messages(run) or wrong_dtype(run)
+    broken = messages_in_dtype(run)
     if broken:
         return broken
     p, calls = run.ranks, run.setup.times

@@ -63,15 +63,23 @@ export function decades(low, high) {
 }
 
 /**
+ * The smallest round number that is not below this one: 1, 2 or 5 times a power of ten.
+ *
+ * @param {number} least
+ */
+export function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * ([1, 2, 5, 10].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10);
+}
+
+/**
  * About `count` round values from 0 on: multiples of 1, 2 or 5 times a power of ten.
  *
  * @param {number} high
  * @param {number} count
  */
 export function roundTicks(high, count) {
-  const rough = high / count;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * ([1, 2, 5, 10].find((factor) => factor * power >= rough * (1 - 1e-9)) ?? 10);
+  const step = roundStep(high / count);
   return Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, i) => i * step);
 }
 

@@ -1,5 +1,7 @@
 // Numbers: where they lie on a slider, its ticks, and how they are written.
 
+import { roundStep } from "../common/scale.js";
+
 /** @typedef {{low: number, high: number, log: boolean, whole: boolean}} Scale */
 
 /**
@@ -93,9 +95,7 @@ function partsOf(low, high, whole) {
   // parts whose borders are whole numbers of them
   const parts = [4, 5, 3, 2].find((n) => span % n === 0 && low % (span / n) === 0);
   if (!parts) {
-    const ten = 10 ** Math.floor(Math.log10(span / 4));
-    const round = ten * ([1, 2, 5].find((n) => n * ten >= span / 5) ?? 10);
-    const step = whole ? Math.max(1, round) : round;
+    const step = Math.max(whole ? 1 : 0, roundStep(span / 5));
     const inside = Array.from({ length: 5 }, (_, i) =>
       Number(((Math.floor(low / step) + 1 + i) * step).toPrecision(12)),
     );

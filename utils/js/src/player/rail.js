@@ -44,6 +44,17 @@ function figure(name, kind = "span") {
   return html(/** @type {"span"} */ (kind), { "data-meter": name });
 }
 
+/**
+ * Short, so that it has room in one line with the other words, or the picture becomes smaller while it plays.
+ *
+ * @param {string} amount
+ */
+function least(amount) {
+  const words = figure("bound");
+  words.textContent = `least: ${amount}`;
+  return words;
+}
+
 export class Rail {
   /** @type {HTMLElement[]} a bar for each rank */
   #fills = [];
@@ -71,12 +82,7 @@ export class Rail {
     const title = few ? "Sent so far, by each rank" : `Sent so far, rank 0 … ${playback.ranks - 1}`;
     const parts = [html("h4", {}, title), few ? this.#rows() : this.#chart()];
     const figures = html("p", { class: "ar-figures" }, this.bytes);
-    if (bound) {
-      const least = figure("bound");
-      // short: in one line with the other words, or the picture becomes smaller while it plays
-      least.textContent = `least: ${playback.amount(bound[1])}`;
-      figures.append(least);
-    }
+    if (bound) figures.append(least(playback.amount(bound[1])));
     parts.push(figures);
     if (bound) parts.push(html("p", { class: "ar-note" }, `${bound[0]}: nobody can send less`));
     return parts;
@@ -162,10 +168,7 @@ export class HalfMeter {
     const { bound } = playback;
     if (bound) {
       bar.append(html("i", { class: "ar-mark", style: `left:min(${(100 * bound[1]) / full}%, 100% - 2px)` }));
-      const least = figure("bound");
-      // short: in one line with the other words, or the picture becomes smaller while it plays
-      least.textContent = `least: ${playback.amount(bound[1])}`;
-      words.append(least);
+      words.append(least(playback.amount(bound[1])));
     }
     this.root = html("div", { class: "ar-half-meter" }, bar, words);
     if (!playback.transfers.length) this.root.hidden = true;
@@ -214,8 +217,8 @@ function legend(playback) {
   if (transfers.length) box.append(sample(few ? "wire" : "now", few ? "on the wire" : "arrives now"));
   if (transfers.some((transfer) => transfer.sign === "+")) box.append(sample("adds", "adds", "+"));
   if (transfers.some((transfer) => transfer.sign === "=")) box.append(sample("stores", "stores", "="));
-  if (bars.some((bar) => bar.op === "compute")) box.append(sample("adds", "computes"));
-  if (bars.some((bar) => bar.op !== "compute" && bar.op !== "wait")) box.append(sample("call", "in a collective"));
+  if (playback.computes) box.append(sample("adds", "computes"));
+  if (playback.calls.length) box.append(sample("call", "in a collective"));
   // a run of collectives that all came to their end has nothing lost
   const loses = transfers.length > 0 || !playback.knowsCalls || bars.some((bar) => isLost(playback, bar));
   if (bars.some((bar) => bar.own)) box.append(sample("own", loses ? "waits for its call" : "waits"));

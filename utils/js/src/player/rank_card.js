@@ -200,8 +200,8 @@ export class RankCard {
  *
  * @param {Playback} playback
  */
-export function linesOn({ transfers, bars, knowsCalls }) {
-  return !transfers.length && knowsCalls && bars.some((bar) => bar.op === "compute") ? 3 : 2;
+export function linesOn({ transfers, knowsCalls, computes }) {
+  return !transfers.length && knowsCalls && computes ? 3 : 2;
 }
 
 /**

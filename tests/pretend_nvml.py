@@ -90,3 +90,13 @@ class PretendNvml:
 
     def nvmlDeviceGetMemoryInfo(self, handle):
         return type("Memory", (), {"total": (40 if handle[0] == "MIG" else 80) << 30, "used": 1 << 30})
+
+
+class OlderNvml(PretendNvml):
+    """The same GPUs with a driver of the time of CUDA 12."""
+
+    def nvmlSystemGetDriverVersion(self):
+        return "535.183.01"
+
+    def nvmlSystemGetCudaDriverVersion_v2(self):
+        return 12020

@@ -9,7 +9,7 @@ from allranks.machine.verify import StepFailed, StepSkipped, faults, machine
 from allranks.machine.verify.steps import Context, Plan
 from allranks.ranks.engines import libraries
 from allranks.ranks.engines.devices import Gpu, Inventory
-from pretend_nvml import PretendNvml
+from pretend_nvml import OlderNvml, PretendNvml
 
 
 @pytest.fixture
@@ -72,24 +72,14 @@ def test_a_gpu_that_no_rank_uses_may_be_prohibited(look):
     assert error is None and found["visible"] == [0, 0, 1] and "in compute mode 'prohibited'" in found["refused"][0]
 
 
-class Older(PretendNvml):
-    """Eight A100s whose driver is of the time of CUDA 12."""
-
-    def nvmlSystemGetDriverVersion(self):
-        return "535.183.01"
-
-    def nvmlSystemGetCudaDriverVersion_v2(self):
-        return 12020
-
-
 def test_a_driver_that_is_too_old_for_torch_fails_the_step(look):
     """The run would prove the CPU, and say so nowhere."""
-    found, error = look(Older())
+    found, error = look(OlderNvml())
     assert isinstance(error, StepFailed) and str(error) == (
         "The NVIDIA driver 535.183.01 runs CUDA 12.2 and older; this torch was built for CUDA 13.0 and needs driver 580 or newer."
     )
     assert (found["driver_cuda"], found["visible"]) == ("12.2", [])
-    assert look(Older(), torch_cuda=(12, 9))[1] is None, "minor versions of one major version fit"
+    assert look(OlderNvml(), torch_cuda=(12, 9))[1] is None, "minor versions of one major version fit"
 
 
 def test_a_driver_without_gpus_fails_the_step_and_no_driver_skips_it(look):

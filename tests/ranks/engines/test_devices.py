@@ -21,7 +21,7 @@ from allranks.ranks.engines.devices import (
     own_settings,
     place,
 )
-from pretend_nvml import PretendNvml
+from pretend_nvml import OlderNvml, PretendNvml
 
 H200 = 150_000_000_000
 
@@ -330,13 +330,6 @@ def test_a_container_without_the_drivers_library_is_told_how_to_get_it():
 
 
 def test_the_driver_and_its_cuda_are_read(monkeypatch):
-    class Old(PretendNvml):
-        def nvmlSystemGetDriverVersion(self):
-            return "535.183.01"
-
-        def nvmlSystemGetCudaDriverVersion_v2(self):
-            return 12020
-
     class Bare(PretendNvml):
         def nvmlSystemGetCudaDriverVersion_v2(self):
             raise self.NVMLError_LibraryNotFound
@@ -345,7 +338,7 @@ def test_the_driver_and_its_cuda_are_read(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(libraries, "torch_cuda", lambda: (13, 2))
     monkeypatch.setattr(libraries, "nccl_version", lambda: (2, 30, 7))
-    monkeypatch.setitem(sys.modules, "pynvml", Old())
+    monkeypatch.setitem(sys.modules, "pynvml", OlderNvml())
     old = Inventory.of_this_machine()
     assert old.driver == Driver("535.183.01", (12, 2)) and not old.gpus and "driver 580" in old.refused[0]
     assert place(inventory=old).backend == "gloo"

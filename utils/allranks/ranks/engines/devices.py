@@ -595,9 +595,8 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
     found: list[Gpu] = []
     try:
         for index, handle in enumerate(handles(pynvml) if look else ()):
-            with contextlib.suppress(
-                pynvml.NVMLError_GpuIsLost, pynvml.NVMLError_Unknown
-            ):  # it may be lost at any moment
+            # it may be lost at any moment
+            with contextlib.suppress(pynvml.NVMLError_GpuIsLost, pynvml.NVMLError_Unknown):
                 parts = _mig_devices(pynvml, handle)
                 if parts is None:
                     found.append(_gpu(pynvml, index, handle, handle))

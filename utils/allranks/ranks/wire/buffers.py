@@ -58,10 +58,8 @@ class Poison:
     """Fills a tensor: NaN in floating and complex numbers, an absurd value in whole ones, True in bools."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.memory, self.where = (
-            tensor.detach(),
-            place(tensor),
-        )  # `x.data = y` gives x other memory, and this one stays
+        # `x.data = y` gives x other memory, and this one stays
+        self.memory, self.where = tensor.detach(), place(tensor)
         if self.where is None:
             self.bits, self.value = _bits(tensor), _poison_of(tensor.dtype)
             self.bits.fill(self.value)
@@ -95,10 +93,8 @@ class Fingerprint:
     """A checksum of a tensor's memory, to find out whether it was changed."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.memory, self.where = (
-            tensor.detach(),
-            place(tensor),
-        )  # `x.data = y` gives x other memory, and this one stays
+        # `x.data = y` gives x other memory, and this one stays
+        self.memory, self.where = tensor.detach(), place(tensor)
         if self.where is None:
             self.bits = _bits(tensor)
         self.before = self._now()

@@ -404,16 +404,12 @@ class _Reader:
         """Files a sweep of sendrecv: each rank sends to the next one and receives from the one before, at the same time."""
         columns = table.columns or columns_of(table.rows)
         listed = max((rank for rank, _, _ in table.devices), default=-1) + 1 or table.launched or table.nranks
-        hosts = len({host for _, host, _ in table.devices})
-        who = f"each of {listed} ranks to the next one" if listed else "each rank to the next one"
-        who += f", on {counted(hosts, 'node')}" if hosts and listed == len(table.devices) else ""
-        sweep = Messages("sendrecv", "nccl-tests", who=f"{who}, all at once")
+        hosts = {host for _, host, _ in table.devices} if listed == len(table.devices) else ()
+        sweep = _sendrecv(listed or 0, len(hosts))
         for _, cells in table.rows:
             row = named(columns, cells)
             with suppress(ValueError, KeyError):
-                nbytes, us = int(row["size"]), 1e6 * table.form.seconds * float(row["time"])
-                if nbytes > 0 and 0 < us < 1e12:
-                    sweep.rows.append((nbytes, nbytes / us / 1e3, us))
+                _add_message(sweep, int(row["size"]), 1e6 * table.form.seconds * float(row["time"]))
         if sweep.rows:
             self.sent.append(sweep)
 
@@ -502,6 +498,18 @@ def _of_nccl_json(text: str, nodes: int | None) -> list[Measured]:
     return found
 
 
+def _sendrecv(ranks: int, hosts: int) -> Messages:
+    """An empty sweep of sendrecv; 0 where the file does not say how many."""
+    who = f"each of {ranks} ranks to the next one" if ranks else "each rank to the next one"
+    who += f", on {counted(hosts, 'node')}" if hosts else ""
+    return Messages("sendrecv", "nccl-tests", who=f"{who}, all at once")
+
+
+def _add_message(sweep: Messages, nbytes: int, us: float) -> None:
+    if nbytes > 0 and 0 < us < 1e12:
+        sweep.rows.append((nbytes, nbytes / us / 1e3, us))
+
+
 def _sent_in_json(text: str) -> list[Messages]:
     """The sweep of sendrecv in nccl-tests' -J."""
     try:
@@ -511,15 +519,11 @@ def _sent_in_json(text: str) -> list[Messages]:
         hosts = len({str(rank.get("hostname")) for rank in data["config"]["ranks"]}) if ranks else 0
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return []
-    who = f"each of {ranks} ranks to the next one" if ranks else "each rank to the next one"
-    who += f", on {counted(hosts, 'node')}" if hosts else ""
-    sweep = Messages("sendrecv", "nccl-tests", who=f"{who}, all at once")
+    sweep = _sendrecv(ranks, hosts)
     for row in results if isinstance(results, list) else ():
         with suppress(KeyError, TypeError, ValueError, AttributeError):
             if "sendrecv" in str(row.get("experiment_name") or args[0]):
-                nbytes, us = int(row["size"]), float(row["out_of_place"]["time"])
-                if nbytes > 0 and 0 < us < 1e12:
-                    sweep.rows.append((nbytes, nbytes / us / 1e3, us))
+                _add_message(sweep, int(row["size"]), float(row["out_of_place"]["time"]))
     return [sweep] if sweep.rows else []
 
 

@@ -197,7 +197,7 @@ print(f"from the barrier to the end: {1e3 * after.seconds:.0f} ms after, {1e3 * 
 Player(after, during, titles=("After", "During"))
 
 # %% [markdown] name="one_step_explained"
-# In the lanes each rank has a grey row, the layers that compute, and a blue one, its all-reduces. Above, in *After*, blue follows grey; below, in *During*, they overlap.
+# In the lanes each rank has two rows: its layers that compute, and its all-reduces. Above, in *After*, the all-reduces follow the layers; below, in *During*, they overlap.
 # The result is the same, because what is added is the same.
 #
 # The times don't mean much yet: if ranks share cores, an all-reduce *takes* cores from the computing that should hide it. Section 7 measures this.

@@ -174,7 +174,7 @@ def test_a_broken_link_is_one_sentence_and_the_puzzle_stays(page, fragment, word
     page.evaluate("(fragment) => { location.hash = fragment; }", f"#{fragment}")
     alert = page.locator("[data-part=fault]")
     if words is None:
-        page.wait_for_function("location.hash.length < 2")
+        until(lambda: page.evaluate("location.hash.length < 2"))
         assert not alert.is_visible()
         return
     page.wait_for_selector(f"[data-part=fault]:has-text({json.dumps(words)})")
@@ -239,7 +239,7 @@ def test_progress_and_code_are_kept_and_a_link_opens_without_a_network(page):
     assert page.locator(".cm-content").inner_text().startswith("# kept")
     assert page.locator("[data-station=ring].solved").count() == 1
     page.get_by_role("button", name="share this code").click()
-    page.wait_for_function("location.hash.includes('c=')")
+    until(lambda: page.evaluate("location.hash.includes('c=')"))
     assert unpack(page.url) == ("sum", "# kept\n" + STARTER["sum"])
 
 

@@ -181,3 +181,10 @@ def test_what_failed_is_run_until_it_passes(suite):
 def test_a_part_by_name_does_not_count_as_passed(suite):
     suite("-k", "core")
     assert suite() == (0, {"test_near", "test_core", "test_other[0]"})
+
+
+def test_pages_whose_policy_forbids_eval_are_not_waited_for_with_it():
+    """`wait_for_function` passes there if its words are true at once, and fails if they must be looked at again."""
+    live = [file for file in (ROOT / "tests" / "browser").glob("test_*.py") if "live_server" in file.read_text()]
+    waiting = [file.name for file in live if "wait_for_function(" in file.read_text(encoding="utf-8")]
+    assert live and waiting == []

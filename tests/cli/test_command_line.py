@@ -49,6 +49,12 @@ def test_no_example_is_of_a_command_that_is_gone():
     assert set(EXAMPLES) <= {" ".join(words) for words in commands()}
 
 
+@pytest.mark.parametrize("module", ["allranks", "allranks.cli"])
+def test_the_module_is_the_same_command_line(module):
+    done = subprocess.run([sys.executable, "-m", module, "fit", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("Usage: allranks fit "), done.stderr
+
+
 def test_each_command_of_the_grader_has_its_entry_point():
     """In pyproject.toml, and in what is installed: after a change of pyproject.toml, `make setup`."""
     from allranks.cli._grader import GROUP, commands

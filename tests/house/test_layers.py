@@ -42,7 +42,8 @@ def rooms(package: Path) -> dict[str, list[Path]]:
     found = {}
     for path in sorted(package.rglob("*.py")):
         room = path.relative_to(package).parts[0].removesuffix(".py")
-        if room not in ("__init__", "jupyter"):  # in jupyter/ are settings, read by programs of Jupyter's
+        # the front door and `python -m allranks` are above all floors; jupyter/ has settings for programs of Jupyter's
+        if room not in ("__init__", "__main__", "jupyter"):
             found.setdefault(room, []).append(path)
     return found
 

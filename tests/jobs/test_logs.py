@@ -262,10 +262,12 @@ def test_a_recorded_rank_that_is_behind_is_absent_though_its_last_call_has_not_e
     assert "which has not ended there" in first.evidence
 
 
-def block(*exits):
-    """What torchrun prints: of each rank how it ended, the first one as the root cause."""
+def block(*exits, at=None):
+    """What torchrun prints: of each rank how it ended, the first one as the root cause; `at` are the seconds."""
     entry = "  rank      : {0} (local_rank: {0})\n  exitcode  : {1} (pid: 43{0})\n  error_file: <N/A>\n"
-    root, *rest = [entry.format(*one) for one in exits]
+    clock = "  time      : 2026-06-08_19:04:{0}\n  host      : a\n"
+    clocks = [clock.format(second) for second in at] if at else [""] * len(exits)
+    root, *rest = [when + entry.format(*one) for when, one in zip(clocks, exits, strict=True)]
     return f"train.py FAILED\nFailures:\n[1]:\n{''.join(rest)}Root Cause (first observed failure):\n[0]:\n{root}"
 
 
@@ -276,6 +278,37 @@ def test_the_launchers_root_cause_is_the_culprit(tmp_path, code, words):
     first = told(tmp_path, block((3, code), (0, -15), (1, -15))).causes[0]
     assert (first.kind, first.rank) == ("failed_rank", 3) and words in first.evidence
     assert "ranks 0 and 1 ended by signal 15, which follows from it" in first.evidence
+
+
+def test_of_ranks_that_failed_in_one_second_none_is_called_the_first(tmp_path):
+    found = told(tmp_path, block((0, 1), (2, 1), (3, 1), (1, -15), at=(45, 45, 45, 45)))
+    [first] = found.causes
+    assert (first.cause, first.rank) == ("Ranks 0, 2 and 3 failed in the same second.", None)
+    assert "first error above" in first.evidence and "follows from it; rank" not in first.evidence
+    assert "rank 1 ended by signal 15" in first.evidence
+    later = told(tmp_path, block((0, 1), (2, 1), at=(45, 48))).causes[0]
+    assert later.rank == 0 and "rank 2 ended by exit code 1" in later.evidence
+    known = told(tmp_path, "[rank2]: ValueError: bad batch\n" + block((2, 1), (0, 1), at=(45, 45))).causes[0]
+    assert known.rank == 2 and "rank 0 ended by exit code 1, which follows from it" in known.evidence
+
+
+def test_a_report_that_a_logger_made_one_line_each_is_read_though_its_root_is_cut_off(tmp_path):
+    line = "  | 2024-08-23T22:22:58.879Z | [{0}]: time : 2024-08-23_22:22:58 host : a rank : {0} (local_rank: {0}) "
+    line += "exitcode : -6 (pid: 18{0}) error_file: <N/A> traceback : Signal 6 (SIGABRT) received by PID 18{0}\n"
+    text = (
+        "".join(line.format(r) for r in range(2, 8))
+        + "  | 2024-08-23T22:22:58.880Z | Root Cause (first observed failure):\n"
+    )
+    [first] = told(tmp_path, text).causes
+    assert first.cause == "Ranks 2, 3, 4, 5, 6 and 7 failed in the same second."
+    assert first.rank is None and "a watchdog ends its own process so" in first.evidence
+
+
+def test_the_first_failure_of_one_machine_is_not_called_that_of_the_job(tmp_path):
+    text = "[2024-02-09 09:09:15,164] torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: 1) "
+    [first] = told(tmp_path, text + "local_rank: 3 (pid: 170581) of binary: /usr/bin/python3.10\n").causes
+    assert "local rank 3 failed, with exit code 1: the first that its machine's torchrun saw" in first.cause
+    assert "on another machine one may have failed earlier" in first.evidence and first.sure <= 0.6
 
 
 @pytest.mark.parametrize("code", [-6, -15, 1, 134])

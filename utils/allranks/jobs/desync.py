@@ -102,7 +102,7 @@ def desync(job: Job) -> tuple[Cause, ...]:
     if not found:
         found += _alone(records, groups) or _only_ended(records)
     if not any(
-        r.facts.get("not_come") or r.facts.get("first") for r in records.values()
+        r.facts.get("not_come") or r.facts.get("first") or r.facts.get("by_launcher") for r in records.values()
     ):  # then the log names who it was
         found += _no_file(job, groups)
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
@@ -118,14 +118,16 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
     for record in job.records:
         for local, code in record.facts.get("local_exits", {}).items():
             how = f"signal {-code} ({SIGNALS.get(-code, 'see man 7 signal')})" if code < 0 else f"exit code {code}"
-            words = f"The process with local rank {local} of a machine ended first, with {how}."
-            why = "torchrun says so; which machine, and which rank that is, this log does not say"
+            words = (
+                f"The process with local rank {local} failed, with {how}: the first that its machine's torchrun saw."
+            )
+            why = "which rank that is, this log does not say; on another machine one may have failed earlier"
             if code == -9:
                 why += ": look at dmesg and the scheduler's log for the out-of-memory killer"
             # a watchdog ends its own process
             gave_up = code == -6 and any(r.facts.get("timed_out") for r in job.records)
             if not gave_up:
-                found.append(Cause(words, why, None, 0.8, "failed_rank"))
+                found.append(Cause(words, why, None, 0.6, "failed_rank"))
         lacked = [n for n, how in record.facts.get("tasks", {}).items() if how == "Out Of Memory"]
         if lacked or record.facts.get("out_of_memory"):
             who = f"Slurm's {_tasks(lacked)}" if lacked else "A process of the job"
@@ -206,11 +208,17 @@ def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
     words = f"{capital(name_ranks(first))} failed" + (f" first, then {name_ranks(later)}" if later else "")
     words += f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
     evidence = "; ".join(f"rank {rank}: {failed[rank]}" for rank in [*first, *later][:3])
+    if all(records[rank].facts.get("at_once") for rank in failed):
+        words = f"{words[:-1]} in the same second."
+        evidence += "; the launcher does not say which was first: look for the first error above its report"
+        if all("signal 6 " in how for how in failed.values()):
+            evidence += ", and for a watchdog's text, as a watchdog ends its own process so"
     ended = [rank for rank, r in records.items() if r.facts.get("ended") and rank not in failed]
     if ended:
         evidence += f"; {name_ranks(ended)} ended by {records[ended[0]].facts['ended']}, which follows from it"
     lone = first[0] if len(first) == 1 else None
-    return [(-1, Cause(words, evidence, None, 0.9 if waits else 0.7, "failed_rank", lone))]
+    sure = 0.9 if waits else 0.7 if records[first[0]].facts.get("first") or len(first) == 1 else 0.6
+    return [(-1, Cause(words, evidence, None, sure, "failed_rank", lone))]
 
 
 def _only_ended(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:

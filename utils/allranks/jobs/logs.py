@@ -71,6 +71,7 @@ _CANCELLED = re.compile(r"\bCANCELLED AT \S+ DUE TO (?!JOB REQUEUE|PREEMPTION)([
 _ASYNC = re.compile(r"Collective WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+).*raised the following async exception")
 _CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
 _TIMINGS = re.compile(r"Init timings.*?: rank (\d{1,7}) nranks \d+ total ([\d.]+) \((.*)\)")
+_SECOND = re.compile(r"\btime\s+: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 # errors that tell of other ranks, or that follow from one of HCCL's
 _READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives", "function error: Hccl")
@@ -169,6 +170,8 @@ class _Rank:
     waited_s: float | None = None
     error: str = ""
     first: bool = False  # the launcher saw it fail first
+    by_launcher: bool = False  # its error is only what the launcher says of its end
+    at_once: bool = False  # others failed in the same second
     ended: str = ""  # how it was ended, where that only follows from another failure
     symptom: bool = False  # it printed an error that only follows from another failure
     line: int = 0  # of its error
@@ -198,7 +201,9 @@ class _Log:
         self.hosts: set[str] = set()
         self.last_failed: int | None = None
         self.root = False  # whether the lines are of the launcher's block on the first failure
-        self.exits: dict[int, tuple[int, bool]] = {}
+        # of a rank, by the launcher's block: its exit code, whether it is the root cause, and the second of its end
+        self.exits: dict[int, tuple[int, bool, str]] = {}
+        self.second = ""
         self.aborted = False
         self.after_last_error = False
         self.nccl = False
@@ -221,7 +226,7 @@ class _Log:
         self.without_gdr: Counter[str] = Counter()
         self.count = 0  # of channels
         self.fell_at = 0  # the line at which a rank's count began anew
-        self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool]]] | None = None
+        self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool, str]]] | None = None
         self.lines = 0
         self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
         # of a process and its GPU: the ranks that it has in communicators of each size
@@ -371,19 +376,22 @@ class _Log:
     def _ends(self) -> None:
         """How ranks ended, by the launcher's block: a failure of their own, or one that follows from another."""
         gave_up = self.aborted or any(r.calls or r.stuck_s for r in self.ranks.values())
-        for rank, (code, root) in self.exits.items():
-            told, signal = self.ranks[rank], -code if code < 0 else code - 128 if code > 128 else 0
+        began = min((second for _, _, second in self.exits.values() if second), default=None)
+        alike = [r for r, (code, _, second) in self.exits.items() if second == began and _signal(code) not in _SENT]
+        if any(self.ranks[rank].error for rank in self.exits):
+            alike = []  # the log has an error's text, which says more than the launcher's clock
+        for rank, (code, root, _) in self.exits.items():
+            told, signal = self.ranks[rank], _signal(code)
             name = f" ({SIGNALS[signal]})" if signal in SIGNALS else ""
-            if (
-                signal in _SENT
-                or (signal == 6 and gave_up)
-                or (not signal and (told.calls or told.symptom or not root))
-            ):
+            at_once = len(alike) > 1 and rank in alike  # the launcher's clock does not say which was first
+            follows = told.calls or told.symptom or not (root or at_once)
+            if signal in _SENT or (signal == 6 and gave_up) or (not signal and follows):
                 told.ended = f"signal {signal}{name}" if signal else f"exit code {code}"
             elif code and not told.error:
+                told.by_launcher, told.at_once = True, at_once
                 told.error = f"it was ended by signal {signal}{name}" if signal else f"it ended with exit code {code}"
-                told.error += ", the first failure that the launcher saw" if root else ""
-            told.first = root and bool(told.error)
+                told.error += ", the first failure that the launcher saw" if root and not at_once else ""
+            told.first = root and bool(told.error) and not told.at_once
 
     def _status(self, rank: int, group: str, work: str | None, enqueued: int, completed: int) -> None:
         """Files a status line; a timeout's text that names no group is of the group whose status has its number."""
@@ -450,11 +458,13 @@ class _Log:
             self.aborted = True
             if (died := _DIED.search(line)) and (rank := _rank_of(line)) is not None:
                 self._died(line, rank, died[1])
+        if "time " in line and (found := _SECOND.search(line)):
+            self.second = found[1]
         if "(local_rank: " in line and (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
             self.last_failed = int(exited[1])
         if self.last_failed is not None and (code := _EXITCODE.search(line)):
-            self.exits[self.last_failed] = (int(code[1][:8]), self.root)
-            self.last_failed = None
+            self.exits[self.last_failed] = (int(code[1][:8]), self.root, self.second)
+            self.last_failed, self.second = None, ""
         if "exitcode: " in line and (local := _FAILED_LOCAL.search(line)):
             self.local_exits[int(local[2])] = int(local[1])
         if "death signal" in line and (death := _DEATH.search(line)):
@@ -668,6 +678,8 @@ class _Log:
                 "waited_s": told.waited_s,
                 "error": told.error,
                 "first": told.first,
+                "by_launcher": told.by_launcher,
+                "at_once": told.at_once,
                 "ended": told.ended,
                 "not_come": told.not_come,
                 **(facts if not found else {}),
@@ -697,6 +709,11 @@ def _numbers(text: str) -> bool:
     if "Watchdog caught" in text:
         return work is not None and (work[2] is not None or text.endswith(")"))
     return _STATUS.search(text) is not None
+
+
+def _signal(code: int) -> int:
+    """The signal that ended a process, by its exit code; 0 for none."""
+    return -code if code < 0 else code - 128 if code > 128 else 0
 
 
 def _elements(shape: str) -> int | None:

@@ -387,6 +387,36 @@ def test_each_warning_is_a_cause_with_what_to_look_at(tmp_path, text, words):
     assert cause.kind == "nccl_error" and words in cause.cause and text in cause.evidence
 
 
+XLA = "2024-01-11 05:43:11.7: E external/xla/xla/service/gpu/nccl_utils.cc:219] INTERNAL: nccl_utils.cc:216: "
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("NCCL operation async_err failed: remote process exited or there was a network error", "connection to another"),
+        ("NCCL operation ncclCommInitRank(&comm, nranks, id, rank) failed: unhandled cuda error (run with NCCL_DEBUG=INFO "
+         "for details). Last NCCL warning(error) log entry (may be unrelated) 'Cuda failure 2 'out of memory''.; current "
+         "tracing scope: all-reduce-start.285", "could not get memory"),
+        ("NCCL operation ncclGroupEnd() failed: unhandled cuda error", "this text does not say why"),
+        ("NCCL operation ncclGetUniqueId(&id) failed: Unable to load NCCL library. Multi-GPU collectives will not work.; "
+         "current tracing scope: all-reduce-start", "did not find NCCL's library"),
+    ],
+)  # fmt: skip
+def test_a_call_of_nccl_that_failed_in_xla_is_read(tmp_path, text, words):
+    [cause] = told(tmp_path, XLA + text + "\n").causes
+    assert cause.kind == "nccl_error" and words in cause.cause and "tracing scope" not in cause.evidence
+
+
+def test_hccls_timeout_without_a_rank_says_on_which_device(tmp_path):
+    text = "EI9999: 2024-07-03-11:28:40.419.527  The error from device(chipId:{}, dieId:0), serial number is 1, hccl "
+    text += (
+        "fftsplus task timeout occurred during task execution, stream_id:4, stuck notify num:7, timeout:{}.[FUNC:A]\n"
+    )
+    [cause] = told(tmp_path, text.format(3, 1836) + text.format(0, "30min(default)")).causes
+    assert cause.cause == "A call of HCCL did not end on devices 0, 3 in 1836 s (EI9999)."
+    assert "does not say" in cause.evidence and "HCCL_EXEC_TIMEOUT" in cause.evidence
+
+
 def test_the_line_after_last_error_counts_as_a_warning(tmp_path):
     text = "[rank1]: ncclRemoteError: A call failed possibly due to a network error.\n[rank1]: Last error:\n[rank1]: NET/IB : x status=12 y\n"
     [cause] = told(tmp_path, INFO.rpartition("a:1:1")[0] + text).causes
@@ -466,6 +496,16 @@ def test_a_mismatch_that_torch_itself_found_is_read(tmp_path, odd, words):
     text = PRINT.format(r=0, s=2, mine=usual, theirs=other) + PRINT.format(r=2, s=1, mine=other, theirs=usual)
     [cause] = told(tmp_path, text).causes
     assert (cause.kind, cause.rank) == ("desync", 2) and words in cause.cause and "call 7" in cause.evidence
+
+
+def test_a_mismatch_whose_two_numbers_differ_is_read_and_asks_for_no_watchdogs_text(tmp_path):
+    theirs = "CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE)"  # as torch writes it of a call without tensors
+    text = PRINT.format(r=1, s=7, mine=FINGER.format("ALLGATHER", "1", "Long"), theirs=theirs)
+    [cause] = told(tmp_path, text).causes
+    assert cause.kind == "desync" and "Rank 7 made another call than rank 1: reduce" in cause.cause
+    behind = PRINT.format(r=1, s=2, mine="CollectiveFingerPrint(SequenceNumber=1OpType=BARRIER)",
+                          theirs="CollectiveFingerPrint(SequenceNumber=0OpType=BARRIER)")  # fmt: skip
+    assert told(tmp_path, behind).causes[0].rank == 2
 
 
 @pytest.mark.parametrize(

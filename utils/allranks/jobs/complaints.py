@@ -134,6 +134,18 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
+        r"Unable to load NCCL library|Failed to load NCCL|libnccl\.so\S* cannot open",
+        "The program did not find NCCL's library.",
+        "look whether the package nvidia-nccl-cu12 or libnccl2 is installed, and at LD_LIBRARY_PATH",
+        0.85,
+    ),
+    (
+        r"^(?:unhandled (?:cuda|system) error|internal error\b)",
+        "A call of NCCL's failed, and this text does not say why.",
+        "run it again with NCCL_DEBUG=WARN: NCCL's own line before it says which call, and on which rank",
+        0.4,
+    ),
+    (
         r"driver version is insufficient|forward compat",
         "The driver does not fit this NCCL or CUDA.",
         "compare nvidia-smi's CUDA version with torch.version.cuda",

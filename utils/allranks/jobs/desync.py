@@ -569,6 +569,9 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     # where all other members wait in one call, the member without a file is the one that did not come
     awaited = {r for g in waits if _all_wait(g, absent) for r in absent & set(g.members)}
     logged = any(r.source == "watchdog" for r in job.records)
+    compared = [r for r in job.records if r.source == "watchdog" and r.calls and not r.facts.get("timed_out")]
+    if compared and not any(r.facts.get("timed_out") for r in job.records):
+        return []  # torch compared the calls of two ranks before they ran: no watchdog had a part in it
     start = "No watchdog's text is" if logged else "There is no dump"
     words = f"{start} of {name_ranks(gone)}."
     if len(gone) > MOST_NAMED:

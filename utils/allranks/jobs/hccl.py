@@ -1,4 +1,4 @@
-"""Errors of Ascend's HCCL, EI0001 to EI0020, in logs of torch_npu: which rank waits for which, or what differs.
+"""Errors of Ascend's HCCL, EI0001 to EI0020 and EI9999, in logs of torch_npu: who waits for whom, or what differs.
 
 Seen: CANN 6.0 to 9.0 (the lists of HCCL errors and the user guide on hiascend.com; hcomm's error_code.cc), as torch_npu
 2.1 to 2.7 prints them. A group numbers its ranks anew; RankID is the rank of the job.
@@ -23,6 +23,7 @@ _TIMEOUT = re.compile(r"remote rank: ?\[(\w+)\]")
 _TAG = re.compile(r"\btag ?\[([A-Za-z]+)")
 _GROUP = re.compile(r"group:\[([^\]]{1,100})\]")
 _PLACE = re.compile(r"rankSize\[(\d{1,7})\], rankId\[(\d{1,7})")
+_UNFINISHED = re.compile(r"device\(chipId:(\d{1,7}).*?hccl fftsplus task timeout.*?timeout[:=](\w{1,12})")
 _DIFFERS = re.compile(
     r"parameter ?\[?(\w+)\]?, local(?: end| rank)? ?\[?([^\],]{1,100})\]?, remote(?: end| rank)? ?\[?([^\].\s]{1,100})"
 )
@@ -65,6 +66,10 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "A connection with rank {0} of the group was not made in {1} s (HCCL).",
      "look at that rank first: whether it came, and whether it has an earlier error; then at the network", 0.7, "hang"),
 )  # fmt: skip
+_TOO_LATE = (
+    "HCCL_EXEC_TIMEOUT (1800 s, if not set) has passed: look for an earlier error of that rank, and whether it makes "
+    "the same calls: another number of batches, a slow start, or a link that lost packets"
+)
 _CONNECT = (
     "it waits HCCL_CONNECT_TIMEOUT (120 s, if not set) for the others' connections: look at ranks without this error, "
     "which failed before or came later; at the network between the hosts (hccn_tool -ping), and at HCCL_SOCKET_IFNAME"
@@ -86,6 +91,7 @@ class HcclErrors:
     def __init__(self) -> None:
         self.errors: dict[_Error, None] = {}
         self.plog: dict[str, Cause] = {}
+        self.unfinished: dict[int, str] = {}  # of a device whose task did not end: HCCL's limit of time
         self.rank: int | None = None
 
     def take(self, line: str) -> None:
@@ -96,6 +102,8 @@ class HcclErrors:
             self.rank = number if number < MAX_RANKS else None
         if "HCCL(" in line and (told := _PLOG.search(line)):
             self._plog(told[1].strip())
+        if "fftsplus" in line and (late := _UNFINISHED.search(line)) and len(self.unfinished) < MOST:
+            self.unfinished[int(late[1])] = late[2]
         found = _CODE.search(line)
         if found and len(self.errors) < MOST and found[2].strip():
             self.errors.setdefault(_Error(found[1], self.rank, found[2].strip()[:2000]))
@@ -116,6 +124,8 @@ class HcclErrors:
         for error in self.errors:
             by_code.setdefault(error.code, []).append(error)
         found = [*(_told(code, errors) for code, errors in by_code.items()), *self.plog.values()]
+        if self.unfinished and "EI0002" not in by_code:
+            found.append(_unfinished(self.unfinished))
         return tuple(sorted(found, key=lambda cause: -cause.sure))
 
     def said(self) -> list[str]:
@@ -138,6 +148,15 @@ def _told(code: str, errors: list[_Error]) -> Cause:
     words, advice = _CODES.get(code, ("HCCL reports an error", "the text"))
     text = re.sub(r"^\W*(?:\[PID: \d+\] )?[\d.:-]+\s*", "", errors[0].text)
     return Cause(f"{who}: {words} ({code}).", f"HCCL says: {text[:200]}; look at {advice}", None, 0.85, "nccl_error")
+
+
+def _unfinished(devices: dict[int, str]) -> Cause:
+    """Devices on which a call did not end, where no text says for whom they waited."""
+    number = ", ".join(map(str, sorted(devices)[:8]))
+    limit = next(iter(devices.values()))
+    limit = f"{limit} s" if limit.isdigit() else limit
+    words = f"A call of HCCL did not end on device{'s' if len(devices) > 1 else ''} {number} in {limit} (EI9999)."
+    return Cause(words, f"for which rank it waited, this text does not say; {_TOO_LATE}", None, 0.6, "hang")
 
 
 def _operation(text: str) -> str:
@@ -164,11 +183,7 @@ def _waited(who: str, errors: list[_Error]) -> Cause:
     where = f" (in the group {name_ranks(sorted(waits))} of {size})" if waits and group else ""
     for_whom = f"{name_ranks(late)}{inside}" if late else "a rank that the text does not name"
     words = f"{who}{where} waited in {op} for {for_whom}, until HCCL gave up (EI0002)."
-    evidence = (
-        "HCCL_EXEC_TIMEOUT (1800 s, if not set) has passed: look for an earlier error of that rank, and whether it "
-        "makes the same calls: another number of batches, a slow start, or a link that lost packets"
-    )
-    return Cause(words, evidence, None, 0.8 if late else 0.6, "hang")
+    return Cause(words, _TOO_LATE, None, 0.8 if late else 0.6, "hang")
 
 
 def _differs(who: str, errors: list[_Error]) -> Cause:

@@ -71,13 +71,18 @@ _CANCELLED = re.compile(r"\bCANCELLED AT \S+ DUE TO (?!JOB REQUEUE|PREEMPTION)([
 _ASYNC = re.compile(r"Collective WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+).*raised the following async exception")
 _CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
 _TIMINGS = re.compile(r"Init timings.*?: rank (\d{1,7}) nranks \d+ total ([\d.]+) \((.*)\)")
+_XLA_FAILED = re.compile(
+    r"(?:async NCCL error: |NCCL operation .{1,200}? failed: )(.{1,300}?)"
+    r"(?:; current tracing scope.*|\. Last NCCL warning\(error\) log entry \(may be unrelated\) '(.{1,300}?)'"
+    r"\.?(?:;.*)?)?$"
+)
 _SECOND = re.compile(r"\btime\s+: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 # errors that tell of other ranks, or that follow from one of HCCL's
 _READ_ELSEWHERE = ("monitoredBarrier", "Detected mismatch between collectives", "function error: Hccl")
 _MONITORED = re.compile(r"\[Rank (\d+)\]: Ranks? ([\d, ]+?) failed to pass monitoredBarrier in (\d{1,12}) ms")
 _PRINT = re.compile(
-    r"[Rr]ank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+), )?OpType=(\w+)"
+    r"[Rr]ank (\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(\d+)(?:, )?)?OpType=(\w+)"
     r"(?:, TensorShape=\[([\d, ]*)\])?(?:, TensorDtypes=(\w+))?"
 )
 _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
@@ -129,7 +134,21 @@ _LAUNCHERS = (
     "torch/distributed/elastic",
 )
 _WATCHDOGS = ("Watchdog caught", "watchdog thread terminated", "timed out in blocking wait", "watchdog got stuck")
-_OTHERS = ("may be stuck", "EI0002", "EI0005", "EI0006", "EI0009", "EJ0001", "HcclA", "HCCL(", STALLED)
+_OF_XLA = ("async NCCL error: ", "NCCL operation ")  # what XLA says of a call of NCCL's that failed
+HCCL_LATE = "hccl fftsplus task timeout"
+_OTHERS = (
+    "may be stuck",
+    "EI0002",
+    "EI0005",
+    "EI0006",
+    "EI0009",
+    "EJ0001",
+    "HcclA",
+    "HCCL(",
+    HCCL_LATE,
+    STALLED,
+    *_OF_XLA,
+)
 _FURTHER_ON = (*_WATCHDOGS, "NCCL INFO", "NCCL WARN", *_LAUNCHERS, *_OTHERS)  # what makes a text a log of ours anywhere
 _AT_ONCE = (*_FURTHER_ON, "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
@@ -302,6 +321,8 @@ class _Log:
                 self._warns(line.partition("NCCL WARN ")[2].strip())
             elif found := re.search(r"NCCL version ([\w.+]+)", line):
                 self.version = found[1]
+            elif failed := _XLA_FAILED.search(line):
+                self._warns(failed[2] or failed[1])
         if "ast enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
             self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
@@ -321,7 +342,7 @@ class _Log:
             self._fingerprints(line)
         if "stuck" in line or "Termination timeout for `" in line:
             self.xla.take(line)
-        if "EI00" in line or "EJ00" in line or "RankID:" in line or "HCCL(" in line:
+        if any(word in line for word in ("EI00", "EJ00", "RankID:", "HCCL(", HCCL_LATE)):
             self.hccl.take(line)
         if "ranks:" in line or self.horovod.listing:
             self.horovod.take(line)
@@ -333,9 +354,12 @@ class _Log:
 
     def _fingerprints(self, line: str) -> None:
         """Files the calls that TORCH_DISTRIBUTED_DEBUG=DETAIL found to differ: its text has those of two ranks."""
-        for number, seq, op, shape, dtype in _PRINT.findall(line):
+        prints = _PRINT.findall(line)
+        differ = len({op for _, _, op, _, _ in prints}) > 1  # then these two met, whatever number each gives its call
+        for number, seq, op, shape, dtype in prints:
             if len(number) > 7 or int(number) >= MAX_RANKS:
                 continue
+            seq = prints[0][1] if differ else seq
             name, elements = operation(op), _elements(shape)
             call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=elements, state="started",
                         dtype=DTYPES.get(dtype, (dtype or None, 0))[0], label=op[:40])  # fmt: skip

@@ -614,6 +614,23 @@ def test_a_progress_bar_before_a_text_does_not_hide_it(tmp_path):
     assert "call 7" in told(tmp_path, bar + "\r" + hung(0)).causes[0].cause
 
 
+ROWS = """[0]    134217728      33554432     float     sum      -1    631.9  212.41    0.00      0     0.51  263017.30    0.00      0
+[0]    268435456      67108864     float     sum      -1   1007.4  266.46    0.00      0     0.31  857621.27    0.00      0
+"""
+
+
+@pytest.mark.parametrize("before", ["", "[0] a:1:1 [0] NCCL INFO 8192 Bytes -> Algo 0 proto 0 time 26.549810\n"])
+def test_rows_of_nccl_tests_without_a_head_are_sent_to_fit(tmp_path, before):
+    with pytest.raises(ProfileError, match="rows of nccl-tests: allranks fit reads them"):
+        told(tmp_path, before + ROWS)
+
+
+def test_a_log_with_a_table_of_nccl_tests_in_it_says_who_reads_that(tmp_path):
+    found = told(tmp_path, "NCCL version 2.8.4+cuda10.1\n" + ROWS)
+    assert any("allranks fit" in note for note in found.notes)
+    assert not any("nccl-tests" in note for note in told(tmp_path, "NCCL version 2.8.4+cuda10.1\n").notes)
+
+
 def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
     with pytest.raises(ProfileError, match="allranks fit reads it"):
         told(tmp_path, "# nThread 1 nGpus 1 minBytes 8 maxBytes 8589934592 step: 2(factor)\n#\n", "all_reduce.txt")
@@ -627,6 +644,9 @@ def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
             " Time (%)  Total Time (ns)  Instances  Name\n 33.2  277809887  4048  ncclDevKernel_AllReduce\n",
             "nsys export",
         ),
+        ("time (ms) | forward-compute: 31.57 | backward-params-all-reduce: 21.15 | optimizer: 57.50\n", "Megatron's"),
+        ("(min, max) time across ranks (ms):\n  forward-backward ....: (26094.39, 26095.09)\n", "Megatron's"),
+        (" iteration 30/ 100 | elapsed time per iteration (ms): 123.4 | lm loss: 1.01E+01 |\n", "Megatron's"),
         ("   Name    Self CPU %      Self CPU   # of Calls\n   aten::mm   0.1%   379.0us   4\n", "export_chrome_trace"),
     ],
 )

@@ -28,10 +28,12 @@ from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.scan import lines_of
 from allranks.jobs.xla_waits import XlaWaits
+from allranks.theory.cost.sweep_tables import is_row
 
 __all__ = ["FORMAT", "LOG", "WATCHDOG", "read_lines"]
 
 WATCHDOG, LOG = "watchdog", "log"
+TABLE = "it has rows of nccl-tests, which are not read here: allranks fit says whether their bandwidth is normal"
 NO_GROUP = "of this log"  # the group of texts that name none
 MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
@@ -247,6 +249,7 @@ class _Log:
         self.fell_at = 0  # the line at which a rank's count began anew
         self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool, str]]] | None = None
         self.lines = 0
+        self.rows = 0  # of a table of nccl-tests
         self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
         # of a process and its GPU: the ranks that it has in communicators of each size
         self.comms: dict[tuple[str, str], dict[int, set[int]]] = {}
@@ -296,6 +299,8 @@ class _Log:
 
     def _file(self, line: str) -> None:
         self.lines += 1
+        if " float " in line and is_row(line):  # the type that nccl-tests takes by itself
+            self.rows += 1
         old = "] INFO " in line or "] WARN " in line
         if old and "NCCL INFO" not in line and "NCCL WARN" not in line:
             line = _OLD_LINE.sub(r"\1 NCCL \2 ", line)
@@ -682,6 +687,7 @@ class _Log:
                 + " cut in the middle, as where it was copied from a terminal or a page that breaks lines: give the "
                 "file that the job wrote"
             )
+        notes = (TABLE,) if self.rows > 1 else ()
         if not self.ranks and not self.not_come:
             if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory, causes)):
                 raise ProfileError(
@@ -689,7 +695,7 @@ class _Log:
                     "a rank, NCCL's network, rings, connections, choices, calls and warnings, XLA's waits or HCCL's "
                     "errors"
                 )
-            return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown")]
+            return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown", notes=notes)]
         world = world if world and world > max(self.ranks) else None
         found: list[RankRecord] = []
         for rank, told in sorted(self.ranks.items()):
@@ -713,7 +719,13 @@ class _Log:
             source = WATCHDOG if calls or speaks or not (self.nccl or causes) else LOG
             found.append(
                 RankRecord(
-                    rank, name, source, world_size=world, calls=calls, facts={k: v for k, v in mine.items() if v}
+                    rank,
+                    name,
+                    source,
+                    world_size=world,
+                    calls=calls,
+                    facts={k: v for k, v in mine.items() if v},
+                    notes=() if found else notes,
                 )
             )
         return found

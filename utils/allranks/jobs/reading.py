@@ -22,6 +22,7 @@ from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
 from allranks.theory.cost.pair_tables import holds_pairs
 from allranks.theory.cost.sweep_tables import FORMS as TABLES
+from allranks.theory.cost.sweep_tables import is_row
 
 __all__ = ["FORMATS", "read", "read_file", "sources"]
 
@@ -86,7 +87,12 @@ def read_file(path: Path) -> Found:
             return [], "it is empty" if path.stat().st_size == 0 else "it is packed, and nothing of it can be unpacked"
         for form in FORMATS:
             if form.looks(path, head):
-                return list(form.read(path)), ""
+                try:
+                    return list(form.read(path)), ""
+                except ProfileError:
+                    if form is logs.FORMAT and (other := _foreign(path, head)):
+                        return [], other  # a table of another tool with lines of NCCL's between
+                    raise
     except (ProfileError, PackedError) as error:
         return [], str(error)
     except OSError as error:
@@ -114,6 +120,11 @@ _OTHERS = (
         "",
         rb"\| comm op: |Comm\. Op +Message Size",
         "it is the log of DeepSpeed's calls: a profile of torch's says who waited",
+    ),
+    (
+        "",
+        rb"\btime \(ms\) \| |\btimes? across ranks \(ms\):|\| elapsed[ _]time[ _]per[ _]iteration",
+        "it is a log of Megatron's iterations and timers, which do not say who waited: a profile of torch's does",
     ),
     (
         "",
@@ -148,6 +159,8 @@ def _foreign(path: Path, head: bytes) -> str:
     text = head.decode("utf-8", "replace")
     if form := next((form for form in TABLES if form.head.search(text)), None):
         return f"it is a table of {form.tool}: allranks fit reads it"
+    if sum(map(is_row, text.splitlines())) > 1:
+        return "it has rows of nccl-tests: allranks fit reads them"
     if holds_pairs(text):
         return "it measures pairs of GPUs or of ranks: allranks fit reads it"
     for ending, pattern, words in _OTHERS:

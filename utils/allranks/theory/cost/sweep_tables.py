@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from allranks.theory.schedules import COLLECTIVES
 
-__all__ = ["FORMS", "NCCL_TESTS", "Form", "collective_of", "launched", "started"]
+__all__ = ["FORMS", "NCCL_TESTS", "Form", "collective_of", "is_row", "launched", "started"]
 
 PARTS = frozenset(("all_gather", "all_to_all", "gather", "scatter"))
 
@@ -115,6 +115,19 @@ FORMS = (
         re.compile(rf"{_BEGINS}\d+\s*\|\s*{_TIME}\s*\|\s*{_TIME}\s*\|\s*\w+"),
     ),
 )
+
+_FIGURES = re.compile(r"(?:\s\d+\.\d+){3}(?=\s|$)")
+
+
+def is_row(line: str) -> bool:
+    """Whether a line is a row of nccl-tests, also one without its head: size, count, type, and a time with two bandwidths.
+
+    >>> is_row("  134217728  33554432  float  sum  -1  631.9  212.41  0.00  0"), is_row("8 2 float sum")
+    (True, False)
+    """
+    row = TYPED.search(line)
+    return row is not None and _FIGURES.search(re.sub(r"\s+", " ", row[3])) is not None
+
 
 # what names the test that runs: a line of the tool's, a command line, a script's underlined title
 _STARTED = (

@@ -125,8 +125,13 @@ def test_xlas_traces_give_each_devices_figures(tmp_path, device, stream):
     assert [c.op for c in record.calls] == ["all_reduce"]
 
 
-def test_nccls_example_profiler_says_when_calls_ran_and_no_more(tmp_path):
+@pytest.mark.parametrize("kernels", [True, False])
+def test_nccls_example_profiler_says_when_calls_ran_and_no_more(tmp_path, kernels):
     events = []
+    if kernels:
+        events.append(
+            {"name": "KernelCh", "cat": "GPU", "ph": "b", "id": 0, "pid": 1, "ts": 1.0, "args": {"Channel": 0}}
+        )
     for i in range(3):
         said = {
             "SeqNum": i,
@@ -142,5 +147,7 @@ def test_nccls_example_profiler_says_when_calls_ran_and_no_more(tmp_path):
     (tmp_path / "a.json").write_text("[\n" + ",\n".join(map(json.dumps, events)))
     found = explain(tmp_path / "a.json")
     (row,) = found.collectives
-    assert (row.op, row.calls, row.call_us) == ("all_reduce", 3, 30)
+    assert (row.op, row.calls, row.call_us) == ("all_reduce", 3, 30 if kernels else None)
     assert found.causes[0].kind == "no_times" and not found.ranks
+    assert any("when the host has enqueued it" in note for note in found.notes) is not kernels
+    assert ("when the calls ran" in found.causes[0].evidence) is kernels

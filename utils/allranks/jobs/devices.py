@@ -12,6 +12,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -319,7 +320,9 @@ def _read_profiler(path: Path) -> list[RankRecord]:
     file = EventFile(path)
     begun: dict[tuple[Any, ...], tuple[float, dict[str, Any], str]] = {}
     calls: dict[int, list[Call]] = defaultdict(list)
+    carried = False  # whether the file sees kernels or the network, until whose end a call lasts then
     for event in file:
+        carried |= event.get("cat") in ("GPU", "PROXY", "NET")
         if event.get("cat") not in ("COLL", "P2P"):
             continue
         key = (event.get("cat"), event.get("id"), event.get("pid"))
@@ -347,12 +350,25 @@ def _read_profiler(path: Path) -> list[RankRecord]:
     found = []
     for rank, mine in sorted(calls.items()):
         span = (min(c.start_us or 0.0 for c in mine), max(c.end_us or 0.0 for c in mine))
+        if not carried:
+            mine = [replace(call, start_us=None, end_us=None) for call in mine]
         notes = ["NCCL's profiler sees calls only: what the GPU computes meanwhile is not in the file"]
+        if not carried:
+            notes.append(
+                "it has no event of a kernel or the network, so that a call ends in it when the host has enqueued it: "
+                "how long calls took is not in the file (NCCL_PROFILE_EVENT_MASK=127, with NCCL 2.26 or newer, adds it)"
+            )
         if begun:
             notes.append(f"{counted(len(begun), 'call begins and does', 'calls begin and do')} not end in the file")
         found.append(
             RankRecord(
-                rank, str(path), PROFILER, calls=tuple(mine), span=span, facts={"backend": "nccl"}, notes=tuple(notes)
+                rank,
+                str(path),
+                PROFILER,
+                calls=tuple(mine),
+                span=span if carried else None,
+                facts={"backend": "nccl"},
+                notes=tuple(notes),
             )
         )
     return found

@@ -85,6 +85,11 @@ def test_ras_names_who_does_not_answer_and_who_is_behind():
     assert "rank 1: 899, the others up to 900" in behind.evidence
 
 
+def test_of_few_ranks_that_are_ahead_ras_says_their_count_and_the_others():
+    [cause] = desync(Job(tuple(read_nccl("ras.json", ras({0: 640, 1: 640, 2: 641, 3: 640})))))
+    assert cause.cause.startswith("Rank 2 made more calls") and "rank 2: 641, the others 640, when" in cause.evidence
+
+
 def test_ras_text_is_refused_with_the_way_to_json():
     with pytest.raises(ProfileError, match="ncclras -f json"):
         read_nccl("ras.txt", b"NCCL version 2.28.3 compiled with CUDA 12.8\nCUDA runtime version 12080\n")

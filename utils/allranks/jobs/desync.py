@@ -537,7 +537,9 @@ def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] |
         return None
     timed_out = any(records[rank].facts.get("timed_out") for rank in stuck)
     what = f", {_said(call)}" if call else ""
-    words = f"Every rank made call {low} of {group.words()}{what}, and {name_ranks(stuck)} did not finish it."
+    open_end = timed_out and all(r.world_size is None for r in records.values())  # of a log, which may be a part of one
+    who = f"The {len(here)} ranks that have a text here" if open_end else "Every rank"
+    words = f"{who} made call {low} of {group.words()}{what}, and {name_ranks(stuck)} did not finish it."
     place = _at(call) if call else ""
     evidence = (
         f"operation, size and type are alike on all{place}: the program is right here; look at the links and machines"
@@ -552,7 +554,7 @@ def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] |
     most = max(group.last(rank) for rank in here)
     if most > low:
         evidence += f"; later calls, up to {most}, wait behind it"
-    if timed_out and all(r.world_size is None for r in records.values()):
+    if open_end:
         evidence += f"; if the job has more than {len(here)} ranks, one without a text here may not have come"
     if not timed_out:
         evidence += ". If the files were written while the job ran well, this is only the call of that moment"
@@ -611,9 +613,12 @@ def _from_ras(job: Job) -> tuple[Cause, ...]:
         ahead = [rank for rank, count in counts.items() if count == most]
         if behind:
             words = f"{capital(name_ranks(behind))} made fewer calls of {operation(op)} than the others."
+            evidence = f"rank {behind[0]}: {counts[behind[0]]:,}, the others up to {most:,}, when RAS asked"
             if len(behind) > len(ahead):
                 words = f"{capital(name_ranks(ahead))} made more calls of {operation(op)} than the other {len(behind)}."
-            evidence = f"rank {behind[0]}: {counts[behind[0]]:,}, the others up to {most:,}, when RAS asked"
+                least = min(counts.values())
+                rest = f"{least:,}" if len(set(counts.values())) == 2 else f"{least:,} or more"
+                evidence = f"{name_ranks(ahead)}: {most:,}, the others {rest}, when RAS asked"
             lone = behind[0] if len(behind) == 1 else None
             causes.append(
                 Cause(

@@ -26,6 +26,7 @@ from allranks.jobs.hccl import HcclErrors
 from allranks.jobs.horovod import STALLED, HorovodStalls
 from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
 from allranks.jobs.names import operation
+from allranks.jobs.nccl_files import RAS_GROUP
 from allranks.jobs.scan import lines_of
 from allranks.jobs.xla_waits import XlaWaits
 from allranks.theory.cost.sweep_tables import is_row
@@ -249,6 +250,9 @@ class _Log:
         self.fell_at = 0  # the line at which a rank's count began anew
         self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool, str]]] | None = None
         self.lines = 0
+        self.ras: list[
+            tuple[int, str]
+        ] = []  # of communicators that RAS lists: how many ranks, and what it says of them
         self.rows = 0  # of a table of nccl-tests
         self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
         # of a process and its GPU: the ranks that it has in communicators of each size
@@ -299,6 +303,8 @@ class _Log:
 
     def _file(self, line: str) -> None:
         self.lines += 1
+        if "RUNNING" in line and (comm := RAS_GROUP.match(line)) and 0 < int(comm[2]) <= MAX_RANKS:
+            self.ras.append((int(comm[2]), comm[3]))
         if " float " in line and is_row(line):  # the type that nccl-tests takes by itself
             self.rows += 1
         old = "] INFO " in line or "] WARN " in line
@@ -644,6 +650,11 @@ class _Log:
         self._unnamed()
         self._ends()
         said = [*self.said(), *said_of_calls(self.colls.calls), *self.xla.said()]
+        if self.ras:
+            size, status = max(self.ras)
+            said.append(f"RAS knew {counted(size, 'rank')} of the largest communicator, and says of it: {status}")
+            for told in self.ranks.values():
+                told.world = max(size, told.world or 0)
         causes = (*self.xla.causes(), *self.hccl.causes(), *self.horovod.causes())
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")

@@ -23,7 +23,7 @@ from allranks.jobs.plain import bounded, content
 INSPECTOR, RAS = "nccl inspector", "ras"
 RAS_TEXT = "NCCL version "
 # of RAS's text: a row of its table of communicators, the head of what it says of one, an operation, a count, a rank
-_GROUP = re.compile(r"^ *(\d+) +\d+ +\d+ +[\d-]+ +(\d+) +\d+ +[A-Z]+ +[A-Z,]+ *$", re.M)
+RAS_GROUP = re.compile(r"^ *(\d+) +\d+ +\d+ +[\d-]+ +(\d+) +\d+ +[A-Z]+ +([A-Z,]+) *$", re.M)
 _COMM = re.compile(r"^#(\d+)-\d+ \((\w+)\) (\w+)")
 _OPERATION = re.compile(r"ranks have different (\w+) operation counts")
 _COUNT = re.compile(r"\d+ ranks have (?:launched up to operation (\d+)|not launched any operations)")
@@ -163,7 +163,7 @@ def _finished(rank: int, entry: dict[str, Any]) -> Call:
 
 def _of_text(text: str) -> dict[str, Any]:
     """What RAS's text says, in the form of its JSON: of the communicators that differ, or of all where none does."""
-    sizes = {int(group): int(size) for group, size in _GROUP.findall(text) if 0 < int(size) <= MAX_RANKS}
+    sizes = {int(group): int(size) for group, size, _ in RAS_GROUP.findall(text) if 0 < int(size) <= MAX_RANKS}
     if not sizes:
         raise ProfileError("it is the text that ncclras prints, without its table; ncclras -f json says more")
     comms: dict[str, dict[str, Any]] = {}

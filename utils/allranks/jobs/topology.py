@@ -140,7 +140,7 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
         return
     nearest = {g: min((row[c] for c in cards if c in row), key=_distance, default="") for g, row in table.rows.items()}
     kinds = ", ".join(f"{n} by {kind}" for kind, n in Counter(nearest.values()).items())
-    said.append(f"{counted(len(cards), 'network card')}; nearest to a GPU by {kinds}")
+    said.append(f"{counted(len(cards), 'network card')}; the nearest of each GPU: {kinds}")
     far = [g for g, kind in nearest.items() if kind in FAR]
     if far and table.own_memory:
         said.append("GPU and CPU are one chip's two halves here (Grace), so that a card behind the CPU is no fault")

@@ -166,7 +166,7 @@ def _cause(wait: _Wait) -> Cause:
     elif absent:
         missing = f"{kind}{'s' if len(absent) > 1 else ''} {_few(absent)} did not come"
     elif left > 0:
-        missing = f"{left} of the {wait.expected} of this process did not come, and the log does not say which"
+        missing = f"{left} of the {wait.expected} of this process did not come, or their lines are not in this log"
     else:
         missing = "all of this process came, so that others wait elsewhere"
     words = f"{who} at a rendezvous of XLA{group}; {missing}."

@@ -130,3 +130,90 @@ def test_of_two_sites_one_that_is_faster_is_one(tmp_path):
     (tmp_path / "all_reduce.txt").write_text(start + devices + head + rows)
     ran = run("fit", tmp_path / "all_reduce.txt")
     assert "; 1 of them is faster at the largest size" in ran.stdout, ran.output
+
+
+COLUMNS = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
+
+
+def rows(*sizes, busbw=50.0, ranks=8):
+    """Rows of an all_reduce with this busbw, or one for each size."""
+    each = busbw if isinstance(busbw, tuple) else (busbw,) * len(sizes)
+    text = ""
+    for nbytes, high in zip(sizes, each, strict=True):
+        low = high * ranks / (2 * (ranks - 1))
+        half = f"{nbytes / low / 1e3:.2f} {low:.2f} {high:.2f} 0 "
+        text += f"  {nbytes} {nbytes // 4} float sum -1 {half} {half}\n"
+    return text
+
+
+def test_a_table_put_together_of_several_runs_is_several_runs(tmp_path):
+    text = COLUMNS + "".join(
+        f"  {n} " + rows(1 << 30, busbw=busbw, ranks=8 * n) for n, busbw in ((1, 230.77), (2, 57.17), (4, 29.61))
+    )
+    (tmp_path / "all_reduce.txt").write_text(text)
+    said = run("fit", tmp_path / "all_reduce.txt").stdout
+    for ranks, busbw in ((8, "230.8"), (16, "57.17"), (32, "29.61")):
+        assert f"all_reduce, {ranks} ranks, taken as on 1 node" in said and busbw in said
+    (tmp_path / "all_reduce.txt").write_text(COLUMNS + 2 * rows(1 << 20, 1 << 30))  # a run and its repetition
+    assert run("fit", tmp_path / "all_reduce.txt").stdout.count("Is it normal?") == 1
+
+
+@pytest.mark.parametrize("table", ["", COLUMNS])
+def test_ranks_that_are_listed_on_two_hosts_ran_alone(tmp_path, table):
+    line = "#  Rank  {} Group  0 Pid   325{} on   {} device  {} [0x03] NVIDIA A100-PCIE-40GB\n"
+    text = "# nThread 1 nGpus 2 minBytes 8 maxBytes 268435456\n#\n# Using devices\n"
+    text += "".join(line.format(rank, rank, host, rank) for host in "ab" for rank in (0, 1)) + table
+    (tmp_path / "all_reduce.txt").write_text(text)
+    ran = run("fit", tmp_path / "all_reduce.txt")
+    assert ran.exit_code == 2 and "no size was measured, and rank 0 is listed 2 times" in ran.stderr
+    assert "MPI=1" in ran.stderr
+    (tmp_path / "all_reduce.txt").write_text(
+        text.replace(" on   b ", " on   a ") + COLUMNS + rows(1 << 20, 1 << 30, ranks=2)
+    )
+    assert run("fit", tmp_path / "all_reduce.txt").exit_code == 0  # one that was begun anew
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "mpirun -n 32 -npernode 8",
+        "mpirun -np 32 -N 8",
+        "srun -N 4 --ntasks-per-node=8 --ntasks 32",
+        "mpirun -np 32 -H a:8,b:8,c:8,d:8",
+    ],
+)
+def test_the_launchers_line_says_on_how_many_nodes(tmp_path, launcher):
+    text = (
+        f"{launcher} ./build/all_reduce_perf -b 1M -e 1G -g 1\n" + COLUMNS + rows(1 << 20, 1 << 28, 1 << 30, ranks=32)
+    )
+    (tmp_path / "mine.txt").write_text(text)
+    ran = run("fit", tmp_path / "mine.txt")
+    assert "all_reduce, 32 ranks on 4 nodes" in ran.stdout and "4 nodes by the command line" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("sizes", "busbw", "half"),
+    [
+        ((1 << 10, 1 << 33), (0.1, 300.0), "1 KiB..8 GiB"),
+        ((1 << 28, 1 << 30), (290.0, 300.0), "<= 256 MiB"),
+        ((1 << 28, 1 << 29, 1 << 30), (100.0, 290.0, 300.0), "512 MiB"),
+        ((1 << 20, 1 << 23, 1 << 24, 1 << 25, 1 << 26), (1.0, 16.0, 24.0, 29.5, 5.3), "no size"),
+    ],
+)
+def test_the_half_is_not_said_to_be_where_nothing_was_measured(tmp_path, sizes, busbw, half):
+    (tmp_path / "mine.txt").write_text(COLUMNS + rows(*sizes, busbw=busbw))
+    line = next(
+        line for line in run("fit", tmp_path / "mine.txt").stdout.splitlines() if line.startswith("all_reduce ")
+    )
+    assert f" {half} " in line
+
+
+def test_a_text_of_sendrecv_is_parsed_once(tmp_path, monkeypatch):
+    from allranks.theory.cost import nccl_tests
+
+    parsed = []
+    once = nccl_tests._Reader.read
+    monkeypatch.setattr(nccl_tests._Reader, "read", lambda self, text: (parsed.append(text), once(self, text))[1])
+    (tmp_path / "mine.txt").write_text("mpirun -np 8 ./sendrecv_perf -b 1M -e 1G\n" + COLUMNS + rows(1 << 20, 1 << 30))
+    ran = run("fit", tmp_path / "mine.txt")
+    assert ran.exit_code == 0 and "sendrecv, each of 8 ranks to the next one" in ran.stdout and len(parsed) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -71,7 +71,7 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
     except CostError:
         if not as_json:  # one size is too few for a fit, and enough to be compared
             click.echo(
-                "\n\n".join("\n".join(_normal(one, sweep.setting)) for one, sweep in zip(compared, told, strict=True))
+                "\n\n".join("\n".join(_normal(one, sweep, nodes)) for one, sweep in zip(compared, told, strict=True))
             )
         raise
     cluster = OwnCluster.of(name or (out.stem if out else files[0].stem), sweeps, nics_per_node)
@@ -85,7 +85,7 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
         return
     click.echo("\n".join(_report(cluster)))
     for one, sweep in zip(compared, told, strict=True):
-        click.echo("\n".join(["", *_normal(one, sweep.setting)]))
+        click.echo("\n".join(["", *_normal(one, sweep, nodes)]))
     for pair in pairs:
         click.echo("\n" + _pairs(pair))
     for note in notes:
@@ -94,22 +94,18 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
         click.echo(f"Written to {out}. Try: allranks simulate --topology {out} --bytes 100MB")
 
 
-def _read(files: tuple[Path, ...], known: dict[str, int | str | None]) -> tuple[list[Measured], list[PairReport]]:
+def _read(files: tuple[Path, ...], known: dict[str, Any]) -> tuple[list[Measured], list[PairReport]]:
     """The sweeps of collectives in the files, and what those that measure pairs say."""
-    from allranks.theory.cost import CostError
-    from allranks.theory.cost.nccl_tests import measured_of, pairs_of, text_of
+    from allranks.theory.cost.nccl_tests import read_all, text_of
     from allranks.theory.cost.pair_looks import looks_of
 
     measured, pairs = [], []
     for file in files:
-        text = text_of(file)  # once: a pipe has no second reading
-        found = pairs_of(text)
+        sweeps, found, error = read_all(file, text_of(file), **known)
+        if error is not None and not found:
+            raise error
+        measured += sweeps
         pairs += looks_of(found)
-        try:
-            measured += measured_of(file, text, **known)
-        except CostError:
-            if not found:
-                raise
     return measured, pairs
 
 
@@ -177,14 +173,15 @@ def _report(cluster: OwnCluster) -> list[str]:
 ROWS = 12  # of the comparison
 
 
-def _normal(one: Normal, setting: str) -> list[str]:
+def _normal(one: Normal, sweep: Measured, nodes: int | None) -> list[str]:
     """Whether the busbw is normal, for a terminal."""
     from allranks.theory.cost.normal import LARGE, LOW
 
-    where = f"{one.ranks} ranks on {counted(one.nodes, 'node')}" + (f" of {one.gpu}" if one.gpu else "")
+    taken = "" if sweep.nodes or nodes else ", taken as"  # nothing says on how many
+    where = f"{one.ranks} ranks{taken} on {counted(one.nodes, 'node')}" + (f" of {one.gpu}" if one.gpu else "")
     if one.domains < one.nodes:
         where += ", which share one NVLink domain (one node for NCCL)"
-    lines = [f"Is it normal? {one.collective}, {where}" + (f", {setting}" if setting else "")]
+    lines = [f"Is it normal? {one.collective}, {where}" + (f", {sweep.setting}" if sweep.setting else "")]
     if not one.gpu:
         lines.append("  The file does not name a GPU that is known here: say --machine, such as dgx-h100.")
     rows = one.rows[-1 :: -max(1, len(one.rows) // ROWS)][::-1]
@@ -223,12 +220,23 @@ def _normal(one: Normal, setting: str) -> list[str]:
     return lines + _shapes(one.shapes)
 
 
+GAP = 4  # sizes farther apart leave open where the half is
+
+
 def _half(sweep: FittedSweep) -> str:
-    """The smallest measured size that reaches half of the bandwidth."""
+    """The measured size from which on half of the bandwidth is reached; after the one before, if that is far below."""
     from allranks.theory.cost import bus_factor
 
     factor = float(bus_factor(sweep.collective, sweep.ranks))
-    return size_in_words(next(n for n, _ in sweep.efficiency if n * factor / sweep.seconds(n) >= sweep.bytes_per_s / 2))
+    sizes = [nbytes for nbytes, _ in sweep.efficiency]
+    below = [i for i, n in enumerate(sizes) if n * factor / sweep.seconds(n) < sweep.bytes_per_s / 2]
+    first = below[-1] + 1 if below else 0
+    if first == len(sizes):  # the busbw falls off again
+        return "no size"
+    found = size_in_words(sizes[first])
+    if not first:
+        return f"<= {found}"
+    return found if sizes[first] <= GAP * sizes[first - 1] else f"{size_in_words(sizes[first - 1])}..{found}"
 
 
 def _held_out(sweep: FittedSweep) -> str:

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from allranks.base.errors import counted
 from allranks.theory.cost.terms import CostError
 
-__all__ = ["by_columns", "columns_of", "count_of_nodes", "count_of_ranks", "named"]
+__all__ = ["by_columns", "by_world", "columns_of", "count_of_nodes", "count_of_ranks", "named", "ran_alone"]
 
 MOST_RANKS = 1 << 17
 _WIDTH = {"int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "int64": 8, "uint64": 8, "double": 8}
 _RATIO, _COMMAND = "busbw / algbw", "the command line"  # what says how many ranks ran
 _MPI = "build nccl-tests with MPI=1 MPI_HOME=..., so that its processes find each other"
 Cells = dict[str, str]
+Device = tuple[int, str, int]  # the rank, its host, and the device's number there
 
 
 def named(columns: Sequence[str], cells: Sequence[str]) -> Cells:
@@ -124,29 +125,24 @@ def _checked_apart(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> boo
 
 
 def count_of_ranks(
-    collective: str, rows: list[Cells], listed: Sequence[int], said: Sequence[int | None], known: int | None
+    collective: str, rows: list[Cells], devices: Sequence[Device], said: Sequence[int | None], known: int | None
 ) -> tuple[int, str]:
     """How many ranks ran, by the table's own evidence, and a note where the sources differ. Raises CostError.
 
-    `listed` are the ranks of the device lines; `said` is what the tool's own line, NCCL's log and the launcher's command line say,
+    `devices` are the lines of devices; `said` is what the tool's own line, NCCL's log and the launcher's command line say,
     `known` what the reader of the table does.
 
     >>> count_of_ranks("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}], [], (None, None, None), None)[0]
     8
     """
     low, high = _by_ratio(collective, rows)
+    alone, listed = ran_alone(devices), [rank for rank, _, _ in devices]
     if high == 1:
-        apart = len(listed) > 1 or listed.count(0) > 1
-        if apart:
-            raise CostError(
-                f"busbw is 0 and rank {listed[0]} is listed {counted(listed.count(listed[0]), 'time')}: {len(listed)} processes ran alone, "
-                f"each with one rank, and sent nothing; {_MPI}"
-            )
+        if alone:
+            raise CostError(f"busbw is 0 and {alone}")
         raise CostError("busbw is 0: one rank ran alone, which sends nothing; run at least two (-g 2, or with MPI)")
-    if len(listed) > 1 and set(listed) == {0}:
-        raise CostError(
-            f"rank 0 is listed {len(listed)} times: {len(listed)} processes ran alone, each as rank 0; {_MPI}"
-        )
+    if alone:
+        raise CostError(alone)
     told = max(listed) + 1 if listed else None
     sources = (
         (said[0], "its own line"),
@@ -166,6 +162,43 @@ def count_of_ranks(
     if high < MOST_RANKS:
         raise CostError(f"its busbw and algbw are those of {low} to {high} ranks; say with --ranks how many")
     raise CostError("nothing in it says how many ranks ran; say it with --ranks")
+
+
+def ran_alone(devices: Sequence[Device]) -> str:
+    """What lines of devices show that have one rank on two hosts, or rank 0 alone several times: processes that know nothing
+    of each other; else "". A run that was begun anew lists each rank again, on its own host.
+
+    >>> ran_alone([(0, "a", 0), (1, "a", 1), (0, "b", 0)])[:48]
+    'rank 0 is listed 2 times: 2 processes ran alone,'
+    >>> ran_alone([(0, "a", 0), (1, "b", 0), (0, "a", 0), (1, "b", 0)])
+    ''
+    """
+    listed, hosts = [rank for rank, _, _ in devices], {(rank, host) for rank, host, _ in devices}
+    rank, times = max(Counter(listed).items(), key=lambda item: item[1], default=(0, 1))
+    if times < 2 or (set(listed) != {0} and len(hosts) == len(set(listed))):
+        return ""
+    return f"rank {rank} is listed {times} times: {times} processes ran alone, and sent each other nothing; {_MPI}"
+
+
+def by_world(collective: str, rows: Sequence[Cells]) -> list[list[int]]:
+    """The places of the rows of each number of ranks, where one table has several; else all places together.
+
+    A table that was put together of several runs has a size more than once, with a busbw / algbw that differs. Rows that do
+    not show their number are left out then.
+
+    >>> row = {"size": "8192", "algbw": "131.87", "busbw": "230.77"}
+    >>> by_world("all_reduce", [row, row | {"algbw": "30.49", "busbw": "57.17"}, row])
+    [[0, 2], [1]]
+    """
+    whole = [list(range(len(rows)))]
+    if len({row.get("size") for row in rows}) == len(rows):
+        return whole
+    ranges = [_by_ratio(collective, [row]) for row in rows]
+    exact = {place: low for place, (low, high) in enumerate(ranges) if 1 < low == high}
+    worlds = sorted(set(exact.values()))
+    sizes = {world: {rows[p].get("size") for p, of in exact.items() if of == world} for world in worlds}
+    twice = any(sizes[a] & sizes[b] for a in worlds for b in worlds if a < b)
+    return [[p for p, of in exact.items() if of == world] for world in worlds] if twice else whole
 
 
 def _by_parts(collective: str, rows: list[Cells]) -> int | None:
@@ -255,7 +288,7 @@ def _printed(cell: str) -> tuple[float, float] | None:
     return float(cell), 0.5 * 10.0 ** -len(cell.partition(".")[2])
 
 
-def count_of_nodes(devices: list[tuple[int, str, int]], ranks: int, known: int | None) -> tuple[int | None, str]:
+def count_of_nodes(devices: Sequence[Device], ranks: int, known: int | None) -> tuple[int | None, str]:
     """On how many nodes the ranks ran: the hosts of all ranks, or what `known` says, or what the listed ranks leave as the only way.
 
     `devices` are (rank, host, device). None where nothing tells.

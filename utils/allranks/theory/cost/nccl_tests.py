@@ -20,10 +20,28 @@ from typing import Any
 
 from allranks.base.errors import counted
 from allranks.base.unpacked import PackedError, Unpacked, plain_text
-from allranks.theory.cost.nccl_evidence import by_columns, columns_of, count_of_nodes, count_of_ranks, named
+from allranks.theory.cost.nccl_evidence import (
+    by_columns,
+    by_world,
+    columns_of,
+    count_of_nodes,
+    count_of_ranks,
+    named,
+    ran_alone,
+)
 from allranks.theory.cost.pair_tables import PAIR_TESTS, Messages, PairTables, read_pairs
 from allranks.theory.cost.result_files import as_tables
-from allranks.theory.cost.sweep_tables import FORMS, NCCL_TESTS, TYPED, UNTYPED, Form, collective_of, launched, started
+from allranks.theory.cost.sweep_tables import (
+    FORMS,
+    NCCL_TESTS,
+    TYPED,
+    UNTYPED,
+    Form,
+    collective_of,
+    launched,
+    launched_nodes,
+    started,
+)
 from allranks.theory.cost.terms import CostError
 from allranks.theory.schedules import COLLECTIVES
 
@@ -85,19 +103,34 @@ def read_measured(
     >>> cost.read_measured(printed, collective="all_gather", ranks=4)[0].ranks
     4
     """
+    return _sweeps_of(text, (collective, ranks, nodes), [])
+
+
+Known = tuple[
+    str | None, int | None, int | None
+]  # the collective, the ranks and the nodes, where the output does not tell
+
+
+def _sweeps_of(text: str, known: Known, sent: list[Messages]) -> list[Measured]:
+    """The sweeps of a text; what it has of sendrecv goes into `sent`. Raises CostError where it has no sweep."""
     stripped = text.lstrip("\ufeff \t\r\n")
     if "\\n" in stripped and NCCL_TESTS.head.search(logged := _logged(stripped)):
-        return _Reader(collective, ranks, nodes).read(logged)
-    if tables := as_tables(text):
-        return _Reader(collective, ranks, nodes).read(tables)
-    if stripped.startswith("{"):
-        return _of_json(stripped, nodes)
-    if stripped.startswith("size,"):  # `allranks bench --csv`
+        text = logged
+    elif tables := as_tables(text):
+        text = tables
+    elif stripped.startswith("{"):
+        sent += _sent_in_json(text)
+        return _of_json(stripped, known[2])
+    elif stripped.startswith("size,"):  # `allranks bench --csv`
         text = stripped.replace(",", " ")
-    return _Reader(collective, ranks, nodes).read(text)
+    reader = _Reader(*known)
+    try:
+        return reader.read(text)
+    finally:
+        sent += reader.sent
 
 
-def read_measured_file(path: Path | str, **known: int | str | None) -> list[Measured]:
+def read_measured_file(path: Path | str, **known: Any) -> list[Measured]:
     """`read_measured` of a file. Where neither text nor `known` names the collective, the file's name may.
 
     Raises CostError, also for a file that can't be read.
@@ -109,40 +142,29 @@ def read_measured_file(path: Path | str, **known: int | str | None) -> list[Meas
     >>> cost.read_measured_file(file, ranks=4)[0].collective
     'all_gather'
     """
-    return measured_of(Path(path), text_of(Path(path)), **known)
-
-
-def measured_of(path: Path, text: str, **known: int | str | None) -> list[Measured]:
-    """What `read_measured_file` says of a file whose text is read already."""
-    if not known.get("collective"):
-        known["collective"] = _in_name(path.name)
-    try:
-        return read_measured(text, **known)  # type: ignore[arg-type]
-    except CostError as error:
-        raise CostError(f"{path}: {error}") from None
-
-
-def read_pairs_file(path: Path | str) -> PairTables:
-    """What a file says of pairs: `read_pairs`, and nccl-tests' sendrecv. Raises CostError for a file that can't be read.
-
-    >>> read_pairs_file("/nowhere")
-    Traceback (most recent call last):
-    allranks.theory.cost.terms.CostError: /nowhere can't be read: No such file or directory
-    """
-    return pairs_of(text_of(Path(path)))
-
-
-def pairs_of(text: str) -> PairTables:
-    """What `read_pairs_file` says of a text."""
-    found = read_pairs(text)
-    if text.lstrip().startswith("{"):
-        found.messages += _sent_in_json(text)
-    elif "size" in text:
-        reader = _Reader(None, None, None)
-        with suppress(CostError):
-            reader.read(text)
-        found.messages += reader.sent
+    path = Path(path)
+    found, _, error = read_all(path, text_of(path), **known)
+    if error is not None:
+        raise error
     return found
+
+
+def read_all(
+    path: Path, text: str, collective: str | None = None, ranks: int | None = None, nodes: int | None = None
+) -> tuple[list[Measured], PairTables, CostError | None]:
+    """The sweeps of a file with this text, what it says of pairs, and why it has no sweep; the text is parsed once.
+
+    >>> printed = "#  size count type redop root time\\n  8 2 float sum -1 10.0\\n"
+    >>> found, pairs, error = read_all(Path("all_gather.txt"), printed, ranks=4)
+    >>> found[0].collective, bool(pairs), error
+    ('all_gather', False, None)
+    """
+    pairs = read_pairs(text)
+    try:
+        found = _sweeps_of(text, (collective or _in_name(path.name), ranks, nodes), pairs.messages)
+    except CostError as error:
+        return [], pairs, CostError(f"{path}: {error}")
+    return found, pairs, None
 
 
 def text_of(path: Path) -> str:
@@ -177,6 +199,7 @@ class _Table:
     devices: list[tuple[int, str, int]]  # (rank, host, device)
     nranks: int | None
     launched: int | None
+    on_nodes: int | None  # by the launcher's command line
     setting: str
     gpu: str
     form: Form = NCCL_TESTS
@@ -193,6 +216,7 @@ class _Reader:
         self.our_ranks: int | None = None
         self.nranks: int | None = None
         self.launched: int | None = None
+        self.on_nodes: int | None = None
         self.settings: dict[str, str] = {}
         self.gpu = ""
         self.devices: list[tuple[int, str, int]] = []
@@ -216,8 +240,7 @@ class _Reader:
             if not table.rows and not table.cut:
                 continue
             try:
-                if (sweep := self._sweep(table)) is not None:
-                    found.append(sweep)
+                found += self._sweeps(table)
             except CostError as error:
                 causes.append(str(error))
         foreign = f"its table is not one of nccl-tests (its head is: {self.other}); nothing of it was taken"
@@ -229,6 +252,8 @@ class _Reader:
                 f"the run failed before its first size ({self.failure}): run it with NCCL_DEBUG=INFO, and allranks explain "
                 "on what that prints"
             )
+        if not found and not self.left_out and (alone := ran_alone(self.devices)):
+            raise CostError(f"no size was measured, and {alone}")
         if not found and self.other and not self.left_out:
             raise CostError(foreign)
         if not found:
@@ -260,6 +285,7 @@ class _Reader:
                 self._next_run()
             self.test = test
             self.launched = launched(line, test) or self.launched
+            self.on_nodes = launched_nodes(line, test) or self.on_nodes
             self.settings |= dict(_GIVEN.findall(line))
             self._set(line)
             if collective_of(test) is None:
@@ -329,14 +355,24 @@ class _Reader:
         rows = self.current is not None and bool(self.current.rows or self.current.cut)
         self.current, self.test, self.our_ranks = None, None, None
         if rows:
-            self.devices, self.settings, self.gpu, self.nranks, self.launched = [], {}, "", None, None
+            self.devices, self.settings, self.gpu = [], {}, ""
+            self.nranks, self.launched, self.on_nodes = None, None, None
 
     def _begin(self, columns: list[str], form: Form = NCCL_TESTS) -> _Table:
         if self.current is not None and not self.current.rows and self.current.columns == columns:
             return self.current  # processes that each print a head
         setting = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
         self.current = _Table(
-            self.test, self.our_ranks, columns, self.devices, self.nranks, self.launched, setting, self.gpu, form
+            self.test,
+            self.our_ranks,
+            columns,
+            self.devices,
+            self.nranks,
+            self.launched,
+            self.on_nodes,
+            setting,
+            self.gpu,
+            form,
         )
         self.tables.append(self.current)
         return self.current
@@ -358,14 +394,14 @@ class _Reader:
         else:
             table.rows.append((number, cells))
 
-    def _sweep(self, table: _Table) -> Measured | None:
-        """The sweep of a table; None for a test that is no collective. Raises CostError where it can't be used."""
+    def _sweeps(self, table: _Table) -> list[Measured]:
+        """The sweeps of a table, none for a test that is no collective. Raises CostError where it can't be used."""
         said, ranks, nodes = self.known
         collective = collective_of(table.test) if table.test else None
         if table.test and collective is None:
             if "sendrecv" in table.test:
                 self._sends(table)
-            return None
+            return []
         if collective is None and said is not None:
             collective = _known(said)
         columns = table.columns or columns_of(table.rows)
@@ -380,25 +416,38 @@ class _Reader:
         collective = collective or by_columns(columns, [cells for _, _, cells in rows])
         if collective == "sendrecv":
             self._sends(table)
-            return None
+            return []
         if collective is None:
             raise CostError("nothing in it says which collective ran; say it with --collective")
         if collective in table.form.unsure:
             raise CostError(f"{collective} of {table.form.tool} can't be read: {table.form.why}")
-        world, why = count_of_ranks(
-            collective,
-            [cells for _, cells, _ in rows],
-            [r for r, _, _ in table.devices],
-            (table.our_ranks, table.nranks, table.launched),
-            ranks,
-        )
-        on, deduced = count_of_nodes(table.devices, world, nodes)
-        kinds = [f"{name}={rows[0][1][name]}" for name in table.form.apart if rows and name in rows[0][1]]
-        sweep = Measured(collective, world, on, setting=" ".join([table.setting, *kinds]).strip(), gpu=table.gpu)
-        sweep.notes += [note for note in (why, deduced) if note]
-        _fill(sweep, rows, columns, table.form)
-        sweep.notes += [f"line {number} is cut off, and was left out" for number in table.cut]
-        return sweep
+        found = []
+        worlds = by_world(collective, [cells for _, cells, _ in rows])
+        for places in worlds:
+            part = [rows[place] for place in places]
+            listed = table.devices if len(worlds) == 1 else []  # those of several runs do not say which is whose
+            world, why = count_of_ranks(
+                collective,
+                [cells for _, cells, _ in part],
+                listed,
+                (table.our_ranks, table.nranks, table.launched),
+                ranks,
+            )
+            on, deduced = count_of_nodes(listed, world, nodes)
+            if on is None and table.on_nodes and table.launched == world:
+                on, deduced = table.on_nodes, f"{counted(table.on_nodes, 'node')} by the command line"
+            kinds = [f"{name}={part[0][1][name]}" for name in table.form.apart if part and name in part[0][1]]
+            sweep = Measured(collective, world, on, setting=" ".join([table.setting, *kinds]).strip(), gpu=table.gpu)
+            sweep.notes += [note for note in (why, deduced) if note]
+            _fill(sweep, part, columns, table.form)
+            found.append(sweep)
+        found[-1].notes += [f"line {number} is cut off, and was left out" for number in table.cut]
+        left = len(rows) - sum(map(len, worlds))
+        if left:
+            found[-1].notes.append(
+                f"{counted(left, 'row')} of a table of several runs, which does not show its ranks, was left out"
+            )
+        return found
 
     def _sends(self, table: _Table) -> None:
         """Files a sweep of sendrecv: each rank sends to the next one and receives from the one before, at the same time."""
@@ -481,9 +530,7 @@ def _of_nccl_json(text: str, nodes: int | None) -> list[Measured]:
         if collective is None:
             left_out.append(f"{test} was left out: no formula is known for it")
             continue
-        ranks, why = count_of_ranks(
-            collective, [cells for _, cells, _ in rows], [r["rank"] for r in listed], (None, None, None), None
-        )
+        ranks, why = count_of_ranks(collective, [cells for _, cells, _ in rows], devices, (None, None, None), None)
         on, deduced = count_of_nodes(devices, ranks, nodes)
         sweep = Measured(collective, ranks, on, setting=env, gpu=gpu, notes=[n for n in (why, deduced) if n])
         _fill(sweep, rows, columns)

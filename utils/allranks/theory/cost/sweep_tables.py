@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from allranks.theory.schedules import COLLECTIVES
 
-__all__ = ["FORMS", "NCCL_TESTS", "Form", "collective_of", "is_row", "launched", "started"]
+__all__ = ["FORMS", "NCCL_TESTS", "Form", "collective_of", "is_row", "launched", "launched_nodes", "started"]
 
 PARTS = frozenset(("all_gather", "all_to_all", "gather", "scatter"))
 
@@ -154,6 +154,8 @@ _OTHER_NAMES = {
 }
 _PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[\s=]+(\d{1,6})\b")
 _NODES = re.compile(r"\s(?:-N|--nodes)[\s=]+(\d{1,6})\b"), re.compile(r"\s--ntasks-per-node[\s=]+(\d{1,6})\b")
+_PER_NODE = re.compile(r"\s(?:--?npernode|--?ppn|--ntasks-per-node|--map-by\s+ppr:)[\s=]*(\d{1,6})\b")
+_HOSTS = re.compile(r"\s(?:-H|--?host)[\s=]+(\S+)")
 _EACH = re.compile(r"\s-[tg]\s*(\d{1,3})\b")
 
 
@@ -193,3 +195,29 @@ def launched(line: str, test: str) -> int | None:
     else:
         return None
     return count * math.prod(map(int, _EACH.findall(after))) if "_perf" in test else count
+
+
+def launched_nodes(line: str, test: str) -> int | None:
+    """On how many nodes a command line starts this test; None where it does not say.
+
+    >>> line = "mpirun -n 256 -npernode 16 -hostfile hosts ./all_reduce_perf -g 1"
+    >>> launched_nodes(line, "all_reduce_perf"), launched_nodes("srun -N 4 ./all_reduce_perf -b 8", "all_reduce_perf")
+    (16, 4)
+    >>> launched_nodes("mpirun -np 16 -H a:8,b:8,c:8 all_reduce_perf -b 8", "all_reduce_perf")
+    2
+    """
+    before = line.partition(test)[0]
+    by_srun = re.search(r"\bsrun\s", before) is not None
+    nodes = _NODES[0].search(before)
+    if by_srun:
+        return int(nodes[1]) if nodes else None
+    found = _PROCESSES.search(before)
+    processes = int(found[1]) if found else 0
+    each = _PER_NODE.search(before) or nodes  # mpirun's -N is the number of a node
+    if processes and each and int(each[1]) and processes % int(each[1]) == 0:
+        return processes // int(each[1])
+    if processes and (hosts := _HOSTS.search(before)):
+        slots = [int(host.rpartition(":")[2]) if re.search(r":\d+$", host) else 1 for host in hosts[1].split(",")]
+        used = sum(sum(slots[:place]) < processes for place in range(len(slots)))
+        return used or None
+    return None

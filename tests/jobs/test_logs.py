@@ -407,6 +407,47 @@ def test_a_call_of_nccl_that_failed_in_xla_is_read(tmp_path, text, words):
     assert cause.kind == "nccl_error" and words in cause.cause and "tracing scope" not in cause.evidence
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to 192.0.2.1:1234",
+         "hang", "it tried 192.0.2.1:1234;"),
+        ("[E socket.cpp:793] [c10d] The client socket has timed out after 60s while trying to connect to (IP1, 2222).",
+         "hang", "it tried IP1:2222;"),
+        ("torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 4/8 clients joined.",
+         "missing_rank", "Only 4 of 8 processes came"),
+        ("RuntimeError: [1] is setting up NCCL communicator and retreiving ncclUniqueId from [0] via c10d key-value store "
+         "by key '0', but store->get('0') got error: Timeout waiting for key", "missing_rank", "Rank 0 did not come"),
+        ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "missing_rank", "Not all nodes came"),
+    ],
+)  # fmt: skip
+def test_ranks_that_did_not_meet_are_told(tmp_path, text, kind, words):
+    first = told(tmp_path, f"Setting OMP_NUM_THREADS\n{text}\n").causes[0]
+    assert first.kind == kind and words in f"{first.cause} {first.evidence}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[vllm]: [rank0]: RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+         "this text does not say why"),
+        ("pod-1: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1197, unhandled cuda error\n"
+         "pod-1: Last error:\npod-1: Cuda failure 'initialization error'", "CUDA could not be used by a rank"),
+        ("[1,23]<stdout>:a:7:7 [7] x:459 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument",
+         "aws-ofi-nccl"),
+    ],
+)  # fmt: skip
+def test_nccls_errors_are_known_behind_labels_and_in_other_programs(tmp_path, text, words):
+    first = told(tmp_path, text + "\n").causes[0]
+    assert first.kind == "nccl_error" and words in first.cause and "pod-1" not in first.evidence
+
+
+def test_a_rank_whose_watchdog_said_that_it_gave_up_has_a_text(tmp_path):
+    gave_up = "[rank{0}]:[E626 16:48:25.4 ProcessGroupNCCL.cpp:684] [Rank {0}] Some NCCL operations have failed or timed out.\n"
+    found = told(tmp_path, hung(0) + gave_up.format(3))
+    assert found.job.missing == (1, 2)
+
+
 def test_hccls_timeout_without_a_rank_says_on_which_device(tmp_path):
     text = "EI9999: 2024-07-03-11:28:40.419.527  The error from device(chipId:{}, dieId:0), serial number is 1, hccl "
     text += (
@@ -647,6 +688,7 @@ def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
         ("time (ms) | forward-compute: 31.57 | backward-params-all-reduce: 21.15 | optimizer: 57.50\n", "Megatron's"),
         ("(min, max) time across ranks (ms):\n  forward-backward ....: (26094.39, 26095.09)\n", "Megatron's"),
         (" iteration 30/ 100 | elapsed time per iteration (ms): 123.4 | lm loss: 1.01E+01 |\n", "Megatron's"),
+        ("dcgmi diag -r 2\n| DCGM Version   | 3.3.7  |\n| PCIe   | Fail - All   |\n", "dcgmi diag"),
         ("   Name    Self CPU %      Self CPU   # of Calls\n   aten::mm   0.1%   379.0us   4\n", "export_chrome_trace"),
     ],
 )

@@ -134,6 +134,26 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
+        r"Cuda failure.*(?:initialization error|no CUDA-capable device|invalid device ordinal)",
+        "CUDA could not be used by a rank.",
+        "look whether the process was forked after CUDA was used, at CUDA_VISIBLE_DEVICES, at the container's GPUs and "
+        "at the driver (nvidia-smi)",
+        0.6,
+    ),
+    (
+        r"NET/OFI ",
+        "The plugin for libfabric and EFA (aws-ofi-nccl) reported an error.",
+        "compare the versions of the EFA driver, libfabric and aws-ofi-nccl on all hosts; fi_info -p efa shows the "
+        "cards, FI_LOG_LEVEL=warn libfabric's own text",
+        0.6,
+    ),
+    (
+        r"Attribute \w+ of node \w+ not found",
+        "NCCL could not read the topology of the machine.",
+        "look at NCCL_TOPO_FILE, and at /sys in the container; another version of NCCL may read it",
+        0.6,
+    ),
+    (
         r"Unable to load NCCL library|Failed to load NCCL|libnccl\.so\S* cannot open",
         "The program did not find NCCL's library.",
         "look whether the package nvidia-nccl-cu12 or libnccl2 is installed, and at LD_LIBRARY_PATH",

@@ -358,6 +358,8 @@ def _read_profiler(path: Path) -> list[RankRecord]:
                 "it has no event of a kernel or the network, so that a call ends in it when the host has enqueued it: "
                 "how long calls took is not in the file (NCCL_PROFILE_EVENT_MASK=127, with NCCL 2.26 or newer, adds it)"
             )
+        if file.fault:
+            notes.append(f"{file.fault}; what stands before that was read")
         if begun:
             notes.append(f"{counted(len(begun), 'call begins and does', 'calls begin and do')} not end in the file")
         found.append(

@@ -91,7 +91,7 @@ class HcclErrors:
     def __init__(self) -> None:
         self.errors: dict[_Error, None] = {}
         self.plog: dict[str, Cause] = {}
-        self.unfinished: dict[int, str] = {}  # of a device whose task did not end: HCCL's limit of time
+        self.unfinished: dict[int, tuple[str, int | None]] = {}  # of a device: HCCL's limit of time, and its rank
         self.rank: int | None = None
 
     def take(self, line: str) -> None:
@@ -103,7 +103,7 @@ class HcclErrors:
         if "HCCL(" in line and (told := _PLOG.search(line)):
             self._plog(told[1].strip())
         if "fftsplus" in line and (late := _UNFINISHED.search(line)) and len(self.unfinished) < MOST:
-            self.unfinished[int(late[1])] = late[2]
+            self.unfinished[int(late[1])] = late[2], self.rank
         found = _CODE.search(line)
         if found and len(self.errors) < MOST and found[2].strip():
             self.errors.setdefault(_Error(found[1], self.rank, found[2].strip()[:2000]))
@@ -150,12 +150,14 @@ def _told(code: str, errors: list[_Error]) -> Cause:
     return Cause(f"{who}: {words} ({code}).", f"HCCL says: {text[:200]}; look at {advice}", None, 0.85, "nccl_error")
 
 
-def _unfinished(devices: dict[int, str]) -> Cause:
+def _unfinished(devices: dict[int, tuple[str, int | None]]) -> Cause:
     """Devices on which a call did not end, where no text says for whom they waited."""
     number = ", ".join(map(str, sorted(devices)[:8]))
-    limit = next(iter(devices.values()))
+    limit, _ = next(iter(devices.values()))
     limit = f"{limit} s" if limit.isdigit() else limit
-    words = f"A call of HCCL did not end on device{'s' if len(devices) > 1 else ''} {number} in {limit} (EI9999)."
+    ranks = sorted({rank for _, rank in devices.values() if rank is not None})
+    of = f" of {name_ranks(ranks)}" if ranks else ""
+    words = f"A call of HCCL{of} did not end on device{'s' if len(devices) > 1 else ''} {number} in {limit} (EI9999)."
     return Cause(words, f"for which rank it waited, this text does not say; {_TOO_LATE}", None, 0.6, "hang")
 
 

@@ -24,9 +24,10 @@ from allranks.jobs.dumps import DTYPES
 from allranks.jobs.formats import STANDS, Format
 from allranks.jobs.hccl import HcclErrors
 from allranks.jobs.horovod import STALLED, HorovodStalls
-from allranks.jobs.job import MAX_RANKS, Call, ProfileError, RankRecord
+from allranks.jobs.job import MAX_RANKS, Call, Cause, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.nccl_files import RAS_GROUP
+from allranks.jobs.rendezvous import NO_MEETING, meeting
 from allranks.jobs.scan import lines_of
 from allranks.jobs.xla_waits import XlaWaits
 from allranks.theory.cost.sweep_tables import is_row
@@ -58,6 +59,8 @@ _DIED = re.compile(
 _BEGUN = ("Watchdog caught", "Exception (either an error or timeout)", "at NCCL work", "ast enqueued")
 _REPEATED = re.compile(r"\[repeated (\d{1,6})x across cluster\]")  # Ray prints like lines of several ranks once
 _OF_A_RANK = (*_BEGUN[:2], "ast enqueued", "watchdog got stuck")  # texts before which a rank stands
+# what a watchdog that gave up says beside the call
+_SPOKE = ("Some NCCL operations have failed", "preparing to dump debug info", "Stack trace of the failed collective")
 _BROKEN = (*_BEGUN, "watchdog got stuck")  # what a line has in it that may be a part of its text only
 _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
 _ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
@@ -79,6 +82,7 @@ _XLA_FAILED = re.compile(
     r"(?:; current tracing scope.*|\. Last NCCL warning\(error\) log entry \(may be unrelated\) '(.{1,300}?)'"
     r"\.?(?:;.*)?)?$"
 )
+_NCCL_ERROR = re.compile(r"\b\w*Error: NCCL error: (.{1,300})")
 _SECOND = re.compile(r"\btime\s+: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 # errors that tell of other ranks, or that follow from one of HCCL's
@@ -152,8 +156,15 @@ _OTHERS = (
     STALLED,
     *_OF_XLA,
 )
-_FURTHER_ON = (*_WATCHDOGS, "NCCL INFO", "NCCL WARN", *_LAUNCHERS, *_OTHERS)  # what makes a text a log of ours anywhere
-_AT_ONCE = (*_FURTHER_ON, "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
+_FURTHER_ON = (
+    *_WATCHDOGS,
+    "NCCL INFO",
+    "NCCL WARN",
+    *_LAUNCHERS,
+    *_OTHERS,
+    *NO_MEETING,
+)  # what makes a text a log of ours anywhere
+_AT_ONCE = (*_FURTHER_ON, "NCCL error", "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
 
@@ -199,6 +210,7 @@ class _Rank:
     line: int = 0  # of its error
     told_s: float | None = None  # the clock of its last timeout
     attempt: int = 0
+    spoke: bool = False  # its watchdog said that it gave up
     not_come: str = ""  # which rank waited for it in a monitored_barrier
     compared: bool = False  # its call is from a comparison before the call ran, not from a watchdog
     world: int | None = None
@@ -228,6 +240,7 @@ class _Log:
         self.second = ""
         self.aborted = False
         self.after_last_error = False
+        self.label = ""
         self.nccl = False
         self.broken = 0  # lines that begin as a timeout's text and do not go on as one
         self.held = ""  # a line that begins such a text, until the next ones have the rest
@@ -253,6 +266,7 @@ class _Log:
         self.ras: list[
             tuple[int, str]
         ] = []  # of communicators that RAS lists: how many ranks, and what it says of them
+        self.met: dict[str, Cause] = {}  # where ranks did not meet, by the words
         self.rows = 0  # of a table of nccl-tests
         self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
         # of a process and its GPU: the ranks that it has in communicators of each size
@@ -334,16 +348,21 @@ class _Log:
                 self.version = found[1]
             elif failed := _XLA_FAILED.search(line):
                 self._warns(failed[2] or failed[1])
+            elif failed := _NCCL_ERROR.search(line):  # vLLM's pynccl, CuPy
+                self._warns(failed[1])
         if "ast enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
             self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
+        if any(text in line for text in _SPOKE) and (rank := _rank_of(line)) is not None:
+            self.ranks[rank].spoke = True
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
         if self.after_last_error and line.strip():
-            text = re.sub(r"^\s*(?:\[rank\d+\]:)?\s*", "", line).strip()
+            text = re.sub(r"^\s*(?:\[rank\d+\]:)?\s*", "", line.removeprefix(self.label)).strip()
             known = any(text in told for told in self.warnings)
             if text and not known and not text.startswith(("Traceback", "Exception raised from")):
                 self._warns(text)
         self.after_last_error = line.rstrip().endswith("Last error:")
+        self.label = line.rpartition("Last error:")[0]  # of a launcher, which the next line has too
         if "monitoredBarrier" in line and (barrier := _MONITORED.search(line)):
             for number in re.findall(r"\d{1,7}", barrier[2]):
                 self.not_come[int(number)] = (
@@ -351,6 +370,8 @@ class _Log:
                 )
         if "CollectiveFingerPrint" in line:
             self._fingerprints(line)
+        if any(word in line for word in NO_MEETING) and (cause := meeting(line)):
+            self.met.setdefault(cause.cause, cause)
         if "stuck" in line or "Termination timeout for `" in line:
             self.xla.take(line)
         if any(word in line for word in ("EI00", "EJ00", "RankID:", "HCCL(", HCCL_LATE)):
@@ -655,7 +676,7 @@ class _Log:
             said.append(f"RAS knew {counted(size, 'rank')} of the largest communicator, and says of it: {status}")
             for told in self.ranks.values():
                 told.world = max(size, told.world or 0)
-        causes = (*self.xla.causes(), *self.hccl.causes(), *self.horovod.causes())
+        causes = (*self.met.values(), *self.xla.causes(), *self.hccl.causes(), *self.horovod.causes())
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if self.repeated:
@@ -726,7 +747,7 @@ class _Log:
                 **(facts if not found else {}),
             }
             calls = tuple(told.calls)
-            speaks = told.error or told.enqueued or told.stuck_s or told.ended or told.not_come
+            speaks = told.error or told.enqueued or told.stuck_s or told.ended or told.not_come or told.spoke
             source = WATCHDOG if calls or speaks or not (self.nccl or causes) else LOG
             found.append(
                 RankRecord(

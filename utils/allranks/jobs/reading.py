@@ -112,6 +112,7 @@ _OTHERS = (
         rb"ROCm System Management Interface|AMDSMI|amd-smi",
         "it is the output of AMD's rocm-smi or amd-smi, which is not read",
     ),
+    ("", rb"\bdcgmi diag\b|\| DCGM Version ", "it is the output of NVIDIA's dcgmi diag, which is not read"),
     ("", rb'"schema"\s*:\s*"1\.', "it is an execution trace of torch (ExecutionTraceObserver), which has no times"),
     ("", rb'"rocprofiler[-_]', "it is the output of AMD's rocprof; a profile of torch's has the same kernels"),
     ("", rb"/host:CPU|/device:GPU:\d|Task Environment", "it may be an XPlane file: give the .trace.json.gz beside it"),

@@ -99,7 +99,7 @@ def join(
     import torch
     import torch.distributed as dist
 
-    from allranks.ranks.engines import older_torch, own_network, splits, strangers, watch
+    from allranks.ranks.engines import cpu_only, older_torch, own_network, splits, strangers, watch
 
     if WATCH_ENV in env:
         watch.serve(env[WATCH_ENV])
@@ -120,6 +120,8 @@ def join(
             signal.signal(signal.SIGTERM, end_in_peace)
         _limit_gpu_memory(env.get(GPU_SHARE_ENV), device)
         torch.set_default_device(device)  # so that torch.ones(4) in a cell is on the GPU: cells need no device=
+    else:
+        cpu_only.see_no_gpu()
     if backend == "gloo":
         own_network.keep_groups()
     before = strangers.sockets(os.getpid())

@@ -25,6 +25,7 @@ import torch
 import torch.distributed as dist
 
 from allranks.ranks.engines.alone import PACKAGE, refuse_imports, refuse_searches, remember_modules, without_the_course
+from allranks.ranks.engines.cpu_only import see_no_gpu
 from allranks.ranks.wire import (
     backend,
     values,
@@ -306,8 +307,7 @@ def main(args: object, fds: list[int]) -> int:
     Both come with the process: a descriptor sent from here might be refused, since the kernel counts those under way by user.
     """
     torch.set_num_threads(1)
-    # else the first backward starts CUDA, and a thread for each GPU (start_device_threads in torch's autograd/engine.cpp)
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    see_no_gpu()
     gc.freeze()  # pages shared with the process that forked us stay shared
     # a judge that forks us lets its collector look seldom; here it looks as often as in every Python up to 3.13
     gc.set_threshold(700, 10, 10)

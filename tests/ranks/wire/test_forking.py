@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch.distributed as dist
+from allranks.ranks.engines.forkserver.client import ForkServer
 from allranks.ranks.wire import Program, Ranks, WireError, forking, launch, run
 
 STACK = """
@@ -68,3 +69,35 @@ def test_ranks_end_with_the_process_not_with_the_thread_that_asked():
     with pools[0]:
         assert pools[0].run(dist.get_rank, 2).results == [0, 1]
         assert all(isinstance(m.process, launch.Forked) for m in pools[0]._members)
+
+
+@pytest.mark.parametrize(
+    "opened, started",
+    [("/dev/nvidia-uvm", True), ("/dev/nvidia3", True), ("/dev/dxg", True), ("/dev/null", False), ("pipe:[12]", False)],
+)
+def test_a_process_that_has_started_cuda_is_not_forked(monkeypatch, tmp_path, opened, started):
+    """In a fork of a GPU's script backward raises "Unable to handle autograd's threading in combination with fork-based
+    multiprocessing", or finds no CUDA on the devices that torch has counted (torch/csrc/autograd/engine.cpp)."""
+    (tmp_path / "3").symlink_to(opened)
+    look = launch.has_started_cuda
+    monkeypatch.setattr(launch, "has_started_cuda", lambda: look(str(tmp_path)))
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(launch, "fork", lambda fds, target: "forked")
+    monkeypatch.setattr(ForkServer, "ensure", lambda: Asked())
+    monkeypatch.delenv("ALLRANKS_WIRE_LAUNCH")
+    assert isinstance(launch.starter(None, None)([]), launch.FromForkServer) is started
+    assert launch.starter(None, "fork")([]) == "forked", "who asks for it gets it"
+
+
+class Asked:
+    """A fork server, and the process that it forks."""
+
+    pid = 1
+
+    def spawn(self, target, *, args, fds):
+        return self
+
+
+def test_this_process_has_not_started_cuda():
+    assert not launch.has_started_cuda()
+    assert not launch.has_started_cuda("/nowhere")

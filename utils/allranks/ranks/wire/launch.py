@@ -102,7 +102,7 @@ def _children(pid: int) -> list[int]:
 
 
 def fork(fds: list[int], target: str = TARGET) -> Process:
-    """Forks this process; the child serves on these descriptors. Only from a process with one thread."""
+    """Forks this process; the child serves on these descriptors. Only from a process with one thread and no CUDA."""
     module, _, function = target.partition(":")
     # here, since only a process that forks needs them
     main = getattr(importlib.import_module(module), function)
@@ -135,14 +135,25 @@ def _become_rank(main: Callable[[object, list[int]], int], parent: int, fds: lis
         os._exit(code)
 
 
+def has_started_cuda(opened: str = "/proc/self/fd") -> bool:
+    """Whether this process has a GPU's driver open, as it stays from CUDA's start on, also by `torch.cuda.is_available()`.
+
+    torch then knows how many GPUs there are, and a fork's first backward starts a thread for each, which finds no CUDA there.
+    """
+    for number in os.listdir(opened) if os.path.isdir(opened) else ():
+        with contextlib.suppress(OSError):  # the folder's own is closed again
+            if os.readlink(os.path.join(opened, number)).startswith(("/dev/nvidia", "/dev/dxg")):
+                return True
+    return False
+
+
 def starter(spawner: Spawner | None, how: str | None, target: str = TARGET) -> Starter:
     """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "forkserver"); by default a fork if this
-    process has one thread, else the fork server. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
+    process has one thread and no CUDA, else the fork server. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
     """
     if spawner is None:
-        how = (
-            how or os.environ.get("ALLRANKS_WIRE_LAUNCH") or ("fork" if threading.active_count() == 1 else "forkserver")
-        )
+        alone = threading.active_count() == 1 and not has_started_cuda()
+        how = how or os.environ.get("ALLRANKS_WIRE_LAUNCH") or ("fork" if alone else "forkserver")
         if how not in ("fork", "forkserver"):
             raise ValueError(f"launch is {how!r}; it must be 'fork' or 'forkserver'.")
         if how == "fork":

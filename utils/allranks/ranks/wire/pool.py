@@ -231,7 +231,7 @@ def run(
     - `ahead`: a rank's process goes on while it waits for a send, and the router keeps what it says until the send is complete.
       This takes fewer messages to the router, but what the rank prints then comes earlier.
     - `launch`: "fork" copies this process; "forkserver" asks a small server process, which is safe if this process has
-      threads. Without it, fork if this process has one thread, else the fork server.
+      threads or CUDA. Without it, fork if this process has one thread and no CUDA, else the fork server.
     - `spawner`: an object that starts the ranks in place of `launch`, as in `Ranks`.
 
     Raises WireError for wrong arguments, or if the ranks can't be started.

@@ -91,9 +91,16 @@ def test_a_driver_without_gpus_fails_the_step_and_no_driver_skips_it(look):
 
     class Absent(PretendNvml):
         def nvmlInit(self):
-            raise self.NVMLError("Driver Not Loaded")
+            raise self.NVMLError_DriverNotLoaded("Driver Not Loaded")
 
     assert isinstance(look(Absent())[1], StepSkipped)
+
+    class Updated(PretendNvml):
+        def nvmlInit(self):
+            raise self.NVMLError("RM has detected an NVML/RM version mismatch.")
+
+    failed = look(Updated())[1]
+    assert isinstance(failed, StepFailed) and "restart the machine" in str(failed)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 import sys
 from dataclasses import replace
 
 import psutil
 import pytest
 import torch
-from allranks.ranks.engines import libraries, rank
+from allranks.ranks.engines import devices, libraries, rank
 from allranks.ranks.engines.devices import (
     GPU_INDEX_ENV,
     GPU_SHARE_ENV,
@@ -346,6 +347,44 @@ def test_the_driver_and_its_cuda_are_read(monkeypatch):
     assert Inventory.of_this_machine().driver.cuda == (0, 0)
     monkeypatch.setitem(sys.modules, "pynvml", PretendNvml())
     assert len(Inventory.of_this_machine().gpus) == 4
+
+
+class NoNvml(PretendNvml):
+    """An NVML that does not start."""
+
+    class NVMLError_LibRmVersionMismatch(PretendNvml.NVMLError):
+        pass
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def nvmlInit(self):
+        raise getattr(self, f"NVMLError_{self.error}")("RM has detected an NVML/RM version mismatch.")
+
+
+@pytest.mark.parametrize(
+    "error, node, said",
+    [
+        ("LibRmVersionMismatch", True, "version mismatch.): `nvidia-smi` says the same. After an update"),
+        ("Unknown", False, "NVML does not start"),  # WSL2 has no such node
+        ("LibraryNotFound", True, "NVIDIA_DRIVER_CAPABILITIES=compute,utility"),
+        ("LibraryNotFound", False, None),  # a machine without GPUs, or a container that was given none
+        ("DriverNotLoaded", False, None),
+    ],
+)
+def test_a_world_says_why_it_does_not_use_gpus_that_nvml_can_not_name(monkeypatch, tmp_path, error, node, said):
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    monkeypatch.delenv("ALLRANKS_GPU_SOCKET", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", NoNvml(error))
+    monkeypatch.setattr(devices, "CONTROL", tmp_path if node else tmp_path / "none")
+    monkeypatch.setattr(libraries, "nccl_version", lambda: (2, 30, 7))
+    found = Inventory.of_this_machine()
+    placed = place(inventory=found)
+    assert placed.backend == "gloo" and not found.gpus
+    assert said is None if placed.note is None else said in placed.note
+    with pytest.raises(DeviceError, match=re.escape(said or "needs an NVIDIA GPU and none is visible here")):
+        place(2, "nccl", found)
 
 
 def test_gpus_that_are_prohibited_or_too_old_count_as_none():

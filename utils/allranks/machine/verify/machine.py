@@ -84,6 +84,8 @@ def gpus(context: Context) -> dict[str, Any]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
+        if refused := Inventory.of_this_machine().refused:
+            raise StepFailed(" ".join(refused)) from None
         raise StepSkipped(f"NVML finds no NVIDIA driver here ({error}).") from None
     try:
         rows = [_gpu(pynvml, number, handle) for number, handle in enumerate(handles(pynvml))]

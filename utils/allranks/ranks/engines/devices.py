@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +30,15 @@ MEMORY_ENV = "ALLRANKS_MEMORY"  # how many bytes a rank may use
 GPU_SHARE_ENV = "ALLRANKS_GPU_SHARE"  # which fraction of its GPU's memory a rank may use
 MPS_ENV = "ALLRANKS_MPS"  # set if ranks use their GPU through CUDA's MPS, together with others
 GPU_INDEX_ENV = "ALLRANKS_GPU_INDEX"  # which of the GPUs that a rank sees is its own
+CONTROL = Path("/dev/nvidiactl")  # where there is a driver and this machine, or container, has GPUs
+_NO_NVML = (
+    "There are GPUs, but NVML (libnvidia-ml.so.1) is missing here; in a container, set "
+    "NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+)
+_NVML_FAILS = (
+    "The NVIDIA driver is there, but NVML does not start ({}): `nvidia-smi` says the same. After an update of the driver, "
+    "restart the machine."
+)
 _NOT_READ = {"NCCL_VERSION"}  # images of NVIDIA's set it, and NCCL does not read it
 BACKENDS = ("nccl", "gloo")
 SHARING_NCCL = (
@@ -125,8 +135,7 @@ class Inventory:
         if pretend:
             return cls.from_file(pretend)
         service = gpu_socket.where()
-        there, driver = _nvml(service is None)
-        refused: tuple[str, ...] = ()
+        there, driver, refused = _nvml(service is None)
         if service is not None:  # NVML shows no GPU that this process can't open
             try:
                 there = [Gpu.from_json(each) for each in gpu_socket.state(service)["gpus"]]
@@ -159,8 +168,8 @@ class Inventory:
         pretend = os.environ.get("ALLRANKS_INVENTORY")
         if pretend:
             return cls.from_file(pretend)
-        there, driver = _nvml()
-        return cls(tuple(there), usable_cores(), None, driver=driver)
+        there, driver, refused = _nvml()
+        return cls(tuple(there), usable_cores(), None, refused=refused, driver=driver)
 
     @classmethod
     def from_file(cls, path: str) -> Inventory:
@@ -581,8 +590,8 @@ def _dotted(version: Sequence[int]) -> str:
     return ".".join(map(str, version))
 
 
-def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
-    """The GPUs that this process may use, in the order of PCI, and the driver; nothing without a driver.
+def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None, tuple[str, ...]]:
+    """The GPUs that this process may use, in the order of PCI, the driver, and why NVML names none; nothing without a driver.
 
     Without `look`, no GPU: to look at one, NVML opens it for a moment.
     """
@@ -590,8 +599,12 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
 
     try:
         pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return [], None
+    except pynvml.NVMLError_DriverNotLoaded:
+        return [], None, ()
+    except pynvml.NVMLError_LibraryNotFound:  # in a container without GPUs too, which has no such node
+        return [], None, (_NO_NVML,) if CONTROL.exists() else ()
+    except pynvml.NVMLError as error:
+        return [], None, (_NVML_FAILS.format(error),)
     found: list[Gpu] = []
     try:
         for index, handle in enumerate(handles(pynvml) if look else ()):
@@ -602,7 +615,7 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None]:
                     found.append(_gpu(pynvml, index, handle, handle))
                 else:  # a GPU in MIG mode can only be used through its MIG devices
                     found += [_gpu(pynvml, index, part, handle) for part in parts]
-        return found, _driver(pynvml)
+        return found, _driver(pynvml), ()
     except pynvml.NVMLError as error:
         raise DeviceError(f"The NVIDIA driver is there, but can't list its GPUs: {error}.") from None
     finally:

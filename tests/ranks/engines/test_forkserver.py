@@ -102,6 +102,16 @@ def test_each_child_gets_its_own_environment_directory_and_seeds(forkserver, tmp
     assert len({s[3] for s in seen}) == len({s[4] for s in seen}) == 3, "forked children repeat random numbers"
 
 
+def test_a_fork_server_is_not_told_to_start_cuda(monkeypatch):
+    """With KINETO_USE_DAEMON=1, as clusters set it, `import torch` starts CUDA (pytorch issue 171804), and no fork can use it then."""
+    monkeypatch.setenv("KINETO_USE_DAEMON", "1")
+    server = ForkServer.start()
+    try:
+        assert "KINETO_USE_DAEMON" not in psutil.Process(server.process.pid).environ()
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize("how, code", [(0, 0), (7, 7), ("killed", -signal.SIGKILL), ("raise", 1)])
 def test_the_end_of_a_child_is_told(forkserver, how, code):
     assert forkserver.spawn("forkserver_targets:end", args=how).wait(30) == code

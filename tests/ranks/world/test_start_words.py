@@ -25,6 +25,9 @@ def test_ranks_that_hang_in_nccl_get_the_usual_remedy(backend, verb, hint):
         ("ncclSystemError: System call [...] failed. \nLast error:\nnvmlDeviceGetHandleByIndex(3) failed: Unknown Error", "nvidia-smi"),
         ("ncclSystemError: [...] \nLast error:\nnvmlDeviceGetP2PStatus(0,1,NVML_P2P_CAPS_INDEX_READ) failed: GPU is lost", "nvidia-smi"),
         ("CUDA error: no kernel image is available for execution on the device", "has no code for these GPUs"),
+        ("Unexpected error from cudaGetDeviceCount(). [...] Error 802: system not yet initialized", "nvidia-fabricmanager"),
+        ("CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env [...]", "nvidia-uvm"),
+        ("Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, [...]", "World(launcher='local')"),
         ("NCCL error: unhandled cuda error", None),
     ],
 )  # fmt: skip

@@ -54,6 +54,12 @@ _NCCL_SAYS = {
     "`nvidia-smi` says which. World(backend='gloo') runs on the CPU.",
     "no kernel image": "\nThis torch has no code for these GPUs: torch.cuda.get_arch_list() says for which it has. "
     "World(backend='gloo') runs on the CPU.",
+    "system not yet initialized": "\nCUDA waits for the GPUs' NVSwitch, which `nvidia-smi` does not show: its service must run, in the version of the "
+    "driver (systemctl status nvidia-fabricmanager). World(backend='gloo') runs on the CPU.",
+    "CUDA unknown error": "\nThe driver's part for CUDA (the module nvidia-uvm) is not there: `nvidia-modprobe -u -c=0` loads it, and a container "
+    "needs /dev/nvidia-uvm. World(backend='gloo') runs on the CPU.",
+    "Cannot re-initialize CUDA": "\nSomething that Python imports here, such as a plugin of torch, has started CUDA in the process from which ranks are "
+    "forked. World(launcher='local') forks none; World(backend='gloo') runs on the CPU.",
 }
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from allranks.ranks.engines.forkserver.machine import Fork
 
+# settings of clusters with which `import torch` starts CUDA, and a fork can't use that
+_STARTS_CUDA = frozenset({"KINETO_USE_DAEMON"})
 _numbers = itertools.count(1)  # numbers the fork servers that this process starts
 
 
@@ -154,6 +156,7 @@ def start_process(module: str, arguments: Sequence[object], fds: Sequence[int], 
     """Starts a module as a process of its own, from which to fork; it inherits the descriptors, and writes into `log`."""
     import subprocess
 
+    env = {name: value for name, value in os.environ.items() if name not in _STARTS_CUDA}
     return subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         pass_fds=fds,
@@ -162,7 +165,7 @@ def start_process(module: str, arguments: Sequence[object], fds: Sequence[int], 
         stderr=log,
         start_new_session=True,
         cwd="/",
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # a process with one thread is safe to fork
+        env={**env, "OPENBLAS_NUM_THREADS": "1"},  # a process with one thread is safe to fork
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 
 def see_no_gpu() -> None:
@@ -13,6 +14,8 @@ def see_no_gpu() -> None:
     """
     import torch
 
+    # the first backward looks for GPUs all the same, and says what is wrong with a driver that the rank does not use
+    warnings.filterwarnings("ignore", "CUDA initialization")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else the first backward starts CUDA, and a thread for each GPU
     if torch._C._get_accelerator().type != "cpu":
         for name, none in (("_get_accelerator", torch.device("cpu")), ("_accelerator_getAccelerator", None)):

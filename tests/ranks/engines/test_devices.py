@@ -387,6 +387,25 @@ def test_a_world_says_why_it_does_not_use_gpus_that_nvml_can_not_name(monkeypatc
         place(2, "nccl", found)
 
 
+def test_a_gpu_in_mig_mode_without_devices_is_told(monkeypatch):
+    class NotCut(PretendNvml):
+        def nvmlDeviceGetMigMode(self, handle):
+            return int(handle == ("GPU", 1)), 0
+
+        def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, place):
+            raise self.NVMLError_NotFound
+
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setitem(sys.modules, "pynvml", NotCut())
+    monkeypatch.setattr(libraries, "nccl_version", lambda: (2, 30, 7))
+    placed = place(inventory=Inventory.of_this_machine())
+    assert placed.ranks == 2 and placed.note.startswith("GPU 1 (")
+    assert placed.note.endswith("`nvidia-smi -i 1 -mig 0` ends the mode.")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    assert place(inventory=Inventory.of_this_machine()).note is None
+
+
 def test_gpus_that_are_prohibited_or_too_old_count_as_none():
     gpus = machine(4).gpus
     mixed = judged(
@@ -395,6 +414,8 @@ def test_gpus_that_are_prohibited_or_too_old_count_as_none():
     assert [g.index for g in mixed.gpus] == [0, 3]
     assert "compute mode 'prohibited'" in mixed.refused[0] and "capability 7.0" in mixed.refused[1]
     assert place(inventory=mixed).ranks == 2
+    assert place(inventory=mixed).note == " ".join(mixed.refused)
+    assert place(2, inventory=mixed).note is place(inventory=mixed, gpus=2).note is None, "they were asked for"
     left = judged([replace(gpu, mode="prohibited") for gpu in gpus[:2]])
     assert (place(inventory=left).backend, place(inventory=left).ranks) == ("gloo", 4)
     with pytest.raises(DeviceError, match="nvidia-smi -i 0 -c DEFAULT"):

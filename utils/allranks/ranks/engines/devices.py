@@ -39,6 +39,10 @@ _NVML_FAILS = (
     "The NVIDIA driver is there, but NVML does not start ({}): `nvidia-smi` says the same. After an update of the driver, "
     "restart the machine."
 )
+_NO_PART = (
+    "GPU {0} ({1}) is in MIG mode and has no MIG devices: `nvidia-smi mig -i {0} -cgi PROFILE -C` makes some, "
+    "`nvidia-smi -i {0} -mig 0` ends the mode."
+)
 _NOT_READ = {"NCCL_VERSION"}  # images of NVIDIA's set it, and NCCL does not read it
 BACKENDS = ("nccl", "gloo")
 SHARING_NCCL = (
@@ -375,6 +379,7 @@ def place(
         raise DeviceError(f"gpus={gpus}: this machine has {counted(count, 'GPU')}.")
     # whole GPUs: NCCL takes one rank on each, unless a setting says otherwise
     whole = len({gpu.physical for gpu in have.gpus})
+    left_out = have.refused if ranks is None and gpus is None else ()  # of what World() would take
     if ranks is None:
         wanted = gpus or whole
         ranks = wanted if have.nccl and (wanted > 1 or backend == "nccl") and wanted else CPU_RANKS
@@ -388,7 +393,7 @@ def place(
         return _on_cpu(ranks, have, common, threads, memory_bytes, note)
     chosen = spread(have.gpus)[: min(gpus or count, ranks)]
     mine = _in_blocks(chosen, ranks)
-    notes = [have.unclear] if have.unclear else []
+    notes = [*left_out, *([have.unclear] if have.unclear else [])]
     if have.wsl and ranks > 1:
         notes.append("WSL2 has no P2P between GPUs: NCCL uses the machine's memory (NCCL_P2P_DISABLE).")
     if _ranks_a_card(mine) > 1:
@@ -606,6 +611,7 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None, tuple[str, ...]]
     except pynvml.NVMLError as error:
         return [], None, (_NVML_FAILS.format(error),)
     found: list[Gpu] = []
+    refused = []
     try:
         for index, handle in enumerate(handles(pynvml) if look else ()):
             # it may be lost at any moment
@@ -615,7 +621,9 @@ def _nvml(look: bool = True) -> tuple[list[Gpu], Driver | None, tuple[str, ...]]
                     found.append(_gpu(pynvml, index, handle, handle))
                 else:  # a GPU in MIG mode can only be used through its MIG devices
                     found += [_gpu(pynvml, index, part, handle) for part in parts]
-        return found, _driver(pynvml), ()
+                if parts == [] and os.environ.get("CUDA_VISIBLE_DEVICES") is None:  # else it may have been left out
+                    refused.append(_NO_PART.format(index, pynvml.nvmlDeviceGetName(handle)))
+        return found, _driver(pynvml), tuple(refused)
     except pynvml.NVMLError as error:
         raise DeviceError(f"The NVIDIA driver is there, but can't list its GPUs: {error}.") from None
     finally:

@@ -1,6 +1,8 @@
 """A fork from inside a call takes nothing of the caller's variables along, and is otherwise as any other."""
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -101,3 +103,24 @@ class Asked:
 def test_this_process_has_not_started_cuda():
     assert not launch.has_started_cuda()
     assert not launch.has_started_cuda("/nowhere")
+
+
+GROUP = """
+import sys, torch, torch.distributed as dist
+from allranks.ranks.wire import run
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store", rank=0, world_size=1)
+def add():
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    return x.tolist()
+outcome = run(add, 2)
+print(outcome.failure or outcome.results)
+"""
+
+
+def test_a_process_that_is_a_rank_itself_is_not_forked(monkeypatch, tmp_path):
+    """A script of torchrun; a fork would have its group, and end when it makes the wire's."""
+    monkeypatch.delenv("ALLRANKS_WIRE_LAUNCH")
+    command = [sys.executable, "-c", GROUP, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[[2.0, 2.0], [2.0, 2.0]]", done.stderr[-2000:]

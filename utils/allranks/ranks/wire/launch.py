@@ -102,7 +102,7 @@ def _children(pid: int) -> list[int]:
 
 
 def fork(fds: list[int], target: str = TARGET) -> Process:
-    """Forks this process; the child serves on these descriptors. Only from a process with one thread and no CUDA."""
+    """Forks this process; the child serves on these descriptors. Only from a process with one thread, no CUDA and no group."""
     module, _, function = target.partition(":")
     # here, since only a process that forks needs them
     main = getattr(importlib.import_module(module), function)
@@ -147,12 +147,18 @@ def has_started_cuda(opened: str = "/proc/self/fd") -> bool:
     return False
 
 
+def _has_group() -> bool:
+    """Whether this process is itself a rank of torch.distributed: a fork would be one too, without its threads."""
+    dist = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and bool(dist.is_initialized())
+
+
 def starter(spawner: Spawner | None, how: str | None, target: str = TARGET) -> Starter:
     """What starts a rank on its socket and its output: `spawner`, or by `how` ("fork", "forkserver"); by default a fork if this
-    process has one thread and no CUDA, else the fork server. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
+    process has one thread, no CUDA and no group, else the fork server. The environment's ALLRANKS_WIRE_LAUNCH overrides the default.
     """
     if spawner is None:
-        alone = threading.active_count() == 1 and not has_started_cuda()
+        alone = threading.active_count() == 1 and not has_started_cuda() and not _has_group()
         how = how or os.environ.get("ALLRANKS_WIRE_LAUNCH") or ("fork" if alone else "forkserver")
         if how not in ("fork", "forkserver"):
             raise ValueError(f"launch is {how!r}; it must be 'fork' or 'forkserver'.")

@@ -22,9 +22,10 @@ from pathlib import Path
 
 import pytest
 from allranks import RankDied, World, WorldError
+from allranks.cli import gpus
 from allranks.ranks.engines import gpu_nodes, gpu_socket
 from allranks.ranks.engines.devices import DeviceError, Gpu, Inventory
-from allranks.ranks.engines.gpu_service import GpuService
+from allranks.ranks.engines.gpu_service import GpuServeError, GpuService
 from allranks.ranks.engines.served_leases import ServedLedger, ledger_of
 from pretend_nvml import PretendNvml
 from waiting import until
@@ -658,6 +659,18 @@ def test_the_nodes_of_real_gpus_are_asked_of_nvml(monkeypatch):
         "GPU-0000-1": (Path("/dev/nvidia5"),),
     }
     assert nvml.open == 0
+
+
+def test_a_service_without_gpus_says_why_nvml_names_none(monkeypatch):
+    class Updated(PretendNvml):
+        def nvmlInit(self):
+            raise self.NVMLError("RM has detected an NVML/RM version mismatch.")
+
+    monkeypatch.setitem(sys.modules, "pynvml", Updated())
+    monkeypatch.setattr(gpu_nodes, "make_missing", list)
+    monkeypatch.delenv("ALLRANKS_INVENTORY", raising=False)
+    with pytest.raises(GpuServeError, match=r"version mismatch.*restart the machine"):
+        gpus._serve(None, None, (), False, None)
 
 
 def test_gpus_that_nvml_can_not_open_are_asked_of_the_service(house, monkeypatch):

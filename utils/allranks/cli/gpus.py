@@ -165,9 +165,10 @@ def _serve(
     if not os.environ.get("ALLRANKS_INVENTORY"):
         for node in gpu_nodes.make_missing():
             logging.info("%s was missing: made", node)
-    gpus = Inventory.of_the_driver().gpus
+    have = Inventory.of_the_driver()
+    gpus = have.gpus
     if not gpus:
-        raise GpuServeError("There is no NVIDIA GPU here that the service could open.")
+        raise GpuServeError(" ".join(have.refused) or "There is no NVIDIA GPU here that the service could open.")
     watch = None
     if port is not None:
         try:

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import selectors
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from allranks.ranks.engines import libraries, rank, watch
+from allranks.ranks.world import rank_status
 
 
 class Made(Exception):
@@ -195,3 +197,16 @@ def test_torch_takes_the_device_for_the_class_that_nccl_is():
     )
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "cuda:0", done.stderr[-1000:]
+
+
+def test_the_command_that_starts_a_rank_is_no_line_of_the_user():
+    """Else a rank that has ended its cell is "computing" in line 1 of the cell."""
+    said = "from allranks.ranks.engines import watch; print(watch.status())"
+    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{}"
+    files = [selectors.__file__, Path(watch.__file__).with_name("kernel_pipe.py")]
+    frames = [f'  File "{file}", line 9 in engine' for file in files]
+    stacks = "\n".join(
+        ["Current thread 0x1 (most recent call first):", *frames, '  File "<string>", line 1 in <module>']
+    )
+    assert rank_status.from_stacks(1, stacks, "#\nx = 1") == rank_status.RankStatus(1)

@@ -206,7 +206,7 @@ def _look(frame: FrameType | None) -> dict[str, Any]:
             return {"waits_for": "GPU", **_counted(None)}
         elif is_gpu_synchronize(file, name):
             found = {"waits_for": "GPU", **_counted(None)}
-        elif not in_library(file):
+        elif of_user(file):
             return {
                 **found,
                 "file": file,
@@ -215,6 +215,11 @@ def _look(frame: FrameType | None) -> dict[str, Any]:
             }
         frame = frame.f_back
     return found
+
+
+def of_user(file: str) -> bool:
+    """Whether a line of this file is one that a user looks for: the command that starts a rank (`python -c`) is none."""
+    return file != "<string>" and not in_library(file)
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:

@@ -13,8 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from allranks.ranks.engines.usercode import in_library
-from allranks.ranks.engines.watch import C10D, PLUMBING, is_gpu_synchronize, is_waiting_for_gpu
+from allranks.ranks.engines.watch import C10D, PLUMBING, is_gpu_synchronize, is_waiting_for_gpu, of_user
 
 STACKS_S = 1.0  # how long the ranks may take to write their stacks
 _FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
@@ -169,7 +168,7 @@ def from_stacks(rank: int, text: str | None, source: str | None = None) -> RankS
                 return RankStatus(rank, waits_for="GPU")
             elif is_gpu_synchronize(file, frame["name"]):
                 waits_for = "GPU"
-            elif not in_library(file):
+            elif of_user(file):
                 text = line_text(file, line, source) or None
                 return RankStatus(rank, op, file=file, line=line, text=text, waits_for=waits_for)
         return RankStatus(rank, op)

@@ -6,6 +6,7 @@ HTML without scripts, so that every front end shows it. A rank's head has its co
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,18 +17,22 @@ from allranks.ranks.world.rank_status import RankStatus
 MOST = 16  # ranks with a panel of their own: of more, those that do the same share one
 _HUES = 4
 _FEW_LINES = 8  # between two lines of code that are shown
-_WIDTH, _GAP = 224, 12
+_WIDTH, _GAP = 224, 12  # of the arrows' picture, which is stretched to the panels
+_LONG = 80  # letters of a line of code
 
 STYLE = """<style>
-.ar-hang{font-size:14px;line-height:1.4;margin:4px 0;max-width:1160px;background:none}
+.ar-hang{font-size:14px;line-height:1.4;margin:4px 0;max-width:1160px;background:none;container-type:inline-size}
 .ar-hang code,.ar-hang pre{font:13px/1.5 var(--jp-code-font-family,ui-monospace,monospace)!important;background:none!important;
 color:var(--ar-ink)!important;padding:0;font-variant-ligatures:none}
 .ar-hang td,.ar-hang th{color:var(--ar-ink)!important}
 .ar-hang small{display:inline-block;margin-top:2px;font-size:13px;color:var(--ar-soft)}
 .ar-hang svg{display:block;overflow:visible}
 .ar-hang path{fill:none;stroke:var(--ar-lost);stroke-width:2}
-.ar-panels{display:flex;flex-wrap:wrap;gap:12px}
-.ar-panel{width:224px;border:1px solid var(--ar-line);border-radius:10px;overflow:hidden;background:var(--ar-paper)}
+.ar-panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(176px,1fr));gap:12px}
+.ar-hang>svg{width:100%;height:50px}
+.ar-hang>svg *{vector-effect:non-scaling-stroke}
+@container (max-width:740px){.ar-hang>svg{display:none}}
+.ar-panel{border:1px solid var(--ar-line);border-radius:10px;overflow:hidden;background:var(--ar-paper)}
 .ar-panel>b{display:flex;justify-content:space-between;padding:6px 12px;font-weight:600}
 .ar-panel>div{padding:8px 12px 12px;min-height:92px;overflow-wrap:anywhere}
 .ar-panel p{margin:0 0 4px!important}
@@ -40,9 +45,9 @@ color:var(--ar-ink)!important;padding:0;font-variant-ligatures:none}
 background:var(--ar-paper);overflow-wrap:anywhere}
 .ar-report h4{margin:0 0 6px!important;font:600 20px/1.3 var(--jp-ui-font-family,system-ui,sans-serif)!important;color:var(--ar-ink)!important}
 .ar-report h4+p{margin:0 0 12px!important;color:var(--ar-soft)}
-.ar-report .ar-panel{flex:1 1 176px;max-width:224px;min-width:0}
 .ar-sides{display:flex;flex-wrap:wrap;gap:12px 40px;align-items:flex-start}
 .ar-sides>*{min-width:0;max-width:100%;overflow-x:auto}
+.ar-sides>.ar-panels{flex:1 1 100%}
 .ar-hang .ar-calls{display:block;overflow-x:auto}
 .ar-calls{border-spacing:4px;border-collapse:separate;margin:0!important;font-size:13px}
 .ar-calls td,.ar-calls th{padding:0 4px!important;text-align:left!important;background:none!important;border:0!important;font-weight:400}
@@ -77,7 +82,7 @@ def shared(panels: Sequence[Panel]) -> list[Panel]:
     same: dict[tuple, list[Panel]] = {}
     for panel in panels:
         status = panel.status
-        what = None if status is None else (status.op, status.line, status.seq, status.peer, status.known)
+        what = status and (status.op, status.line, status.seq, status.group, status.peer, status.known)
         same.setdefault((panel.ended, what), []).append(panel)
     return [
         Panel(tuple(r for p in alike for r in p.ranks), alike[0].status, alike[0].ended, max(p.since_s for p in alike))
@@ -116,11 +121,17 @@ def _doing(panel: Panel) -> str:
         return "<p>does not answer</p>"
     lines = [f"<p>{_state(status)}</p>"]
     if status.line:
-        text = f" <code>{html.escape((status.text or '')[:80])}</code>" if status.text else ""
+        text = f" <code>{_breakable(status.text)}</code>" if status.text else ""
         lines.append(f"<p><small>line {status.line}</small>{text}</p>")
     if status.dtype:
         lines.append(f"<p><small>tensor</small> <code>{status.dtype}{list(status.shape or ())}</code></p>")
     return "".join(lines)
+
+
+def _breakable(code: str) -> str:
+    """A line of code as HTML that may break before a dot and after another sign, so never in a name."""
+    code = code if len(code) <= _LONG else f"{code[: _LONG - 1]}…"
+    return "<wbr>".join(map(html.escape, re.split(r"(?=\.[^\W\d])|(?<=[(\[{,:])|(?<=\w=)", code)))
 
 
 def _state(status: RankStatus) -> str:
@@ -161,9 +172,9 @@ def _arrows(panels: Sequence[Panel], awaited: Mapping[int, tuple[int, ...]]) -> 
             f'<path d="M{start} 48C{start} {48 - height - 14},{end} {48 - height - 14},{end} 44"/>'
             f'<path d="M{end - 4} 40l4 7 4-7z" style="fill:var(--ar-lost)"/>'
         )
-    width = len(panels) * (_WIDTH + _GAP)
+    width = len(panels) * (_WIDTH + _GAP) - _GAP
     named = "; ".join(f"rank {a} waits for rank {b}" for a, b in edges)
-    return f'<svg width="{width}" height="50" role="img" aria-label="{named}">{"".join(paths)}</svg>'
+    return f'<svg viewBox="0 0 {width} 50" preserveAspectRatio="none" role="img" aria-label="{named}">{"".join(paths)}</svg>'
 
 
 def report(
@@ -208,7 +219,7 @@ def _calls(panels: Sequence[Panel], counted: Mapping[int, int]) -> str:
                 if done < most
                 else ""
             )
-            cells.append(f'<td><div class="ar-call{kind}">{"missing" if "missing" in kind else ""}</div></td>')
+            cells.append(f'<td><div class="ar-call{kind}">{"never came" if "missing" in kind else ""}</div></td>')
         dot = f'<span class="ar-dot" style="{_head(panel.ranks)}"></span>'
         rows.append(f"<tr><th>{dot}{name_ranks(panel.ranks)}</th>{''.join(cells)}</tr>")
     return f'<table class="ar-calls"><tr><td>collective</td>{head}</tr>{"".join(rows)}</table>'

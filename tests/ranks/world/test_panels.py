@@ -108,6 +108,28 @@ def test_the_report_shows_the_missing_call_and_the_line_to_blame():
     assert "<mark>if rank:</mark>" in page
 
 
+def test_a_rank_in_a_call_of_another_group_is_drawn_as_one_that_never_came():
+    """Both groups are in their first call."""
+    engines = SimpleNamespace(placement=SimpleNamespace(ranks=4), described=[{"pid": 1}] * 4, watch=str, stacks=str)
+    everyone = [
+        RankStatus(rank, op="all_reduce", seq=1, group=(0, 1) if rank == 1 else EVERYONE, line=2) for rank in EVERYONE
+    ]
+    page = body(Call(engines, None, (), 60)._report(everyone, ""))
+    assert "Rank 1 never came to the all_reduce that ranks 0, 2 and 3 wait in." in page
+    assert "(a call of ranks 0 and 1 only)" in page
+    row = page.split("rank 1</th>")[1].split("</tr>")[0]
+    assert "never came" in row
+    assert "ar-waits" not in row
+
+
+def test_a_rank_that_is_in_no_group_of_the_call_has_no_row():
+    engines = SimpleNamespace(placement=SimpleNamespace(ranks=3), described=[{"pid": 1}] * 3, watch=str, stacks=str)
+    statuses = [RankStatus(0, op="barrier", seq=1, group=(0, 1), line=2), RankStatus(2, line=3)]
+    page = body(Call(engines, None, (), 60)._report(statuses, ""))
+    assert "rank 1</th>" in page
+    assert "rank 2</th>" not in page
+
+
 HANGS = """%%ranks --deadline 8
 if rank != 0:
     dist.all_reduce(torch.ones(2))"""

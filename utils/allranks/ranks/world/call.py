@@ -201,8 +201,11 @@ class Call:
                 "calls with one number that do not match."
             )
         blamed = self._blamed(absent, reached)
-        counted = {s.rank: s.seq or 0 for s in inside}
-        return panels.report(headline, self._absence(absent, statuses), drawn, counted, self.source, blamed, reached)
+        # a rank may be in a call of another group: it counts that group's calls, and never came to this one
+        counted = {s.rank: s.seq or 0 for s in inside if s.group == first.group}
+        drawn = [panel for panel in drawn if panel.ranks[0] in (first.group or range(self.ranks))]
+        detail = self._absence(absent, statuses, first.group)
+        return panels.report(headline, detail, drawn, counted, self.source, blamed, reached)
 
     def _blamed(self, absent: tuple[int, ...], reached: int | None) -> int | None:
         """The line of the cell that keeps the absent ranks away: where one failed, else what lets them pass the call by."""
@@ -211,8 +214,8 @@ class Call:
             return frames[-1][1] if frames else None
         return hang.keeps_away(self.source, reached) if self.source and reached else None
 
-    def _absence(self, absent: tuple[int, ...], statuses: list[RankStatus]) -> str:
-        """What ranks do that are not where the others wait."""
+    def _absence(self, absent: tuple[int, ...], statuses: list[RankStatus], group: tuple[int, ...] | None) -> str:
+        """What ranks do that are not where the others of the group wait."""
         if not set(absent) & set(self.errors) and set(absent) <= set(self.outcomes):
             done = "It is" if len(absent) == 1 else "They are"
             return f"{done} done with the cell. Look first at a rank that does not wait."
@@ -222,7 +225,12 @@ class Call:
             return (
                 f"{'It' if len(absent) == 1 else f'Rank {rank}'} raised {error['type']}{at}: {error['message'][:200]}"
             )
-        return "; ".join(capital(str(s)) for s in statuses if s.rank in absent)
+        elsewhere = [
+            f"{s} (a call of {name_ranks(s.group)} only)" if s.op and s.group and s.group != group else str(s)
+            for s in statuses
+            if s.rank in absent
+        ]
+        return "; ".join(map(capital, elsewhere))
 
     def _describe_statuses(self, statuses: list[RankStatus], dead: dict[int, str] | None = None) -> list[str]:
         done = sorted(self.outcomes.keys() - self.errors.keys())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from allranks import schedules
+from allranks.ranks.world.outputs import Grid
 from allranks.ranks.world.panels import Panel, live, report
 from allranks.ranks.world.rank_status import RankStatus
+from allranks.show.player.page import page_without_kernel
 
 pytestmark = pytest.mark.browser
 LINE = 'team = dist.new_group(list(range(world_size)), backend="gloo"); dist.all_reduce(torch.zeros(4096))'
@@ -58,3 +61,34 @@ def test_an_arrow_goes_from_a_rank_to_the_one_that_it_waits_for(new_page, width)
     centres = [b["x"] + b["width"] / 2 for b in (p.bounding_box() for p in page.locator(".ar-panel").all())]
     assert abs(arrow["x"] - centres[0]) < 60
     assert abs(arrow["x"] + arrow["width"] - centres[3]) < 60
+
+
+STYLES = """(root) => [...document.querySelectorAll(`${root}, ${root} *`)].map((element) => {
+  const style = getComputedStyle(element), { width, height } = element.getBoundingClientRect();
+  const names = ["display", "position", "padding", "margin", "border", "background", "color", "fill", "font"];
+  const values = names.map((name) => style.getPropertyValue(name).replace(/allranks-player-[-\\w]+/, ""));
+  return [element.getAttribute("class"), Math.round(width), Math.round(height), ...values].join(" | ");
+})"""
+
+
+def test_a_player_and_a_hang_on_one_page_change_nothing_of_each_other(new_page, tmp_path):
+    """Each brings a style sheet: one that hides the other's bars was seen in chapters that have both."""
+    player = page_without_kernel(schedules.ring_all_reduce(8), step=3)
+    grid = Grid(2)
+    grid.ranks[0].stdout, grid.note = "here", "the ranks took 1 s"
+    grid.below = report("Stuck.", "", panels(4), {0: 2, 1: 2}, f"{LINE}\n", None, 1)
+    hang = f"<section id=hang>{live(panels(4), {0: (1,)}, 1, 3)}{grid.as_html()}</section>"
+    roots = {".ar-player": player, "#hang": hang}
+    found = []
+    for number, shown in enumerate((player, hang, player + hang)):
+        path = tmp_path / f"{number}.html"
+        path.write_text(f"<!doctype html><html lang=en><meta charset=utf-8><body>{shown}</body></html>", "utf-8")
+        page = new_page()
+        page.goto(path.as_uri())
+        if player in shown:
+            page.wait_for_selector(".ar-player[data-ready]")
+        found.append({root: page.evaluate(STYLES, root) for root, part in roots.items() if part in shown})
+    alone, both = found[0] | found[1], found[2]
+    for root, styles in alone.items():
+        assert len(styles) > 20
+        assert [pair for pair in zip(styles, both[root], strict=True) if pair[0] != pair[1]] == []

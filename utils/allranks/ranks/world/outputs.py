@@ -13,12 +13,12 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 STYLE = """<style>
 .ar-ranks{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,max(11em,var(--ar-letters)*7.3px + 20px)),1fr));gap:6px;margin:2px 0}
-.ar-rank{border:1px solid var(--jp-border-color2,#bbb);border-radius:4px;overflow:auto}
-.ar-rank>b{display:block;padding:1px 8px;font:600 12px var(--jp-ui-font-family,sans-serif);color:var(--jp-ui-font-color1,#222);background:var(--jp-layout-color2,#eee)}
-.ar-rank>b.ar-bad{color:var(--jp-error-color0,#a30000)}
-.ar-rank pre{margin:0!important;padding:4px 8px!important;white-space:pre-wrap;overflow-wrap:break-word;font-size:12px;background:transparent!important;color:var(--jp-content-font-color1,#222)}
-.ar-rank img{max-width:100%}
-.ar-note{font:12px var(--jp-ui-font-family,sans-serif);color:var(--jp-ui-font-color2,#555);margin:2px 0}
+.ar-ranks>.ar-rank{border:1px solid var(--jp-border-color2,#bbb);border-radius:4px;overflow:auto}
+.ar-ranks>.ar-rank>b{display:block;padding:1px 8px;font:600 12px var(--jp-ui-font-family,sans-serif);color:var(--jp-ui-font-color1,#222);background:var(--jp-layout-color2,#eee)}
+.ar-ranks>.ar-rank>b.ar-bad{color:var(--jp-error-color0,#a30000)}
+.ar-ranks>.ar-rank pre{margin:0!important;padding:4px 8px!important;white-space:pre-wrap;overflow-wrap:break-word;font-size:12px;background:transparent!important;color:var(--jp-content-font-color1,#222)}
+.ar-ranks>.ar-rank img{max-width:100%}
+.ar-ranks-note{font:12px var(--jp-ui-font-family,sans-serif);color:var(--jp-ui-font-color2,#555);margin:2px 0}
 </style>"""
 
 
@@ -89,7 +89,7 @@ class Grid:
         letters = max((len(line) for r in self.ranks for line in r.text.split("\n")), default=0)
         width = f"--ar-letters:{min(letters, WIDEST)}"
         body = f'<div class="ar-ranks" style="{width}">{"".join(columns)}</div>' if columns else ""
-        note = f'<div class="ar-note">{html.escape(self.note)}</div>' if self.note else ""
+        note = f'<div class="ar-ranks-note">{html.escape(self.note)}</div>' if self.note else ""
         return (STYLE if body or note else "") + body + note + self.below
 
     def __str__(self) -> str:

@@ -38,9 +38,9 @@ color:var(--ar-ink)!important;padding:0;font-variant-ligatures:none}
 .ar-panel p{margin:0 0 4px!important}
 .ar-bad>b{background:var(--ar-lost)!important;color:#fff!important}
 .ar-bad{border-color:var(--ar-lost)}
-.ar-fill{height:8px;margin-top:8px;border-radius:4px;background:var(--ar-hair);overflow:hidden}
-.ar-fill>i,.ar-call.ar-waits{background:repeating-linear-gradient(135deg,var(--ar-lost) 0 3px,transparent 3px 7px)}
-.ar-fill>i{display:block;height:100%}
+.ar-elapsed{height:8px;margin-top:8px;border-radius:4px;background:var(--ar-hair);overflow:hidden}
+.ar-elapsed>i,.ar-call.ar-waits{background:repeating-linear-gradient(135deg,var(--ar-lost) 0 3px,transparent 3px 7px)}
+.ar-elapsed>i{display:block;height:100%}
 .ar-report{border:1px solid var(--ar-line);border-left:5px solid var(--ar-lost);border-radius:10px;padding:16px 20px;
 background:var(--ar-paper);overflow-wrap:anywhere}
 .ar-report h4{margin:0 0 6px!important;font:600 20px/1.3 var(--jp-ui-font-family,system-ui,sans-serif)!important;color:var(--ar-ink)!important}
@@ -54,9 +54,9 @@ background:var(--ar-paper);overflow-wrap:anywhere}
 .ar-call{width:80px;height:16px;border-radius:4px;background:var(--ar-work);text-align:center;font-size:12px;line-height:14px}
 .ar-call.ar-missing{background:none;border:2px dashed var(--ar-lost);color:var(--ar-lost-text)}
 .ar-dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px}
-.ar-hang pre.ar-code{background:var(--ar-panel)!important;border-radius:6px;padding:8px 12px!important;margin:0 0 8px!important;white-space:pre-wrap}
-.ar-code mark{background:var(--ar-you);color:var(--ar-on-you);padding:1px 4px}
-.ar-code u{text-decoration:none;color:var(--ar-soft);padding-right:12px}
+.ar-hang pre.ar-blamed{background:var(--ar-panel)!important;border-radius:6px;padding:8px 12px!important;margin:0 0 8px!important;white-space:pre-wrap}
+.ar-blamed mark{background:var(--ar-you);color:var(--ar-on-you);padding:1px 4px}
+.ar-blamed u{text-decoration:none;color:var(--ar-soft);padding-right:12px}
 </style>"""
 
 
@@ -105,7 +105,7 @@ def live(panels: Sequence[Panel], awaited: Mapping[int, tuple[int, ...]], elapse
 def _panel(panel: Panel, share: float) -> str:
     name = name_ranks(panel.ranks)
     shown = {"done": "✓", "failed": "failed"}.get(panel.ended or "", f"{panel.since_s:.1f} s" if panel.waits else "")
-    bar = f'<div class="ar-fill"><i style="width:{100 * min(1.0, share):.0f}%"></i></div>' if panel.waits else ""
+    bar = f'<div class="ar-elapsed"><i style="width:{100 * min(1.0, share):.0f}%"></i></div>' if panel.waits else ""
     bad = " ar-bad" if panel.ended == "failed" else ""
     return (
         f'<div class="ar-panel{bad}"><b style="{_head(panel.ranks)}"><span>{name}</span><span>{shown}</span></b>'
@@ -237,4 +237,4 @@ def _code(source: str, blamed: int | None, reached: int) -> str:
     for number in numbers:
         text = html.escape(lines[number - 1]) if number <= len(lines) else ""
         shown.append(f"<u>{number}</u>" + (f"<mark>{text}</mark>" if number == (blamed or reached) else text))
-    return f'<pre class="ar-code">{"<br>".join(shown)}</pre>'
+    return f'<pre class="ar-blamed">{"<br>".join(shown)}</pre>'

@@ -31,7 +31,7 @@ class Line:
 
         self.last = text
         bundle = {
-            "text/html": f'{STYLE}<div class="ar-note">{html.escape(self.title)}: {html.escape(text)}</div>',
+            "text/html": f'{STYLE}<div class="ar-ranks-note">{html.escape(self.title)}: {html.escape(text)}</div>',
             "text/plain": f"{self.title}: {text}",
         }
         if self.handle is None:

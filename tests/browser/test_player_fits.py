@@ -162,3 +162,62 @@ def test_a_run_that_went_wrong_opens_at_its_first_wrong_move(sized):
     assert page.locator(".ar-caption.ar-bad").text_content() == (
         "Rank 0 sends c0 to rank 1, which adds it (line 12): the first wrong move, c0 then holds rank 0 twice."
     )
+
+
+# half-way through a step: packets that cover another one, or the name of a rank, by more than an edge
+COVERED = """() => {
+  const boxes = (name) => [...document.querySelectorAll(name)].map((e) => e.getBoundingClientRect());
+  const covers = (a, b, x, y) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > x
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > y;
+  const packets = boxes(".ar-packet"), names = boxes(".ar-rank .ar-name");
+  const pairs = packets.flatMap((a, i) => packets.slice(0, i).filter((b) => covers(a, b, 10, 8)));
+  return [packets.length, pairs.length, packets.filter((a) => names.some((b) => covers(a, b, 4, 3))).length];
+}"""
+
+
+@pytest.mark.parametrize(
+    "player",
+    [
+        Player(ALGORITHMS["double_binary_tree_all_reduce"](8, segments=4), layout="ring"),
+        Player(ALGORITHMS["rabenseifner_all_reduce"](8), ring_all_reduce(8), nbytes=840),
+        Player(ALGORITHMS["flat_all_reduce"](8), tree_all_reduce(8)),
+    ],
+    ids=["double tree", "two of 8 ranks", "flat and tree"],
+)
+def test_packets_of_a_step_cover_neither_each_other_nor_a_name(sized, player):
+    page = sized(player, WIDE)
+    steps = int(page.locator(".ar-timeline").get_attribute("aria-valuemax"))
+    for step in range(steps):
+        to_step(page, step + 0.5)
+        shown, pairs, names = page.evaluate(COVERED)
+        assert shown, f"no packet in step {step + 1}"
+        assert not pairs and not names, f"step {step + 1}: {pairs} pairs of packets, {names} names covered"
+
+
+def test_forty_eight_chunks_are_a_matrix_and_not_stripes(sized):
+    chunks = ALGORITHMS["ring_all_gather"](8)
+    parts = replace(
+        chunks,
+        chunks=48,
+        moves=tuple(replace(m, chunks=tuple(6 * c + k for c in m.chunks for k in range(6))) for m in chunks.moves),
+    )
+    page = sized(Player(parts), WIDE)
+    assert page.locator(".ar-dense canvas").count() == 1
+    legend = page.locator(".ar-legend").inner_text()
+    assert "arrives now" in legend
+    assert "whose numbers" not in legend
+
+
+def test_a_folded_timeline_shows_no_frame_of_what_was_drawn_before(sized):
+    page = sized(Player(ring_all_reduce(4)), WIDE)
+    to_step(page, 2)
+    ink = """() => {
+      const canvas = document.querySelectorAll(".ar-timeline canvas")[1];
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      return data.some((part, i) => i % 4 === 3 && part);
+    }"""
+    assert page.evaluate(ink)
+    page.set_viewport_size({"width": 916, "height": 460})
+    page.wait_for_selector(".ar-low")
+    page.evaluate(TWO_FRAMES)
+    assert not page.evaluate(ink)

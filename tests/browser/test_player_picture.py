@@ -89,13 +89,13 @@ def to_step(page, step: float) -> None:
     page.emulate_media(reduced_motion="no-preference")
 
 
-LANES_LEFT, TWO_LEFT, LANES_RIGHT = 62, 96, 6
+LANES_RIGHT = 6
 
 
 def in_timeline(page, share: float, y: float = 8) -> tuple[float, float]:
     """A point of the timeline: a share of its axis, pixels below its upper edge (8: above the lanes)."""
     box = page.locator(".ar-timeline").bounding_box()
-    left = TWO_LEFT if page.locator(".ar-half").count() > 1 else LANES_LEFT
+    left = float(page.locator(".ar-timeline").get_attribute("data-left"))
     return box["x"] + left + (box["width"] - left - LANES_RIGHT) * share, box["y"] + y
 
 

@@ -85,7 +85,8 @@ def test_two_timed_films_share_one_clock(show):
             probe.fillRect(0, 0, 1, 1);
             return [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3).join();
           };
-          return [[29, 46, 73, 90].map((y) => at(67, y)), [0, 1, 0, 1].map(rank)];
+          const x = Number(canvas.parentElement.dataset.left) - 29;
+          return [[29, 46, 73, 90].map((y) => at(x, y)), [0, 1, 0, 1].map(rank)];
         }"""
     )
     assert seen == wanted

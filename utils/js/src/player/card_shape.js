@@ -27,10 +27,17 @@ import { pointAlong, ringRoute, route } from "./routes.js";
 /** @typedef {{playback: Playback, layout: Layout, joined: Set<number>, places: Point[]}} Places joined: both ways */
 /** @typedef {{shape: CardShape, centres: Point[], routes: Map<number, Curve>, box: Size & Point}} Arrangement */
 
+/** @typedef {{clear: boolean, small: boolean}} How clear: whether packets must cover nothing; small: without names */
+const USUAL = { clear: false, small: false };
+/** @type {How[]} in the order in which they are tried */
+export const HOWS = [{ clear: true, small: false }, { clear: true, small: true }, USUAL];
+
 // from large to small; text has 12 px in all of them
 const SIZES = [60, 52, 46, 40, 34, 28, 24, 20, 16];
 const WIDTHS = [36, 30, 26, 22, 18, 14, 11, 8, 5];
 const HEAD = 26;
+// a packet that says whose numbers it has, and what the receiver does with them
+const SMALL = { w: 32, h: 22 };
 // of 12 px text, wider than most
 const LETTER = 6.9;
 
@@ -49,9 +56,10 @@ function wayOf({ isSquare, chunks }) {
  * @param {Playback} playback
  * @param {number} level of the height, 0: the largest
  * @param {number} widthLevel of the width
+ * @param {boolean} small whether packets have no names
  * @returns {CardShape}
  */
-export function cardShape(playback, level = 0, widthLevel = level) {
+export function cardShape(playback, level = 0, widthLevel = level, small = false) {
   const { ranks, chunks, bars, undelivered, waitBars } = playback;
   const way = wayOf(playback);
   const cell = cellOf(way, ranks, chunks, level, widthLevel);
@@ -74,7 +82,7 @@ export function cardShape(playback, level = 0, widthLevel = level) {
     way,
     brief,
     labels,
-    packet: packetOf(way, ranks, chunks, level),
+    packet: small && way !== "square" && chunks ? SMALL : packetOf(way, ranks, chunks, level),
   };
 }
 
@@ -134,15 +142,16 @@ function packetOf(way, ranks, chunks, level) {
  * @param {Playback} playback
  * @param {Layout} layout
  * @param {Size} room
+ * @param {How} how
  * @returns {Arrangement}
  */
-export function arrange(playback, layout, room) {
-  const found = largest(playback, layout, room);
+export function arrange(playback, layout, room, how = USUAL) {
+  const found = largest(playback, layout, room, how);
   if (found) return found;
   const shape = cardShape(playback, SIZES.length - 1);
   const [way] = waysOf(playback, layout, [layout === "line" ? 3 : 1]);
   for (let grown = 1.05; ; grown *= 1.05) {
-    const found = fit(way, shape, { w: room.w * grown, h: room.h * grown });
+    const found = fit(way, shape, { w: room.w * grown, h: room.h * grown }, false);
     if (found) return found;
   }
 }
@@ -153,17 +162,18 @@ export function arrange(playback, layout, room) {
  * @param {Playback} playback
  * @param {Layout} layout
  * @param {Size} room
+ * @param {How} how
  * @returns {Arrangement | null}
  */
-export function largest(playback, layout, room) {
+export function largest(playback, layout, room, how = USUAL) {
   const rounds = layout === "line" ? [[1, 2, 3]] : layout === "ring" ? [[1], [2]] : [[1]];
   for (const rows of rounds) {
     const ways = waysOf(playback, layout, rows);
     for (const [level, widthLevel] of levelsOf(wayOf(playback), playback.links.length > 2 * playback.ranks)) {
-      const shape = cardShape(playback, level, widthLevel);
+      const shape = cardShape(playback, level, widthLevel, how.small);
       for (const way of ways) {
-        const found = fit(way, shape, room);
-        if (found) return found;
+        const found = fit(way, shape, room, how.clear);
+        if (found && (!how.clear || staysClear(way, found))) return found;
       }
     }
   }
@@ -203,15 +213,16 @@ function levelsOf(way, quickly) {
  * @param {Places} way
  * @param {CardShape} shape
  * @param {Size} room
+ * @param {boolean} clear whether packets of one step should not meet
  * @returns {Arrangement | null}
  */
-function fit(way, shape, room) {
+function fit(way, shape, room, clear) {
   const area = { w: room.w - shape.card.w - 8, h: room.h - shape.card.h - 8 };
   for (let turn = 0; turn < 3; turn++) {
     if (area.w < 0 || area.h < 0) return null;
     const centres = way.places.map(({ x, y }) => ({ x: (x - 0.5) * area.w, y: (y - 0.5) * area.h }));
     if (!standApart(way, centres, shape)) return null;
-    const routes = routesOf(way.playback, way.layout, centres, shape);
+    const routes = routesOf(way.playback, way.layout, centres, shape, clear);
     const box = boxOf(centres, routes, shape);
     if (way.layout === "ring" && !isClear(centres, routes, shape)) return null;
     if (box.w <= room.w && box.h <= room.h) return { shape, centres, routes, box };
@@ -249,8 +260,9 @@ function standApart({ joined }, centres, { card, packet }) {
  * @param {Layout} layout
  * @param {Point[]} centres
  * @param {CardShape} shape
+ * @param {boolean} clear
  */
-function routesOf({ ranks, links }, layout, centres, { card, packet }) {
+function routesOf({ ranks, links, together }, layout, centres, { card, packet }, clear) {
   const joined = new Set(links.map(([src, dst]) => src * ranks + dst));
   /** @type {Map<number, Curve>} */
   const found = new Map();
@@ -261,10 +273,13 @@ function routesOf({ ranks, links }, layout, centres, { card, packet }) {
       found.set(src * ranks + dst, above(there, packet));
       continue;
     }
+    const key = src * ranks + dst;
+    const others = new Set(clear ? together.flatMap((keys) => (keys.includes(key) ? keys : [])) : []);
+    const beside = [...found].flatMap(([way, curve]) => (others.has(way) ? [curve] : []));
     const onRing = layout === "ring" && !bothWays && (dst - src + ranks) % ranks === 1;
     const curve = onRing
       ? ringRoute(centres, src, dst, card)
-      : route(centres, src, dst, card, packet, bothWays, layout === "grid");
+      : route(centres, src, dst, card, packet, bothWays, layout === "grid", beside);
     found.set(src * ranks + dst, curve);
   }
   return found;
@@ -284,6 +299,29 @@ function isClear(centres, routes, { card, packet }) {
     const at = pointAlong(curve, 0.5);
     return centres.every(({ x, y }) => Math.abs(at.x - x) >= room.x || Math.abs(at.y - y) >= room.y);
   });
+}
+
+/**
+ * Whether the packets of a step, half-way, cover neither a card nor each other, or nearly so.
+ *
+ * @param {Places} way
+ * @param {Arrangement} found
+ */
+function staysClear({ playback }, { shape: { card, packet }, centres, routes }) {
+  const middle = new Map([...routes].map(([key, curve]) => [key, pointAlong(curve, 0.5)]));
+  const apart = (/** @type {Point} */ a, /** @type {Point} */ b, /** @type {number} */ w, /** @type {number} */ h) =>
+    Math.abs(a.x - b.x) >= w || Math.abs(a.y - b.y) >= h;
+  const beside = { w: (card.w + packet.w) / 2 - 8, h: (card.h + packet.h) / 2 - 8 };
+  for (const at of middle.values()) if (centres.some((centre) => !apart(at, centre, beside.w, beside.h))) return false;
+  return playback.together.every((keys) =>
+    keys.every((key, i) => {
+      const at = /** @type {Point} */ (middle.get(key));
+      return keys.slice(0, i).every((other) => {
+        const there = /** @type {Point} */ (middle.get(other));
+        return apart(at, there, packet.w - 8, packet.h - 6);
+      });
+    }),
+  );
 }
 
 /** @param {Curve} curve */

@@ -2,7 +2,7 @@
 // of their own, so that a frame moves a few small groups and repaints nothing else.
 
 import { moveTo, svg } from "../common/dom.js";
-import { arrange, largest } from "./card_shape.js";
+import { arrange, HOWS, largest } from "./card_shape.js";
 import { addDots } from "./hues.js";
 import { drawPacket } from "./packet.js";
 import { RankCard } from "./rank_card.js";
@@ -79,8 +79,8 @@ export class DetailedView {
     const { playback } = this;
     this.#layout = layout;
     this.root.dataset.layout = layout;
-    const [fitting, room] = this.#fitting(layout);
-    this.arrangement = arrange(playback, fitting, room);
+    const [fitting, room, how] = this.#fitting(layout);
+    this.arrangement = arrange(playback, fitting, room, how);
     const { box, centres, shape } = this.arrangement;
     // one unit is one pixel, so that 12 px of text are 12 px; what has no room is reached by scrolling
     const view = { viewBox: `${box.x} ${box.y} ${box.w} ${box.h}`, width: box.w, height: box.h };
@@ -113,20 +113,22 @@ export class DetailedView {
 
   /**
    * The layout and the room that are taken: a tree that is too wide stands round a circle, and ways that bend outwards
-   * may be clear only in a lower room.
+   * may be clear only in a lower room. Where packets would cover names or each other, they become smaller.
    *
    * @param {Layout} layout
-   * @returns {[Layout, import("./layouts.js").Size]}
+   * @returns {[Layout, import("./layouts.js").Size, import("./card_shape.js").How]}
    */
   #fitting(layout) {
     const { w, h } = this.#room;
-    for (const other of [layout, RING]) {
-      for (const less of [0, 24, 48]) {
-        const room = { w, h: h - less };
-        if (largest(this.playback, other, room)) return [other, room];
+    for (const how of HOWS) {
+      for (const other of [layout, RING]) {
+        for (const less of [0, 24, 48]) {
+          const room = { w, h: h - less };
+          if (largest(this.playback, other, room, how)) return [other, room, how];
+        }
       }
     }
-    return [layout, this.#room];
+    return [layout, this.#room, HOWS[0]];
   }
 
   /**

@@ -74,7 +74,8 @@ function drawStripes(root, transfer, carried, playback, { packet: { w, h } }, ui
   const { ranks } = playback;
   const height = h - 12;
   const stripe = height / ranks;
-  const name = playback.nameOf(transfer);
+  // the smallest have no room for a name
+  const name = w < 40 ? "" : playback.nameOf(transfer);
   const beside = h < 30;
   const bare = beside && name.length > 3;
   const width = bare ? 0 : beside ? 8 : name.length > 4 ? 10 : Math.min(20, w * 0.3);
@@ -89,7 +90,7 @@ function drawStripes(root, transfer, carried, playback, { packet: { w, h } }, ui
   const long = name.length > (beside ? 2 : 3);
   const kind = { class: long ? "ar-tag ar-long" : "ar-tag" };
   svg("text", beside ? { x: middle - 7, y: 4.5, ...kind } : { x: middle, y: -2, ...kind }, root, name);
-  const at = beside ? { x: w / 2 - 10, y: 5 } : { x: middle, y: h / 2 - (h > 40 ? 8 : 5) };
+  const at = beside ? { x: w / 2 - 9, y: 5 } : { x: middle, y: h / 2 - (h > 40 ? 8 : 5) };
   svg("text", { ...at, class: "ar-op" }, root, transfer.sign);
 }
 

@@ -8,7 +8,6 @@ import { DenseView } from "./dense_view.js";
 import { DetailedView } from "./detailed_view.js";
 import { heightFor, placeHalves } from "./halves.js";
 import { halfTitles, heading } from "./heading.js";
-import { MOST_HUES } from "./hues.js";
 import { LAYOUTS } from "./layouts.js";
 import { longestOf } from "./playback.js";
 import { QuestionPanel } from "./question_panel.js";
@@ -20,7 +19,6 @@ import { counted, duration } from "./words.js";
 /** @typedef {import("./data.js").Model} Model */
 /** @typedef {import("./playback.js").Playback} Playback */
 
-const MOST_DETAILED_CHUNKS = 64;
 const HEIGHT = 620;
 // with the code below the picture
 const CODE_HEIGHT = 138;
@@ -139,8 +137,7 @@ export class Page {
    */
   #viewOf(playback, uid) {
     const layout = this.#layoutOf(playback);
-    const few = playback.ranks <= MOST_HUES && playback.chunks <= MOST_DETAILED_CHUNKS;
-    return few ? new DetailedView(playback, layout, uid) : new DenseView(playback, layout);
+    return playback.isDetailed ? new DetailedView(playback, layout, uid) : new DenseView(playback, layout);
   }
 
   /** @param {Playback} playback */

@@ -3,6 +3,7 @@
 // animation.py; here it is only looked up.
 
 import { barsOf, transfersOf } from "./data.js";
+import { MOST_HUES } from "./hues.js";
 import { chunkName, counted, size } from "./words.js";
 
 /** @typedef {import("./data.js").Axis} Axis */
@@ -13,6 +14,8 @@ import { chunkName, counted, size } from "./words.js";
 // positions and times closer than this are the same
 const EPSILON = 1e-9;
 const STEP_EPSILON = 1e-6;
+// of more, a cell on a card would be too narrow
+const MOST_CHUNKS = 32;
 
 export class Playback {
   /** @type {Axis} */
@@ -75,6 +78,15 @@ export class Playback {
     const links = new Map();
     for (const { src, dst } of this.transfers) links.set(src * this.ranks + dst, [src, dst]);
     this.links = [...links.values()];
+    /** @type {number[][]} the ways that are used in one step, each such set once; a way as src * ranks + dst */
+    this.together = [
+      ...new Map(
+        this.byStep.map((step) => {
+          const keys = [...new Set(step.map(({ src, dst }) => src * this.ranks + dst))].sort((a, b) => a - b);
+          return /** @type {const} */ ([keys.join(), keys]);
+        }),
+      ).values(),
+    ];
     this.undelivered = this.transfers.filter((transfer) => !transfer.delivered);
     /** What is lost to waiting: a wait for a call of one's own is none of it. */
     this.waitBars = this.bars.filter((bar) => bar.op === "wait" && !bar.own);
@@ -385,6 +397,11 @@ export class Playback {
     const goal = this.goals.get(rank * this.chunks + chunk);
     if (goal === undefined) return null;
     return String(held) === String(this.contributors(goal)) ? "done" : "missing";
+  }
+
+  /** Whether each rank has a card, on which each chunk can be read; else they are a matrix. */
+  get isDetailed() {
+    return this.ranks <= MOST_HUES && (this.chunks <= MOST_CHUNKS || this.isSquare);
   }
 
   /** Whether each chunk goes from one rank to another: chunk `p * s + d` from s to d. */

@@ -1,6 +1,7 @@
 // Beside the picture: what each rank has sent against the least possible, the links in use, what colours mean.
 
 import { html, svg } from "../common/dom.js";
+import { contributionCounts } from "./heat_map.js";
 import { MOST_HUES, swatchClass } from "./hues.js";
 import { counted, duration } from "./words.js";
 
@@ -200,7 +201,7 @@ function isLost(playback, bar) {
  */
 function legend(playback) {
   const { ranks, chunks, transfers, bars, goal } = playback;
-  const few = ranks <= MOST_HUES;
+  const few = playback.isDetailed;
   const sample = (/** @type {string} */ name, /** @type {string} */ words, text = "") =>
     html("span", { class: "ar-meaning" }, html("i", { class: `ar-sample ar-sample-${name}` }, text), words);
   const box = html("div", { class: "ar-legend" });
@@ -209,7 +210,7 @@ function legend(playback) {
       html("i", { class: `${swatchClass(r, ranks)} ar-numbered` }, ranks > 4 ? "" : String(r)),
     );
     box.append(html("span", { class: "ar-meaning ar-wide" }, ...squares, "whose numbers"));
-  } else if (!few && chunks) {
+  } else if (!few && contributionCounts(playback).some((count) => count > 1)) {
     const words = `1 to ${ranks - 1} ranks in it`;
     box.append(html("span", { class: "ar-meaning ar-wide" }, html("i", { class: "ar-ramp" }), words));
   }

@@ -157,6 +157,26 @@ export class RankMap {
       pen.fill();
     }
     if (this.#round) this.#drawNumbers(pen, colours);
+    else if (ranks <= LABELS) this.#drawNames(pen, colours);
+  }
+
+  /**
+   * A number above each dot of the upper half, and below those of the lower.
+   *
+   * @param {CanvasRenderingContext2D} pen
+   * @param {Colours} colours
+   */
+  #drawNames(pen, colours) {
+    pen.textAlign = "center";
+    pen.lineWidth = 4;
+    pen.strokeStyle = colours.paper;
+    pen.fillStyle = colours.soft;
+    this.#places.forEach((place, rank) => {
+      const { x, y } = this.#point(rank);
+      const at = y + (place.y > 0.5 ? this.#radius + 13 : -this.#radius - 5);
+      pen.strokeText(String(rank), x, at);
+      pen.fillText(String(rank), x, at);
+    });
   }
 
   /**

@@ -17,9 +17,10 @@ const BENDS = [0, -0.2, 0.2, -0.3, 0.3, -0.4, 0.4, -0.5, 0.5, -0.6, 0.6, -0.8, 0
  * @param {Size} packet
  * @param {boolean} bothWays messages go both ways: each keeps to its left, so that two packets pass beside each other
  * @param {boolean} upwards curves go up and left where they can, so that those of one row don't meet those of the next
+ * @param {Curve[]} together the ways of packets that fly at the same time: they should not meet
  * @returns {Curve}
  */
-export function route(centres, src, dst, card, packet, bothWays, upwards) {
+export function route(centres, src, dst, card, packet, bothWays, upwards, together = []) {
   const a = centres[src];
   const b = centres[dst];
   const distance = Math.hypot(b.x - a.x, b.y - a.y) || 1;
@@ -39,7 +40,8 @@ export function route(centres, src, dst, card, packet, bothWays, upwards) {
     };
     const curve = { from: edge(a, by, card, aside), by, to: edge(b, by, card, aside) };
     const down = -bend * (Math.abs(normal.x) > Math.abs(normal.y) ? normal.x : normal.y) > 0;
-    const cost = Math.abs(bend) * 3 + (upwards && bend && down ? 40 : 0) + covered(curve, others, card, packet);
+    const bent = Math.abs(bend) * 3 + (upwards && bend && down ? 40 : 0);
+    const cost = bent + covered(curve, others, card, packet) + met(curve, together, packet);
     if (cost < least) {
       best = curve;
       least = cost;
@@ -84,6 +86,24 @@ function covered(curve, centres, card, packet) {
       const width = (card.w + packet.w) / 2 - Math.abs(at.x - centre.x);
       const height = (card.h + packet.h) / 2 - Math.abs(at.y - centre.y);
       if (width > 0 && height > 0) sum += Math.min(width, height);
+    }
+  }
+  return sum;
+}
+
+/**
+ * How much a packet on the curve covers of those that fly at the same time.
+ *
+ * @param {Curve} curve
+ * @param {Curve[]} together
+ * @param {Size} packet
+ */
+function met(curve, together, packet) {
+  let sum = 0;
+  for (const other of together) {
+    for (const t of [0.3, 0.5, 0.7]) {
+      const [a, b] = [pointAlong(curve, t), pointAlong(other, t)];
+      sum += Math.max(0, Math.min(packet.w - Math.abs(a.x - b.x), packet.h - Math.abs(a.y - b.y)));
     }
   }
   return sum;

@@ -16,6 +16,8 @@ import { momentOf } from "./stops.js";
 const LANES_LEFT = 62;
 const TWO_LEFT = 96;
 const LANES_RIGHT = 6;
+const MOST_NAME = 120;
+const LETTER = 7.4; // of 12 px bold text, wider than most
 const TOP = 22;
 const LANES_HEIGHT = 112;
 const CALLS_HEIGHT = 152; // of two playbacks: a call's name has room in its bar
@@ -42,6 +44,8 @@ export class Timeline {
   #framed = "";
   #redraw = 0;
   #left = LANES_LEFT;
+  /** Where the ranks' names begin, beside the title of their lanes. */
+  #names = 0;
   #canvas = document.createElement("canvas");
   #frames = document.createElement("canvas");
   #cursor = html("div", { class: "ar-cursor" });
@@ -84,7 +88,11 @@ export class Timeline {
     const named = length > 1 && this.playbacks.some(({ calls }) => calls.length);
     const height = named ? CALLS_HEIGHT : LANES_HEIGHT;
     this.more = height - LANES_HEIGHT;
-    this.#left = length > 1 ? TWO_LEFT : LANES_LEFT;
+    const first = halfTitles(this.playbacks).map(({ title, tag }) => (tag || title).split(" ")[0].length);
+    // a long first word has as many pixels as it needs
+    this.#names = length > 1 ? Math.max(LANES_LEFT, Math.min(MOST_NAME, LETTER * Math.max(...first) + 6)) : 0;
+    this.#left = length > 1 ? this.#names + TWO_LEFT - LANES_LEFT : LANES_LEFT;
+    this.root.dataset.left = String(this.#left);
     const room = (height - (length - 1) * GAP) / length;
     let top = TOP;
     this.lanes = this.playbacks.map(({ ranks, bars }) => {
@@ -93,7 +101,7 @@ export class Timeline {
       const lane = {
         top,
         pitch,
-        names: length > 1 ? LANES_LEFT : 0,
+        names: this.#names,
         bar: pitch > 15 ? pitch - 3 : pitch >= 12 ? pitch - 2 : pitch >= 5 ? pitch - 1 : pitch,
       };
       top += pitch * ranks + GAP;
@@ -365,11 +373,11 @@ export class Timeline {
     pen.fillStyle = theme.ink;
     pen.font = `600 12px ${theme.font}`;
     // letters may stand a little closer
-    const lines = inTwoLines(tag || title, (words) => pen.measureText(words).width <= 1.2 * (LANES_LEFT - 6));
+    const lines = inTwoLines(tag || title, (words) => pen.measureText(words).width <= 1.2 * (this.#names - 6));
     pen.textAlign = "left";
     lines.forEach((words, line) => {
       const y = top + (pitch * ranks) / 2 + 14 * (line - (lines.length - 1) / 2);
-      pen.fillText(words, 0, y, LANES_LEFT - 6);
+      pen.fillText(words, 0, y, this.#names - 6);
     });
   }
 
@@ -383,9 +391,10 @@ export class Timeline {
     this.#cover.hidden = this.covered === null || this.covered >= this.#length;
     if (this.covered !== null) this.#cover.style.left = `${Math.max(this.#left, this.window.x(this.covered))}px`;
     const framed = `${this.playbacks.map((playback) => playback.current)} ${this.picked?.index}`;
-    if (framed === this.#framed || this.#folded) return;
+    if (framed === this.#framed) return;
     this.#framed = framed;
     const sheet = this.#sheet(this.#frames);
+    if (this.#folded) return;
     this.playbacks.forEach((playback, i) => {
       const picked = this.picked && playback.transfers[this.picked.index] === this.picked ? this.picked : null;
       drawNow(sheet, playback, this.lanes[i], picked);

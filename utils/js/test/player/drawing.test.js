@@ -115,14 +115,14 @@ test("eight ranks have room in a column of 312 px, in two columns", () => {
   assert.equal(new Set(centres.map(({ x }) => Math.round(x))).size, 2);
 });
 
-test("eight ranks with 48 chunks each have room together", () => {
+test("eight ranks with 24 chunks each have room together", () => {
   // of a DGX-1: two groups of four, each rank joined to the three others and to one of the other group
   const near = (/** @type {number} */ r) =>
     [0, 1, 2, 3, 4, 5, 6, 7].filter((s) => s !== r && (s >> 2 === r >> 2 || s % 4 === r % 4));
   const messages = [0, 1, 2, 3, 4, 5, 6, 7].flatMap((src) =>
-    near(src).map((dst) => ({ step: 0, src, dst, chunk: 6 * src })),
+    near(src).map((dst) => ({ step: 0, src, dst, chunk: 3 * src })),
   );
-  const mesh = new Playback(animation({ ranks: 8, chunks: 48, messages }));
+  const mesh = new Playback(animation({ ranks: 8, chunks: 24, messages }));
   for (const layout of /** @type {const} */ (["ring", "all-to-all", "grid"])) {
     const { box } = arrange(mesh, layout, { w: 600, h: 360 });
     assert.ok(box.w <= 600 && box.h <= 360, `${layout}: ${box.w} x ${box.h}`);

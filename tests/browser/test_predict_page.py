@@ -85,7 +85,7 @@ def test_the_truth_and_what_gives_it_away_is_covered_until_the_answer_is_locked_
     assert lock.is_enabled() and WHY not in shown.inner_text(), "chosen is not locked in"
     lock.click()
     text = shown.inner_text()
-    assert "you said 10, 1" in text and "it was 10, 10" in text and WHY in text
+    assert "you said 10, 1" in text and "it was: 10, 10" in text and WHY in text
     assert shown.locator(".ar-predict-verdict").inner_text() == "Not quite."
     assert (
         page.locator("pre", has_text="rank 0: 10").is_visible() and page.locator("pre", has_text="10, 10").is_visible()

@@ -38,7 +38,7 @@ def test_reduce_scatter(ranks, solved):
     ends = {rank: float(text.split(" -> ")[1]) for rank, text in chapter.by_rank("promise_run").items()}
     assert ends == {rank: total * 10.0**rank for rank in everyone}
     assert all("close: True" in text for text in chapter.by_rank("two_in_a_row_run").values())
-    assert "it was chunk 3\n" in chapter.text("reveal_first")
+    assert "it was: chunk 3\n" in chapter.text("reveal_first")
     for player in ("watch", "watch_halving"):
         assert WIDGET in chapter.outputs(player)[0].data
 

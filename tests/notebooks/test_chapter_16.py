@@ -38,7 +38,7 @@ def test_barrier_and_groups(ranks, solved):
     for waited in (waits, ours):
         assert waited[0] > waited[-1]  # the first one waits for the last
     assert set(chapter.by_rank("file").values()) == {"6 words"}
-    assert "it was all in the same round\n" in chapter.text("reveal_first")
+    assert "it was: all in the same round\n" in chapter.text("reveal_first")
     for name in ("watch", "own_wait"):
         assert any(WIDGET in output.get("data", {}) for output in chapter.outputs(name))
     assert f"{(ranks - 1).bit_length()} rounds" in chapter.text("own_timings")

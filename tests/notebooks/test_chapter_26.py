@@ -36,7 +36,7 @@ def test_context_parallel(ranks):
         counted, formula = (int(n.replace(",", "")) for n in re.findall(r"([\d,]+)(?: bytes|$)", line))
         assert counted == formula > 0
     assert "16 ranks                503       566                    1544      1132" in chapter.text("llama_numbers")
-    assert "it was forward the ring, together Ulysses\n" in chapter.text("reveal_llama")
+    assert "it was: forward the ring, together Ulysses\n" in chapter.text("reveal_llama")
     assert "measured" in chapter.text("model")
     assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "guess_balance"))
     only_data, both = chapter.text("trained").splitlines()

@@ -47,7 +47,7 @@ def test_eight_gpus(ranks):
     assert f"sent {2 * (ranks - 1) / ranks:.3f} n; every sum is right: True" in chapter.text("ring_counted")
     assert "8 ranks: a ring sends 1.750 n, NVLS 1.125 n" in chapter.text("bytes_computed")
     assert "2 ranks: a ring sends 1.000 n, NVLS 1.500 n" in chapter.text("bytes_computed")
-    assert "it was the ring" in chapter.text("reveal_two") and "it was one shot" in chapter.text("reveal_shot")
+    assert "it was: the ring" in chapter.text("reveal_two") and "it was: one shot" in chapter.text("reveal_shot")
     small, large = chapter.text("before_after").splitlines()[-2:]
     for line in (small, large):
         communication, exposed, compute = map(float, re.findall(r"([\d.]+) ms", line))

@@ -168,7 +168,7 @@ def test_the_list_has_each_question_once_with_what_was_said_and_what_it_was():
     guess.lock_in("rank 0")
     guess.reveal("`every` rank")
     assert predictions().text().splitlines() == [
-        "Holder: you said rank 0; it was every rank",
+        "Holder: you said rank 0; it was: every rank",
         "How many?: you didn't say; it was not shown yet",
     ]
 
@@ -181,7 +181,7 @@ def test_what_a_page_without_scripts_shows_keeps_the_truth_folded():
     assert "Who holds the sum?" in still and "every rank" in still
     still = guess.reveal("`every` rank", "it is <all>.")._repr_mimebundle_()["text/html"].split("<script")[0]
     before, folded = still.split("<details>")
-    assert "every rank" not in before and "it was every rank" in folded and "it is &lt;all&gt;." in folded
+    assert "every rank" not in before and "it was: every rank" in folded and "it is &lt;all&gt;." in folded
     a_list = predictions()._repr_mimebundle_()["text/html"].split("<script")[0]
     assert "Holder" in a_list and "every rank" not in a_list
 

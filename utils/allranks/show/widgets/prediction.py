@@ -22,6 +22,7 @@ from allranks.show.widgets.prediction_words import (
     accepted,
     amount,
     is_right,
+    it_was,
     options_in_words,
     plain,
     said_in_words,
@@ -196,8 +197,7 @@ class Reveal(_Card):
         return f"{verdict} You said {said_in_words(self.asked, value)}; {self._it()}"
 
     def _it(self) -> str:
-        it = plain(self.truth["it"])
-        return it if self.asked["kind"] == "sketch" else f"it was {it}"
+        return it_was(self.asked, self.truth["it"])
 
     def text(self) -> str:
         """Whether it was right, what was said, what it was and why, as plain text; then the class, if on a board."""
@@ -228,7 +228,8 @@ class Predictions(_Card):
         for question in self.asked_before:
             value = question.value
             said = "you didn't say" if value is None else f"you said {said_in_words(question.asked, value)}"
-            lines.append(f"{plain(question.asked['title'])}: {said}; it was {plain(question.it) or 'not shown yet'}")
+            it = it_was(question.asked, question.it) if question.it else "it was not shown yet"
+            lines.append(f"{plain(question.asked['title'])}: {said}; {it}")
         return "\n".join(lines)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:

@@ -34,6 +34,11 @@ def said_in_words(asked: dict[str, Any], value: Value) -> str:
     return " ".join(filter(None, [written(value), asked["unit"]]))
 
 
+def it_was(asked: dict[str, Any], it: str) -> str:
+    """The truth in words: an option may be a sentence of its own ("they wait for ever"), a curve's words are one."""
+    return plain(it) if asked["kind"] == "sketch" else f"it was{':' if asked['kind'] == 'choice' else ''} {plain(it)}"
+
+
 def accepted(asked: dict[str, Any], truth: Value, within: float | None) -> Any:
     """What counts as right: the option; the least and the most of a number; these two for each point of a curve.
 

@@ -94,7 +94,9 @@ export class Reveal {
 
   /** @param {string} it */
   #it(it) {
-    return this.asked.kind === "sketch" ? marked(it) : ["it was ", ...marked(it)];
+    if (this.asked.kind === "sketch") return marked(it);
+    // an option may be a sentence of its own: "they wait for ever"
+    return [this.asked.kind === "choice" ? "it was: " : "it was ", ...marked(it)];
   }
 }
 

@@ -104,7 +104,7 @@ function partsOf(low, high, whole) {
   return Array.from({ length: parts + 1 }, (_, i) => Number((low + (i * (high - low)) / parts).toPrecision(12)));
 }
 
-const BIGGER = { bytes: "KB", KB: "MB", MB: "GB", GB: "TB", µs: "ms", ms: "s" };
+const BIGGER = { bytes: "KB", B: "KB", KB: "MB", MB: "GB", GB: "TB", µs: "ms", ms: "s" };
 
 /**
  * Three digits, with commas: 1,024 and 27.1.
@@ -134,7 +134,7 @@ export function unitOnTick(unit) {
 }
 
 /**
- * Short, under a tick: 1000 GB are 1 TB, a million is 1M.
+ * Short, under a tick: 1000 GB are 1 TB, and of what has no larger unit 1 million.
  *
  * @param {number} value
  * @param {string} unit
@@ -143,11 +143,11 @@ export function onTick(value, unit) {
   if (value === 0) return "0";
   if (value >= 1000 && value % 1000 === 0 && unit in BIGGER)
     return onTick(value / 1000, BIGGER[/** @type {keyof typeof BIGGER} */ (unit)]);
-  for (const [size, sign] of /** @type {[number, string][]} */ ([
-    [1e9, "G"],
-    [1e6, "M"],
+  for (const [size, word] of /** @type {[number, string][]} */ ([
+    [1e9, "billion"],
+    [1e6, "million"],
   ])) {
-    if (value >= size) return withUnit(value / size, "") + sign + (unit ? ` ${unit}` : "");
+    if (value >= size) return withUnit(value / size, unit ? `${word} ${unit}` : word);
   }
   return withUnit(value, unit);
 }

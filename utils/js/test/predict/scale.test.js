@@ -60,9 +60,10 @@ test("numbers are written with three digits, units under ticks grow", () => {
   assert.equal(withUnit(27.125, "GB"), "27.1 GB");
   assert.deepEqual(
     [onTick(1000, "GB"), onTick(0, "n"), onTick(1e6, ""), onTick(10, "ms"), onTick(1e5, "bytes")],
-    ["1 TB", "0", "1M", "10 ms", "100 KB"],
+    ["1 TB", "0", "1 million", "10 ms", "100 KB"],
   );
-  assert.deepEqual([onTick(1e7, "bytes"), onTick(1e9, "bytes")], ["10 MB", "1 GB"]);
+  assert.deepEqual([onTick(1e7, "bytes"), onTick(1e9, "bytes"), onTick(1e9, "B")], ["10 MB", "1 GB", "1 GB"]);
+  assert.deepEqual([onTick(1e10, ""), onTick(2e6, "n")], ["10 billion", "2 million n"]);
   assert.deepEqual(["GB", "%", "bytes", "micro-batches"].map(unitOnTick), ["GB", "%", "bytes", ""]);
 });
 

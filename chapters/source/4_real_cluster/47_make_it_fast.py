@@ -371,7 +371,7 @@ check(two_way_ring)
 # Fewer steps (a tree, recursive doubling), or several small all-reduces in one. Segments make it worse.
 # </details>
 #
-# <details><summary>4. "Rank 3 waits 60 % of the time for rank 2's sends." Is rank 2 slow?</summary>
+# <details><summary>4. "60 % of the path is rank 3's wait for rank 2's sends." Is rank 2 slow?</summary>
 #
 # Not necessarily. It may have waited itself: then the path goes on through it, to another rank. Only where the path says *computing* is the rank itself the reason.
 # </details>

@@ -36,7 +36,7 @@ def test_a_slow_rank_is_named():
     path = run_schedule(schedules.ring_all_reduce(8), 8 << 20, uniform(1e-6, 1e9).with_straggler(5, 10.0)).critical_path
     slow = [leg for leg in path.legs if 5 in (leg.rank, leg.peer)]
     assert sum(leg.seconds for leg in slow) > 0.8 * path.seconds
-    assert any(words in path.sentences()[1] for words in ("Rank 6 waits", "Rank 5 waits"))
+    assert any(words in path.sentences()[1] for words in ("is rank 6's wait", "is rank 5's wait"))
 
 
 def test_the_uplink_is_named():
@@ -47,7 +47,15 @@ def test_the_uplink_is_named():
 
 def test_one_receiver_of_many_messages_is_named_with_all_its_senders():
     path = run_schedule(schedules.flat_all_reduce(8), 1 << 20, uniform(0.0, 1e9)).critical_path
-    assert path.sentences()[1] == "Rank 0 waits 50 % of the time for the sends of ranks 1 to 7."
+    assert path.sentences()[1] == "50 % of the path is rank 0's wait for the sends of ranks 1 to 7."
+
+
+def test_a_wait_is_said_to_be_a_part_of_the_path_not_all_that_the_rank_waits():
+    """Along a chain the last rank idles nearly all the time, and one seventh of the path is its wait."""
+    found = run_schedule(schedules.pipelined_chain_broadcast(8, segments=1), 7000, uniform(0.0, 1e9))
+    idle = {rank: sum(one.end - one.start for one in found.timeline.idle if one.rank == rank) for rank in range(8)}
+    assert idle[7] == pytest.approx(found.seconds) and idle[4] == pytest.approx(5 / 7 * found.seconds)
+    assert found.critical_path.sentences()[1].startswith("14 % of the path is rank ")
 
 
 def test_computing_is_on_the_path_and_a_late_receiver_too():

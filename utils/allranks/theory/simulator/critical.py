@@ -108,7 +108,7 @@ class CriticalPath:
         >>> from allranks.schedules import ring_all_reduce
         >>> from allranks.topology import preset
         >>> run_schedule(ring_all_reduce(16), 2**26, preset("dgx-h100")).critical_path.sentences()[1]
-        "Rank 0 waits 100 % of the time for rank 15's sends over the network card."
+        "100 % of the path is rank 0's wait for rank 15's sends over the network card."
         """
         if not self.legs:
             return []
@@ -139,12 +139,13 @@ class CriticalPath:
         if by_rank[busiest] > 2 * self.waits[key]:
             senders = sorted({sender for receiver, sender, over in self.waits if (receiver, over) == busiest})
             share, whose = self.share(by_rank[busiest]), _named(senders)
-            return f"Rank {busiest[0]} waits {_percent(share)} of the time for the sends of {whose}{_over(busiest[1])}."
+            mine = f"{_percent(share)} of the path is rank {busiest[0]}'s"
+            return f"{mine} wait for the sends of {whose}{_over(busiest[1])}."
         if share < 0.01:
             return ""
         line = self.lines.get(key)
         where = "" if not line else f" ({name(line)})" if name is not None else f" (line {line})"
-        return f"Rank {rank} waits {_percent(share)} of the time for rank {peer}'s sends{_over(link)}{where}."
+        return f"{_percent(share)} of the path is rank {rank}'s wait for rank {peer}'s sends{_over(link)}{where}."
 
     def _queued(self) -> str:
         """Messages that stand in a queue behind another one of the path."""

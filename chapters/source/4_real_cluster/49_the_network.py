@@ -11,6 +11,14 @@
 # Four messages leave a leaf switch. It has four uplinks, one to each spine switch above; a hash has sent two messages the same way, and one uplink
 # carries nothing.
 
+# %% name="flows"
+from allranks import explore
+
+explore.flows(ranks=8, seed=2)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** There are as many spines as ranks. Drag the first slider: with how many hashes does no rank share an uplink? Then drag the second one.
+
 # %% name="start_world"
 import random
 from dataclasses import replace
@@ -20,7 +28,7 @@ from statistics import fmean
 import torch
 import torch.distributed as dist
 
-from allranks import World, bench, check, explore, plots, predict, predictions, simulate, topology
+from allranks import World, bench, check, plots, predict, predictions, simulate, topology
 
 world = World()
 world
@@ -32,25 +40,22 @@ world
 # way, so that they arrive in order. So an Ethernet switch computes a hash of the numbers in the packet's headers, and the hash chooses the uplink (**ECMP**, equal-cost
 # multipath). The hash knows nothing of load. (An InfiniBand switch has a table instead: one uplink for each destination. It knows nothing of load either.)
 #
-# Eight ranks of one leaf each send to a rank of another leaf. There are eight spines: enough that nobody need share.
+# The picture goes up to 32 ranks. Now 128 ranks of one leaf each send to a rank of another leaf, over 128 spines.
 # <!-- ECMP by a hash of header fields: RFC 2992 (2000); that it collides for the few large flows of training: Gangidi et al., "RDMA over Ethernet for Distributed AI
 # Training at Meta Scale", SIGCOMM 2024, and Llama 3, arXiv:2407.21783, section 3.3.1. InfiniBand: a switch forwards by the destination LID, InfiniBand Architecture Specification,
 # volume 1, chapter 18; NCCL gives a queue pair one LID, NCCL 2.30.7 src/transport/net_ib/connect.cc 420 -->
 
 # %% name="guess_collisions"
 collisions = predict(
-    "Eight flows, eight spines, a hash: the slowest flow takes how many times as long as one alone, in the mean over many hashes?",
+    "128 flows, 128 spines, a hash: the slowest flow takes how many times as long as one alone, in the mean?",
     low=1.0,
-    high=8.0,
-    title="Eight flows on eight spines: the slowest, times one alone",
+    high=16.0,
+    title="128 flows on 128 spines: the slowest, times one alone",
 )
 collisions
 
-# %% name="flows"
-explore.flows()
-
 # %% [markdown] name="flows_code"
-# Drag the first slider: each step is another hash, as after a restart with other port numbers. This is all that the picture computes:
+# Each hash is that of another start of the job, with other port numbers. This is all that the picture computes:
 
 
 # %% name="loads"
@@ -72,12 +77,12 @@ for p in (2, 8, 32, 128):
 # %% name="reveal_collisions" jupyter={"source_hidden": true}
 # the answer: run this cell
 collisions.reveal(
-    fmean(slowest(8, 8, seed) for seed in seeds),
-    why="Eight balls in eight boxes: almost always some box gets two or three. A ring waits for its slowest hop, so all wait for that box.",
+    fmean(times),  # of 128 flows
+    why="The more balls are thrown into as many boxes, the more are in the fullest box. A ring waits for its slowest hop, so all ranks wait for that uplink.",
 )
 
 # %% [markdown] name="collide_explained"
-# More spines in proportion don't help: the worst uplink gets *worse* with the size. A web server does not notice, because it has thousands of small flows that average
+# So a larger network, with as many spines for each rank, does not help. A web server does not notice collisions, because it has thousands of small flows that average
 # out. A training job has few flows, and each of them fills a card.
 #
 # ## 2. What NCCL asks of the card
@@ -94,7 +99,7 @@ collisions.reveal(
 # <!-- NCCL 2.30.7 src/transport/net_ib/connect.cc 648, 1157 (IBV_QPT_RC); p2p.cc 100, 144 (RDMA_WRITE, RDMA_WRITE_WITH_IMM as the last); the clear-to-send is the fifo
 # of p2p.cc, documented with NCCL_IB_FIFO_TC in docs/userguide/source/env.rst 355. Without GPUDirect RDMA the bytes go through host memory: env.rst 1113. Read 2026-11 -->
 #
-# A grant takes a trip. NCCL grants up to eight slots ahead, so that the trip is hidden while slots are full.
+# The clear-to-send needs time to travel. So NCCL grants up to eight slots ahead, and the sender need not wait while a granted slot is left.
 # <!-- NCCL_STEPS 8: src/include/device.h; [43] has the slots -->
 #
 # ## 3. Many queue pairs
@@ -107,20 +112,19 @@ collisions.reveal(
 
 # %% name="guess_pairs"
 pairs = predict(
-    "Eight queue pairs for each connection instead of one, eight flows on eight spines: how many times as long does the slowest take now?",
+    "The 128 flows again, with eight queue pairs for each connection: how many times as long does the slowest take now?",
     low=1.0,
-    high=4.0,
+    high=6.0,
     title="With eight queue pairs: the slowest, times one alone",
 )
 pairs
 
 # %% name="queue_pairs"
 figure, axes = plots.chart("queue pairs a connection", "the slowest flow, times one alone")
+counts = [1, 2, 4, 8, 16, 32]
 for p in (8, 32, 128):
-    counts = [1, 2, 4, 8, 16, 32]
-    mean = [fmean(slowest(p, p, seed, parts) for seed in range(60)) for parts in counts]
-    axes.semilogx(counts, mean, marker="o", label=f"{p} flows, {p} spines")
-    print(f"{p:4} flows: " + "  ".join(f"{parts:2} x {times:.2f}" for parts, times in zip(counts, mean, strict=True)))
+    mean = {parts: fmean(slowest(p, p, seed, parts) for seed in range(60)) for parts in counts}
+    axes.semilogx(counts, list(mean.values()), marker="o", label=f"{p} flows, {p} spines")
 axes.set(xticks=counts, xticklabels=counts, ylim=(1, None))
 axes.legend()
 figure
@@ -128,8 +132,8 @@ figure
 # %% name="reveal_pairs" jupyter={"source_hidden": true}
 # the answer: run this cell
 pairs.reveal(
-    fmean(slowest(8, 8, seed, 8) for seed in seeds),
-    why="64 small parts spread more evenly than eight large ones, but chance is still chance: some uplink gets half as much again as its share.",
+    mean[8],  # of 128 flows
+    why="1,024 small parts spread more evenly than 128 large ones, but by chance some uplink still gets about twice its share.",
 )
 
 # %% [markdown] name="queue_pairs_explained"
@@ -139,7 +143,7 @@ pairs.reveal(
 #
 # ## 4. Adaptive routing
 #
-# Must a flow stay on one way? The other remedy is to drop this rule. With **adaptive routing** the switch sends *each packet* over the emptiest uplink (in the picture of section 1: the
+# The other remedy: a flow need not stay on one way. With **adaptive routing** the switch sends *each packet* over the emptiest uplink (in the first picture: the
 # other button). Packets then arrive in another order, and a number that says "all is there" must not overtake the data. So above 8 KiB (`NCCL_IB_AR_THRESHOLD`) NCCL writes
 # the data first and sends the number in a message of its own. NCCL sends in this manner by default on InfiniBand, not on RoCE (`NCCL_IB_ADAPTIVE_ROUTING`). The switches must
 # be set up for it too: on InfiniBand, for the service level that NCCL uses (`NCCL_IB_SL`).
@@ -156,11 +160,11 @@ pairs.reveal(
 #
 # ## 5. Full queues
 #
-# Two flows share an uplink that carries one. Where do the other bytes go? Into the switch's queue, which grows. With TCP the switch drops packets, and the sender slows down. RDMA cards of the first generations send *everything* from the lost packet on again, so the switch must not drop:
+# Two flows share an uplink that carries one. The other bytes go into the switch's queue, which grows. With TCP the switch drops packets, and the sender slows down. RDMA cards of the first generations send *everything* from the lost packet on again, so the switch must not drop:
 #
 # - **PFC** (priority flow control): a switch that is nearly full tells the port before it to *pause*, for one priority. The pause travels backwards, and stops flows that never wanted the full link.
 # - **ECN**: long before, the switch marks packets. The receiver's card tells the sender's, which slows down (the DCQCN algorithm). Then PFC is only the last resort.
-# - **InfiniBand** needs neither: a port sends only if the next one has granted it space (credits). But credits, too, run out backwards.
+# - **InfiniBand** needs neither: a port sends only if the next one has granted it space (credits). But a port that is full grants nothing, so here, too, the waiting spreads back to the senders.
 #
 # So all your traffic must be in the class for which the network has these rules. NCCL marks its packets with `NCCL_IB_TC` (and `NCCL_IB_SL` on InfiniBand). The default is 0, which on
 # many RoCE networks is the class *without* rules. A wrong traffic class shows only under load.
@@ -176,7 +180,7 @@ pairs.reveal(
 #
 # ## 6. Rails
 #
-# The best uplink is the one that nobody needs. On **rails**, card $k$ of all nodes is on leaf switches of its own ([Topology](40_topology.ipynb)). NCCL builds rings that stay on one card number
+# A flow that needs no uplink can't share one. On **rails**, card $k$ of all nodes is on leaf switches of its own ([Topology](40_topology.ipynb)). NCCL builds rings that stay on one card number
 # (`NCCL_CROSS_NIC`), and for a message to another card number it first copies over NVLink to the GPU whose card is on the right rail (**PXN**). Eight nodes with two cards each, every rank sends to the
 # next node, same card:
 # <!-- env.rst 147-171 (NCCL_CROSS_NIC, default 2: the same card if it is not slower), 1351-1373 (PXN, since 2.12) -->
@@ -199,7 +203,7 @@ for name, design in (("pods", pods), ("rails", replace(pods, nodes_per_leaf=8, r
 #
 # ## 7. A cable that is gone
 #
-# Nobody answers. The card waits `NCCL_IB_TIMEOUT`, sends again, and gives up after `NCCL_IB_RETRY_CNT` repetitions.
+# A cable is pulled, and no acknowledgement comes. The card waits (`NCCL_IB_TIMEOUT`), sends again, and gives up after `NCCL_IB_RETRY_CNT` repetitions.
 
 # %% name="guess_gone"
 gone = predict(
@@ -235,11 +239,11 @@ gone.reveal(
 #
 # ## 8. A cable that is slow
 #
-# Worse: a dirty connector. The port is up and every message arrives, but packets are repeated, or the port fell back to half its rate. Often in *one direction*, since each has its own fibre.
+# A dirty connector is worse. The port is up and every message arrives, but packets are repeated, or the port fell back to half its rate. Often only *one direction* is slow, since each has its own fibre.
 
 # %% name="guess_slow"
 slow = predict(
-    "32 GPUs, 1 GB, rings over all 32 cards. One card's cable has half its rate. How many times as long does the all-reduce take?",
+    "1 GB, 32 GPUs, rings over all 32 cards. One cable has half its rate. How many times as long is the all-reduce?",
     low=1.0,
     high=4.0,
     title="One of 32 cables at half its rate: all-reduce",

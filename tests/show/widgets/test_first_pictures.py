@@ -24,6 +24,7 @@ CHAPTERS = {
     "46": "interval",
     "47": "path",
     "48": "late",
+    "49": "flows",
     "60": "compress",
     "61": "bits",
     "62": "uneven",

@@ -34,8 +34,7 @@ export function flows(model, el) {
       { value: "adaptive", label: "the emptiest, by packet" },
     ],
   });
-  const verdict = html("div", { class: "ar-verdict ar-wide" });
-  frame.add(verdict);
+  const figures = frame.figures(1);
   const net = frame.picture("ar-fabric");
   const counts = frame.picture("ar-plot");
   const side = html("div", { class: "ar-side" });
@@ -49,7 +48,12 @@ export function flows(model, el) {
         ? "Every uplink carries as much: the slowest flow takes no longer than one alone."
         : `The slowest flow takes ${digits(found.most)} times as long as one alone; ` +
           `${found.idle} of ${found.loads.length} uplinks carry nothing.`;
-    verdict.innerHTML = `<p><b class="ar-big">× ${digits(found.most)}</b> <span>${words}</span></p>`;
+    figures([
+      `× ${digits(found.most)}`,
+      found.most === 1
+        ? "the slowest flow,\nagainst one alone"
+        : `the slowest flow, against one alone;\n${found.idle} of ${found.loads.length} uplinks carry nothing`,
+    ]);
     side.innerHTML =
       "<h4>All wait for the slowest</h4>" +
       "<p>The next step of a ring begins on a rank when its part has come. So one shared uplink slows every rank.</p>" +
@@ -89,7 +93,7 @@ function drawNet(picture, values, found, width) {
   const { p, seed, parts, way } = values;
   const sketch = new Sketch();
   const narrow = width < 560;
-  const [spineY, leafY, rankY] = [42, 190, 252];
+  const [spineY, leafY, rankY] = [42, 160, 218];
   const gap = narrow ? 16 : 60;
   const wide = (width - gap) / 2;
   const spineX = (/** @type {number} */ s) => ((s + 0.5) * width) / p;
@@ -163,7 +167,7 @@ function drawCounts(picture, found, width) {
   const bins = new Map();
   for (const one of found.all) bins.set(bin(one), (bins.get(bin(one)) ?? 0) + 1);
   const last = Math.max(6, ...bins.keys());
-  const [low, tall] = [172, 120];
+  const [low, tall] = [142, 90];
   const most = Math.max(...bins.values());
   const keys = Array.from({ length: 2 * last - 1 }, (_, i) => 1 + i / 2);
   const step = width / keys.length;

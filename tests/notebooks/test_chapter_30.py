@@ -6,8 +6,11 @@ import re
 
 import pytest
 import torch
+import torch.distributed as dist
+from allranks import my_model, wire
 from allranks.theory.cost import workload
 from test_chapters import RANKS, WIDGET, execute, folded_code, read, source_of
+from torch.nn import functional as F
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "30_capstone"
@@ -66,11 +69,13 @@ def test_capstone(ranks, solved):
     for name, row in rows.items():
         assert float(row[2]) == pytest.approx(planned[name] / 1e3, abs=1e-3)
         assert float(row[3]) == pytest.approx(traced[name] / 1e3, abs=1e-3)
-    calls = {name: re.findall(r"'(\w+)', (\d+)", chapter.text("byte_table").split(f"{name}: ")[1].splitlines()[0]) for name in WAYS}  # fmt: skip
+    said = dict(re.findall(r"^(\w+): (.*)$", chapter.text("byte_table"), flags=re.M))
+    calls = {name: re.findall(r"(\d+) x (\w+) of (\d+) bytes", line) for name, line in said.items()}
     assert calls["zero"] == [
-        ("reduce_scatter_tensor", str(flat)), ("all_gather_into_tensor", str(flat // p)), ("all_reduce", "4"),
+        ("1", "reduce_scatter_tensor", str(flat)), ("1", "all_gather_into_tensor", str(flat // p)), ("1", "all_reduce", "4"),
     ]  # fmt: skip
-    assert calls["tensor_parallel"] == [("all_reduce", str(activations))] * 8
+    assert calls["tensor_parallel"] == [("8", "all_reduce", str(activations))]
+    assert max(map(len, said.values())) < 100  # a line of the window
     setup = [line.split() for line in chapter.text("setup").splitlines()]
     assert [op for op, _ in setup].count("broadcast") >= 2
     assert ["broadcast", str(4 * N)] in setup
@@ -117,6 +122,34 @@ def test_capstone(ranks, solved):
     verdict = chapter.text("zero_sgd_step")
     assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
     assert ("forbids: all_reduce" in verdict) is not solved
+
+
+def test_without_enter_the_last_gradients_are_right_and_all_point_downhill():
+    """What the answer says of it, by the gradients of one step on two ranks."""
+    space = {"torch": torch, "dist": dist, "F": F}
+    for name in ("block", "model", "enter_leave", "alone", "tensor_parallel"):
+        exec(source(name), space)
+
+    def gradients(enter):
+        model = space["split"](space["Model"](), enter, space["Leave"].apply)
+        rows = torch.randint(VOCABULARY, (4, LENGTH + 1), generator=torch.Generator().manual_seed(1))
+        model(rows[:, :-1], rows[:, 1:]).backward()
+        return {name: each.grad for name, each in model.named_parameters()}
+
+    right, careless = (wire.run(gradients, ranks=2, args=(enter,)).results[0] for enter in (space["Enter"].apply, torch.nn.Identity()))  # fmt: skip
+    same = {name for name, gradient in right.items() if torch.allclose(gradient, careless[name], atol=1e-6)}
+    last = LAYERS - 1
+    assert same == {f"blocks.{last}.up", f"blocks.{last}.down", "norm.weight", "norm.bias"}
+    assert all(F.cosine_similarity(right[name].flatten(), careless[name].flatten(), dim=0) > 0.4 for name in right)
+    assert "Only the last perceptron and the last norm get their right gradients" in source("reveal_careless")
+
+
+def test_the_first_picture_has_the_three_ways():
+    """One copy does not fit, ZeRO's messages hide, and tensor parallel's do not: what the question asks."""
+    shown = eval(source("first_picture").splitlines()[-1], {"my_model": my_model})
+    assert not shown.step.fits
+    zero, tensor = shown.set(zero_stage=1).step, shown.set(zero_stage=0, tp=8).step
+    assert zero.fits and tensor.fits and tensor.lost_s > 10 * zero.lost_s
 
 
 def test_the_answer_is_right(tmp_path):

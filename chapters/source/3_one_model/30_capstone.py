@@ -10,6 +10,15 @@
 #
 # Four ranks in each of the three ways. Above: which quarters of the weights a rank keeps. Below: which quarters of the optimizer's state.
 
+# %% name="first_picture"
+from allranks import my_model
+
+my_model("tensor_parallel", ranks=8, tokens=8 * 4096, bucket=25 << 20, zero_stage=0, tp=1)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** This is my model of the course on the eight GPUs of one node. Choose ZeRO stage 1; then stage 0 again, and *Tensor* 8. Which of the three
+# ways can't run, and in which of them do the GPUs wait longest for messages? This chapter takes a model that is small enough to try all three.
+
 # %% name="start_world"
 import itertools
 import sys
@@ -239,12 +248,11 @@ guess = predict(
 guess
 
 
-# %% name="careless"
+# %% name="careless_run"
 def careless(model):
     return alone(split(model, torch.nn.Identity(), Leave.apply))
 
 
-# %% name="careless_run"
 by_rank = torch.tensor(world.run(train, careless))
 losses["careless"] = by_rank[0]
 first = ((by_rank[0] - losses["alone"]).abs() > 1e-4).nonzero()[0].item() + 1
@@ -262,7 +270,7 @@ figure
 # the answer: run this cell
 guess.reveal(
     "the loss falls, nearly as before",
-    why="The last layers' gradients are right, and the others still point roughly downhill, so the curve looks healthy.",
+    why="Only the last perceptron and the last norm get their right gradients; the others' still point roughly downhill, so the curve looks healthy.",
 )
 
 # %% [markdown] name="careless_explained"
@@ -327,7 +335,9 @@ print(f"{'a step of':16}{'calls: planned':>15}{'traced':>8}{'kB: planned':>13}{'
 for name, plan in planned.items():
     counts = f"{plan.calls:15}{len(one_step[name]):8}"
     print(f"{name:16}{counts}{plan.bytes_sent / 1e3:13.3f}{traced[name] / 1e3:10.3f}")
-print(*(f"{name}: {events}" for name, events in one_step.items()), sep="\n")
+for name, events in one_step.items():
+    same = [(call, len([*group])) for call, group in itertools.groupby(events)]
+    print(f"{name}:", ", ".join(f"{count} x {op} of {nbytes} bytes" for (op, nbytes), count in same))
 
 # %% name="reveal_byte_table" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -458,10 +468,11 @@ print(f"alpha {1e6 * alpha:.0f} µs a message, 1/beta {1e-9 / beta:.2f} GB/s")
 # %% [markdown] name="report_intro"
 # ## 5. The report
 #
-# The next cell computes the whole table. *Held* is the memory for weights, gradients and Adam's two moments, 4 bytes each (without Adam's step
+# The next cell prints what was planned and what was measured, side by side. *Held* is the memory for weights, gradients and Adam's two moments, 4 bytes each (without Adam's step
 # counters, one small tensor for each parameter, which torch may keep on the CPU); the last four columns are milliseconds a step.
 
-# %% name="report"
+# %% name="report" jupyter={"source_hidden": true}
+# the report: run this cell
 matrices = [w for b in Model().blocks for w in (b.qkv, b.out, b.up, b.down)]
 tp = N - sum(w.numel() - w.tensor_split(p)[0].numel() for w in matrices)
 state = {"ddp": 16 * N, "zero": 8 * N + 8 * N / p, "tensor_parallel": 16 * tp}
@@ -526,9 +537,8 @@ rows = {
 }
 print(f"computing {1e3 * compute:.0f} ms")
 for name, (plan, nbytes) in rows.items():
-    print(
-        f"{name:10}{plan.calls:5} calls{plan.bytes_sent / 1e9:7.1f} GB{1e3 * plan.seconds:7.0f} ms, state {nbytes / 1e9:5.0f} GB a GPU"
-    )
+    sends = f"{plan.calls:5} calls{plan.bytes_sent / 1e9:7.1f} GB{1e3 * plan.seconds:7.0f} ms"
+    print(f"{name:10}{sends}, state {nbytes / 1e9:5.0f} GB a GPU")
 seconds, exposed = rows["DDP"][0].seconds, rows["DDP"][0].exposed_s
 print(f"of DDP's {1e3 * seconds:.0f} ms, {1e3 * exposed:.1f} can't hide behind backward")
 print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * length / (3 * hidden):.2f}")
@@ -547,9 +557,9 @@ guess.reveal(
 # (DDP and ZeRO-1 take equally long: they send the same bytes in the same 492 buckets of 25 MiB, whose $\alpha$ takes 14 ms. DDP does not split a
 # matrix, so it would make fewer buckets.)
 #
-# Our CPUs could not show three of these facts. DDP's state does not fit into a GPU of 80 GB. DDP's bytes hide behind backward, but most of tensor
-# parallel's do not, because the next matrix waits for them. And the ratio of their bytes depends only on $bs/3h$, not on the machine: that is why
-# even our small model shows it. (Its embeddings count in $N$ too, so its own ratio is a little lower.)
+# Two of these facts our CPUs could not show. DDP's state does not fit into a GPU of 80 GB. And DDP's bytes hide behind backward, but most of tensor
+# parallel's do not, because the next matrix waits for them. The third fact is the same on every machine: the ratio of their bytes is $bs/3h$, so
+# our small model shows it too. (Its embeddings count in $N$ as well, so its own ratio is a little lower.)
 #
 # Now use tensor parallel over two such nodes, connected by 400 Gb/s for each GPU, with the same activations and 16 ranks.
 
@@ -568,13 +578,10 @@ activations = 8 * 4096 * 4096 * 2
 inside = simulate("all_reduce", "ring", 8, activations, machine).seconds
 for algorithm in ("ring", "hierarchical"):
     across = simulate("all_reduce", algorithm, 16, activations, machine).seconds
-    print(
-        f"{algorithm:13} {1e3 * inside:.2f} ms in one node, {1e3 * across:.2f} ms over two: {across / inside:.1f} times"
-    )
+    print(f"{algorithm:13} one node {1e3 * inside:.2f} ms, two {1e3 * across:.2f} ms: {across / inside:.1f} times")
 both = workload.ddp(big / 8, workload.Cluster(2, machine.nic.bytes_per_s, machine.nic.alpha_s))
-print(
-    f"tensor inside, DDP between: {both.bytes_sent / 1e9:.1f} GB and {1e3 * both.seconds:.0f} ms of gradients, which can hide"
-)
+gradients = f"{both.bytes_sent / 1e9:.1f} GB and {1e3 * both.seconds:.0f} ms of gradients"
+print(f"tensor inside, DDP between: {gradients}, which can hide")
 
 # %% name="reveal_nodes" jupyter={"source_hidden": true}
 # the answer: run this cell

@@ -48,12 +48,8 @@ export function flows(model, el) {
         ? "Every uplink carries as much: the slowest flow takes no longer than one alone."
         : `The slowest flow takes ${digits(found.most)} times as long as one alone; ` +
           `${found.idle} of ${found.loads.length} uplinks carry nothing.`;
-    figures([
-      `× ${digits(found.most)}`,
-      found.most === 1
-        ? "the slowest flow,\nagainst one alone"
-        : `the slowest flow, against one alone;\n${found.idle} of ${found.loads.length} uplinks carry nothing`,
-    ]);
+    const idle = found.idle ? `;\n${found.idle} of ${found.loads.length} uplinks carry nothing` : "";
+    figures([`× ${digits(found.most)}`, `the time of one flow alone${idle}`]);
     side.innerHTML =
       "<h4>All wait for the slowest</h4>" +
       "<p>The next step of a ring begins on a rank when its part has come. So one shared uplink slows every rank.</p>" +

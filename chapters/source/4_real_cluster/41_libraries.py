@@ -8,7 +8,7 @@
 #
 # {{picture}}
 #
-# *Above:* the program. *Below:* where it must run. What is between them is this chapter.
+# *Above:* the program. *Below:* where it must run. This chapter is about the libraries between them.
 
 # %% name="start_world"
 import psutil
@@ -53,7 +53,8 @@ guess = predict(
 guess
 
 
-# %% name="carry_run"
+# %% name="carry" jupyter={"source_hidden": true}
+# a helper that makes the calls one after the other: run this cell
 def carry(names):
     """What the tensors of these lines hold afterwards, and "ok" or what the library said."""
     found = {}
@@ -67,6 +68,7 @@ def carry(names):
     return found
 
 
+# %% name="carry_run"
 lines = ["tokens", "activations", "gradient", "overflow", "samples"]
 live, trace = world.trace(carry, lines)
 for name, (values, said) in live[-1].items():
@@ -92,9 +94,10 @@ guess.reveal(
 # %% name="inspect"
 for name, devices in sorted(dist.Backend.backend_capability.items()):
     if name != "fake":  # for tests: it moves nothing
-        there = dist.is_backend_available(name)
-        print(f"{name:6} for {'/'.join(devices):10} {'available' if there else 'not in this build of torch'}")
-print(f"if you name none: {dist.Backend.default_device_backend_map}")
+        there = "available" if dist.is_backend_available(name) else "not in this build of torch"
+        print(f"{name:6} for {'/'.join(devices):10} {there}")
+default = {device: name for device, name in dist.Backend.default_device_backend_map.items() if name != "fake"}
+print("if you name none:", default)
 
 # %% [markdown] name="libraries"
 # | name in torch | library | moves data between |
@@ -105,17 +108,23 @@ print(f"if you name none: {dist.Backend.default_device_backend_map}")
 # | `ucc` | **UCC**, if built with it | CPUs and GPUs, through UCX, NCCL or SHARP |
 # | `xccl` | **oneCCL** | Intel GPUs |
 #
-# So: gloo on the laptop, nccl on both kinds of GPUs, `mpi` or `gloo` on the cluster. Two cases are left to decide. Next month [ZeRO](../3_one_model/22_sharded_training.ipynb) shards the optimizer, and a metric is on the CPU of a world that has only NCCL. What fails, where?
+# So: gloo on the laptop, nccl on both kinds of GPUs, `mpi` or `gloo` on the cluster. Two cases are left:
+#
+# 1. On the MPI cluster, [ZeRO](../3_one_model/22_sharded_training.ipynb) will call `reduce_scatter` next month.
+# 2. On the H100s, where the group has only NCCL, a metric is a tensor on the CPU, and the script calls `all_reduce` with it.
+#
+# What happens in each case?
 
 # %% [markdown] name="fails_explained"
 # <details><summary><b>Answer</b></summary>
 #
-# ZeRO needs reduce-scatter, which torch's table of backends denies to MPI: take Gloo there, or try it ([the source of 2.13 declares one](https://github.com/pytorch/pytorch/pull/150162)). And NCCL has no CPU tensors: name one library for each device, `init_process_group("cpu:gloo,cuda:nccl")`.
+# 1. In [torch's table of backends](https://docs.pytorch.org/docs/stable/distributed.html#backends) MPI has no reduce-scatter: take Gloo there, or try it ([the source of 2.13 declares one](https://github.com/pytorch/pytorch/pull/150162)).
+# 2. It fails, because NCCL takes no CPU tensors. Name one library for each device: `init_process_group("cpu:gloo,cuda:nccl")`.
 # </details>
 #
 # ## 3. How do you find out?
 #
-# Ask the ranks: the operating system counts every byte that a process writes to a socket, and knows where each socket leads. One all-reduce of 20 MB; Gloo carries it as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
+# Ask the ranks: the operating system counts every byte that a process writes to a socket. The next cells count those of one all-reduce of 20 MB; Gloo carries it as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
 
 # %% name="guess_written"
 guess = predict(
@@ -137,19 +146,14 @@ def written_by_an_all_reduce(nbytes):
     before = me.io_counters().write_chars
     dist.all_reduce(x)
     x[0].item()  # on a GPU, waits until it is done
-    after = me.io_counters().write_chars
-    peers = {c.raddr.ip for c in me.net_connections("tcp") if c.status == "ESTABLISHED"}
-    return dist.get_backend_config(), (after - before) / 1e6, sorted(peers)
+    return dist.get_backend_config(), (me.io_counters().write_chars - before) / 1e6
 
 
 found = world.run(written_by_an_all_reduce, 20_000_000)
-for rank, (config, megabytes, peers) in enumerate(found):
-    to = ", ".join(peers) or "a network of the ranks alone"  # whose sockets psutil can't list
-    print(f"rank {rank}: {config}; wrote {megabytes:.2f} MB; connected to {to}")
-
-# %% name="follow_formula"
+for rank, (config, megabytes) in enumerate(found):
+    print(f"rank {rank}: {config}; wrote {megabytes:.2f} MB")
 p = world.ranks
-print(f"2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB")
+print(f"a ring: 2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB")
 
 # %% name="reveal_written" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -159,13 +163,13 @@ guess.reveal(
 )
 
 # %% [markdown] name="follow_explained"
-# Of GPUs in one machine the operating system sees nothing, so ask the library: `NCCL_DEBUG=INFO` prints its
+# GPUs of one machine write to no socket, so ask the library: `NCCL_DEBUG=INFO` prints its
 # network (`NET/IB` or `NET/Socket`) and every ring. **If it says `NET/Socket` on an InfiniBand cluster, the job is much too slow.** `NCCL_SOCKET_IFNAME`, `NCCL_IB_HCA` and `GLOO_SOCKET_IFNAME` choose the interface; a name from another cluster is a common mistake.
 
 # %% [markdown] name="interface_explained"
 # ## 4. Which of the five give different results?
 #
-# A second library carries out the same step: the **wire**, this course's own backend, written in Python. What will be the *same*?
+# A second library carries out the same step: the **wire**, this course's own backend, written in Python. The next cell compares their results.
 
 # %% name="two_libraries"
 for name, (values, said) in live[-1].items():
@@ -268,7 +272,7 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 
 # %% name="guess_mesh"
 guess = predict(
-    "1 GB from one GPU to one other: how many times as long does it take on the mesh as between two H100s behind NVSwitch?",
+    "1 GB from one GPU to one other: how many times as long on the mesh as between two H100s?",
     low=0.5,
     high=16.0,
     title="One GPU to one other: mesh against switch",
@@ -279,7 +283,7 @@ guess
 n, gpus, alone = 1e9, 8, {}
 for name, pair, rings in (("8 H100, NVSwitch", 371e9, 1), ("8 MI300X, mesh", 46e9, 7)):
     alone[name], ring = n / pair, 2 * (gpus - 1) / gpus * n / (rings * pair)
-    print(f"{name:17} 1 GB to one GPU: {1e3 * alone[name]:4.1f} ms; all-reduce of 1 GB by rings: {1e3 * ring:.1f} ms")
+    print(f"{name:17} 1 GB to one GPU {1e3 * alone[name]:4.1f} ms, all-reduce by rings {1e3 * ring:.1f} ms")
 print(f"8 H100 with NVLS, by NCCL's model: {1e3 * cost.nccl_price('all_reduce', n, 'dgx-h100').seconds:.1f} ms")
 
 # %% name="reveal_mesh" jupyter={"source_hidden": true}
@@ -297,11 +301,11 @@ guess.reveal(
 # %% [markdown] name="where"
 # ## 6. Find it in torch
 #
-# **Your task.** Open `torch/distributed/distributed_c10d.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `default_device_backend_map`. Which backend does torch take for tensors on a CPU, and which for `cuda`, if you name none?
+# **Your task.** Open `torch/distributed/distributed_c10d.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_get_object_coll_device`. A Python object is on no device: which library carries `all_gather_object`, if the group has `cpu:gloo,cuda:nccl`, and which if it has only `nccl`?
 #
 # <details><summary><b>Answer</b></summary>
 #
-# `gloo` and `nccl`. So a program that names nothing has both, and a metric on the CPU goes by Gloo.
+# Gloo, because torch prefers `cpu` if it is among several pairs. With `nccl` alone torch copies the pickled bytes to the GPU, and NCCL carries them.
 # </details>
 #
 # ## 7. Check yourself

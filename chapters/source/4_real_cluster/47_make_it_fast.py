@@ -163,7 +163,7 @@ print(f"best k by the formula: {((p - 2) * n * beta / alpha) ** 0.5:.1f}")
 figure
 
 # %% [markdown] name="segments_explained"
-# Too few: ranks wait for the end of a long message. Too many: the path is all $\alpha$. The formula has the same form wherever work passes from one rank to the next: also for a ring whose ranks must *add* a chunk before they send it on.
+# With too few segments ranks wait for the end of a long message, with too many the path is all $\alpha$. The formula has the same form wherever work passes from one rank to the next: also for a ring whose ranks must *add* a chunk before they send it on.
 #
 # ## 4. All cards
 #
@@ -179,15 +179,17 @@ guess = predict(
 )
 guess
 
+
 # %% name="compare"
-for name in ("ring", "leader", "rabenseifner", "hierarchical"):
-    options = {"ranks_per_node": 4} if name in ("leader", "hierarchical") else {}
-    found = run_schedule(schedules.find("all_reduce", name)(8, **options), 2**30, nodes)
-    print(
-        f"{name:13}{1e3 * found.seconds:6.1f} ms, {found.seconds / bound:4.1f} bounds. {found.critical_path.sentences()[0]}"
-    )
-    if name == "hierarchical":
-        levels = found
+def on_two_nodes(name, **options):
+    return run_schedule(schedules.find("all_reduce", name)(8, **options), 2**30, nodes)
+
+
+levels = on_two_nodes("hierarchical", ranks_per_node=4)
+ways = {"ring": on_two_nodes("ring"), "leader": on_two_nodes("leader", ranks_per_node=4)}
+for name, found in (ways | {"rabenseifner": on_two_nodes("rabenseifner"), "two levels": levels}).items():
+    parts = ", ".join(f"{1e3 * s:.1f} ms {link}" for link, s in found.critical_path.by_link().items())
+    print(f"{name:13}{1e3 * found.seconds:6.1f} ms, {found.seconds / bound:4.1f} bounds; the path: {parts}")
 
 # %% name="reveal_levels" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -197,10 +199,10 @@ guess.reveal(
 )
 
 # %% [markdown] name="levels_explained"
-# So there are two levels to look at now: the time over the cards and the time inside the nodes are similar. (*Leader* is two levels with one GPU that sends for its node: one card again.
+# Two levels spend about as much time inside the nodes as over the cards, so both count now. (*Leader* is two levels with one GPU that sends for its node: one card again.
 # Rabenseifner swaps its large pieces with near ranks first, so it has two levels by itself.)
 #
-# The player shows both on one clock:
+# The player shows the two levels, with their critical path:
 
 # %% name="watch_levels"
 Player(levels.critical_path.marked(levels.trace), axis="time")
@@ -224,7 +226,7 @@ print(f"{1e3 * both.seconds:.1f} ms")
 print(*both.critical_path.sentences(), *(change.sentence() for change in both.what_if()), sep="\n")
 
 # %% [markdown] name="overlap_live"
-# And live. `time.sleep` stands for a GPU that computes while its CPU is free. The all-reduce is the library's, begun with `async_op=True`; 4 MiB or, between fast GPUs, more.
+# The same with your own ranks: `time.sleep` stands for a GPU that computes while its CPU is free. The all-reduce is the library's, begun with `async_op=True`; it has 4 MiB or, between fast GPUs, more.
 
 # %% name="guess_overlap"
 guess = predict(
@@ -247,12 +249,15 @@ def overlap():
         time.sleep(seconds)
         handle.wait()
 
-    after = lambda: (time.sleep(alone), dist.all_reduce(x))  # noqa: E731
-    return alone, *bench.seconds_of(after, lambda: meanwhile(alone), iterations=9)
+    def after(seconds):
+        time.sleep(seconds)
+        dist.all_reduce(x)
+
+    return alone, *bench.seconds_of(lambda: after(alone), lambda: meanwhile(alone), iterations=9)
 
 
 alone, after, meanwhile = world.run(overlap)[0]
-print(f"alone {1e3 * alone:.2f} ms, work and then it {1e3 * after:.2f} ms, at the same time {1e3 * meanwhile:.2f} ms")
+print(f"alone {1e3 * alone:.2f} ms, after work {1e3 * after:.2f} ms, at the same time {1e3 * meanwhile:.2f} ms")
 
 # %% name="reveal_overlap" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -288,12 +293,11 @@ a = max(measured[0][0] / (2 * (p - 1)) - b * sizes[0] / p, 0.0)
 print(f"alpha {1e6 * a:.0f} µs, beta {1e9 * b:.2f} ns a byte")
 for size, (whole, parts) in zip(sizes, measured, strict=True):
     price = cost.price("all_reduce", "ring", p, size, a, b) + 3 * 2 * (p - 1) * a
-    print(
-        f"{size:9,} bytes: ring {1e3 * whole:6.2f} ms, 4 rings of a quarter {1e3 * parts:6.2f} ms, price {1e3 * price:6.2f} ms"
-    )
+    four = f"4 rings of a quarter {1e3 * parts:6.2f} ms, price {1e3 * price:6.2f} ms"
+    print(f"{size:9,} bytes: ring {1e3 * whole:6.2f} ms, {four}")
 
 # %% [markdown] name="measured_explained"
-# For the small size nearly all is $\alpha$, and four times as many messages take up to four times as long. On a laptop's ranks, which share cores and one memory, no link is idle that a segment could use. So the critical path
+# For the small size nearly all is $\alpha$, and four times as many messages take about four times as long. On a laptop's ranks, which share cores and one memory, no link is idle that a segment could use. So the critical path
 # of *this* machine says: fewer messages, fewer copies. [Chapter 17](../2_collectives/17_all_reduce_algorithms.ipynb) has that story.
 #
 # ## 7. Your own code

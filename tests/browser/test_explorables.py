@@ -199,6 +199,12 @@ def test_my_model_by_keys_and_a_split_that_is_impossible(explored):
     assert page.locator("button[data-key=pp][data-value='8']").get_attribute("aria-disabled") == "true"
 
 
+@pytest.mark.parametrize(("tokens", "words"), [(8 * 4096, "32,768 tokens"), (1 << 19, "0.5 million tokens")])
+def test_my_model_says_how_many_tokens_a_step_has(explored, tokens, words):
+    page = explored(my_model("tensor_parallel", ranks=8, tokens=tokens, zero_stage=1, tp=1))
+    assert any(text.endswith(f"for {words}") for text in page.locator("svg .ar-soft").all_text_contents())
+
+
 def test_my_model_shows_the_axes_that_are_open_and_names_the_chapter_that_opens_the_next(explored):
     page = explored(my_model("sharded_training"))
     states = page.locator(".ar-axis").evaluate_all("all => all.map((e) => e.dataset.state)")

@@ -72,8 +72,9 @@ export function lossesOf(parts) {
 
 /** @param {Sketch} sketch @param {Frame} frame @param {Found} found @param {number} all */
 function heading(sketch, frame, found, all) {
-  const tokens = digits(found.values.tokens / 1e6, true);
-  const said = `${stepTime(all)} for ${tokens} million tokens`;
+  const { tokens } = found.values;
+  const count = tokens < 1e5 ? digits(tokens, true) : `${digits(tokens / 1e6, true)} million`;
+  const said = `${stepTime(all)} for ${count} tokens`;
   sketch.text("ar-heading", 0, 20, "One step");
   if (frame.width < 460) sketch.text("ar-soft", 0, 38, said);
   else sketch.text("ar-soft", 92, 20, said);

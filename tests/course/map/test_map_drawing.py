@@ -68,6 +68,14 @@ def test_the_end_of_a_chapter_leads_on_and_a_side_trip_leads_back():
         assert ("My model" in end.text()) == chapter.core
 
 
+def test_quizzes_are_answered_and_predictions_are_made():
+    """The card and the map count a chapter's questions as what they are."""
+    for number, said in (("01", "0 of 2 quizzes answered"), ("00", "0 of 4 predictions made")):
+        end = ChapterEnd(find(number), did(ended=[number]))
+        assert said in end.text() and f"<small>{said[7:]}</small>" in end.html()
+        assert said in drawing(did())
+
+
 @pytest.mark.parametrize("chapter", [c for c in chapters() if not c.core], ids=lambda chapter: chapter.stem)
 def test_the_name_of_a_side_trip_covers_no_station_of_the_card(chapter):
     card = ChapterEnd(chapter, state(None)).html()

@@ -104,7 +104,7 @@ class ChapterEnd:
             for i, q in enumerate(questions)
         )
         if questions:
-            rows += f'<li><svg width="{14 * len(questions)}" height="12" aria-hidden="true">{dots}</svg><small>predictions made</small></li>'
+            rows += f'<li><svg width="{14 * len(questions)}" height="12" aria-hidden="true">{dots}</svg><small>{words.answered(self.progress)}</small></li>'
         return f"<ul>{rows}</ul>"
 
     def _to(self, notebook: Path, cell: str = "") -> str:

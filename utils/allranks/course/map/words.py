@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from allranks.base.chapters import Chapter, Part, chapters, find, parts
 from allranks.base.errors import counted
+from allranks.course.contents import Kind
 from allranks.course.state import Progress, State
 
 NOTHING_YET = "Nothing is proved yet: that is where everybody begins."
@@ -48,8 +49,15 @@ def proofs(progress: Progress) -> str:
     if checks := len(progress.contents.checks):
         said.append(f"proved {progress.proved} of {checks}")
     if questions := len(progress.contents.questions):
-        said.append(f"{progress.predicted} of {counted(questions, 'prediction')} made")
+        said.append(f"{progress.predicted} of {questions} {answered(progress)}")
     return ", ".join(said)
+
+
+def answered(progress: Progress) -> str:
+    """What a chapter's questions are, and what is done with them."""
+    questions = progress.contents.questions
+    one, many, done = ("quiz", "quizzes", "answered") if questions[0].kind is Kind.QUIZ else ("prediction", "", "made")
+    return f"{counted(len(questions), one, many).partition(' ')[2]} {done}"
 
 
 def can(progress: Progress) -> str:

@@ -115,6 +115,22 @@ def test_the_top_of_what_a_cell_has_shown_is_in_the_window(lab, folder, new_page
     assert not told, "\n".join([f"{len(out)} of {len(cells)} out of view", *told])
 
 
+SHEET = """from allranks import CheatSheet
+numbers = [[10 * r + c for c in range(4)] for r in range(4)]
+names = "broadcast scatter gather reduce all_reduce all_gather reduce_scatter all_to_all barrier".split()
+CheatSheet([{name: (numbers[r], numbers[3]) for name in names} for r in range(4)])"""
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_of_the_cheat_sheet_is_cut_off(lab, new_page, size):
+    page = new_page(viewport={"width": size[0], "height": size[1]})
+    lab.open(page, lab.write(SHEET))
+    lab.run_all(page)
+    shown, wide = page.locator(".ar-sheet").evaluate("(e) => [e.clientWidth, e.scrollWidth]")
+    lab.close_sessions()
+    assert shown > 700 and wide <= shown, f"{wide} px are needed, {shown} are there"
+
+
 TALL = 'from IPython.display import HTML\nHTML(\'<div id="tall" style="height:2000px">tall</div>\')'
 WAITS = "import time\ntime.sleep(300)"
 TOP = """(id) => { const box = document.getElementById(id)?.getBoundingClientRect();

@@ -132,9 +132,10 @@ _STYLE = (
 .ar-sheet th code{font-weight:700!important}
 .ar-sheet caption{caption-side:top;text-align:left;font-weight:600;padding:2px 0;color:inherit}
 .ar-sheet small{font-size:12px;color:var(--ar-soft)}
+.ar-sheet th code{white-space:normal!important}
+.ar-sheet th small{font-weight:400}
 .ar-sheet span{white-space:nowrap}
 .ar-sheet p{margin:2px 0!important}
-.ar-sheet td:last-child{min-width:13em}
 .ar-moves{max-width:760px}
 .ar-moves a{display:inline-flex;align-items:center;gap:8px;min-height:30px;color:inherit!important}
 .ar-moves svg{flex:none}
@@ -148,7 +149,6 @@ body:has(.ar-sheet),body:has(.ar-sheet) *:has(.ar-sheet){margin:0!important;padd
 .ar-sheet code,.ar-sheet .ar-held{font-size:6.8pt!important;line-height:1.3!important}
 .ar-sheet small{font-size:6.5pt;color:#000}
 .ar-sheet table{margin:0 0 5px!important}
-.ar-sheet td:last-child{min-width:0}
 .ar-moves svg{width:52px;height:33px}
 .ar-sheet tr,.ar-sheet table+table{break-inside:avoid}}
 </style>"""
@@ -189,8 +189,8 @@ class CheatSheet:
     def _repr_html_(self) -> str:
         ranks = "".join(f"<th scope=col>rank {rank}</th>" for rank in range(len(self.held)))
         head = (
-            f"<tr><th scope=col>dist.</th>{ranks}<th scope=col>result</th><th scope=col>bytes out and in</th><th "
-            "scope=col>seconds</th><th scope=col>use</th></tr>"
+            f"<tr><th scope=col>dist. and its result</th>{ranks}<th scope=col>bytes out and in</th>"
+            "<th scope=col>seconds</th><th scope=col>use</th></tr>"
         )
         body = "".join(self._row(entry) for entry in ENTRIES)
         return (
@@ -203,11 +203,11 @@ class CheatSheet:
 
     def _row(self, entry: Entry) -> str:
         held = "".join(f'<td><div class="ar-held">{_arrow(text)}</div></td>' for text in self.changes(entry.collective))
-        traffic = "<br>".join(f"<span>{line}</span>" for line in entry.traffic()) or "empty messages"
-        costs = "<br>".join(f"<span>{cost} <small>{name}</small></span>" for name, cost in entry.costs())
+        traffic = "<br>".join(_breaking(line, " ") for line in entry.traffic()) or "empty messages"
+        costs = "<br>".join(f"{_breaking(cost, ' + ')} <small>{name}</small>" for name, cost in entry.costs())
         use = f"{html.escape(entry.use)} <small>(ch.&nbsp;{entry.chapter})</small>"
         return (
-            f"<tr><th scope=row>{_call(entry.call)}</th>{held}<td>{html.escape(entry.place)}</td>"
+            f"<tr><th scope=row>{_call(entry.call)}<br><small>{html.escape(entry.place)}</small></th>{held}"
             f"<td>{traffic} <small>{entry.example}</small></td><td>{costs}</td><td>{use}</td></tr>"
         )
 
@@ -218,9 +218,14 @@ def _numbers(held: object) -> str:
     return " ".join(f"{x:g}" if isinstance(x, float) else str(x) for x in held) if isinstance(held, list) else str(held)
 
 
+def _breaking(text: str, where: str) -> str:
+    """A formula that may be broken there, and nowhere else: its terms have hyphens."""
+    return where.join(f"<span>{part}</span>" for part in text.split(where))
+
+
 def _call(text: str) -> str:
     name, bracket, rest = html.escape(text).partition("(")
-    return f"<code>{name}<br>{bracket}{rest}</code>"
+    return f"<code>{name.replace('_single', '<wbr>_single')}<br>{bracket}{rest}</code>"
 
 
 def _arrow(text: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 
 import pytest
 from allranks import cost, explore, my_model, plan, plots, schedules, topology, workload
@@ -37,6 +38,7 @@ FIRST = {
     "interval": lambda minutes=5, cost=60: explore.interval(minutes, int(cost)),
     "fsdp": explore.fsdp,
     "recompute": explore.recompute,
+    "recover": lambda hours=3.09, **minutes: explore.recover(**minutes, hours=float(hours)),
     "attention": explore.attention,
     "pipeline": lambda p=4, m=8, order="1f1b": explore.pipeline(p, m, order),
     "router": explore.router,
@@ -312,6 +314,16 @@ def test_each_button_of_a_first_picture_says_what_python_says(explored, kind):
     for button in sorted(page.locator("button[data-key]").all(), key=lambda b: b.get_attribute("aria-pressed")):
         button.press("Enter")
         assert button.get_attribute("aria-pressed") == "true" and said(page) == FIRST[kind](**chosen(page)).text()
+
+
+def test_the_words_of_a_small_sum_do_not_lie_on_each_other(explored):
+    for p in (2, 64, 128, 192):
+        page = explored(explore.bits(p))
+        boxes = page.locator(".ar-sums text.ar-strong").evaluate_all(
+            "all => all.map((e) => e.getBoundingClientRect()).map((b) => [b.top, b.bottom])"
+        )
+        boxes.sort()
+        assert len(boxes) == 3 and all(above[1] <= below[0] + 4 for above, below in pairwise(boxes)), boxes
 
 
 def test_a_pipeline_takes_only_as_many_pieces_as_the_order_allows(explored):

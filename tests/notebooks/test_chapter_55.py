@@ -28,8 +28,12 @@ def test_recover(ranks):
     chapter = execute(read(CHAPTER, ranks), ROOT / "chapters" / "4_real_cluster")
     assert not chapter.errors()
     assert re.search(r"after +10 minutes: +5\.3. %", chapter.text("notice_cost"))
-    quick, patient = chapter.text("beats").splitlines()
+    quick, patient = chapter.text("limits").splitlines()[:2]
     assert "[25]" in patient and len(re.findall(r"\d+", quick.split("[")[1])) > 1
+    curves = chapter.curves("limits")
+    assert max(curves["a step took"], key=lambda point: point[1])[0] == 25
+    low, high = (curves[f"limit: {factor} usual steps"][0][1] for factor in (5, 25))
+    assert high == pytest.approx(5 * low, rel=1e-3)  # "noticed five times as late"
     wrong, dropout, same = chapter.text("loaded").splitlines()
     assert f"{12 * ranks} samples twice" in wrong
     assert " 0 samples twice" in dropout and not dropout.endswith("off by 0e+00")

@@ -9,15 +9,18 @@
 #
 # One interruption, from left to right. Only the first and the last box train the model.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.recover(notice=10, find=2, start=3, load=2, repeat=5)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Which share of the time is lost, and which part would you shorten first? Make noticing ten times as fast: what share is lost now, and which part is the longest then?
+
 # %% name="start_world"
-import math
 import shutil
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,9 +34,7 @@ world = World()
 world
 
 # %% [markdown] name="parts"
-# [Survive](46_survive.ipynb) had a formula for how often to save, with one number $R$ for the restart. In practice $R$ has parts, and each has its own remedy:
-#
-# **notice** that nothing moves · **find** machines to go on with · **start** processes, connections and compiled code · **load** the last state · **repeat** the steps since it was saved.
+# [Survive](46_survive.ipynb) had a formula for how often to save, with one number $R$ for the restart. In practice $R$ has the five parts of the picture, and each has its own remedy.
 #
 # ## 1. Notice
 #
@@ -65,7 +66,7 @@ notice.reveal(
 )
 
 # %% [markdown] name="limit_intro"
-# So jobs are watched from outside: every rank reports each step, and silence for longer than some factor times the usual step is an alarm. But steps that save are long too. Below every tenth step saves, and rank 1 hangs for two seconds in step 25.
+# So jobs are watched from outside: every rank reports each step, and silence for longer than some factor times the usual step is an alarm. But steps that save are long too. In the next cell every tenth step saves, and rank 1 hangs for two seconds in step 25.
 
 
 # %% name="beats"
@@ -87,13 +88,21 @@ def beats(steps=30):
 
 ends = world.run(beats, deadline=60)[0]
 gaps = [after - before for before, after in pairwise(ends)]
-usual = statistics.median(gaps)
+
+# %% name="limits"
+usual = sorted(gaps)[len(gaps) // 2]
+steps = range(1, len(ends))
+figure, axes = plots.chart("step", "seconds")
+axes.semilogy(steps, gaps, marker=".", label="a step took")
 for factor in (5, 25):
-    alarms = [step + 1 for step, gap in enumerate(gaps) if gap > factor * usual]
-    print(f"more than {factor:2} usual steps ({factor * usual:.2f} s): alarm in steps {alarms}")
+    axes.semilogy(steps, [factor * usual] * len(gaps), label=f"limit: {factor} usual steps")
+    alarms = [step for step, gap in enumerate(gaps, 1) if gap > factor * usual]
+    print(f"limit {factor:2} usual steps: alarm in steps {alarms}")
+axes.legend()
+figure
 
 # %% [markdown] name="limit_explained"
-# One factor for everything is either too quick for a save or too slow for a hang. So save, evaluation and the first step (which connects and compiles) get limits of their own, and the steps a short one: torchtitan's limit for a call is 300 s until the first step is over, and 100 s after it; NVIDIA's resiliency extension learns its limits from what it saw, times 5.
+# With the short limit each save is an alarm; with the long one a hang is noticed five times as late. So save, evaluation and the first step (which connects and compiles) get limits of their own, and the steps a short one: torchtitan's limit for a call is 300 s until the first step is over, and 100 s after it; NVIDIA's resiliency extension learns its limits from what it saw, times 5.
 #
 # What to log in the moment of the alarm: all ranks' stacks and flight records ([When it hangs](45_when_it_hangs.ipynb)), *before* anything is killed.
 #
@@ -255,7 +264,7 @@ two_guess.reveal(
 )
 
 # %% [markdown] name="neighbour_explained"
-# Rare, but a power cut takes a whole row of racks: so jobs save to the neighbour often, and to files more seldom. GEMINI does this for training; NVIDIA's resiliency extension has it as local checkpoints with replication.
+# But a power cut takes a whole row of racks at once, neighbours included. So jobs save to the neighbour often, and to files more seldom. GEMINI does this for training; NVIDIA's resiliency extension has it as local checkpoints with replication.
 #
 # <!-- Z. Wang et al., GEMINI, SOSP 2023, doi:10.1145/3600006.3613145. nvidia-resiliency-ext d8686d9: checkpointing/local/replication/strategies.py -->
 #
@@ -276,6 +285,9 @@ spares_guess
 
 
 # %% name="spares"
+import math
+
+
 def short_of(spares, mean):
     """The share of time in which more than `spares` nodes are in repair."""
     return 1 - sum(math.exp(-mean) * mean**k / math.factorial(k) for k in range(spares + 1))
@@ -298,7 +310,7 @@ figure
 spares_guess.reveal(
     needed(24 * 3600 / mtbf),
     within=1,
-    why="Twice the mean, nearly: it must hold in bad weeks too. Of 2,048 nodes that is less than 1 %.",
+    why="Nearly twice the mean, because by chance many nodes are in repair at the same time. Llama 3's job had 16,384 GPUs in 2,048 nodes: 15 spares are less than 1 % of them.",
 )
 
 # %% [markdown] name="torchft_intro"
@@ -309,7 +321,12 @@ spares_guess.reveal(
 # <!-- torchft 0.2.0 from PyPI, 2026-11-27. Source 7eb7087 (2026-04-03): src/lighthouse.rs:106-130 (join 60 s, heartbeat 5 s by default; 1 s here), :150-250 (who is healthy but absent is waited for); src/manager.rs:194 (heartbeats from a task of their own);
 # torchft/manager.py:169 (timeout 60 s), should_commit -->
 
-# %% name="torchft"
+# %% name="torchft" jupyter={"source_hidden": true}
+# run this cell: it starts the job, or shows the record
+import subprocess
+import sys
+from importlib.util import find_spec
+
 script = Path("../scripts/torchft_job.py")
 if find_spec("torchft"):
     program = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=170)
@@ -400,7 +417,7 @@ check(heal)
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A hang costs the time until somebody notices, so limits are short, and each kind of step has its own. A restart is the same training only with weights, optimizer, place in the data and random state. A copy in a neighbour's memory loads fast and files stay for the rare case; spares are counted for bad weeks. **Write down the five parts of your own restart, and shorten the longest.**
+# A hang costs the time until somebody notices, so limits are short, and each kind of step has its own. A restart is the same training only with weights, optimizer, place in the data and random state. A copy in a neighbour's memory loads fast; files stay for the case that both nodes are lost. There must be spares enough when many nodes are in repair at once. **Write down the five parts of your own restart, and shorten the longest.**
 #
 # **On your own cluster.** Kill one process by hand on a quiet day, and stop another with SIGSTOP. Measure each of the five parts. Start again on fewer ranks, and compare a step.
 #

@@ -226,6 +226,46 @@ def _interval_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     )
 
 
+_RECOVERY = {
+    "notice": "notice the hang",
+    "find": "find a node",
+    "start": "start again",
+    "load": "load the state",
+    "repeat": "repeat lost steps",
+}
+
+
+def recover(
+    notice: float = 10, find: float = 2, start: float = 3, load: float = 2, repeat: float = 5, hours: float = 3.09
+) -> Explorable:
+    """The five parts of an interruption, in minutes: how long until the job trains again, and what share that is.
+
+    `notice` is 0.1 to 30 and the others 0.1 to 10. A hang comes every 3.09, 24 or 168 hours. Raises ExploreError.
+
+    Example:
+        >>> explore.recover().text()
+        '22 minutes until it trains again, 12 % of all time. The longest part: notice the hang.'
+    """
+    parts = {"notice": notice, "find": find, "start": start, "load": load, "repeat": repeat}
+    possible = all(0.1 <= minutes <= (30 if part == "notice" else 10) for part, minutes in parts.items())
+    if not possible or hours not in (3.09, 24, 168):
+        raise ExploreError(
+            f"notice must be 0.1 to 30 minutes, the other parts 0.1 to 10, hours 3.09, 24 or 168, "
+            f"not {parts!r} and {hours!r}."
+        )
+    return Explorable("recover", {}, {**parts, "hours": hours}, _recover_text)
+
+
+def _recover_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    minutes = {part: values[part] for part in _RECOVERY}
+    total = sum(minutes.values())
+    longest = _RECOVERY[max(minutes, key=minutes.__getitem__)]
+    return (
+        f"{digits(total)} minutes until it trains again, {_percent(total / (60 * values['hours']))} of all time. "
+        f"The longest part: {longest}."
+    )
+
+
 def bits(p: int = 128, order: str = "ring", type: str = "bfloat16") -> Explorable:
     """The sum of the numbers of `p` ranks after each addition, if it is rounded each time.
 

@@ -80,8 +80,10 @@ function draw(picture, frame, { exact, result: last, path }, x, y) {
   const side = goal[0] > right - 140 ? "ar-end" : "";
   const aside = side ? -14 : 14;
   const close = Math.abs(end[1] - goal[1]) < 22;
-  sketch.text(`ar-strong ar-halo ${side}`, goal[0] + aside, goal[1] - 6, `exact ${result(exact)}`);
-  sketch.text(`ar-strong ar-halo ${side}`, end[0] + aside, end[1] + (close ? 32 : 5), `${type} ${result(last)}`);
+  const under = Math.min(end[1] + (close ? 16 : 5), y.at(0) - 12); // above the track
+  const over = Math.min(goal[1] - 6, under - 20);
+  sketch.text(`ar-strong ar-halo ${side}`, goal[0] + aside, over, `exact ${result(exact)}`);
+  sketch.text(`ar-strong ar-halo ${side}`, end[0] + aside, under, `${type} ${result(last)}`);
   sketch.track(left, right, x.at(p), y.at(0));
   for (const n of [256, 512, 768, 1024])
     sketch.text(

@@ -18,6 +18,7 @@ import { pipeline } from "./pipeline.js";
 import { placement } from "./placement.js";
 import { protocols } from "./protocols.js";
 import { recompute } from "./recompute.js";
+import { recover } from "./recover.js";
 import { router } from "./router.js";
 import { search } from "./search.js";
 import { skew } from "./skew.js";
@@ -41,6 +42,7 @@ const KINDS = {
   placement,
   protocols,
   recompute,
+  recover,
   router,
   search,
   skew,

@@ -98,7 +98,8 @@ for factor in (5, 25):
     axes.semilogy(steps, [factor * usual] * len(gaps), label=f"limit: {factor} usual steps")
     alarms = [step for step, gap in enumerate(gaps, 1) if gap > factor * usual]
     print(f"limit {factor:2} usual steps: alarm in steps {alarms}")
-axes.legend()
+axes.set_ylim(top=30)
+axes.legend(loc="upper left")
 figure
 
 # %% [markdown] name="limit_explained"

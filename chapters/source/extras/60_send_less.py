@@ -35,13 +35,16 @@ world
 #
 # **Top-k**: each rank sends only the $k$ numbers with the largest absolute values, and their places. Here $k = 4$ of 64.
 
-# %% name="guess_stall"
-stall = predict(
-    "Each rank sends the 4 largest of its 64 numbers in every step. Where is the loss after 200 steps?",
-    choices=["as low as with all numbers", "about ten times higher", "near where it began"],
-    title="With the 4 largest numbers only, the loss ends",
+# %% name="guess_sent"
+sent = predict(
+    "In each of 200 steps rank 0 sends its 4 largest of 64 numbers, and forgets the rest. How many of the 64 coordinates does it send at least once?",
+    low=4,
+    high=64,
+    unit="coordinates",
+    log=True,
+    title="Coordinates that rank 0 ever sends, without feedback",
 )
-stall
+sent
 
 # %% name="problem"
 # %%ranks
@@ -107,13 +110,6 @@ if rank == 0:
     for name, (losses, _) in runs.items():
         print(f"{name:20} loss {losses[0]:5.1f} at first, {losses[-1]:8.4f} after {len(losses)} steps")
 
-# %% name="reveal_stall" jupyter={"source_hidden": true}
-# the answer: run this cell
-stall.reveal(
-    "near where it began",
-    why="Every rank chooses among the few coordinates on which the ranks disagree, since its gradient stays largest there: what one rank wins, another one takes back, and the other coordinates are never sent.",
-)
-
 # %% [markdown] name="which_intro"
 # This shows which of the 64 coordinates rank 0 sent, step by step.
 
@@ -126,6 +122,14 @@ for axes, name in zip(panes, ("top-4", "top-4 with feedback"), strict=True):
     axes.set(ylim=(-2, 65), title=name)
     print(f"{name:20} {len({place for _, place in dots}):2} of the 64 coordinates were ever sent")
 figure
+
+# %% name="reveal_sent" jupyter={"source_hidden": true}
+# the answer: run this cell
+sent.reveal(
+    len({place for places in runs["top-4"][1] for place in places}),
+    why="Rank 0's gradient stays largest on the 8 coordinates on which the ranks disagree. What one rank gains there another one takes back, and the other 56 coordinates are never sent.",
+    within=0,
+)
 
 # %% [markdown] name="which_explained"
 # With feedback a small gradient that is not sent grows in the error from step to step, until it is among the largest. Nothing is lost; it only comes
@@ -251,9 +255,12 @@ for way, formula in ((whole, 8 * n * (p - 1) / p), (largest, 8 * k * (p - 1))):
 
 # %% name="many_ranks"
 n, k = 1e9, 1e7
-for p in (4, 16, 64, 100, 256, 1024):
-    ratio = 8 * k * (p - 1) / (8 * n * (p - 1) / p)
-    print(f"{p:5} ranks: 1 % of the numbers are {ratio:5.2f} times the bytes of the all-reduce")
+ranks = [2**i for i in range(1, 11)]
+figure, axes = plots.chart("ranks", "times the bytes of the all-reduce")
+axes.loglog(ranks, [8 * k * (p - 1) / (8 * n * (p - 1) / p) for p in ranks], marker="o", label="1 % of the numbers")
+axes.loglog(ranks, [1] * len(ranks), label="all-reduce of float32")
+axes.legend()
+figure
 
 # %% name="reveal_many" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -333,9 +340,11 @@ axes.legend()
 figure
 
 # %% [markdown] name="one_bit_explained"
-# In this problem one bit reaches the same loss with the fewest bytes, down to its floor. **1-bit Adam** found one more trap: Adam divides by the root of
-# averaged *squares*, and a sum of errors under a square does not cancel. So it runs plain Adam for a while, freezes the squares, and only then sends the *momentum* in
+# In this problem one bit with feedback needs the fewest bytes for each loss below 1. (DeepSpeed sends the bits in two steps, as uint8 above, so its bytes do not grow with $p$.) **1-bit Adam** found one more trap: Adam divides by the root of
+# averaged *squares*. Errors with both signs cancel in a sum, but not in a sum of squares. So it runs plain Adam for a while, freezes the squares, and only then sends the *momentum* in
 # one bit, with feedback.
+#
+# <!-- DeepSpeed 84be831: runtime/comm/nccl.py, compressed_allreduce: all_to_all_single of packed signs, then all_gather, with an error for each -->
 #
 # ## 4. A thin matrix times a thin matrix: PowerSGD
 #
@@ -368,7 +377,8 @@ for _ in range(4):
     q /= world_size
     off.append(f"{(p_columns @ q.T - mean_of_all).norm() / mean_of_all.norm():.3f}")
 u, s, v = torch.linalg.svd(mean_of_all)
-print("off by", *off, f"; the best 3 columns are off by {s[3:].norm() / s.norm():.3f}")
+if rank == 0:
+    print("off by", *off, f"; the best 3 columns are off by {s[3:].norm() / s.norm():.3f}")
 
 # %% [markdown] name="power_explained"
 # After a round or two it is nearly the best that three columns can do. The rest, again, goes into an error: $e_i = M_i - PQ^\top$, added to the next gradient.
@@ -472,7 +482,7 @@ if rank == 0:
 # the answer: run this cell
 local.reveal(
     "at another point",
-    why="In 20 steps alone each rank walks far towards its own best point, and the mean of the best points is not the best point of the mean. A smaller learning rate, or data that are alike, bring them together.",
+    why="In 20 steps alone each rank walks far towards its own best point. The mean of these points is not the point where the mean loss is least, because some ranks' losses are steeper. A smaller learning rate, or data that are alike, bring the two together.",
 )
 
 # %% [markdown] name="diloco"
@@ -487,12 +497,13 @@ if rank == 0:
     print(f"60 rounds: local SGD {plain[-1]:.3f}, with outer Nesterov momentum {outer[-1]:.3f}")
 
 # %% name="local_curve"
-figure, axes = plots.chart("all-reduces", "loss above the best")
-curves = {f"H = {h}": losses for h, losses in world["by_h"][0].items()}
-curves |= {"H = 10, lr 0.001": world["plain"][0], "the same with outer momentum": world["outer"][0]}
-for name, losses in curves.items():
-    axes.loglog(range(1, len(losses) + 1), losses, label=name)
-axes.legend(fontsize=8)
+figure, (alone, outside) = plots.chart("all-reduces", "loss above the best", size=(6.4, 5), rows=2)
+for h, losses in world["by_h"][0].items():
+    alone.loglog(range(1, len(losses) + 1), losses, label=f"H = {h}")
+for name, losses in {"H = 10, short steps": world["plain"][0], "and outer momentum": world["outer"][0]}.items():
+    outside.loglog(range(1, len(losses) + 1), losses, label=name)
+for axes in (alone, outside):
+    axes.legend()
 figure
 
 # %% [markdown] name="peak_intro"
@@ -501,9 +512,9 @@ figure
 
 # %% name="guess_peak"
 peak = predict(
-    "DiLoCo, H = 500, in float32. One exchange must take no longer than one all-reduce of DDP in bfloat16. The link may be",
-    choices=["500 times slower than DDP's", "250 times slower", "as fast", "not even that: it must be twice as fast"],
-    title="For an exchange in the same time the link may be",
+    "DiLoCo exchanges float32 every 500 steps, DDP bfloat16 in each step. One exchange of DiLoCo must take no longer than one of DDP. How fast must its link be?",
+    choices=["1/500 as fast as DDP's", "1/250 as fast", "as fast", "twice as fast"],
+    title="For an exchange in the same time DiLoCo's link must be",
 )
 peak
 
@@ -522,7 +533,7 @@ for gigabytes in (50, 1):
 # %% name="reveal_peak" jupyter={"source_hidden": true}
 # the answer: run this cell
 peak.reveal(
-    "not even that: it must be twice as fast",
+    "twice as fast",
     why="An exchange moves all parameters at once, and in float32 they are twice the bytes; only the mean over many steps is 250 times less.",
 )
 
@@ -538,7 +549,7 @@ for gigabytes in (50, 1, 0.1):
 # **Streaming DiLoCo** lowers the
 # peak too: it sends the parameters in parts, at different steps, while the workers go on.
 #
-# torch has the pieces for local SGD: `post_localSGD_hook` for DDP, and a `PeriodicModelAverager`. Do you need both?
+# torch has the pieces for local SGD: `post_localSGD_hook` for DDP, and a `PeriodicModelAverager`. Do you need both? How far are the ranks' weights from each other after each step?
 
 
 # %% name="furthest"
@@ -575,8 +586,11 @@ def apart_after(average, steps=9):
 
 
 # %% name="averager_live"
-for average in (False, True):
-    print("hook and averager:" if average else "hook alone:       ", world.run(apart_after, average)[0])
+figure, axes = plots.chart("step", "largest difference of a weight")
+for average, name in ((False, "hook alone"), (True, "hook and averager")):
+    axes.plot(range(9), world.run(apart_after, average)[0], marker="o", label=name)
+axes.legend()
+figure
 
 # %% [markdown] name="averager_explained"
 # The hook alone averages *gradients* in its subgroup (here: one rank, so nothing). It never averages parameters over all: the ranks drift apart, and no error is
@@ -635,7 +649,7 @@ print(
 # ## Recap
 #
 # What is not sent must be *kept*: with error feedback nothing is lost, only late. Whether fewer numbers are fewer bytes depends on whether the network
-# can *add* them: PowerSGD's products can, top-k and bits are gathered: top-k pays up to $n/k$ ranks, uint8 up to 8, one bit up to 64. Talking every $H$ steps
+# can *add* them. It can add PowerSGD's products. Top-k and bits must be gathered: top-k pays up to $n/k$ ranks, uint8 up to 8 and one bit up to 64, or any number in two steps. Talking every $H$ steps
 # divides the mean by $H$ and leaves the peak. **Keep what you do not send, and count the bytes for your number of ranks before you trust a saving.**
 #
 # **Now you:** [Lab 16](../../labs/lab16_send_less/send_less.ipynb): top-k with error feedback, and a round of PowerSGD.

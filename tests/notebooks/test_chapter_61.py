@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from test_chapters import RANKS, execute, read
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
@@ -13,8 +14,8 @@ def test_bits(ranks):
     chapter = execute(read("61_bits", ranks))
     assert not chapter.errors()
 
-    values = re.search(r"values: \[(.*)\]", chapter.text("equal_live"))[1].split(", ")
-    assert len(values) == 1 if ranks == 2 else 1 <= len(values) <= ranks
+    values = set(re.search(r"sums: \[(.*?)\]", chapter.text("equal_live"))[1].split(", "))
+    assert len(values) == 1 if ranks == 2 else 1 < len(values) <= ranks  # "they differ from chunk to chunk"
     again = chapter.text("again_live")
     assert "the same call again, changed bits: 0" in again
     changed = int(re.search(r"changed elements: +(\d+) %", again)[1])
@@ -22,11 +23,11 @@ def test_bits(ranks):
     assert "the same bits as the chain on one process: True" in chapter.by_rank("ring_live")[ranks - 1]
 
     told = chapter.text("many_ranks")
-    found = re.search(r"1024 ranks, mean error: chain +([\d.]+) % tree +([\d.]+) % in_float32 +([\d.]+) %", told)
-    chain, tree, wide = map(float, found.groups())
-    assert chain == pytest.approx(50, abs=0.5) and wide < tree < 0.5
+    curves = {name: dict(curve) for name, curve in chapter.curves("error_figure").items()}
+    assert set(curves) == {"chain", "tree", "in_float32"}
+    assert curves["chain"][1024] == pytest.approx(0.5, abs=0.005)
+    assert curves["in_float32"][1024] < curves["tree"][1024] < 0.005
     assert "the chain of 1,024: [256.0, 256.0, 256.0]" in told
-    assert set(chapter.curves("error_figure")) == {"chain", "tree", "in_float32"}
     sums = set(map(float, re.search(r"bfloat16: \[(.*)\]", chapter.text("library_live"))[1].split(", ")))
     assert sums <= {256.0, 258.0, 260.0} and 256.0 in sums
     assert chapter.text("divide_first").count("mean 0.250") == 2
@@ -38,13 +39,22 @@ def test_bits(ranks):
     }
     zeros = [float(z) for z in re.findall(r"([\d.]+) % are 0", chapter.text("blocks"))]
     assert zeros[0] > 99 and zeros == sorted(zeros, reverse=True)
-    for text in chapter.by_rank("gather_off").values():
-        fewer, off = map(float, re.findall(r"([\d.]+) (?:times|steps)", text))
-        assert fewer == 3.76 and off <= 0.5
-    [sixty_four] = re.findall(r"  64 ranks, int8: .* ([\d.]+) times", chapter.text("count_errors"))
-    assert 3.5 < float(sixty_four) < 4.5
+    fewer, off = map(float, re.findall(r"([\d.]+) (?:times|steps)", chapter.by_rank("gather_off")[0]))
+    assert fewer == 3.76 and off <= 0.5
+    error = {name: dict(curve) for name, curve in chapter.curves("count_errors").items()}
+    for p in (16, 64, 256):  # "about half the root of p"
+        assert error["int8, at each hop"][p] / error["int8, twice"][p] == pytest.approx(p**0.5 / 2, rel=0.1)
     assert "int4, float32 scale for each  256: 0.258 of 16 bits" in chapter.text("scale_bytes")
     arrive = [float(x) for x in re.findall(r"([\d.]+) % arrive", chapter.text("fp8_chain"))]
     assert arrive[-1] == pytest.approx(50, abs=1) and arrive[0] > 98
     for text in chapter.by_rank("fp8_gather").values():
         assert float(re.search(r"error ([\d.]+) %", text)[1]) < 4
+
+
+def test_a_ring_of_1024_ranks_loses_half_a_percent_in_float16():
+    """As the text says below the bytes of the hooks, with normal numbers."""
+    parts = torch.randn(1024, 4096, generator=torch.Generator().manual_seed(0)).half()
+    exact, total = parts.double().sum(0), parts[0]
+    for part in parts[1:]:
+        total = total + part
+    assert ((total - exact).norm() / exact.norm()).item() == pytest.approx(0.005, abs=0.001)

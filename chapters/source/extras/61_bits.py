@@ -31,32 +31,30 @@ world
 # ## 1. The order of addition
 #
 # A float32 has 24 binary digits. A sum that needs more is rounded, so the order of the additions matters: $(10^8 + 1) - 10^8$ is 0, and $(10^8 - 10^8) + 1$ is 1. Which order does an
-# all-reduce take? Let every element of a rank's vector be the *same* number. Then all elements have the same sum, if they are added in the same order.
+# all-reduce take? Let rank 0 fill a vector with $10^8$, a rank half way round with $-10^8$, and all others with 1. Then all elements have the same sum, if they are added in the same order.
 
 # %% name="guess_equal"
 equal = predict(
-    "Each rank fills a vector with one random number of its own. After an all-reduce, is every element of the sum the same?",
-    choices=["all the same", "a few differ", "one value for each chunk"],
+    "Each rank fills a vector with one number of its own. After an all-reduce, is every element of the sum the same?",
+    choices=["all are the same", "a few differ, here and there", "they differ from chunk to chunk"],
     title="Equal inputs, elements of the sum",
 )
 equal
 
 # %% name="equal_live"
 # %%ranks
-torch.manual_seed(rank)
-same = torch.rand(1).repeat(4096)
+own = {0: 1e8, world_size // 2: -1e8}.get(rank, 1.0)
+same = torch.full((4096,), own)
 dist.all_reduce(same)
 if rank == 0:
-    values, places = same.unique(return_inverse=True)
-    edges = (places.diff().nonzero().flatten() + 1).tolist()
-    print("values:", [f"{v:.9f}" for v in values.tolist()])
-    print("they change at", edges)
+    values, counts = same.unique_consecutive(return_counts=True)
+    print("sums:", values.tolist(), "in so many elements:", counts.tolist(), "exact:", world_size - 2)
 
 # %% name="reveal_equal" jupyter={"source_hidden": true}
 # the answer: run this cell
 equal.reveal(
-    "one value for each chunk",
-    why="In a ring the sum of chunk c begins on rank c, or beside it, so each chunk is added in another order. (Some orders round to the same bits, with two ranks there is only one order, and a tree or a switch may give one value.)",
+    "they differ from chunk to chunk",
+    why="In a ring the sum of chunk c begins on rank c, or beside it, so each chunk is added in another order, and a 1 is lost where it is added to 100,000,000. (Two ranks have only one order, and a tree or a switch may give one value.)",
 )
 
 # %% [markdown] name="again_intro"
@@ -77,29 +75,17 @@ if rank == 0:
     print(f"in two buckets, changed elements: {100 * (buckets != once).double().mean():.0f} %")
 
 # %% [markdown] name="again_explained"
-# Hence a training run that is repeated with another `bucket_cap_mb`, another number of ranks or nodes, or another version of NCCL, differs in the last bit after one step. After some hundred
-# steps it differs visibly. To compare two runs bit by bit, keep all of these fixed. Even that may not be enough: with NVLS, where a switch adds, NVIDIA confirmed in 2024 that results could
+# Hence a training run that is repeated with another `bucket_cap_mb`, another number of ranks or nodes, or another version of NCCL, differs in the last bits after one step, and every later step begins from there. To compare two runs bit by bit, keep all of these fixed. Even that may not be enough: with NVLS, where a switch adds, NVIDIA confirmed in 2024 that results could
 # change from call to call, though all ranks agree ([nccl#1497](https://github.com/NVIDIA/nccl/issues/1497)). On H800s one user found that the bits depend on what the process did *before*: they alternated with the number of communicators that were made
-# earlier, while other hosts with the same software did not change ([nccl#2360](https://github.com/NVIDIA/nccl/issues/2360)). A ring or a tree has its order.
+# earlier, while other hosts with the same software did not change ([nccl#2360](https://github.com/NVIDIA/nccl/issues/2360)). A ring or a tree always adds in the same order.
 #
 # `torch.use_deterministic_algorithms(True)` therefore sets `NCCL_ALGO=^NVLS`, unless you have set `NCCL_ALGO`; call it before the first collective. **That is not enough.** It leaves NVLSTree on, which NCCL
 # [chooses on two nodes of H100](../4_real_cluster/43_inside_nccl.ipynb), and the symmetric kernels, which may use the switch too. `NCCL_NVLS_ENABLE=0` turns the switch off for all of them. It costs speed.
 #
 # ## 2. Eight digits
 #
-# bfloat16 has 8 binary digits, a third of float32's.
-
-# %% name="guess_stall"
-stall = predict(
-    "1,024 ranks, a random number between 0 and 1 on each, in bfloat16. A ring adds them, and each rank rounds. The exact sum is about 512. What comes out?",
-    choices=["512 or nearly so", "about 500", "256", "NaN"],
-    title="The ring's sum of 1,024 numbers is",
-)
-stall
-
-# %% [markdown] name="chain_intro"
-# In a ring a chunk's sum is a chain: $((x_0 + x_1) + x_2) + \dots$, one addition on each rank. In a tree it is $(x_0 + x_1) + (x_2 + x_3)$, and so on. First check the claim on live ranks:
-# a ring of sends and receives, in bfloat16, against the chain on one process.
+# bfloat16 has 8 binary digits, a third of float32's. In a ring a chunk's sum is a chain: $((x_0 + x_1) + x_2) + \dots$, one addition on each rank. In a tree it is $(x_0 + x_1) + (x_2 + x_3)$, and so on. Is it so on live ranks? Compare
+# a ring of sends and receives, in bfloat16, with the chain on one process.
 
 
 # %% name="ring_sum"
@@ -155,15 +141,7 @@ for p in (4, 16, 64, 256, 1024):
     exact = parts.double().sum(0)
     for way in (chain, tree, in_float32):
         off.setdefault(way.__name__, {})[p] = ((way(parts) - exact).abs() / exact).mean().item()
-    print(f"{p:5} ranks, mean error:", *(f"{name} {100 * errors[p]:5.2f} %" for name, errors in off.items()))
 print("the chain of 1,024:", chain(parts)[:3].tolist(), "exact:", [round(v) for v in exact[:3].tolist()])
-
-# %% name="reveal_stall" jupyter={"source_hidden": true}
-# the answer: run this cell
-stall.reveal(
-    "256",
-    why="From 256 on the next bfloat16 number is 258, and a part below 1 is less than half the way: it is rounded off, 512 times, without an error message.",
-)
 
 # %% name="error_figure"
 figure, axes = plots.chart("ranks", "mean relative error")
@@ -173,6 +151,8 @@ axes.legend()
 figure
 
 # %% [markdown] name="library_intro"
+# From 256 on the next bfloat16 number is 258. A part below 1 is less than half of the way to it, so it is rounded off, about 512 times, without an error message.
+#
 # And the library on this machine? One rank brings 256, all others 1:
 
 # %% name="library_live"
@@ -197,7 +177,15 @@ if rank == 0:
 # (NCCL 2.30.7, `reduce_kernel.h`, `symmetric/primitives.cuh`.) The remedies: sum in float32 (`MixedPrecision(reduce_dtype=torch.float32)` in FSDP, `reduce_dtype` in FSDP2's policy,
 # `accumulate_allreduce_grads_in_fp32` in Megatron) for twice the bytes; or inside a node in the switch, and between nodes in a tree.
 #
-# Does it help to divide *before* the sum, so that the mean never gets large? Try it.
+# Or divide *before* the sum, so that it never gets large?
+
+# %% name="guess_divide"
+divide = predict(
+    "1,024 ranks divide their numbers by 1,024 before a ring adds them in bfloat16, so the sum stays below 1. How much of the mean arrives?",
+    choices=["all of it", "half, as without dividing", "less than half"],
+    title="If one divides first, there arrives",
+)
+divide
 
 # %% name="divide_first"
 parts = torch.rand(1024, 4096, generator=torch.Generator().manual_seed(0)).bfloat16()
@@ -205,9 +193,14 @@ exact = parts.double().mean(0)
 for name, mean in {"divided at the end": chain(parts) / 1024, "divided first": chain(parts / 1024)}.items():
     print(f"{name:20} mean {mean.double().mean():.3f}, exact {exact.mean():.3f}")
 
+# %% name="reveal_divide" jupyter={"source_hidden": true}
+# the answer: run this cell
+divide.reveal(
+    "half, as without dividing",
+    why="bfloat16 has the same 8 digits at every size: the sum stands still at 1/4 instead of 256. In float16, which ends at 65,504, dividing first helps against overflow.",
+)
+
 # %% [markdown] name="divide_explained"
-# No: bfloat16 has the same 8 digits at every size. (In float16, which ends at 65,504, it helps against overflow.)
-#
 # ## 3. Half the bytes: a hook
 #
 # DDP lets you replace its all-reduce by a *communication hook*. torch 2.13 has `allreduce`, `fp16_compress`, `bf16_compress`, wrappers of both, `powerSGD` and `batched_powerSGD`, `quantization_pertensor`
@@ -311,7 +304,8 @@ wide = torch.empty(world_size * 4096)
 dist.all_gather_single(wide, shard)
 brought = all_numbers.nbytes + all_scales.nbytes
 off = (whole - wide).abs().max() / all_scales.max()
-print(f"{wide.nbytes / brought:.2f} times fewer bytes than float32, off by {off:.2f} steps at most")
+if rank == 0:
+    print(f"{wide.nbytes / brought:.2f} times fewer bytes than float32, off by {off:.2f} steps at most")
 
 # %% [markdown] name="sum_intro"
 # **A quantised sum** is harder: two ranks' bytes have different scales, and can't be added as they are. A ring would turn a chunk into float32, add, and quantise again, *at each hop*. The alternative needs
@@ -349,21 +343,24 @@ def twice(parts, most):
 
 
 # %% name="count_errors"
-generator = torch.Generator().manual_seed(0)
+generator, error = torch.Generator().manual_seed(0), {}
 for p in (4, 16, 64, 256):
     parts = torch.randn(p, 4096, generator=generator)
     exact = parts.sum(0)
     for bits, most in ((8, 127), (4, 7)):
-        two, ring = ((way(parts, most) - exact).norm() / exact.norm() for way in (twice, at_each_hop))
-        print(
-            f"{p:4} ranks, int{bits}: twice {100 * two:5.2f} %, at each hop {100 * ring:5.2f} %, {ring / two:.1f} times"
-        )
+        for name, way in (("at each hop", at_each_hop), ("twice", twice)):
+            error.setdefault(f"int{bits}, {name}", {})[p] = ((way(parts, most) - exact).norm() / exact.norm()).item()
+figure, axes = plots.chart("ranks", "relative error of the sum")
+for name, errors in error.items():
+    axes.loglog(list(errors), list(errors.values()), marker="o", label=name)
+axes.legend()
+figure
 
 # %% name="reveal_hops" jupyter={"source_hidden": true}
 # the answer: run this cell
 hops.reveal(
-    4.0,
-    why="The errors have both signs, so 64 of them grow like a root, each step is as large as the sum so far, and the two-step way has an error for each part too: what remains is about half the root of p.",
+    error["int8, at each hop"][64] / error["int8, twice"][64],
+    why="The ring rounds at each of 64 ranks, with a step as large as the sum so far. Errors with both signs partly cancel, so they grow only like the root of p. The other way rounds each part and the sum once. The ratio is about half the root of p.",
 )
 
 # %% [markdown] name="quantised_mine_task"

@@ -185,9 +185,11 @@ calls = {
 for name, call in calls.items():
     try:
         call()
-        print(f"{name:22} works")
+        said = "works"
     except (RuntimeError, ValueError) as error:
-        print(f"{name:22} refused: {str(error).splitlines()[0][-58:]}")
+        said = f"refused: {str(error).splitlines()[0].rpartition(': ')[2]}"
+    if rank == 0:
+        print(f"{name:22} {said}")
 
 # %% name="reveal_lists" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -206,7 +208,7 @@ lists.reveal(
 # | `reduce_scatter`, list | works | a group of $p$ reduces |
 # | `all_to_all_single`, splits | works, also with zeros | works: sends and receives in one group |
 # | `all_to_all`, lists | refused | works, the same way |
-# | `scatter`, `gather`, list | refused *on the root only*: the others wait | `gather` asserts equal sizes |
+# | `scatter`, `gather`, list | refused *on the root only*: the others wait | the same: only the root has the list, and checks it |
 #
 # (`ProcessGroupNCCL.cpp`; Gloo's column is measured on 3 ranks.) A program that must run on both needs one of three ways.
 #
@@ -250,18 +252,6 @@ def by_all_to_all(x, lengths):
     return whole
 
 
-# %% name="guess_padding"
-padding = predict(
-    "64 ranks, and the last one has as much as all others together. How many times the needed bytes does the padded all-gather move?",
-    low=1,
-    high=64,
-    unit="times",
-    log=True,
-    title="Padding moves",
-)
-padding
-
-
 # %% name="gather_them"
 def my_part():
     rank, p, small = dist.get_rank(), dist.get_world_size(), 50_000
@@ -280,7 +270,8 @@ def timed(way):
     return bench.seconds_of(lambda: way(x, lengths), iterations=5)[0]
 
 
-# %% name="brought"
+# %% name="brought" jupyter={"source_hidden": true}
+# run this cell: it counts what comes to rank 0
 def brought(event, p):
     """The bytes that an operation of some rank brings to rank 0; an event counts what its rank puts in."""
     if event.op == "broadcast":
@@ -300,48 +291,48 @@ for way in (padded, broadcasts, by_all_to_all):
     print(f"{way.__name__:14} right: {all(results)}, calls: {calls}, {nbytes:10,} bytes, {1e3 * took:6.2f} ms")
 
 # %% [markdown] name="price_intro"
-# Even on few ranks padding moves more bytes than are needed; the last column says what that costs on your machine. Now price them for 64 ranks, with $\alpha = 10$ µs and 50 GB/s: a ring for the padded all-gather, $p$ binomial trees one after the other, and an all-to-all in which the rank
+# Even on few ranks padding moves more bytes than are needed; the last column says what that costs on your machine. On 64 ranks it moves 32 times the needed bytes, and the memory for the result is 32 times as large before it is cut. Price the three ways for 64 ranks, with $\alpha = 10$ µs and 50 GB/s: a ring for the padded all-gather, $p$ binomial trees one after the other, and an all-to-all in which the rank
 # with the long part sends it $p-1$ times.
 
 # %% name="price_ways"
 p, alpha, beta, total = 64, 10e-6, 1 / 50e9, 64e6
 shares = [1 / 64, 0.05, 0.1, 0.25, 0.5, 0.9]
-ms = {"padded": [], "broadcasts": [], "all-to-all": []}
-for share in shares:
-    longest = share * total
-    others = (total - longest) / (p - 1)
-    ms["padded"].append(1e3 * (p - 1) * (alpha + longest * beta))
-    ms["broadcasts"].append(1e3 * 6 * (p * alpha + total * beta))
-    ms["all-to-all"].append(1e3 * (p - 1) * (alpha + max(longest, others) * beta))
-    print(f"longest has {100 * share:4.1f} %: " + ", ".join(f"{k} {v[-1]:5.1f} ms" for k, v in ms.items()))
-
-# %% name="price_figure"
+padded_ms = [1e3 * (p - 1) * (alpha + share * total * beta) for share in shares]  # and of an all-to-all: see below
+broadcasts_ms = 1e3 * 6 * (p * alpha + total * beta)
 figure, axes = plots.chart("share of the longest part", "ms")
-for name, values in ms.items():
-    axes.semilogy(shares, values, marker="o", label=name)
+axes.semilogy(shares, padded_ms, marker="o", label="padded, or all-to-all")
+axes.semilogy(shares, [broadcasts_ms] * len(shares), marker="o", label="broadcasts")
 axes.legend()
 figure
-
-# %% name="reveal_padding" jupyter={"source_hidden": true}
-# the answer: run this cell
-padding.reveal(
-    32,
-    why="Every part becomes as long as the longest, half of the total, and 64 halves are 32 times the total. The memory for the result grows as much, before it is cut.",
-)
 
 # %% [markdown] name="ways_explained"
 # Padding is best while parts are about equal: one call, $(p-1)\alpha$. Broadcasts as binomial trees cost $p\,\lceil\lg p\rceil$ latencies and $\lceil\lg p\rceil$ times the
 # bytes, however uneven the parts are. NCCL's broadcast is a ring, which passes each byte on once, and NCCL runs all $p$ in one group, so latencies overlap. The all-to-all has the same price as
-# padding here, so one curve hides the other: the rank with the long part sends it $p-1$ times.
+# padding here: the rank with the long part sends it $p-1$ times.
 #
-# **A reduce-scatter of unequal parts** is the same the other way round: pad, or $p$ reduces, or one list call where it is taken. Sharded training avoids the question. FSDP2 cuts each parameter's *rows* in $p$ chunks, so
-# with 10 rows on 4 ranks it is 3, 3, 3 and 1, and it **pads** the last shards, in the buffers of its collectives.
+# **A reduce-scatter of unequal parts** is the same the other way round: pad, or $p$ reduces, or one list call where it is taken. Sharded training avoids the question. FSDP2 cuts each parameter's *rows* in $p$ chunks, as
+# `torch.chunk` does: 10 rows on 4 ranks are 3, 3, 3 and 1. It **pads** the last shards, in the buffers of its collectives.
+
+# %% name="guess_rows"
+five = predict(
+    "FSDP2 cuts a parameter of 5 rows for 4 ranks. How many rows have the four shards?",
+    choices=["2, 1, 1, 1", "2, 2, 1, 0", "5, 0, 0, 0"],
+    title="5 rows on 4 ranks",
+)
+five
 
 # %% name="row_shards"
 for rows, p in ((10, 4), (5, 4), (4096, 6)):
     shards = [len(piece) for piece in torch.empty(rows, 1).chunk(p)]
     shards += [0] * (p - len(shards))
     print(f"{rows} rows on {p} ranks: {shards}, {100 * (p * max(shards) / rows - 1):.1f} % padding")
+
+# %% name="reveal_rows" jupyter={"source_hidden": true}
+# the answer: run this cell
+five.reveal(
+    "2, 2, 1, 0",
+    why="Each chunk has 5/4 rows, rounded up to 2, as long as there are rows. All four are padded to 2, so 8 rows are moved for 5: 60 % more.",
+)
 
 # %% [markdown] name="gatherv"
 # ## 4. gatherv and scatterv
@@ -394,11 +385,7 @@ print("back again:", torch.equal(scatter_v(whole, lengths), few))
 # %% name="guess_zeros"
 zeros = predict(
     "An all-to-all on 1,024 ranks in which each rank has data for 2 others only, and splits of 0 for the rest. What do the zeros cost?",
-    choices=[
-        "nothing: no bytes, no message",
-        "little, but every rank must know how much comes from each other rank",
-        "as much as full messages",
-    ],
+    choices=["nothing at all", "no data, but time", "as much as full messages"],
     title="Splits of zero",
 )
 zeros
@@ -440,8 +427,8 @@ for p in (4, 64, 1024):
 # %% name="reveal_zeros" jupyter={"source_hidden": true}
 # the answer: run this cell
 zeros.reveal(
-    "little, but every rank must know how much comes from each other rank",
-    why="On NCCL torch leaves out sends of 0 numbers, but someone must have told the receivers how much comes, usually by another all-to-all of p numbers. Gloo sends empty messages too, to all p-1 others.",
+    "no data, but time",
+    why="Each rank must first know how much comes from each other one, usually by another all-to-all of p numbers. Then torch leaves out the empty sends on NCCL, but Gloo sends an empty message to each of the p-1 others, as in the last column.",
 )
 
 # %% [markdown] name="check_yourself"

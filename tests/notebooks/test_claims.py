@@ -9,6 +9,7 @@ import math
 import re
 import subprocess
 import sys
+from collections import Counter
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -295,9 +296,18 @@ def test_ring_and_tree_side_by_side_send_what_the_gallery_says():
     sent = [[of_rank / n for of_rank in schedule.bytes_sent(n)] for schedule in (ring, tree)]
     assert (tree.steps, ring.steps) == (6, 14) and sum(sent[0]) == sum(sent[1]) == 14
     assert set(sent[0]) == {1.75} and max(sent[1]) == sent[1][0] == 3
-    told = words("64_player_gallery", "beside")
-    assert "The tree needs 6 steps and the ring 14. In all both send the same bytes, 14 vectors." in told
+    told = words("64_player_gallery", "reveal_faster")
+    assert "In all both send the same bytes, 14 vectors." in told
     assert "in the ring each rank sends 1.75 of them, and in the tree rank 0 sends 3." in told
+    alone = [float(cost.price("all_reduce", name, 8, 64 << 20, 5e-6, 1 / 50e9)) for name in ("ring", "tree")]
+    assert alone[0] < alone[1] and answer("64_player_gallery", "reveal_faster").startswith("the ring")
+
+
+def test_the_chain_of_the_gallery_is_busy_on_all_links_from_step_4_to_6():
+    told = words("64_player_gallery", "line")
+    chain = schedules.find("broadcast", "pipelined chain")(ranks=5, segments=6)
+    busy = Counter(move.step + 1 for move in chain.moves)
+    assert [step for step in sorted(busy) if busy[step] == 4] == [4, 5, 6] and "from step 4 to step 6" in told
 
 
 def test_the_first_difference_of_the_dumps_comes_in_step_4():

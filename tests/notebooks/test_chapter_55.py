@@ -27,13 +27,12 @@ def the_job_survived(told: str) -> None:
 def test_recover(ranks):
     chapter = execute(read(CHAPTER, ranks), ROOT / "chapters" / "4_real_cluster")
     assert not chapter.errors()
-    assert re.search(r"after +10 minutes: +5\.3. %", chapter.text("notice_cost"))
     quick, patient = chapter.text("limits").splitlines()[:2]
-    assert "[25]" in patient and len(re.findall(r"\d+", quick.split("[")[1])) > 1
+    assert "[25]" in patient and {"9", "19", "25", "29"} <= set(re.findall(r"\d+", quick.split("[")[1]))
     curves = chapter.curves("limits")
     assert max(curves["a step took"], key=lambda point: point[1])[0] == 25
     low, high = (curves[f"limit: {factor} usual steps"][0][1] for factor in (5, 25))
-    assert high == pytest.approx(5 * low, rel=1e-3)  # "noticed five times as late"
+    assert high == pytest.approx(5 * low, rel=1e-3)  # "a hang is noticed five times as late"
     wrong, dropout, same = chapter.text("loaded").splitlines()
     assert f"{12 * ranks} samples twice" in wrong
     assert " 0 samples twice" in dropout and not dropout.endswith("off by 0e+00")
@@ -57,3 +56,9 @@ def test_the_job_under_torchft():
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 0, done.stderr[-500:]
     the_job_survived(done.stdout)
+
+
+def test_ten_minutes_at_each_interruption_of_llama_3():
+    told = read(CHAPTER, 4).cells[4].source
+    hours = 54 * 24 / 419
+    assert f"every {hours:.2f} hours: 10 minutes each time would be {100 / 6 / hours:.1f} %" in " ".join(told.split())

@@ -38,35 +38,19 @@ world
 #
 # ## 1. Notice
 #
-# A process that *ends* is noticed at once: torchrun's agent looks every 0.1 s. A rank that *hangs* is noticed by nobody until some limit passes. PyTorch's limit for NCCL is 10 minutes by default, for Gloo 30.
+# A process that *ends* is noticed at once: torchrun's agent looks every 0.1 s. A rank that *hangs* is noticed by nobody until some limit passes. PyTorch's limit for NCCL is 10 minutes by default, for Gloo 30. Llama 3's job was interrupted 419 times in 54 days, every 3.09 hours: 10 minutes each time would be 5.4 % of all time.
 #
 # <!-- torch 2.13: distributed/run.py:499 (monitor_interval 0.1), include/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp:157 (10 min), distributed/constants.py. Failures: arXiv:2407.21783, section 3.3.4: 419 unexpected interruptions in 54 days -->
+#
+# So jobs are watched from outside: every rank reports each step, and silence for longer than some factor times the usual step is an alarm. In the next cell every tenth step saves, and rank 1 hangs for two seconds in step 25.
 
-# %% name="guess_notice"
-notice = predict(
-    "Something hangs every 3.09 hours, as often as Llama 3's job was interrupted, and each time 10 minutes pass before anybody notices. What share of the time is lost by that alone?",
-    low=0.1,
-    high=100,
-    unit="%",
-    log=True,
-    title="Lost by noticing after 10 minutes",
+# %% name="guess_alarm"
+alarm = predict(
+    "The limit is five times a usual step. Steps 9, 19 and 29 also save; in step 25 a rank hangs. Where is there an alarm?",
+    choices=["in step 25 alone", "in step 25 and at each save", "nowhere"],
+    title="With a limit of five usual steps there is an alarm",
 )
-notice
-
-# %% name="notice_cost"
-mtbf = 54 * 86_400 / 419
-for minutes in (30, 10, 1, 0.1):
-    print(f"noticed after {minutes:4g} minutes: {100 * 60 * minutes / mtbf:5.2f} % of the time")
-
-# %% name="reveal_notice" jupyter={"source_hidden": true}
-# the answer: run this cell
-notice.reveal(
-    100 * 600 / mtbf,
-    why="It is the limit divided by the time between failures, whatever else the job does well.",
-)
-
-# %% [markdown] name="limit_intro"
-# So jobs are watched from outside: every rank reports each step, and silence for longer than some factor times the usual step is an alarm. But steps that save are long too. In the next cell every tenth step saves, and rank 1 hangs for two seconds in step 25.
+alarm
 
 
 # %% name="beats"
@@ -102,8 +86,15 @@ axes.set_ylim(top=30)
 axes.legend(loc="upper left")
 figure
 
+# %% name="reveal_alarm" jupyter={"source_hidden": true}
+# the answer: run this cell
+alarm.reveal(
+    "in step 25 and at each save",
+    why="A watcher knows only how long a step takes. With a limit of 25 usual steps a save is no alarm, but a hang is noticed five times as late.",
+)
+
 # %% [markdown] name="limit_explained"
-# With the short limit each save is an alarm; with the long one a hang is noticed five times as late. So save, evaluation and the first step (which connects and compiles) get limits of their own, and the steps a short one: torchtitan's limit for a call is 300 s until the first step is over, and 100 s after it; NVIDIA's resiliency extension learns its limits from what it saw, times 5.
+# So save, evaluation and the first step (which connects and compiles) get limits of their own, and the other steps get a short one: torchtitan's limit for a call is 300 s until the first step is over, and 100 s after it; NVIDIA's resiliency extension learns its limits from what it saw, times 5.
 #
 # What to log in the moment of the alarm: all ranks' stacks and flight records ([When it hangs](45_when_it_hangs.ipynb)), *before* anything is killed.
 #
@@ -287,6 +278,8 @@ spares_guess
 
 # %% name="spares"
 import math
+
+mtbf = 54 * 86_400 / 419  # Llama 3's, in seconds
 
 
 def short_of(spares, mean):

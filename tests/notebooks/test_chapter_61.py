@@ -51,10 +51,16 @@ def test_bits(ranks):
         assert float(re.search(r"error ([\d.]+) %", text)[1]) < 4
 
 
-def test_a_ring_of_1024_ranks_loses_half_a_percent_in_float16():
-    """As the text says below the bytes of the hooks, with normal numbers."""
-    parts = torch.randn(1024, 4096, generator=torch.Generator().manual_seed(0)).half()
+def chain_error(dtype: torch.dtype, ranks: int) -> float:
+    """The relative error of a chain of normal numbers."""
+    parts = torch.randn(ranks, 4096, generator=torch.Generator().manual_seed(0)).to(dtype)
     exact, total = parts.double().sum(0), parts[0]
     for part in parts[1:]:
         total = total + part
-    assert ((total - exact).norm() / exact.norm()).item() == pytest.approx(0.005, abs=0.001)
+    return ((total - exact).norm() / exact.norm()).item()
+
+
+def test_a_chain_of_numbers_with_both_signs_errs_as_the_text_says():
+    assert chain_error(torch.float16, 1024) == pytest.approx(0.005, abs=0.001)  # "about 0.5 %"
+    for ranks in (16, 64, 256):  # "grows with the root of p"
+        assert chain_error(torch.bfloat16, 4 * ranks) / chain_error(torch.bfloat16, ranks) == pytest.approx(2, rel=0.1)

@@ -31,7 +31,7 @@ world
 # ## 1. The order of addition
 #
 # A float32 has 24 binary digits. A sum that needs more is rounded, so the order of the additions matters: $(10^8 + 1) - 10^8$ is 0, and $(10^8 - 10^8) + 1$ is 1. Which order does an
-# all-reduce take? Let rank 0 fill a vector with $10^8$, a rank half way round with $-10^8$, and all others with 1. Then all elements have the same sum, if they are added in the same order.
+# all-reduce take? Let rank 0 fill a vector with $10^8$, the rank half way round the ring with $-10^8$, and all others with 1. Then all elements have the same sum, if they are added in the same order.
 
 # %% name="guess_equal"
 equal = predict(

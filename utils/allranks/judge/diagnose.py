@@ -273,6 +273,12 @@ def _is_whole(case: Finding) -> bool:
 
 def _with_factors(cases: Sequence[Finding]) -> list[Finding]:
     """For cases that no mistake fits: what the results are a multiple of."""
+    otherwise = any(c.factor is None and not c.fits and _is_whole(c) for c in _plain(cases))
+    cases = [
+        # what was there before counts more than once by chance if a like case is wrong in another way
+        replace(c, factor=None) if otherwise and c.factor is not None and c.factor.of is factor.Of.OLD else c
+        for c in cases
+    ]
     unnamed = [(c.setup, c.factor) for c in cases if c.factor is not None and c.cause is None]
     common = factor.in_common(unnamed)
     return [

@@ -46,7 +46,7 @@ def _mistakes_of_exercise(run: Run, faults: Sequence[ResultFault], right_runs: S
             continue
         fits = all(_matches(run, call, f.rank, predicted[f.rank]) for f in faults)
         right = set(range(run.ranks)) - {f.rank for f in faults}
-        everywhere = all(_matches(run, call, r, predicted[r]) or not _says_something(predicted[r]) for r in right)
+        everywhere = all(_matches(run, call, r, predicted[r]) or not says_something(predicted[r]) for r in right)
         if fits and not everywhere and all(_is_empty(predicted[f.rank].returns) for f in faults):
             continue  # zeros and NaN alone name no cause
         if fits and not run.exercise.allow and not run.outcome.accesses:
@@ -110,7 +110,7 @@ def _is_other(right: Expected, predicted: Expected) -> bool:
 
 
 def _matches(run: Run, call: int, rank: int, predicted: Expected | None) -> bool:
-    return predicted is not None and _says_something(predicted) and ended_as(run, call, rank, predicted)
+    return predicted is not None and says_something(predicted) and ended_as(run, call, rank, predicted)
 
 
 def ended_as(run: Run, call: int, rank: int, predicted: Expected) -> bool:
@@ -125,7 +125,8 @@ def ended_as(run: Run, call: int, rank: int, predicted: Expected) -> bool:
     )
 
 
-def _says_something(expected: Expected | None) -> bool:
+def says_something(expected: Expected | None) -> bool:
+    """Whether it is expected that anything is returned or changed."""
     return expected is not None and (expected.returns is not None or bool(expected.changed))
 
 

@@ -17,7 +17,7 @@ from allranks.judge import compare
 from allranks.judge.cases import Expected, plain, views
 from allranks.judge.causes import Cause, Code, cause
 from allranks.judge.exercise import FaultKind, Result, ResultFault, Run
-from allranks.judge.known import ended_as
+from allranks.judge.known import ended_as, says_something
 from allranks.judge.wrong_result import left_unchanged
 
 _KINDS = (FaultKind.VALUES, FaultKind.SHAPE)
@@ -44,14 +44,15 @@ def _nothing_written(run: Run, faults: Sequence[ResultFault]) -> bool:
 
 def _own_only(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
     """Whether each rank has what its own arguments alone give, as in a world of one rank."""
-    call, alone = faults[0].call, replace(run.setup, ranks=1)
+    call, root = faults[0].call, run.setup.root
+    alone = replace(run.setup, ranks=1, root=None if root is None else 0)
     told: list[Expected] = []
     for given in run.args[call]:
         try:
             told += run.exercise.oracle(alone, [given])
         except Exception:  # with these arguments there is no such world
             return None
-    if all(_is_zero(told[f.rank]) for f in faults):
+    if all(_is_zero(told[f.rank]) for f in faults) or not all(says_something(told[f.rank]) for f in faults):
         return None
     return cause(Code.OWN_ONLY) if all(ended_as(run, call, r, one) for r, one in enumerate(told)) else False
 

@@ -247,7 +247,7 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (_case(1, 5), _case(5, 8), _case(8, 9))),
         Group("many ranks", 2, (_case(9, 10, local=2).with_choices(ranks=(9, 11), size=(10, 14), capacity=(1, 2, 3)),)),
         Group("any routing", 2, (_case(3, 5, all_to=0), _case(3, 5, 3, 2, all_to=5), _case(4, 1))),
-        Group("any number of tokens", 1, (_case(3, 0), _case(3, 0, spread=2), _case(4, 6, spread=1))),
+        Group("any number of tokens", 1, (_case(3, 0), _case(4, 0, spread=2, all_to=1), _case(4, 6, spread=1))),
         Group("any dtype", 1, (_case(3, 7, dtype="float64"), _case(3, 7, dtype="bfloat16"))),
         layouts(_case(3, 6), "strided", "transposed"),
         circumstances(_case(3, 7)),

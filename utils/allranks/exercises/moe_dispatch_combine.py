@@ -192,7 +192,12 @@ EXERCISE = Exercise(
         Group(
             "any number of tokens",
             2,
-            (Setup(3, 0), Setup(3, 0).with_options(spread=2), Setup(4, 1).with_options(spread=1), Setup(3, 17)),
+            (
+                Setup(3, 0),
+                Setup(4, 0).with_options(spread=2, all_to=1),
+                Setup(4, 1).with_options(spread=1),
+                Setup(3, 17),
+            ),
         ),
         Group("any dtype", 1, (Setup(3, 5, "float64", values="precise"), Setup(3, 5, "bfloat16"))),
         layouts(Setup(3, 4), "strided", "transposed"),

@@ -279,7 +279,11 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (_case(1, 4), _case(5, 4), _case(8, 3))),
         Group("many ranks", 2, (_case(9, 5).with_choices(ranks=(9, 11), size=(5, 7), k=(2, 3)),)),
         Group("any routing", 2, (_case(3, 4, all_on=0), _case(3, 4, k=3, local=3, all_on=2), _case(4, 1), _case(8, 1))),
-        Group("any number of tokens", 2, (_case(3, 0), _case(3, 0, spread=2), _case(4, 1, spread=1), _case(3, 13))),
+        Group(
+            "any number of tokens",
+            2,
+            (_case(3, 0), _case(4, 0, spread=2, all_on=1), _case(4, 1, spread=1), _case(3, 13)),
+        ),
         Group(
             "any dtype",
             1,

@@ -102,14 +102,16 @@ EXERCISE = Exercise(
         Group(
             "any k",
             2,
-            (*_k(0, Setup(3, 4)), *_k(-1, Setup(3, 4)), *_k(3, Setup(4, 4)), *_k(7, Setup(3, 4)), *_k(-9, Setup(5, 2))),
+            tuple(
+                s for k, p in ((0, 3), (-1, 3), (3, 4), (7, 3), (-9, 5), (4, 4), (-6, 3)) for s in _k(k, Setup(p, 4))
+            ),
         ),
         Group(
             "any rank count",
             1,
             (*_k(1, Setup(1, 4), Setup(5, 4), Setup(8, 4)), *_k(4, Setup(8, 3)), *_k(3, Setup(1, 2))),
         ),
-        many_ranks(k=(2, 4, -5, 20), size=SIZES),
+        many_ranks(k=(-15, -20, -29), size=SIZES),
         Group(
             "any size",
             1,

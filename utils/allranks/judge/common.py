@@ -234,7 +234,7 @@ def rooted_groups(first: str, dtypes: Sequence[Setup]) -> tuple[Group, ...]:
                 Setup(8, 4, root=7),
             ),
         ),
-        many_ranks(root=(0, 3, 8), size=SIZES),
+        many_ranks(root=(3, 6, 8), size=SIZES),
         Group("any size", 1, with_root((Setup(3, 0), Setup(3, 1), Setup(4, 17)))),
         Group("any dtype", 1, with_root(dtypes)),
         Group("any layout", 1, with_root(LAYOUTS)),

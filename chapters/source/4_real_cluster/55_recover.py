@@ -115,7 +115,8 @@ def step(model, optimizer, samples):
     optimizer.step()
 
 
-# %% name="random_code"
+# %% name="random_code" jupyter={"source_hidden": true}
+# run this cell: the state of the device's random numbers
 def random_state(device):
     return torch.cuda.get_rng_state() if device.type == "cuda" else torch.get_rng_state()
 

@@ -41,7 +41,6 @@ sent = predict(
     low=4,
     high=64,
     unit="coordinates",
-    log=True,
     title="Coordinates that rank 0 ever sends, without feedback",
 )
 sent
@@ -500,7 +499,7 @@ if rank == 0:
 figure, (alone, outside) = plots.chart("all-reduces", "loss above the best", size=(6.4, 5), rows=2)
 for h, losses in world["by_h"][0].items():
     alone.loglog(range(1, len(losses) + 1), losses, label=f"H = {h}")
-for name, losses in {"H = 10, short steps": world["plain"][0], "and outer momentum": world["outer"][0]}.items():
+for name, losses in {"H = 10, short steps": world["plain"][0], "H = 10, outer momentum": world["outer"][0]}.items():
     outside.loglog(range(1, len(losses) + 1), losses, label=name)
 for axes in (alone, outside):
     axes.legend()

@@ -39,6 +39,16 @@ def _gathered(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected([plain(a[0][i]) for i, a in enumerate(args)]) for _ in args]
 
 
+def _overwritten(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """What arrives in a step is put into the list from which the later steps send."""
+    p, lists = setup.ranks, [[plain(view) for view in a[0]] for a in args]
+    for step in range(1, p):
+        sent = [chunks[(rank + step) % p] for rank, chunks in enumerate(lists)]
+        for rank, chunks in enumerate(lists):
+            chunks[(rank - step) % p] = sent[(rank - step) % p]
+    return [Expected(chunks) for chunks in lists]
+
+
 def _once(run: Run) -> str | None:
     if any(_sizes(run.setup)) and not run.sends:
         return rules.no_messages(run)
@@ -91,6 +101,7 @@ EXERCISE = Exercise(
     blocking_weight=3,
     mistakes={
         "the wrong chunk was sent: chunks[i] goes to rank i": _gathered,
+        "what arrived was put in the place of a chunk that had still to be sent: collect it in a list of its own": _overwritten,
     },
     unit="element a chunk",
     collective="all_to_all",

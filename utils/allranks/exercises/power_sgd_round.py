@@ -39,6 +39,12 @@ def _orthonormal(p: torch.Tensor) -> torch.Tensor:
     return torch.linalg.qr(p).Q
 
 
+def _one_by_one(p: torch.Tensor) -> torch.Tensor:
+    """The columns as Gram and Schmidt make them: QR's, each in the direction of what is left of P's own."""
+    q, r = torch.linalg.qr(p)
+    return q * r.diagonal().sign()
+
+
 def _mean(of: Matrices) -> torch.Tensor:
     return torch.stack(of).mean(0)
 
@@ -232,7 +238,11 @@ EXERCISE = Exercise(
         "the columns of P have length 1, but are not at right angles: first subtract from each what it has in "
         "common with the columns before it, or take torch.linalg.qr": _differs(orthonormal=lambda p: p / p.norm(dim=0)),
         "P was made orthonormal before the all_reduce: a sum of orthonormal matrices is not orthonormal, so "
-        "reduce first": [_differs(early=True), _differs(early=True, divided=False)],
+        "reduce first": [
+            _differs(early=True, divided=divided, orthonormal=columns)
+            for divided in (True, False)
+            for columns in (_orthonormal, _one_by_one)
+        ],
         "the error of earlier rounds is missing in Q: Q = M^T P with M = matrix + error": _differs(error_in="P"),
         "Q was made with P before its columns were orthonormal: first make them so, then Q = M^T P": [
             _differs(raw_p=True, divided=divided) for divided in (False, True)

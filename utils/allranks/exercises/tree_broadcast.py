@@ -77,6 +77,9 @@ EXERCISE = Exercise(
             in_place(lambda t, r, s: t[0]),
             evidence.rank_zero_sent,
         ),
+        "rank p - src's tensor was sent: counted from src a rank is number (rank - src) mod p, not (rank + src) mod p": in_place(
+            lambda t, r, s: t[-s.root % s.ranks]
+        ),
         "the sum came instead of one rank's tensor": in_place(lambda t, r, s: sum(t[1:], t[0])),
     },
     root_name="src",

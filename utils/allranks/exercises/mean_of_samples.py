@@ -17,8 +17,20 @@ from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     each = -(-setup.size // setup.ranks)
-    samples = draw(setup, rng, setup.size)
-    return [(View.of(samples[rank * each : (rank + 1) * each]),) for rank in range(setup.ranks)]
+    while True:
+        shards = list(draw(setup, rng, setup.size).split(each))
+        if _tells(shards, setup.ranks) or setup.values == "provenance":
+            break
+    shards += [shards[0][:0]] * (setup.ranks - len(shards))
+    return [(View.of(shard),) for shard in shards]
+
+
+def _tells(shards: Sequence[torch.Tensor], ranks: int) -> bool:
+    """Whether the mean is another number than those of the usual mistakes."""
+    mean, means = torch.cat(list(shards)).double().mean(), torch.stack([s.double().mean() for s in shards])
+    wrong = [torch.zeros(())] + [means.sum() / ranks] * (len(shards) < ranks)
+    wrong += [means.mean()] * (len({len(s) for s in shards}) > 1)
+    return all(abs(mean - other) > 1e-3 for other in wrong)
 
 
 @oracle_maker
@@ -64,6 +76,10 @@ EXERCISE = Exercise(
         "the sum of all ranks was divided by the rank's own number of samples: add the numbers too": _oracle_from(
             lambda shards, rank: torch.cat(shards).sum() / len(shards[rank])
         ),
+        "the sum of all ranks was divided by p times the rank's own number of samples: add the numbers too": [
+            _oracle_from(lambda shards, rank: torch.cat(shards).sum() / (len(shards) * max(len(shards[rank]), 1))),
+            _oracle_from(lambda shards, rank: torch.cat(shards).sum() / max(len(shards) * len(shards[rank]), 1)),
+        ],
         "an empty rank counted as one sample: its count is 0": _oracle_from(
             lambda shards, rank: torch.cat(shards).sum() / sum(max(len(s), 1) for s in shards)
         ),

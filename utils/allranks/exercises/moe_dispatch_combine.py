@@ -42,8 +42,12 @@ def _routed(rank: int, count: int, ranks: int, start: int, rng: Draws) -> torch.
     """Most of a rank's tokens go to one expert each, beginning away from home; a quarter to expert `start`, wanted most."""
     each = count - count // 4
     experts = [(rank + start + i) % ranks for i in range(each)] + [start % ranks] * (count - each)
-    mixed = [experts[place] for place in rng.permutation(count)]
-    return torch.tensor(mixed[::-1] if mixed == sorted(mixed) else mixed, dtype=torch.int64)
+    while True:
+        mixed = torch.tensor([experts[place] for place in rng.permutation(count)], dtype=torch.int64)
+        order = mixed.argsort(stable=True)
+        # sorting once, or twice, is another order, where there is one
+        if count < 3 or ranks == 1 or len(set(experts)) == 1 or not torch.equal(order[order], torch.arange(count)):
+            return mixed
 
 
 Experts = Callable[

@@ -14,7 +14,7 @@ from allranks.judge import puts, rules
 from allranks.judge.cases import Args, Expected, Setup, plain, vectors
 from allranks.judge.common import LAYOUTS, Make, returning
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import About, Exercise, Group, Rule, Run
+from allranks.judge.exercise import About, Exercise, Group, ResultFault, Rule, Run
 from allranks.ranks.wire import Memory
 from allranks.ranks.wire.memory_model import Access
 
@@ -72,6 +72,15 @@ def _last_piece_missing(tensors: list[torch.Tensor], rank: int, setup: Setup) ->
     return left[: len(left) // slot * slot]
 
 
+def _explained(run: Run, fault: ResultFault) -> str | None:
+    """A last piece that never came leaves there what was in the memory."""
+    slot = run.setup.option("_slot", SLOT)
+    whole = run.setup.size // slot * slot
+    if not whole or not fault.wrong or min(fault.wrong) < whole:
+        return None
+    return f"rank {fault.rank} is right up to element {whole - 1}, and then the last piece is missing: it may be shorter than a slot"
+
+
 def _from(step: int) -> Make:
     return lambda tensors, rank, setup: tensors[(rank + step) % setup.ranks]
 
@@ -91,7 +100,7 @@ EXERCISE = Exercise(
         Group("right tensor, puts seen late", 3, (_case(2, 4), _case(3, 6), _case(4, 4))),
         Group("more pieces than slots", 4, (_case(2, 16), _case(3, 16, slots=2), _case(4, 12, slots=1))),
         Group("any rank count", 1, (_case(1, 8), _case(5, 8), _case(8, 8))),
-        Group("many ranks", 1, (_case(9, 12).with_choices(ranks=(9, 11), size=(10, 13, 15), slots=(2, 3)),)),
+        Group("many ranks", 1, (_case(9, 12).with_choices(ranks=(9, 11), size=(11, 13, 15), slots=(2, 3)),)),
         Group(
             "any size",
             2,
@@ -132,6 +141,7 @@ EXERCISE = Exercise(
         "the tensor of the rank to the right: data goes to rank r + 1": returning(_from(1)),
         "the last piece is missing: it may be shorter than a slot": returning(_last_piece_missing),
     },
+    explain=_explained,
     chunking="split",
     demo_setup=_case(4, 12, dtype="float64", values="provenance"),
     forbidden_advice="There are no messages here: write it with put, get, fence, signal and wait of memory.",

@@ -28,7 +28,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         own = rng.of_rank(rank)
         order = [common, *(i for i in own.permutation(n) if i != common)] if n else []
         chosen, rest = order[:k], order[k:]
-        wanted = (1 + own.integers(0, REST, n)).double()
+        wanted = _rest(setup, own)
         wanted[chosen] = TOP + torch.tensor(own.distinct(len(chosen)), dtype=torch.float64)
         wanted *= 1 - 2 * own.integers(0, 2, n)
         error = own.integers(-20, 21, n).double()
@@ -37,7 +37,8 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             small, large = chosen[-1], rest[0]
             error[small] = wanted[small] - (1 + own.integer(0, 9)) * wanted[small].sign()
             error[large] = -100 * wanted[large].sign()
-            wanted[chosen[0]] = (-1.0 if rank == 0 else 1.0) * wanted[chosen[0]].abs()  # the sign is no matter
+            # the sign is no matter; and two ranks' values do not cancel
+            wanted[chosen[0]] = -50 - wanted[chosen[0]].abs() if rank == 0 else wanted[chosen[0]].abs()
             if k == 1:
                 error[small] = wanted[small] - 5 * wanted[small].sign()
         if setup.values == "random":
@@ -48,6 +49,15 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         views = [View.of(t.reshape(shape), setup.layout) for t in (tensor, error)]
         made.append((views[0], setup.option("k"), views[1]))
     return made
+
+
+def _rest(setup: Setup, own: Draws) -> torch.Tensor:
+    """Numbers up to REST, no two alike where the dtype holds so many: of two that are alike either may be taken."""
+    n = setup.size
+    if setup.dtype == "bfloat16" and n > REST:
+        return (1 + own.integers(0, REST, n)).double()
+    parts = 1 << (-(-max(n, 1) // REST) - 1).bit_length()
+    return (1 + torch.tensor(own.permutation(REST * parts)[:n], dtype=torch.float64)) / parts
 
 
 def _largest(vector: torch.Tensor, k: int) -> torch.Tensor:

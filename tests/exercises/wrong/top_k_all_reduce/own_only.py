@@ -1,6 +1,6 @@
 """Sends nothing.
 
-Must get: of its own arguments only: nothing of the other ranks is in it
+Must get: no rank sent a message
 """
 
 import torch

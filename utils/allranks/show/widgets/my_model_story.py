@@ -192,7 +192,7 @@ def _reduce_scatter() -> str:
     before, after = (step_of(values_at(name)) for name in ("data_parallel", "sharded_training"))
     return (
         f"The optimizer's state of my model takes {_gb(before.memory['optimizer'])}, the same on all 64 GPUs. If each GPU keeps only its own "
-        f"part, the model needs {_gb(after.nbytes)} instead of {_gb(before.nbytes)}."
+        f"part, the model needs {_gb(after.nbytes)} instead of {_gb(before.nbytes)}, activations included."
     )
 
 

@@ -5,7 +5,7 @@
 #
 # **Which moves between ranks are there? And in twenty situations from training, which one solves each with the fewest bytes?**
 #
-# Look at the pictures now; come back to the questions whenever you have read more.
+# Look at the pictures now. Answer what you can of the questions, and come back to them when you have read more.
 #
 # Three questions decide nearly every case. Which ranks have the data? Which ranks need them afterwards: one rank, all ranks, or each rank a part?
 # Must the data be *added*, or only put together? The nine answers, each with its chapter (place is the rank, colour is whose numbers, stripes are a sum):
@@ -26,7 +26,7 @@ drill
 # The next cell lists the questions that you answered wrongly at the first try. *Again* above repeats only these.
 
 # %% name="score"
-print(f"{drill.right_at_once} of {len(drill.first_tries)} right at the first try")
+print(f"{drill.right_at_once} of {len(drill.first_tries)} right at the first try, of {len(drill.questions)} questions")
 for number in drill.wrong:
     question = drill.questions[number]
     print(f"- {question.text}\n  you said {drill.first_tries[number]}; it is {question.right[0]}")
@@ -53,7 +53,9 @@ Quiz(
 # %% [markdown] name="strategies"
 # ## Which calls does a strategy make?
 #
-# A table for later: each row names the chapters that build the strategy.
+# This table is for later, when you have met the strategies. Each row names the chapters that build one.
+#
+# <details><summary><b>The calls and the bytes of twelve strategies</b></summary>
 #
 # $n$ is the bytes of all gradients (or weights) of the model, $a$ those of one activation of a layer on a rank, $p$ the ranks of the group. Bytes are what a rank sends in a step.
 #
@@ -71,6 +73,8 @@ Quiz(
 # | context parallel, Ulysses | `all_to_all`, four a layer forward, four backward | $2\frac{p-1}{p}$ of queries, keys, values, results | [26](../3_one_model/26_context_parallel.ipynb) |
 # | experts | `all_to_all`, dispatch and combine, forward and backward | $\frac{p-1}{p}$ of $k$ copies of each token, each time | [15](../2_collectives/15_all_to_all.ipynb), [27](../3_one_model/27_mixture_of_experts.ipynb) |
 # | local SGD, DiLoCo | `all_reduce` of weights, once in $H$ steps | $2\frac{p-1}{p}\frac{n}{H}$ | [60](../extras/60_send_less.ipynb) |
+#
+# </details>
 #
 # Take a paper's method apart in this way: **which tensor, from whom, to whom, how often**, and is it added?
 #

@@ -192,7 +192,7 @@ def test_start_here(ranks):
     assert chapter.by_rank("first_all_reduce") == {rank: str(total) for rank in range(ranks)}
     assert chapter.text("reveal_sum").startswith(f"you didn't say; it was {total:g}\n")
     assert chapter.text("mean_loss") == str([2 + last / 2] * ranks)
-    assert set(chapter.by_rank("default_device").values()) == {"device: cpu  torch.ones(4) is on: cpu"}
+    assert set(chapter.by_rank("default_device").values()) == {"my device: cpu\ntorch.ones(4): cpu"}
 
     errors = chapter.errors()
     assert set(errors) == {"one_raises", "one_absent"}
@@ -206,6 +206,7 @@ def test_start_here(ranks):
     before, after = chapter.pids("start_world"), chapter.pids("fresh_world")
     assert len(before) == len(after) == ranks
     assert not before & after
+    assert chapter.text("fetched") == str([f"tensor([{total:.0f}.])"] * ranks).replace("'", "")
     there = chapter.by_rank("still_there")
     assert {int(text.split()[1]) for text in there.values()} == before
     assert all(text.endswith(f"x = {total}") for text in there.values())

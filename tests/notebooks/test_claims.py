@@ -413,7 +413,6 @@ def test_the_answers_of_these_tasks():
 
     assert config._collective.one_shot_all_reduce_threshold_bytes == 128 << 10
     assert _attention._ContextParallelOptions().rotate_method is _attention._RotateMethod.ALL_GATHER
-    assert torch.distributed.Backend.default_device_backend_map["cuda"] == "nccl"
     small, large = (cost.nccl_choice("all_reduce", nbytes, "dgx-h100", nodes=2) for nbytes in (2**20, 2**30))
     assert [(small.algorithm, small.protocol), (large.algorithm, large.protocol)] == [
         ("tree", "LL128"),

@@ -11,15 +11,15 @@
 #
 # *Above:* what each of four ranks has. *Below:* what each should hold. Nothing in the picture says how it gets there.
 
-# %% [markdown] name="start"
-# ## Ranks, now
-#
-# This line starts several separate processes. If the machine has two or more GPUs, there is one process for each GPU; otherwise
-# four processes run on the CPU. Everything below works in both cases.
-
 # %% [markdown] name="my_model_needs"
 # This course follows one model, called **my model**: 7 billion parameters in bfloat16, trained with Adam. On one GPU it needs 134 GB, and a
 # GPU has 80 GB. At the end of the course it runs on 64 GPUs, and on 1,024. All of that begins with processes that agree on one number.
+
+# %% [markdown] name="start"
+# ## Ranks, now
+#
+# The next cell starts several separate processes. If the machine has two or more GPUs, there is one process for each GPU; otherwise
+# four processes run on the CPU. Everything below works in both cases.
 
 # %% name="start_world"
 from allranks import World, predict, predictions
@@ -53,7 +53,7 @@ guess.reveal(
 # %% [markdown] name="what_happened"
 # `all_reduce` says what the result must be. It does not say which rank sends what to which rank: the backend decides that, and most of this course is about how it does so.
 #
-# Every rank ran the same three lines. Their results differ only because `rank` differs. This way of writing a parallel program
+# Every rank ran the same three lines. Their numbers differed before the call only because `rank` differs. This way of writing a parallel program
 # is called SPMD, *single program, multiple data*.
 
 # %% [markdown] name="words"
@@ -79,9 +79,12 @@ print("process", os.getpid())
 print("x =", x.item())
 
 # %% [markdown] name="world_run"
-# The notebook is one more process and has no `x`. `world["x"]` fetches it from all ranks, as a list in the order of
-# ranks; you saw that in the cell that showed the answer.
-#
+# The notebook is one more process and has no `x`. `world["x"]` fetches it from all ranks, as a list in the order of ranks:
+
+# %% name="fetched"
+world["x"]
+
+# %% [markdown] name="run_explained"
 # **`world.run(function, *arguments)`** calls a function of the notebook on every rank and returns the list of what they
 # returned. Suppose that each rank has seen a different loss and you want to log the mean:
 
@@ -104,7 +107,8 @@ world.run(mean_loss, 2.0)
 
 # %% name="default_device"
 # %%ranks
-print("device:", device, " torch.ones(4) is on:", torch.ones(4).device)
+print("my device:", device)
+print("torch.ones(4):", torch.ones(4).device)
 
 # %% [markdown] name="on_a_cluster"
 # `device` is the rank's own GPU, or the CPU. The course has called `torch.set_default_device(device)` on every rank, so a new tensor is made there, and

@@ -188,7 +188,7 @@ def on_two_nodes(name, **options):
 levels = on_two_nodes("hierarchical", ranks_per_node=4)
 ways = {"ring": on_two_nodes("ring"), "leader": on_two_nodes("leader", ranks_per_node=4)}
 for name, found in (ways | {"rabenseifner": on_two_nodes("rabenseifner"), "two levels": levels}).items():
-    parts = ", ".join(f"{1e3 * s:.1f} ms {link}" for link, s in found.critical_path.by_link().items())
+    parts = ", ".join(f"{link} {1e3 * s:.1f} ms" for link, s in found.critical_path.by_link().items())
     print(f"{name:13}{1e3 * found.seconds:6.1f} ms, {found.seconds / bound:4.1f} bounds; the path: {parts}")
 
 # %% name="reveal_levels" jupyter={"source_hidden": true}

@@ -83,6 +83,20 @@ STYLES = """() => [...document.querySelectorAll(".ar-explore *:not(style)")].map
 })"""
 
 
+LEGEND = """() => [...document.querySelectorAll(".ar-explore .ar-legend i")]
+  .filter((mark) => mark.getClientRects().length).map((mark) => {
+    const style = getComputedStyle(mark), names = ["background", "border", "outline", "height", "border-radius"];
+    return names.map((name) => style.getPropertyValue(name)).join(" | ");
+  })"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", sorted(WIDGETS))
+def test_no_two_marks_of_a_legend_look_alike(explored, name, theme):
+    looks = explored(WIDGETS[name](), theme=theme).evaluate(LEGEND)
+    assert len(set(looks)) == len(looks), looks
+
+
 @pytest.mark.parametrize("name", ["overlap", "placement", "pipeline", "attention"])
 def test_a_player_on_the_same_page_changes_no_explorable(new_page, tmp_path, name):
     """Both have elements of the same classes, and each brings a style sheet."""

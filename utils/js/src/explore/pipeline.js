@@ -47,7 +47,7 @@ export function pipeline(model, el) {
     ["ar-work", ""],
     ["ar-hollow", "backward: gradient of the weights"],
     ["ar-lost", "waits"],
-    ["ar-forward", "keeps: the activations of one micro-batch"],
+    ["ar-kept", "keeps: the activations of one micro-batch"],
     ["ar-outline", "one micro-batch: down, and back (point at another)"],
   );
   let hot = 3;
@@ -120,7 +120,7 @@ function draw(picture, [ranks, batches], frame, found, hot) {
     const shown = Math.ceil(kept[r]);
     if (shown <= keeps && !narrow)
       for (let k = 0; k < shown; k++)
-        sketch.box("ar-forward", end + 14 + 12 * k, y + 15, 12 * Math.min(1, kept[r] - k) - 2, 11, { rx: 2 });
+        sketch.box("ar-kept", end + 14 + 12 * k, y + 15, 12 * Math.min(1, kept[r] - k) - 2, 11, { rx: 2 });
     else sketch.text("ar-label", end + 8, y + 26, narrow ? digits(kept[r], true) : `${digits(kept[r], true)} of ${m}`);
   }
   sketch.text("ar-label", Math.min(end + (narrow ? 8 : 14), frame.width - 40), TOP - 8, "keeps");

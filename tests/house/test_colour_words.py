@@ -50,3 +50,16 @@ def test_one_word_for_a_colour_would_be_wrong_in_one_theme():
 def test_no_text_names_a_colour(path):
     named = colours_named(path.read_text(encoding="utf-8"))
     assert not named, f"{', '.join(named)}: say what the part is or where it is, as in 'computing is above'"
+
+
+# matplotlib's own colours: "C0", f"C{rank}", "tab:blue", and its colour maps
+THEIRS = re.compile(r"""\b(?:color|c|facecolor|edgecolor)\s*=\s*f?["'](?:C[\d{]|tab:)|\bcmap\s*=""")
+
+
+def test_colours_of_matplotlib_are_found():
+    assert THEIRS.search('axes.bar(1, 2, color=f"C{rank}")') and not THEIRS.search("axes.bar(1, 2, color=plots.WORK)")
+
+
+@pytest.mark.parametrize("path", [p for p in TEXTS if p.suffix == ".py"], ids=lambda path: path.stem)
+def test_charts_have_the_colours_of_the_course(path):
+    assert not THEIRS.findall(path.read_text(encoding="utf-8"))

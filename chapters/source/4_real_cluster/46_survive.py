@@ -325,9 +325,10 @@ rows, p, fewer = 10, world.ranks, max(world.ranks // 2, 1)
 before, after = owners(rows, p), owners(rows, fewer)
 figure, axes = plots.chart("row", "", size=(6.4, 2.0))
 for height, split in ((1, before), (0, after)):
-    for row, owner in enumerate(split):
-        axes.barh(height, 0.95, left=row, color=f"C{owner}")
-        axes.text(row + 0.47, height, str(owner), ha="center", va="center", color="white")
+    for owner in sorted(set(split)):
+        first, count = split.index(owner), split.count(owner)
+        axes.barh(height, count - 0.05, left=first, color=plots.LINE)
+        axes.text(first + count / 2, height, f"rank {owner}", ha="center", va="center")
 axes.set(yticks=[0, 1], yticklabels=[f"on {fewer}", f"on {p}"])
 print(sum(a != b for a, b in zip(before, after, strict=True)), "of", rows, "rows change their rank")
 figure
@@ -476,11 +477,11 @@ interval.reveal(
 # %% name="curve"
 minutes = [2, 3, 5, 8, 12, 19, 30, 45, 80, 120]
 figure, axes = plots.chart("minutes between checkpoints", "goodput")
-for colour, cost in enumerate((10, 60, 300)):
-    simulated = [goodput(60 * m, cost, mtbf) for m in minutes]
-    axes.semilogx(minutes, simulated, "o", color=f"C{colour}", label=f"C = {cost} s")
+for cost in (10, 60, 300):
     kept = [1 - cost / (60 * m) - 60 * m / (2 * mtbf) for m in minutes]
-    axes.semilogx(minutes, kept, "-", color=f"C{colour}", label=None if colour else "formula")
+    (line,) = axes.semilogx(minutes, kept, label=f"C = {cost} s, formula")
+    simulated = [goodput(60 * m, cost, mtbf) for m in minutes]
+    axes.scatter(minutes, simulated, s=16, color=line.get_color(), label="simulation" if cost == 10 else None)
 axes.set(xticks=minutes, xticklabels=minutes, ylim=(0.3, 1))
 axes.minorticks_off()
 axes.legend()

@@ -51,7 +51,7 @@ background:var(--ar-paper);overflow-wrap:anywhere}
 .ar-hang .ar-calls{display:block;overflow-x:auto}
 .ar-calls{border-spacing:4px;border-collapse:separate;margin:0!important;font-size:13px}
 .ar-calls td,.ar-calls th{padding:0 4px!important;text-align:left!important;background:none!important;border:0!important;font-weight:400}
-.ar-call{width:80px;height:16px;border-radius:4px;background:var(--ar-work);text-align:center;font-size:12px;line-height:14px}
+.ar-call{width:92px;height:16px;border-radius:4px;background:var(--ar-work);text-align:center;font-size:12px;line-height:14px}
 .ar-call.ar-missing{background:none;border:2px dashed var(--ar-lost);color:var(--ar-lost-text)}
 .ar-dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px}
 .ar-hang pre.ar-blamed{background:var(--ar-panel)!important;border-radius:6px;padding:8px 12px!important;margin:0 0 8px!important;white-space:pre-wrap}

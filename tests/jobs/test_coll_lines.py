@@ -61,6 +61,9 @@ def test_counts_that_stay_zero_are_not_keys(tmp_path):
     short = "".join(call(r, "AllReduce", 0, 8 + k) for k in range(5) for r in range(4) if not (r == 3 and k == 2))
     (cause, *_) = explained(tmp_path, one=short).causes
     assert cause.kind == "desync" and "GPU 3 made another call" in cause.cause and "left one out" in cause.evidence
+    assert cause.sure == 0.4 and "if they begin in the middle" in cause.evidence  # no line begins a communicator
+    (cause, *_) = explained(tmp_path, one="".join(begun(r) for r in range(4)) + short).causes
+    assert cause.sure > 0.9 and "in the middle" not in cause.evidence
 
 
 def test_messages_shift_the_counts_of_collectives_and_are_not_compared(tmp_path):

@@ -418,6 +418,8 @@ def test_a_call_of_nccl_that_failed_in_xla_is_read(tmp_path, text, words):
          "missing_rank", "Only 4 of 8 processes came"),
         ("RuntimeError: [1] is setting up NCCL communicator and retreiving ncclUniqueId from [0] via c10d key-value store "
          "by key '0', but store->get('0') got error: Timeout waiting for key", "missing_rank", "Rank 0 did not come"),
+        ("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [192.0.2.30]:30872",
+         "hang", "A connection of gloo's"),
         ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "missing_rank", "Not all nodes came"),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from allranks.base.errors import capital, counted, listed
 from allranks.jobs.job import MAX_RANKS, Cause
@@ -194,6 +194,12 @@ def calls_that_differ(calls: Iterable[Enqueued]) -> tuple[Cause, ...]:
             continue
         numbered = [member.numbered(by_place) for member in members]
         if cause := _differ(members, numbered) or _fewer(members, numbered):
+            if by_place and any(e.rank is None for e in members):  # the lines that begin the communicators are not here
+                evidence = f"{cause.evidence}; these lines have no count of calls, and the logs do not show where the "
+                evidence += (
+                    "communicators begin: if they begin in the middle, calls were compared that do not belong together"
+                )
+                cause = replace(cause, evidence=evidence, sure=min(cause.sure, 0.4))
             found.append(cause)
     return tuple(sorted(found, key=lambda cause: -cause.sure))
 

@@ -196,10 +196,10 @@ def only_queued(raises: bool):
 
 
 def test_ranks_whose_gpu_waits_for_one_that_never_came_are_stuck(world, reached):
-    reached(lambda found: [s.rank for s in found if s.waits_for_gpu] == [1, 2] and len(found) == 2)
+    reached(lambda found: [s.rank for s in found if s.waits_for == "GPU"] == [1, 2] and len(found) == 2)
     with pytest.raises(RanksStuck) as caught:
         world.run(only_queued, False, deadline=1)
-    assert [(s.rank, s.waits_for_gpu, s.op) for s in caught.value.statuses] == [(1, True, None), (2, True, None)]
+    assert [(s.rank, s.waits_for, s.op) for s in caught.value.statuses] == [(1, "GPU", None), (2, "GPU", None)]
     said = str(caught.value)
     assert "rank 2: waits for its GPU, where something begun does not end" in said
     assert re.search(r"^ranks 1 and 2 wait for the GPU \(collectives begun: \d+\); rank 0 is done\.$", said, re.M)

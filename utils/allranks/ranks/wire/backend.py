@@ -110,10 +110,6 @@ class WireWork(dist._Work):
         """The tensors that the operation fills."""
         return self.outputs
 
-    def source_rank(self) -> int:
-        """The rank in the group whose message was received."""
-        return self._source_rank()
-
     def _source_rank(self) -> int:
         return -1 if self.source is None else self.source
 

@@ -49,11 +49,6 @@ class RankStatus:
     why: str | None = None
 
     @property
-    def waits_for_gpu(self) -> bool:
-        """Whether the rank waits for its GPU, where something that it began does not end."""
-        return self.waits_for == "GPU"
-
-    @property
     def waits(self) -> bool:
         """Whether the rank is in a torch.distributed function or in a `wait()`, or waits for its GPU or its queue."""
         return self.op is not None or self.waits_for is not None or ".wait(" in (self.text or "")

@@ -69,16 +69,6 @@ class TrainingStep:
         """Model FLOP utilization: the share of the step that its arithmetic would take at the peak."""
         return self.spent["useful"] / self.seconds
 
-    @property
-    def hfu(self) -> float:
-        """Hardware FLOP utilization: like `mfu`, but what is computed twice counts twice.
-
-        >>> found = training_step(plan("7B", "dgx-h100", dp=8), recompute="full")
-        >>> round(found.hfu / found.mfu, 2)
-        1.33
-        """
-        return self.mfu + self.spent.get("recomputed", 0.0) / self.seconds
-
 
 def gpu_of(plan: Plan) -> Gpu:
     """The GPU of the plan's machine; an H100 where the machine is no preset.

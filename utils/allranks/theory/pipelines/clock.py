@@ -52,10 +52,6 @@ class Timeline:
         mine = self.spans[rank]
         return float(mine[-1].end - mine[0].start) if mine else 0.0
 
-    def idle_inside(self, rank: int) -> float:
-        """How long a rank waits between its own first and last action."""
-        return self.span(rank) - self.busy(rank)
-
     def idle_share(self, rank: int | None = None) -> float:
         """The share of the makespan in which a rank, or all ranks together, are idle: the bubble."""
         if not self.makespan:

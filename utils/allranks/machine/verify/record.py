@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from allranks.base.errors import counted
+from allranks.base.whole import write_whole
 from allranks.machine.verify.steps import Outcome, Plan
 
 MARKS = {"pass": "pass", "fail": "**FAIL**", "skip": "skip"}
@@ -122,14 +123,7 @@ class Record:
         written = []
         for ending, text in ((".json", json.dumps(self.to_dict(), indent=1) + "\n"), (".md", self.to_markdown())):
             path = folder / f"{self.name}{ending}"
-            with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", dir=folder, prefix=".verify-", delete=False
-            ) as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
+            write_whole(path, text, 0o644)
             written.append(path)
         return written
 

@@ -28,7 +28,6 @@ def python(code: str, *arguments: object) -> subprocess.CompletedProcess:
     [
         (("lab",), 2, "jupyterlab", "lab"),
         (("grade", "lab03_all_reduce"), 2, "nbgrader", "grading"),
-        (("bench", "--plot", "here.svg"), 2, "matplotlib", "lab"),
     ],
 )
 def test_a_command_that_lacks_its_extra_says_how_to_install_it(arguments, code, package, extra):

@@ -41,24 +41,20 @@ _WIDTHS = (12, 12, 9, 6, 5, 11, 13, 9, 7, 11, 13, 9, 7)
 @click.option("--root", "-r", type=int, default=0, show_default=True)
 @click.option("--also-ranks", type=int, help="Predict this world size from the fit, then measure it too.")
 @click.option("--csv", "csv_file", type=click.Path(path_type=Path), help="Write the table to this file.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw times and fit to this file (.svg, .png, .pdf).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     collective, algorithm, ranks, backend, min_bytes, max_bytes, factor, iterations, warmups, dtype, op, root,
-    passes, also_ranks, csv_file, plot, as_json,
+    passes, also_ranks, csv_file, as_json,
 ) -> None:  # fmt: skip
     """Measures a collective over sizes on live ranks, as nccl-tests does, and fits alpha and beta.
 
     The exit status is 1 if an element is wrong, and 2 if nothing could be measured.
     """
     from allranks.base.errors import CourseError
-    from allranks.base.extras import require
     from allranks.machine import bench
     from allranks.ranks.world import World
 
     try:
-        if plot:
-            require("matplotlib", "allranks bench --plot")
         if also_ranks is not None and also_ranks < 1:
             raise bench.BenchError(f"The other world would have {also_ranks} ranks; it needs at least 1.")
         call = bench.Call(collective.replace("-", "_"), dtype, op, root, algorithm)
@@ -74,15 +70,13 @@ def command(
                     other = _swept(world, call, sizes, options)
         if csv_file:
             csv_file.write_text(found.to_csv(), encoding="utf-8")
-        if plot:
-            _draw(found, plot)
         # one rank has no link: there is nothing to fit and nothing to predict
         known = other is not None and len(found.rows) >= 3 and min(found.ranks, other.ranks) > 1
         prediction = other.prediction(found.fit()) if known else None
     except CourseError:
         raise
     except (OSError, ValueError) as error:
-        if not (csv_file or plot):
+        if not csv_file:
             raise
         raise CommandError(f"The file can't be written: {error}.") from None
     if as_json:
@@ -171,23 +165,3 @@ def _predicted(prediction: Prediction) -> str:
         f"the fit for {prediction.fitted_ranks} ranks predicts {prediction.ranks} ranks with a median error of "
         f"{prediction.median_error:.1%} (worst {prediction.worst[1]:.1%}, at {size_in_words(prediction.worst[0])})"
     )
-
-
-def _draw(found: Sweep, path: Path) -> None:
-    """Measured times and the fit over size, both axes logarithmic."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    sizes = [row.size for row in found.rows]
-    axes.loglog(sizes, [row.best_us for row in found.rows], "o", label="measured, best")
-    if len(found.rows) >= 3 and found.ranks > 1:
-        fitted = found.fit()
-        line = [1e6 * (fitted.latency_s.value + size * fitted.s_per_byte.value) for size in sizes]
-        axes.loglog(sizes, line, "-", label="fit")
-        if fitted.half_nbytes is not None:
-            axes.axvline(fitted.half_nbytes, linestyle=":", color="grey", label="half latency, half bandwidth")
-    axes.set(xlabel="size (bytes)", ylabel="time (µs)")
-    axes.set_title(f"{found.call.collective}, {found.ranks} ranks, {found.backend}", fontsize="medium")
-    axes.legend()
-    figure.savefig(path)

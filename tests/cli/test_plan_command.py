@@ -63,3 +63,10 @@ def test_a_mistake_gets_one_sentence_and_status_2(arguments, words):
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert ran.stderr.startswith(words), ran.stderr
     assert ran.stderr.count("\n") == 1
+
+
+def test_options_fix_the_split():
+    fixed = "--sequence 32768 --cp 4 --tp 4 --pp 2 --chunks 2 --zero 1 --recompute full --json"
+    plans = json.loads(run(*fixed.split()).stdout)["plans"]
+    names = ("cp", "tp", "pp", "chunks", "zero_stage", "recompute")
+    assert plans and {tuple(plan[name] for name in names) for plan in plans} == {(4, 4, 2, 2, 1, "full")}

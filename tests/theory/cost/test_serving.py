@@ -115,6 +115,10 @@ def test_the_command_prints_a_table_and_json():
     table = CliRunner().invoke(main, ["price", "serve", "--tp", "8", "--weight-bits", "8", "--hand-over", "50e9"])
     assert table.exit_code == 0, table.output
     assert "one shot" in table.output and "nccl" in table.output and "ms at 50 GB/s" in table.output
+    shape = "--tp 8 --prompt 8000 --output 500 --weight-bits 8 --kv-bits 16 --batch 4 --json"
+    found = json.loads(CliRunner().invoke(main, ["price", "serve", *shape.split()]).stdout)
+    alike = cost.serve("Llama 3 70B", "dgx-h100", tp=8, prompt=8000, output=500, weight_bits=8, kv_bits=16, batch=4)
+    assert found == json.loads(json.dumps(alike.to_dict()))
     answer = CliRunner().invoke(main, ["price", "serve", "--tp", "8", "--batch", "8", "--json"])
     found = json.loads(answer.output)
     assert found["token_s"] == pytest.approx(cost.serve("Llama 3 70B", tp=8, batch=8).token_s)

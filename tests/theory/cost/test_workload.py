@@ -141,6 +141,9 @@ def test_the_command():
         ("expert", "--tokens", "4096", "--top-k", "8", "--hidden", "7168"),
     ):
         assert json.loads(CliRunner().invoke(main, ["price", *arguments, "--json"]).stdout)["seconds"] > 0
+    deepep = "expert --tokens 128 --top-k 8 --hidden 7168 --ranks 64 --dispatch-dtype float8 --forward-only --json"
+    found = json.loads(CliRunner().invoke(main, ["price", *deepep.split()]).stdout)
+    assert [part["nbytes"] for part in found["parts"]] == [128 * 8 * 7168, 2 * 128 * 8 * 7168]
     wrong = CliRunner().invoke(main, ["price", "ddp", "--ranks", "0"])
     assert (wrong.exit_code, wrong.stdout, wrong.stderr) == (
         2,

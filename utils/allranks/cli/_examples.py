@@ -7,6 +7,7 @@ EXAMPLES = {
     "bench": (
         "allranks bench --collective all_reduce --max-bytes 64MiB",
         "allranks bench --collective all_gather --ranks 2 --csv sizes.csv",
+        "allranks bench -b 1KiB -e 1MiB -f 4 -n 40 -w 10 -d bfloat16 -o max",
     ),
     "board": ("allranks board", "allranks board --host 0.0.0.0 --names"),
     "check": (
@@ -68,14 +69,23 @@ EXAMPLES = {
     "new": ("allranks new exercise my_ring",),
     "new exercise": ("allranks new exercise my_ring", "allranks new exercise my_ring --package ../my-course"),
     "pairs": ("allranks pairs lab03_all_reduce",),
-    "plan": ("allranks plan --model 7B --ranks 64 --batch 256",),
+    "plan": (
+        "allranks plan --model 7B --ranks 64 --batch 256",
+        "allranks plan --model 7B --sequence 32768 --cp 4 --tp 4 --pp 2 --chunks 2 --zero 1 --recompute full",
+    ),
     "price": ("allranks price ddp --parameters 7e9 --ranks 64",),
     "price ddp": ("allranks price ddp --parameters 7e9 --ranks 64 --topology dgx-h100",),
     "price zero": ("allranks price zero --stage 3 --parameters 7e9 --ranks 64",),
     "price tensor": ("allranks price tensor --layers 32 --hidden 4096 --sequence 4096 --ranks 8",),
     "price pipeline": ("allranks price pipeline --microbatches 16 --hidden 4096 --sequence 4096 --ranks 4",),
-    "price expert": ("allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",),
-    "price serve": ("allranks price serve --model 'Llama 3 70B' --tp 8 --batch max",),
+    "price expert": (
+        "allranks price expert --tokens 4096 --top-k 2 --hidden 4096 --ranks 8",
+        "allranks price expert --tokens 128 --top-k 8 --hidden 7168 --ranks 64 --dispatch-dtype float8 --forward-only",
+    ),
+    "price serve": (
+        "allranks price serve --model 'Llama 3 70B' --tp 8 --batch max",
+        "allranks price serve --tp 8 --prompt 8000 --output 500 --weight-bits 8 --kv-bits 8 --hand-over 50e9",
+    ),
     "puzzle": (
         "allranks puzzle",
         "allranks puzzle 5 > ring.py",

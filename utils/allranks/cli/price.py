@@ -47,10 +47,10 @@ def command() -> None:
 @click.option("--backward-seconds", "backward_s", type=float, help="Of the backward pass, for what it can hide.")
 @click.option("--compute-seconds", "compute_s", type=float, help="Of the whole step, for the efficiency.")
 @_common_options
-def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, topology, bandwidth, alpha_s, as_json) -> None:
+def ddp(parameters, dtype, bucket, backward_s, compute_s, **place) -> None:
     """Data parallel: one all_reduce for each bucket."""
     options = {"dtype": dtype, "bucket_nbytes": bucket or None, "backward_s": backward_s, "compute_s": compute_s}
-    _show("ddp", (parameters,), options, ranks, topology, bandwidth, alpha_s, as_json)
+    _show("ddp", (parameters,), options, **place)
 
 
 @command.command()
@@ -62,26 +62,13 @@ def ddp(parameters, dtype, bucket, backward_s, compute_s, ranks, topology, bandw
 @click.option("--bucket", type=Size(), default="25MiB", show_default=True, help="As for ddp.")
 @click.option("--all-reduce", is_flag=True, help="Stages 1 and 2 all_reduce gradients: DeepSpeed's default.")
 @_common_options
-def zero(
-    stage,
-    parameters,
-    dtype,
-    gradient_dtype,
-    keep_after_forward,
-    bucket,
-    all_reduce,
-    ranks,
-    topology,
-    bandwidth,
-    alpha_s,
-    as_json,
-) -> None:
+def zero(stage, parameters, dtype, gradient_dtype, keep_after_forward, bucket, all_reduce, **place) -> None:
     """ZeRO and FSDP."""
     options = {
         "dtype": dtype, "gradient_dtype": gradient_dtype, "reshard_after_forward": not keep_after_forward,
         "bucket_nbytes": bucket or None, "all_reduce_gradients": all_reduce,
     }  # fmt: skip
-    _show("zero", (stage, parameters), options, ranks, topology, bandwidth, alpha_s, as_json)
+    _show("zero", (stage, parameters), options, **place)
 
 
 @command.command()
@@ -93,12 +80,10 @@ def zero(
 @click.option("--recompute", is_flag=True, help="Full activation recomputation.")
 @click.option("--sequence-parallel", is_flag=True)
 @_common_options
-def tensor(
-    layers, batch, sequence, hidden, dtype, recompute, sequence_parallel, ranks, topology, bandwidth, alpha_s, as_json
-) -> None:
+def tensor(layers, batch, sequence, hidden, dtype, recompute, sequence_parallel, **place) -> None:
     """Tensor parallel."""
     options = {"dtype": dtype, "recompute": recompute, "sequence_parallel": sequence_parallel}
-    _show("tensor_parallel", (layers, batch, sequence, hidden), options, ranks, topology, bandwidth, alpha_s, as_json)
+    _show("tensor_parallel", (layers, batch, sequence, hidden), options, **place)
 
 
 @command.command()
@@ -108,10 +93,9 @@ def tensor(
 @_SHAPE[0]
 @_DTYPE
 @_common_options
-def pipeline(microbatches, microbatch, sequence, hidden, dtype, ranks, topology, bandwidth, alpha_s, as_json) -> None:
+def pipeline(microbatches, microbatch, sequence, hidden, dtype, **place) -> None:
     """Pipeline parallel, one stage a rank."""
-    arguments = (microbatches, microbatch, sequence, hidden)
-    _show("pipeline_parallel", arguments, {"dtype": dtype}, ranks, topology, bandwidth, alpha_s, as_json)
+    _show("pipeline_parallel", (microbatches, microbatch, sequence, hidden), {"dtype": dtype}, **place)
 
 
 @command.command()
@@ -119,32 +103,13 @@ def pipeline(microbatches, microbatch, sequence, hidden, dtype, ranks, topology,
 @click.option("--top-k", type=int, required=True)
 @_SHAPE[0]
 @click.option("--layers", type=int, default=1, show_default=True)
-@click.option("--dispatch-dtype", default="bfloat16", show_default=True)
-@click.option("--combine-dtype", default="bfloat16", show_default=True)
-@click.option("--capacity", type=float, default=1.0, show_default=True)
+@click.option("--dispatch-dtype", default="bfloat16", show_default=True, help="float8 as in DeepSeek-V3.")
 @click.option("--forward-only", is_flag=True)
 @_common_options
-def expert(
-    tokens,
-    top_k,
-    hidden,
-    layers,
-    dispatch_dtype,
-    combine_dtype,
-    capacity,
-    forward_only,
-    ranks,
-    topology,
-    bandwidth,
-    alpha_s,
-    as_json,
-) -> None:
+def expert(tokens, top_k, hidden, layers, dispatch_dtype, forward_only, **place) -> None:
     """Expert parallel: a mixture of experts."""
-    options = {
-        "layers": layers, "dispatch_dtype": dispatch_dtype, "combine_dtype": combine_dtype, "capacity": capacity,
-        "training": not forward_only,
-    }  # fmt: skip
-    _show("expert_parallel", (tokens, top_k, hidden), options, ranks, topology, bandwidth, alpha_s, as_json)
+    options = {"layers": layers, "dispatch_dtype": dispatch_dtype, "training": not forward_only}
+    _show("expert_parallel", (tokens, top_k, hidden), options, **place)
 
 
 @command.command()

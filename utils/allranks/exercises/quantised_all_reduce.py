@@ -304,9 +304,14 @@ _BY_THEIR_NUMBERS: Mistakes = {
     ],
     "scales in float16: it holds no number above 65,504, and makes those near 0 a zero, so compute and send the "
     "scales in float32": _alike(lambda rows: _scales(rows).half().double()),
-    "rounded towards zero: a conversion to int8 cuts the fraction off, so round() first": _alike(
-        _scales, lambda rows: torch.trunc(rows).clamp(-MOST, MOST)
-    ),
+    "rounded towards zero: a conversion to int8 cuts the fraction off, so round() first": [
+        _alike(_scales, lambda rows: torch.trunc(rows).clamp(-MOST, MOST)),
+        # in float32, as it is asked, the largest of a block may come out just below a whole number of steps
+        _alike(
+            lambda rows: _scales(rows.float()).double(),
+            lambda rows: torch.trunc(rows.float()).clamp(-MOST, MOST).double(),
+        ),
+    ],
     "the 8-bit numbers were added in 8 bits, where a sum beyond 127 wraps around: multiply with the scales first, and "
     "add floats": _by_steps(add=lambda ints, scales: _wrapped(ints.sum(0)) * scales[0]),
     "negative numbers were sent as uint8, which has none: send int8, or add 127 first and subtract it afterwards": (

@@ -45,7 +45,8 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     for rank, where in enumerate(places(setup)):
         own = rng.of_rank(rank)
         scale = setup.option("scale", 1)
-        tensors = [draw(setup, own, setup.size, WIDTH) for _ in range(3)]
+        # small, so that no score alone decides, and exp is finite where the scores are not scaled
+        tensors = [draw(setup, own, setup.size, WIDTH, most=2) for _ in range(3)]
         tensors[0] = tensors[0] * scale
         watched = (Peak(),) if setup.option("watched", False) else ()
         made.append((*(View.of(t, setup.layout) for t in tensors), View.of(torch.tensor(where)), *watched))

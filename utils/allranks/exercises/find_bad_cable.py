@@ -25,6 +25,7 @@ ROUNDS = 40
 CROWD = 3  # flows that at least share a crowded cable
 APART = 1.25  # the bad cable's figure over any other's, at least: no answer is near to two cables
 TRIES = 400
+EXPLAINED = 1.4  # times what sharing explains: between noise and the bad cable
 SLOW = 1.5  # times the quickest message: what who does not count flows calls slow
 
 Ways = list[list[list[int]]]
@@ -49,6 +50,17 @@ def _over_expected(ways: Ways, rounds: Rounds) -> dict[int, float]:
             for cable in ways[src][dst]:
                 found[cable].append(seconds / share)
     return {cable: fmean(values) for cable, values in found.items()}
+
+
+def _often_over_expected(ways: Ways, rounds: Rounds) -> Counter[int]:
+    """How often a flow on each cable takes longer than sharing explains: right too, where the bad cable is used enough."""
+    least, found = min(seconds for flows in rounds for *_, seconds in flows), Counter[int]()
+    for flows in rounds:
+        sharing = flows_on(ways, flows)
+        for src, dst, seconds in flows:
+            if seconds > EXPLAINED * least * max(sharing[cable] for cable in ways[src][dst]):
+                found.update(ways[src][dst])
+    return found
 
 
 def _figures(of: Callable[[float, int], float], take: Callable[[list[float]], float]) -> Reading:
@@ -189,6 +201,9 @@ def _is_clear(ways: Ways, rounds: Rounds, bad: int, crowded: int | None) -> bool
     if most[bad] < APART * max(figure for cable, figure in most.items() if cable != bad):
         return False
     if _worst(_over_expected(ways, rounds)) != bad:
+        return False
+    often = _often_over_expected(ways, rounds)
+    if any(often[cable] >= often[bad] for cable in often if cable != bad):
         return False
     return crowded is None or bad not in (_worst(reading(ways, rounds)) for reading in _WITHOUT_COUNTING)
 

@@ -224,7 +224,6 @@ function fit(way, shape, room, clear) {
     if (!standApart(way, centres, shape)) return null;
     const routes = routesOf(way.playback, way.layout, centres, shape, clear);
     const box = boxOf(centres, routes, shape);
-    if (way.layout === "ring" && !isClear(centres, routes, shape)) return null;
     if (box.w <= room.w && box.h <= room.h) return { shape, centres, routes, box };
     // ways that bend outwards need some of the room
     area.w -= Math.max(0, box.w - room.w) + 1;
@@ -283,22 +282,6 @@ function routesOf({ ranks, links, together }, layout, centres, { card, packet },
     found.set(src * ranks + dst, curve);
   }
   return found;
-}
-
-/**
- * Whether the packets half-way cover no card, or nearly none.
- *
- * @param {Point[]} centres
- * @param {Map<number, Curve>} routes
- * @param {CardShape} shape
- */
-function isClear(centres, routes, { card, packet }) {
-  const room = { x: (card.w + packet.w) / 2 - 8, y: (card.h + packet.h) / 2 - 8 };
-  if (routes.size > centres.length) return true;
-  return [...routes.values()].every((curve) => {
-    const at = pointAlong(curve, 0.5);
-    return centres.every(({ x, y }) => Math.abs(at.x - x) >= room.x || Math.abs(at.y - y) >= room.y);
-  });
 }
 
 /**

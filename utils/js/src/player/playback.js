@@ -79,14 +79,9 @@ export class Playback {
     for (const { src, dst } of this.transfers) links.set(src * this.ranks + dst, [src, dst]);
     this.links = [...links.values()];
     /** @type {number[][]} the ways that are used in one step, each such set once; a way as src * ranks + dst */
-    this.together = [
-      ...new Map(
-        this.byStep.map((step) => {
-          const keys = [...new Set(step.map(({ src, dst }) => src * this.ranks + dst))].sort((a, b) => a - b);
-          return /** @type {const} */ ([keys.join(), keys]);
-        }),
-      ).values(),
-    ];
+    this.together = [];
+    const waysOf = this.byStep.map((step) => [...new Set(step.map(({ src, dst }) => src * this.ranks + dst))].sort());
+    for (const keys of new Set(waysOf.map(String))) this.together.push(keys ? keys.split(",").map(Number) : []);
     this.undelivered = this.transfers.filter((transfer) => !transfer.delivered);
     /** What is lost to waiting: a wait for a call of one's own is none of it. */
     this.waitBars = this.bars.filter((bar) => bar.op === "wait" && !bar.own);

@@ -156,31 +156,11 @@ export class RankMap {
       pen.arc(x, y, Math.max(1.6, radius * 0.5), 0, 7);
       pen.fill();
     }
-    if (this.#round) this.#drawNumbers(pen, colours);
-    else if (ranks <= LABELS) this.#drawNames(pen, colours);
+    if (this.#round || ranks <= LABELS) this.#drawNumbers(pen, colours);
   }
 
   /**
-   * A number above each dot of the upper half, and below those of the lower.
-   *
-   * @param {CanvasRenderingContext2D} pen
-   * @param {Colours} colours
-   */
-  #drawNames(pen, colours) {
-    pen.textAlign = "center";
-    pen.lineWidth = 4;
-    pen.strokeStyle = colours.paper;
-    pen.fillStyle = colours.soft;
-    this.#places.forEach((place, rank) => {
-      const { x, y } = this.#point(rank);
-      const at = y + (place.y > 0.5 ? this.#radius + 13 : -this.#radius - 5);
-      pen.strokeText(String(rank), x, at);
-      pen.fillText(String(rank), x, at);
-    });
-  }
-
-  /**
-   * A few numbers, inside the round.
+   * A few numbers, inside the round, or all outside of another layout.
    *
    * @param {CanvasRenderingContext2D} pen
    * @param {Colours} colours
@@ -191,13 +171,13 @@ export class RankMap {
     pen.fillStyle = colours.soft;
     pen.textAlign = "center";
     const large = box.w > 200;
-    const inwards = -this.#radius - (large ? 12 : 13);
-    for (let r = 0; r < ranks; r += Math.ceil(ranks / (large ? 2 * LABELS : 4))) {
+    const away = (this.#radius + 12) * (this.#round ? -1 : 1);
+    for (let r = 0; r < ranks; r += Math.ceil(ranks / (large ? 2 * LABELS : this.#round ? 4 : ranks))) {
       const { x, y } = this.#point(r);
       const dx = x - (box.x + box.w / 2);
       const dy = y - (box.y + box.h / 2);
       const distance = Math.hypot(dx, dy) || 1;
-      pen.fillText(String(r), x + (dx / distance) * inwards, y + (dy / distance) * inwards + 4);
+      pen.fillText(String(r), x + (dx / distance) * away, y + (dy / distance) * away + 4);
     }
   }
 

@@ -18,7 +18,8 @@ from allranks.judge.exercise import COLLECTIVES, YOUR_VARIANT, Exercise, Group, 
 def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> None:
     """Puts the highest number on rank 0 if the ranks divide the size, else on another one, and never at rank 0's own place.
 
-    Whether it is rank 0, and which number has the largest magnitude, must not be luck: then a wrong answer would get points by luck.
+    Whether it is rank 0, whether it is above zero, and which number has the largest magnitude, must not be luck: then a wrong answer
+    would get points by luck.
     """
     if setup.values == "provenance" or setup.ranks < 2:
         return
@@ -26,9 +27,13 @@ def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> Non
     if highest > -lowest:  # the largest magnitude is another number than the maximum
         for n in numbers:
             n.neg_()
-    elif highest == -lowest:
+        highest, lowest = -lowest, -highest
+    if highest == -lowest:
         for n in numbers:
             n[n == lowest] -= 1
+    elif highest <= 0:  # no other number has this magnitude
+        for n in numbers:
+            n[n == highest] = max(-highest, 1)
     start = max(range(setup.ranks), key=lambda rank: float(numbers[rank].max()))
     rank = 0 if setup.divides else rng.integer(1, setup.ranks)
     old = int(numbers[start].argmax())
@@ -172,7 +177,7 @@ EXERCISE = Exercise(
             "negative, NaN and infinity",
             4,
             (
-                *_case("negative", Setup(3, 3)),
+                *_case("negative", Setup(3, 3), Setup(3, 4)),  # the highest is on rank 0, or on another one
                 *_case("NaN", Setup(3, 3)),
                 *_case("NaN on two ranks", Setup(3, 4)),
                 *_case("infinity", Setup(4, 3)),
@@ -227,6 +232,10 @@ EXERCISE = Exercise(
         "NaN was ignored: it is the maximum, as in torch.argmax": _made(
             lambda best, args, rank: max(_places(args), key=lambda place: (place[0], -place[1], -place[2]))
         ),
+        "the search began with 0, so nothing below it was found: begin with a value that is there": [
+            _made(lambda best, args, rank: (0.0, 0, 0) if best[0] < 0 else best),
+            _made(lambda best, args, rank: _best(args[:1]) if best[0] < 0 else best),
+        ],
         "the largest magnitude instead of the maximum": _made(
             lambda best, args, rank: max(_places(args), key=lambda place: (abs(place[0]), -place[1], -place[2]))
         ),

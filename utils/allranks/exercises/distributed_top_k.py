@@ -16,9 +16,32 @@ from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, Exercise, Group, Rule, Run
 
 
+def _dealt(numbers: list[torch.Tensor], k: int, first: int, rng: Draws) -> list[torch.Tensor]:
+    """The same numbers: in a small world rank `first` has all but one of the k largest, in a large one each rank has its share of them.
+
+    How many one rank has must not be luck: then an answer in which too few of each rank take part would get points by luck.
+    """
+    p, size = len(numbers), len(numbers[0])
+    ordered = torch.cat(numbers).sort(descending=True).values
+    owners = [(first + (i == k - 1 if p <= 4 and k <= size else i)) % p for i in range(k)]
+    rest = list(ordered[k:][rng.permutation(len(ordered) - k)])
+    made = []
+    for rank in range(p):
+        mine = [value for value, owner in zip(ordered, owners, strict=False) if owner == rank]
+        mine += [rest.pop() for _ in range(size - len(mine))]
+        made.append(torch.stack(mine)[rng.permutation(size)])
+    return made
+
+
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     kind, k = setup.option("case"), setup.option("k", 2)
     numbers, tie = different_values(setup, [setup.size] * setup.ranks, rng), rng.integer(1, 50)
+    if setup.values == "small":  # one half is above zero, the other below it: how many are must not be luck
+        middle = torch.cat(numbers).sort(descending=True).values[setup.ranks * setup.size // 2]
+        numbers = [2 * (n - middle) - 1 for n in numbers]
+    if setup.values != "provenance":
+        # the last rank gets a NaN, which is one of the k largest
+        numbers = _dealt(numbers, k, rng.integer(0, setup.ranks - (kind == "NaN")), rng)
     highest = max((float(n.max()) for n in numbers if n.numel()), default=0.0)
     made = []
     for rank in range(setup.ranks):
@@ -27,7 +50,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         if kind == "ties":
             flat[:] = tie
         elif kind == "few values":  # more than sort keeps in order by itself, which is up to 16
-            flat[:] = rng.of_rank(rank).integers(1, 4, setup.size).to(flat.dtype)
+            flat[:] = torch.tensor([1 + i % 3 for i in rng.of_rank(rank).permutation(setup.size)]).to(flat.dtype)
         elif kind == "all on one rank" and rank < setup.ranks - 1:
             flat[:] = -flat.abs() - 1
         elif kind == "all on one rank":
@@ -97,13 +120,29 @@ def _best_by(key: Callable[[float], float], of_each: Callable[[Sequence[Args]], 
 
     def make(args: Sequence[Args], rank: int) -> list[Place]:
         found = [(v, r, i) for r, a in enumerate(args) for v, _, i in of_each([a])]
-        return sorted(found, key=lambda place: key(place[0]))[: args[0][1]]
+        return sorted(found, key=lambda place: (place[0] == place[0], key(place[0])))[: args[0][1]]
 
     return _made(make)
 
 
+def _numbers(args: Sequence[Args]) -> list[Place]:
+    """All values but NaN, largest first."""
+    return [place for place in _ranked(args) if place[0] == place[0]]
+
+
 def _largest_magnitudes(args: Sequence[Args]) -> list[Place]:
-    return sorted(_ranked(args), key=lambda place: -abs(place[0]))[: args[0][1]]
+    return sorted(_ranked(args), key=lambda place: (place[0] == place[0], -abs(place[0])))[: args[0][1]]
+
+
+def _too_few(of_each: Callable[[int, int], int]) -> Oracle:
+    """Only the best `of_each(k, p)` of each rank take part."""
+
+    def make(args: Sequence[Args], rank: int) -> list[Place]:
+        k, p = args[0][1], len(args)
+        best = {(r, place[2]) for r, a in enumerate(args) for place in _ranked([a])[: max(of_each(k, p), 1)]}
+        return [place for place in _ranked(args) if place[1:] in best][:k]
+
+    return _made(make)
 
 
 def _few(setup: Setup, args: Sequence[Args]) -> bool:
@@ -242,8 +281,18 @@ EXERCISE = Exercise(
         "the indices are places in each rank's own top k: take the flat index in the rank's tensor": _each(
             lambda place, args, rank: (*place[:2], _as_candidate(place, args, 0))
         ),
-        "only the best of each rank took part: several of the top k may be on one rank": _best_by(
-            lambda value: -value, lambda args: _ranked(args)[:1]
+        "only the best of each rank took part: several of the top k may be on one rank": _too_few(lambda k, p: 1),
+        "fewer than k candidates of each rank took part: all of the top k may be on one rank": [
+            _too_few(of_each)
+            for of_each in (
+                lambda k, p: -(-k // p),
+                lambda k, p: k // p + 1,
+                lambda k, p: -(-k // p) + 1,
+                lambda k, p: k - 1,
+            )
+        ],
+        "NaN was passed over: it counts as the largest, as in torch.topk": _made(
+            lambda args, rank: _numbers(args)[: args[0][1]]
         ),
         "the largest absolute values took part: a negative number is small, however large its absolute value": [
             _best_by(key, _largest_magnitudes) for key in (lambda value: -value, lambda value: -abs(value))

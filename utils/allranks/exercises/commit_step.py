@@ -18,7 +18,10 @@ COUNT_NBYTES = 16  # room for the count of healthy ranks, in any dtype
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    ill = [ILLS[rng.integer(0, len(ILLS))] for _ in range(setup.option("failed", 0))]
+    failed = setup.option("failed", 0)
+    # which there are must not be luck: then the same answer would get other points
+    first = 0 if failed > 2 else setup.ranks + setup.size
+    ill = [ILLS[(first + i) % len(ILLS)] for i in range(failed)]
     kind = setup.option("with")
     if kind is not None:
         ill = [kind] * len(ill)
@@ -180,7 +183,12 @@ EXERCISE = Exercise(
         rules.exchanged(_update_if_committed),
     ),
     mistakes={
-        "divided by the number of all ranks: the mean is over the ranks that count": _changed(_mean(by="all")),
+        "divided by the number of all ranks: the mean is over the ranks that count": [
+            _ending(_mean(by="all"), _enough, number) for number in (lambda args: sum(_counts(args)), len)
+        ],
+        "divided by the number of ranks that say that they are healthy: one whose update is not finite does not count": _ending(
+            _mean(by="healthy"), _enough, lambda args: sum(_who(args)["healthy"])
+        ),
         "the sum of the healthy ranks' updates: divide it by their number": _changed(_mean(by="one")),
         "zero times NaN is NaN: put zeros in place of a failed rank's update, don't multiply it by zero": _changed(
             _mean("all", part=lambda update, counts: update * float(counts))

@@ -12,7 +12,7 @@ import torch
 from allranks.exercises.families import everywhere, log_sum_error, seen
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
-from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, three_numbers_a_row
+from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, stretched, three_numbers_a_row
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run, Told
 
@@ -22,11 +22,14 @@ Adds = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    width, scale, shift = setup.option("width", 3), setup.option("scale", 1), setup.option("shift", 0)
-    only = setup.option("all_on")
+    width, only = setup.option("width", 3), setup.option("all_on")
     low, high = (0, width * setup.ranks) if only is None else (only * width, (only + 1) * width)
     targets = rng.integers(low, high, setup.size)
-    parts = [draw(setup, rng.of_rank(r), setup.size, width) * scale + shift for r in range(setup.ranks)]
+    if only is None and setup.ranks > 1:  # some targets are at the edges of a rank's columns: that must not be luck
+        places = rng.permutation(setup.size)[:2]
+        for place, last in zip(places, (0, 1), strict=False):
+            targets[place] = rng.integer(1, setup.ranks) * width - last
+    parts = [stretched(draw(setup, rng.of_rank(r), setup.size, width), setup) for r in range(setup.ranks)]
     return [(View.of(part, setup.layout), View.of(targets)) for part in parts]
 
 
@@ -94,9 +97,11 @@ def _by_rank(
     setup: Setup,
     args: Sequence[Args],
     make: Callable[[list[torch.Tensor], torch.Tensor, torch.Tensor, int], torch.Tensor],
+    wide: bool = True,
 ) -> list[Expected]:
-    """What `make(parts, whole rows, column of the target, rank)` gives on each rank, in float64."""
-    parts, kind = [plain(a[0]).double() for a in args], args[0][0].base.dtype
+    """What `make(parts, whole rows, column of the target, rank)` gives on each rank, in float64 or in the rows' own dtype."""
+    kind = args[0][0].base.dtype
+    parts = [plain(a[0]).to(torch.float64 if wide else kind) for a in args]
     whole, column = torch.cat(parts, -1), plain(args[0][1])[:, None]
     limit = _atol(whole.to(kind), setup)
     return [Expected(make(parts, whole, column, rank)[:, 0].to(kind), {}, limit) for rank in range(setup.ranks)]
@@ -115,10 +120,26 @@ def _own_parts(maximum: str) -> Oracle:
     return _by_rank(made)
 
 
-def _own_maximum(parts: list[torch.Tensor], whole: torch.Tensor, column: torch.Tensor, rank: int) -> torch.Tensor:
-    """Each rank subtracts its own maximum; the sums are added as if they were of one scale."""
-    shifted = torch.cat([t - t.amax(-1, keepdim=True) for t in parts], -1)
-    return torch.exp(shifted).sum(-1, keepdim=True).log() - shifted.gather(1, column)
+def _own_maximum(back: bool) -> Oracle:
+    """Each rank subtracts its own maximum; the sums are added as if they were of one scale. `back`: each adds its own again."""
+
+    def made(parts: list[torch.Tensor], whole: torch.Tensor, column: torch.Tensor, rank: int) -> torch.Tensor:
+        tops = [t.amax(-1, keepdim=True) for t in parts]
+        shifted = torch.cat([t - top for t, top in zip(parts, tops, strict=True)], -1)
+        total = torch.exp(shifted).sum(-1, keepdim=True).log()
+        return total + tops[rank] - whole.gather(1, column) if back else total - shifted.gather(1, column)
+
+    return _by_rank(made)
+
+
+def _less(maximum: Callable[[list[torch.Tensor]], torch.Tensor]) -> Oracle:
+    """This is subtracted from all logits, in place of each row's maximum."""
+
+    def made(parts: list[torch.Tensor], whole: torch.Tensor, column: torch.Tensor, rank: int) -> torch.Tensor:
+        shifted = whole - maximum(parts)
+        return torch.exp(shifted).sum(-1, keepdim=True).log() - shifted.gather(1, column)
+
+    return _by_rank(made, wide=False)
 
 
 def _kept_off_zero(found: torch.Tensor, right: torch.Tensor) -> bool:
@@ -197,8 +218,18 @@ EXERCISE = Exercise(
             _OF_THE_SUM,
             evidence.maxima_at_least(2),
         ),
-        "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": (
-            _by_rank(_own_maximum)
+        "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": [
+            _own_maximum(back) for back in (False, True)
+        ],
+        "one maximum for all rows: the exponentials of a row far below it are 0, and the logarithm of 0 is minus infinity; "
+        "subtract from each row its own, over all ranks": _less(lambda parts: torch.cat(parts, -1).amax()),
+        "the maxima were added: reduce them with ReduceOp.MAX": _less(
+            lambda parts: torch.stack([t.amax(-1, keepdim=True) for t in parts]).sum(0)
+        ),
+        "the ranks' logarithms were added: add their sums of exponentials, and take the logarithm of that": _by_rank(
+            lambda parts, whole, column, rank: (
+                torch.stack([torch.logsumexp(t, -1, keepdim=True) for t in parts]).sum(0) - whole.gather(1, column)
+            )
         ),
         "the sum is over each rank's own columns: add it over all ranks": _by_rank(
             lambda parts, whole, column, rank: torch.logsumexp(parts[rank], -1, keepdim=True) - whole.gather(1, column)

@@ -11,7 +11,7 @@ import torch
 from allranks.exercises.families import only_where
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
-from allranks.judge.common import LOGIT_GROUPS, many_ranks
+from allranks.judge.common import LOGIT_GROUPS, many_ranks, stretched
 from allranks.judge.drawing import Draws
 from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 
@@ -24,11 +24,10 @@ def _widths(setup: Setup) -> list[int]:
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    scale, shift = setup.option("scale", 1), setup.option("shift", 0)
     made = []
     for rank, width in enumerate(_widths(setup)):
         shape = (width,) if setup.option("row") else (*setup.option("_planes", ()), setup.size, width)
-        made.append((View.of(draw(setup, rng.of_rank(rank), *shape) * scale + shift, setup.layout),))
+        made.append((View.of(stretched(draw(setup, rng.of_rank(rank), *shape), setup), setup.layout),))
     return made
 
 

@@ -95,7 +95,7 @@ class Code(Enum):
     NOT_A_NUMBER = "NaN came out, as of 0/0, of infinity minus infinity or of zero times infinity", ""
     INFINITE = (
         "infinity came out",
-        ": a number was too large for its dtype, as of exp or of a product, or was divided by zero",
+        ": a number was too large for its dtype, as of exp or of a product, or was divided by zero, or zero's logarithm was taken",
     )
     OWN_ZERO = "some elements are zero now, though the rank had the right ones before", ": it must keep them"
     RECEIVED_NOTHING = "{ranks} received nothing", ""

@@ -210,6 +210,12 @@ LOGIT_GROUPS = (
 )
 
 
+def stretched(logits: torch.Tensor, setup: Setup) -> torch.Tensor:
+    """Logits as the options `scale` and `shift` say. With a scale each row is far below the one before: that must not be luck."""
+    scale, shift = setup.option("scale", 1), setup.option("shift", 0)
+    return logits * scale + shift - (20 * scale * torch.arange(setup.size)[:, None] if scale > 1 else 0)
+
+
 def with_root(setups: Sequence[Setup], root: int = 1) -> tuple[Setup, ...]:
     """The same setups with this root, or with their last rank if they have fewer ranks."""
     return tuple(replace(s, root=min(root, s.ranks - 1)) for s in setups)

@@ -155,7 +155,10 @@ def absent_advice(run: Run) -> str:
     """What calls that differ may come from, where a parameter has no `.grad` on some rank."""
     if not run.setup.option("_unused"):
         return ""
-    return "Here a parameter has no .grad on some rank: that rank probably left it out, but it must contribute zeros."
+    return (
+        "Here a parameter has no .grad on some rank: that rank must contribute zeros, as many as the parameter has elements, and "
+        "make the same calls as all others."
+    )
 
 
 def reduces(run: Run, rank: int, call: int) -> list:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from allranks.judge.in_rank.live import each_of, kept_nbytes, memory_now
+from allranks.judge.in_rank.live import all_nbytes, each_of, kept_nbytes, memory_now
 from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
 from allranks.ranks.wire.endpoint import at_each_send, do_piece, take_piece
@@ -31,6 +31,7 @@ KEPT_NBYTES = 8  # of the number that says how many bytes a call keeps until its
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
 _BUFFERS = (bytes, bytearray, array.array)
 _COPIES = (torch.Tensor, np.ndarray, *_BUFFERS, list, tuple)  # what may hold a block's weights
+_LARGE = 1 << 14  # bytes of a block that is large
 _NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 
 Arg = Any  # an Argument, a wire.Memory, a number, a dict of plain data, or a list or tuple of these
@@ -252,6 +253,10 @@ class Blocks(Argument):
         turns = iter(enumerate(order))
         used: list[StorageWeakRef] = []  # the memory of whole blocks that may still be there
         known: dict[bytes, int] = {}  # the weights that blocks computed with
+        # where all blocks are so large that the other things of a rank are nothing beside them
+        counts = [0]  # of whole blocks, at each turn
+        large = min(sizes) * shards[0].element_size() >= _LARGE
+        there = all_nbytes(objects_made_here(held=True)) if large else 0
         late: list[bool] = []  # whether weights had not arrived: who never waits for a gather keeps its memory too
 
         def compute(block: int, whole: torch.Tensor) -> torch.Tensor | None:
@@ -278,12 +283,15 @@ class Blocks(Argument):
             weights = _bytes(whole)
             if len(weights) >= _NO_CHANCE and whole.numel() > shards[wanted].numel():
                 known[weights] = wanted
-            count = _count(used, known, shards, sizes)
-            if count > MOST_WHOLE:
-                gc.collect()  # a circle of references lives for as long as the collector pleases
-                count = _count(used, known, shards, sizes)
+            # what a rank keeps from the forward pass in any form; behind it gradients are under way, as large as blocks
+            forward = there if turn < len(sizes) else 0
+            if counts[-1] <= MOST_WHOLE:  # else the rule is broken, and there may be much to count
+                counts.append(_count(used, known, shards, sizes, forward))
+                if counts[-1] > MOST_WHOLE:
+                    gc.collect()  # a circle of references lives for as long as the collector pleases
+                    counts[-1] = _count(used, known, shards, sizes, forward)
             # the judge compares the weights and counts the blocks; a buffer that nobody waits for may be another block's memory
-            result = take_piece(used=weights + bytes([0 if any(late) else min(count, 255)])).read()
+            result = take_piece(used=weights + bytes([0 if any(late) else min(counts[-1], 255)])).read()
             if turn < len(sizes):
                 return None
             return whole * from_raw(result, whole.dtype, (sizes[wanted],)).to(whole.device)
@@ -530,17 +538,21 @@ def _window(base: torch.Tensor, size: list[int], stride: list[int], offset: int)
     return torch.as_strided(base, tuple(size), tuple(stride), offset), base
 
 
-def _count(used: list[StorageWeakRef], known: dict[bytes, int], shards: list[torch.Tensor], sizes: list[int]) -> int:
+def _count(
+    used: list[StorageWeakRef], known: dict[bytes, int], shards: list[torch.Tensor], sizes: list[int], there: int
+) -> int:
     """How many whole blocks are in memory, two copies of one block as two.
 
     Each is a piece of memory that a block computed with, that has a block's weights, or that an all_gather is still to fill; or an
-    array, bytes or a list with a block's weights.
+    array, bytes or a list with a block's weights. Where `there` were so many bytes before the call, what is in memory in any other form
+    counts by its bytes too, beyond those of the shards and of their gradients.
     """
     used[:] = [memory for memory in used if _is_there(memory)]
     dtype, whole = shards[0].dtype, set(sizes) - {shard.numel() for shard in shards}
     lengths, found = {len(weights) for weights in known}, {memory.cdata for memory in used}
     ours = set(map(id, known))
-    for thing in each_of(_COPIES, objects_made_here(held=True)):
+    things = objects_made_here(held=True)
+    for thing in each_of(_COPIES, things):
         if type(thing) is torch.Tensor and thing.dtype == dtype and _has_memory(thing):
             # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
             nbytes = thing.numel() * thing.element_size()
@@ -549,7 +561,10 @@ def _count(used: list[StorageWeakRef], known: dict[bytes, int], shards: list[tor
                 found.add(thing.untyped_storage()._cdata)
         elif id(thing) not in ours and _copied(thing, dtype, lengths) in known:
             found.add(id(thing))
-    return len(found)
+    if not there:
+        return len(found)
+    own = 2 * sum(shard.numel() * shard.element_size() for shard in shards) + sum(map(len, known))
+    return max(len(found), (all_nbytes(things) - there - own) // (max(sizes) * dtype.itemsize))
 
 
 def _copied(thing: Any, dtype: torch.dtype, lengths: set[int]) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import array
 import gc
+import io
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -18,6 +20,10 @@ _BYTES_LEAST = 16  # shorter ones are no data of a case
 _NUMBERS = (float, complex, np.number)
 _BYTES = (bytes, bytearray)
 _COUNTED = (torch.Tensor, *_NUMBERS, np.ndarray, array.array, *_BYTES)
+# Of these only big ones are data: torch makes many small texts and whole numbers. Each with what says its size.
+_BIG_NBYTES = 1024
+_HOLDERS = (list, tuple, dict, set, frozenset, deque)
+_BIG = (str, int, io.BytesIO, io.StringIO, *_HOLDERS)
 
 # The memory of tensors, and the bytes of all else. It is no class of ours: a rank's objects are of no type of the judge's.
 Memory = tuple[set[StorageWeakRef], int]
@@ -29,10 +35,14 @@ def memory_now() -> Memory:
     Autograd keeps a tensor that it saved as the object that it was.
     """
     gc.collect()  # a circle of references lives for as long as the collector pleases
+    return _memory_of(objects_made_here(held=True))
+
+
+def _memory_of(things: Sequence[object]) -> Memory:
     generator = torch.get_rng_state()
     kept: set[StorageWeakRef] = set()
     nbytes = 0
-    for thing in each_of(_COUNTED, objects_made_here(held=True)):
+    for thing in each_of(_COUNTED, things):
         if not isinstance(thing, torch.Tensor):
             nbytes += _nbytes(thing)
         elif thing.layout == torch.strided and (thing.dtype, thing.shape) != (generator.dtype, generator.shape):
@@ -63,9 +73,30 @@ def _nbytes(thing: object) -> int:
     return 0
 
 
+def big_nbytes(things: Sequence[object]) -> int:
+    """The bytes of big texts, whole numbers and files in memory among these, and of what holds many things that are not counted by themselves."""
+    total = 0
+    for thing in each_of(_BIG, things):
+        kind = next(kind for kind in _BIG if isinstance(thing, kind))  # an answer's own type may say any size
+        nbytes = kind.__sizeof__(thing)
+        if nbytes >= _BIG_NBYTES and (kind not in _HOLDERS or not isinstance(next(iter(thing), 0.0), _COUNTED)):
+            total += nbytes
+    return total
+
+
 def kept_nbytes(before: Memory, returned: object) -> int:
     """The bytes of tensors that are there beside those of `before` and what came back, and of all else that holds numbers."""
     now, nbytes = memory_now()
     known = before[0] | ({StorageWeakRef(returned.untyped_storage())} if isinstance(returned, torch.Tensor) else set())
-    storages = (torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in now - known)
-    return sum(storage.nbytes() for storage in storages if storage is not None) + max(0, nbytes - before[1])
+    return _storage_nbytes(now - known) + max(0, nbytes - before[1])
+
+
+def _storage_nbytes(memories: set[StorageWeakRef]) -> int:
+    storages = (torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in memories)
+    return sum(storage.nbytes() for storage in storages if storage is not None)
+
+
+def all_nbytes(things: Sequence[object]) -> int:
+    """The bytes of tensors among these, of what else holds numbers, and of big texts and the like."""
+    memories, nbytes = _memory_of(things)
+    return _storage_nbytes(memories) + nbytes + big_nbytes(things)

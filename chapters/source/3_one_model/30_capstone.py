@@ -337,7 +337,7 @@ for name, plan in planned.items():
     print(f"{name:16}{counts}{plan.bytes_sent / 1e3:13.3f}{traced[name] / 1e3:10.3f}")
 for name, events in one_step.items():
     same = [(call, len([*group])) for call, group in itertools.groupby(events)]
-    print(f"{name}:", ", ".join(f"{count} x {op} of {nbytes} bytes" for (op, nbytes), count in same))
+    print(f"{name}:", ", ".join(f"{count} x {op} of {nbytes} B" for (op, nbytes), count in same))
 
 # %% name="reveal_byte_table" jupyter={"source_hidden": true}
 # the answer: run this cell

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -610,10 +610,15 @@ def examine() -> list[Check]:
         >>> [check.name for check in doctor.examine() if check.status == "fail"]
         []
     """
+    return results_of(CHECKS)
+
+
+def results_of(checks: Iterable[Callable[..., Check]], *about: object) -> list[Check]:
+    """The results of checks that are called with `about`; one that raises counts as failed."""
     found = []
-    for check in CHECKS:
+    for check in checks:
         try:
-            found.append(check())
+            found.append(check(*about))
         except Exception as error:
             name = check.__name__.replace("_", " ")
             found.append(

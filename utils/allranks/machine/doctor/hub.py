@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from allranks.base.errors import CourseError
-from allranks.machine.doctor import GIB, Check, failed, passed, sandbox, warned
+from allranks.machine.doctor import GIB, Check, failed, passed, results_of, sandbox, warned
 from allranks.ranks.engines import gpu_socket
 
 STUDENTS, INSTRUCTORS = "allranks-students", "allranks-instructors"
@@ -582,14 +582,4 @@ CHECKS: tuple[Callable[[Site], Check], ...] = (
 
 def examine(site: Site | None = None) -> list[Check]:
     """Runs every check of the hub; their results, in order. A check that raises counts as failed."""
-    site = site or Site.of_this_machine()
-    found = []
-    for check in CHECKS:
-        try:
-            found.append(check(site))
-        except Exception as error:
-            name = check.__name__.replace("_", " ")
-            found.append(
-                failed(name, f"{type(error).__name__}: {error}", "Please report this with the output of doctor.")
-            )
-    return found
+    return results_of(CHECKS, site or Site.of_this_machine())

@@ -11,9 +11,8 @@ import zipfile
 from pathlib import Path
 
 import nbformat
-from allranks.base import variants
 
-from autograder.gradescope import HERE, PackError, package_files
+from autograder.gradescope import HERE, PackError, package_files, refuse_variants
 from autograder.trusted import exercises_in
 
 PACKAGE = ".github/classroom/allranks.zip"
@@ -56,11 +55,7 @@ _TAIL = """      - name: Report
 
 def write(course: Path, lab: str, out: Path) -> list[str]:
     """Writes the workflow, what it needs and the students' notebooks into a folder; returns their names. Raises PackError."""
-    if (course / "solutions" / lab / variants.FILE).exists():
-        raise PackError(
-            f"{lab} gives each student a variant, and the names of your course are not known there: "
-            f"`allranks course variants {lab} --off` first."
-        )
+    refuse_variants(course, lab)
     files: dict[str, bytes] = {}
     steps: list[tuple[str, str, float]] = []
     for path in sorted((course / "labs" / lab).glob("*.ipynb")):

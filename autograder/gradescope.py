@@ -42,6 +42,15 @@ class PackError(CourseError):
 # -------------------------------------------------------------------------------------------------------------- packing
 
 
+def refuse_variants(course: Path, lab: str) -> None:
+    """Raises PackError if each student has a variant of the lab: another system knows no names of the course."""
+    if (course / "solutions" / lab / variants.FILE).exists():
+        raise PackError(
+            f"{lab} gives each student a variant, and the names of your course are not known there: "
+            f"`allranks course variants {lab} --off` first."
+        )
+
+
 def pack(course: Path, lab: str, out: Path, sandbox: str = "bubblewrap", visibility: str = "visible") -> None:
     """Writes the zip file. `sandbox` is "none" only where every submission is trusted. Raises PackError."""
     notebooks = sorted(path.name for path in (course / "labs" / lab).glob("*.ipynb"))
@@ -49,11 +58,7 @@ def pack(course: Path, lab: str, out: Path, sandbox: str = "bubblewrap", visibil
         raise PackError(
             f"There is no students' version in labs/{lab}: type `nbgrader generate_assignment {lab}` first."
         )
-    if (course / "solutions" / lab / variants.FILE).exists():
-        raise PackError(
-            f"{lab} gives each student a variant, and the names of your course are not known there: "
-            f"`allranks course variants {lab} --off` first."
-        )
+    refuse_variants(course, lab)
     settings = {"lab": lab, "sandbox": sandbox, "visibility": visibility, "secret": secrets.randbits(128)}
     files = dict(package_files())
     files |= {f"autograder/{path.name}": path.read_bytes() for path in HERE.glob("*.py")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from allranks.base.errors import counted
@@ -12,20 +12,8 @@ if TYPE_CHECKING:
     from allranks.theory.cost.nccl_price import NcclPrice
 
 
-def priced(
-    collective: str,
-    nbytes: int,
-    topology: str | None,
-    nodes: int | None,
-    ranks: int | None,
-    floor_us: float | None,
-    nvls: bool = True,
-    sharp: bool = False,
-    one_process: bool = False,
-    calibrate: Path | None = None,
-    version: str | None = None,
-) -> dict[str, Any]:
-    """What the command prints as JSON. Raises CommandError or CostError."""
+def priced(options: SimpleNamespace) -> dict[str, Any]:
+    """What the command prints as JSON, for its options. Raises CommandError or CostError."""
     from allranks.theory.cost import bus_factor
     from allranks.theory.cost.nccl_bounds import links_of, machine_bound_s
     from allranks.theory.cost.nccl_machines import machine
@@ -33,22 +21,17 @@ def priced(
     from allranks.theory.cost.nccl_tables import VERSION, version_of
     from allranks.theory.cost.own_cluster import own_measurements
 
-    where, version = machine(topology or "dgx-h100"), version or VERSION
-    nodes = _nodes(nodes, ranks, where.gpus_per_node)
-    ranks = nodes * where.gpus_per_node if ranks is None else ranks
-    collective = collective.lower().replace("-", "_")
-    asked: dict[str, Any] = {
-        "nodes": nodes,
-        "ranks": ranks,
-        "nvls": nvls,
-        "sharp": sharp,
-        "one_process": one_process,
-        "version": version,
-    }
-    own = own_measurements(calibrate) if calibrate else []
+    where, version = machine(options.name or "dgx-h100"), options.version or VERSION
+    nodes = _nodes(options.nodes, options.ranks, where.gpus_per_node)
+    ranks = nodes * where.gpus_per_node if options.ranks is None else options.ranks
+    collective, nbytes = options.collective.lower().replace("-", "_"), options.nbytes
+    switches = {"nvls": not options.no_nvls, "sharp": options.sharp}
+    asked = {"nodes": nodes, "ranks": ranks, "one_process": options.one_process, "version": version, **switches}
+    floor_us = None if options.floor is None else 1e6 * options.floor
+    own = own_measurements(options.calibrate) if options.calibrate else []
     price = nccl_price(collective, nbytes, where, floor_us=floor_us, own=own, **asked)
     before = nccl_price(collective, nbytes, where, **asked) if price.own else price
-    bound = machine_bound_s(collective, ranks, nbytes, links_of(where, nodes, ranks), nvls=nvls, sharp=sharp)
+    bound = machine_bound_s(collective, ranks, nbytes, links_of(where, nodes, ranks), **switches)
     return {
         "collective": collective,
         "topology": where.name,

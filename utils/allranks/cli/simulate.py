@@ -159,10 +159,7 @@ def _by_torus(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
 
 def _by_tuner(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     """What NCCL would choose and how long that takes, as an object and in words."""
-    floor_us = None if asked.floor is None else 1e6 * asked.floor
-    place: tuple[Any, ...] = (asked.name, asked.nodes, asked.ranks)
-    how: tuple[Any, ...] = (floor_us, not asked.no_nvls, asked.sharp, asked.one_process, asked.calibrate, asked.version)
-    found = _nccl.priced(asked.collective, asked.nbytes, *place, *how)
+    found = _nccl.priced(asked)
     return found, _nccl.in_words(found, _time)
 
 

@@ -20,7 +20,7 @@ import nbformat
 import pytest
 import torch
 import torch.distributed as dist
-from allranks import cost, plan, rooflines, schedules, topology, wire, workload
+from allranks import World, cost, plan, rooflines, schedules, topology, wire, workload
 from allranks.base.chapters import chapters, find
 from torch.nn.parallel import DistributedDataParallel
 
@@ -611,4 +611,45 @@ def test_a_slow_link_makes_a_ring_longer_on_every_rank():
     assert set(ends(1)) == {14} and min(ends(10)) > 5 * 14
     assert "A slow link is different: it makes an all-reduce longer on every rank" in words(
         "02_why_communication", "straggler_explained"
+    )
+
+
+def a_column(name: str) -> str:
+    """What a call over gloo makes of a column, a view with gaps: "right", "wrong", or its error."""
+    rank, dst = dist.get_rank(), {"reduce": 0, "gather": 0}.get(name)
+    columns = [(torch.arange(8.0) + 10 * r).view(4, 2)[:, 0] for r in range(2)]  # 0 2 4 6 and 10 12 14 16
+    given, room = columns[rank], [torch.zeros(4) for _ in columns]
+    call = getattr(dist, name)
+    try:
+        if name == "send":
+            call(given, dst=1 - rank)
+        elif name == "gather":
+            call(given, room if rank == 0 else None, dst=0)
+        elif name == "scatter":
+            call(room[rank], columns if rank == 0 else None, src=0)
+        else:
+            call(given, **({"src": 0} if name == "broadcast" else {} if dst is None else {"dst": dst}))
+    except RuntimeError as error:
+        return str(error)
+    if dst is not None and rank != dst:
+        return "right"
+    wanted = {"gather": columns, "scatter": [columns[rank]], "broadcast": [columns[0]]}
+    got = room if name == "gather" else [room[rank] if name == "scatter" else given]
+    sums = [torch.tensor([10.0, 14, 18, 22])]
+    return "right" if all(map(torch.equal, got, wanted.get(name, sums))) else "wrong"
+
+
+def test_who_refuses_a_column():
+    with World(ranks=2) as world:
+        found = {
+            name: world.run(a_column, name, deadline=60)
+            for name in ("send", "gather", "scatter", "broadcast", "reduce", "all_reduce")
+        }
+    assert all("contiguous" in error for error in found.pop("send"))
+    assert set(found.pop("gather")) == {"right"}
+    assert all("wrong" in ranks for ranks in found.values()), found
+    told = words("11_scatter_and_gather", "columns_explained")
+    assert (
+        "`send` refuses them, its `gather` makes a copy, and its `scatter`, `broadcast`, `reduce` and `all_reduce` take the wrong"
+        in told
     )

@@ -180,8 +180,10 @@ guess.reveal(
 )
 
 # %% [markdown] name="columns_explained"
-# A tensor without gaps, row after row, is **contiguous**. A column, a transposed matrix, every second element are not. `send` and most
-# of NCCL's collectives refuse them. In the sources that we read NCCL's scatter and gather do not check, and Gloo's collectives take the wrong numbers. So give a collective `t.contiguous()`, which copies only if it must. Where the result must go back into
+# A tensor without gaps, row after row, is **contiguous**. A column, a transposed matrix, every second element are not. What happens to them depends on the call.
+# Gloo's `send` refuses them, its `gather` makes a copy, and its `scatter`, `broadcast`, `reduce` and `all_reduce` take the wrong numbers
+# (torch 2.13; [pytorch#192920](https://github.com/pytorch/pytorch/issues/192920)). Most of NCCL's collectives refuse them. But `send` over NCCL only warned before torch 2.15, and sent the
+# memory as it lies ([pytorch#114982](https://github.com/pytorch/pytorch/pull/114982)). So give a collective `t.contiguous()`, which copies only if it must. Where the result must go back into
 # a view, call the collective on the copy, then write it back: `table[:, 0] = column`. (A plain `t.clone()` keeps a transposed layout;
 # `t.clone(memory_format=torch.contiguous_format)` makes a copy that is contiguous.)
 

@@ -653,3 +653,11 @@ def test_who_refuses_a_column():
         "`send` refuses them, its `gather` makes a copy, and its `scatter`, `broadcast`, `reduce` and `all_reduce` take the wrong"
         in told
     )
+
+
+def test_the_messages_of_deepep_cost_less_than_one_after_the_other():
+    nbytes, alpha_s = 128 * 8 * 7168 * 63 / 64, 5e-6  # FP8, 128 tokens for 8 experts each, on 64 ranks
+    bytes_us = 1e6 * nbytes / 50e9
+    assert round(bytes_us) == 145 and round(173 - bytes_us) == 28 and 1e6 * 63 * alpha_s == pytest.approx(315)
+    told = words("15_all_to_all", "serving_explained")
+    assert "the bytes alone take 145 µs, so all 63 messages together cost about 28 µs, and not 315" in told

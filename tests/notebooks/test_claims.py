@@ -661,3 +661,17 @@ def test_the_messages_of_deepep_cost_less_than_one_after_the_other():
     assert round(bytes_us) == 145 and round(173 - bytes_us) == 28 and 1e6 * 63 * alpha_s == pytest.approx(315)
     told = words("15_all_to_all", "serving_explained")
     assert "the bytes alone take 145 µs, so all 63 messages together cost about 28 µs, and not 315" in told
+
+
+def test_torchs_split_loss_makes_three_all_reduces(one_rank):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Shard
+    from torch.distributed.tensor.debug import CommDebugMode
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    logits = DTensor.from_local(torch.randn(4, 8, requires_grad=True), init_device_mesh("cpu", (1,)), [Shard(1)])
+    with loss_parallel(), CommDebugMode() as counted:
+        torch.nn.functional.cross_entropy(logits, torch.arange(4)).backward()
+    assert counted.get_total_counts() == 3
+    assert "For the loss torch makes a third, for the target's logit" in words("18_composing", "where")
+    assert "Three all-reduces of one number a token" in words("24_tensor_parallel", "split_loss_explained")

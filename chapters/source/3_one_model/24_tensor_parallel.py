@@ -423,7 +423,7 @@ gathered, summary = 2 * 8192 * 128_256 * 7 / 8, 3 * 2 * 7 / 8 * 4 * 8192
 print(f"8192 tokens, 128,256 words, 8 GPUs: {summary / 1e6:.2f} MB a rank; gathered {gathered / 1e6:,.0f} MB")
 
 # %% [markdown] name="split_loss_explained"
-# Three all-reduces of one number a token, all of them forward; backward, nothing. (Before the product stands an $f$, which adds the gradients of its
+# Three all-reduces of one number a token, all of them forward; backward, nothing. (Megatron-LM's fused loss makes two: the sum and the target's logit go in one call. Before the product stands an $f$, which adds the gradients of its
 # input as always.)
 
 # %% [markdown] name="price"

@@ -675,3 +675,15 @@ def test_torchs_split_loss_makes_three_all_reduces(one_rank):
     assert counted.get_total_counts() == 3
     assert "For the loss torch makes a third, for the target's logit" in words("18_composing", "where")
     assert "Three all-reduces of one number a token" in words("24_tensor_parallel", "split_loss_explained")
+
+
+def test_more_room_hides_gathers_only_if_the_network_has_time():
+    from allranks.show.widgets.first_figures import fsdp_step
+
+    alike, longer = ([round(100 * fsdp_step(g, room)["waits"]) for room in range(1, 7)] for g in (1, 2))
+    assert alike == [49, *[10] * 5] and min(longer) == 47
+    told = words("23_fsdp_by_hand", "prefetch_explained")
+    assert "49 % of the step with room for one block and 10 % with room for two; a third block changes nothing" in told
+    assert "no room brings that below 47 %: the network is never idle" in told
+    run_of = fsdp_step(2, 6)
+    assert run_of["messages"][-1] == pytest.approx(2 * len(run_of["messages"]))  # each takes 2, without a pause

@@ -302,8 +302,7 @@ for name, kind, options in (
 # %% name="curve"
 figure, axes = plots.chart("ms since the step began", "whole blocks on rank 0")
 for name, log in logs.items():
-    start = log[0][1]
-    axes.step([1e3 * (at - start) for _, at, _ in log], [n for *_, n in log], where="post", label=name)
+    axes.step([1e3 * (at - log[0][1]) for _, at, _ in log], [n for *_, n in log], where="post", label=name)
 axes.set_yticks(range(5))
 axes.legend()
 figure
@@ -311,6 +310,9 @@ figure
 # %% [markdown] name="prefetch_explained"
 # What is above eight passes is waiting, and the scatters. With a gather of $g$ and a pass of $c$ seconds, no prefetch costs $g + c$ for
 # each pass, and prefetch the larger of the two. Never freeing costs no gather in backward, and the memory of the whole model.
+#
+# So the first picture's answers are these. If a gather takes as long as a forward pass, the GPU waits 49 % of the step with room for one block and 10 % with room for two; a third
+# block changes nothing. If it takes twice as long, no room brings that below 47 %: the network is never idle, so more room can't help.
 #
 # On a GPU prefetch happens on another *stream*, and there is one more danger: memory that one stream frees may still be read by another one. FSDP2 waits with
 # events. In backward it asks for one block ahead. Forward it asks for none: the CPU is ahead of the GPU, so the next gather is queued in time.

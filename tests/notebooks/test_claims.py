@@ -687,3 +687,9 @@ def test_more_room_hides_gathers_only_if_the_network_has_time():
     assert "no room brings that below 47 %: the network is never idle" in told
     run_of = fsdp_step(2, 6)
     assert run_of["messages"][-1] == pytest.approx(2 * len(run_of["messages"]))  # each takes 2, without a pause
+
+
+def test_the_chain_takes_29_percent_longer_than_one_copy(capsys):
+    here = run("10_broadcast", "names", "competition", math=math)
+    assert here["rows"][2][3] / (14e9 / 50e9) == pytest.approx(1.29, abs=0.005)
+    assert "the pipeline 29 % longer than sending one copy" in words("10_broadcast", "competition_explained")

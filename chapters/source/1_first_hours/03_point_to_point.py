@@ -247,8 +247,8 @@ first, second = (run(way, ranks=4).trace for way in (one_receives_first, start_s
 Player(first, second, titles=("One receives first", "isend"))
 
 # %% [markdown] name="rounds_explained"
-# With one cut rank 0 sends last. With a cut at every second rank, if $p$ is odd, two neighbours are of the same kind, and it takes
-# three. With `isend` all ranks send and receive at once, in one round, because a link carries both directions at the same time.
+# If only rank 0 receives first, it also sends last. If the odd ranks receive first and $p$ is odd, the neighbours 0 and $p-1$ are both even, and it takes
+# three rounds. With `isend` all ranks send and receive at once, in one round, because a link carries both directions at the same time.
 #
 # A program without deadlock can still be slow, and no error tells you so. There is a fourth way, `dist.batch_isend_irecv`: give it the list of all
 # sends and receives, and it starts them together. It is right with every library, so this course uses it in every circle.

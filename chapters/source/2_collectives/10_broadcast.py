@@ -7,8 +7,8 @@
 #
 # {{picture}}
 #
-# *Above:* what each rank has before. *Below:* what it has afterwards. The place is the rank, the colour says whose numbers. Who sends to whom is not in
-# the picture: that is this chapter.
+# *Above:* what each rank has before. *Below:* what it has afterwards. Each place is a rank, and the colour says whose numbers it has. The picture does not show
+# who sends to whom; this chapter does.
 
 # %% name="start_world"
 import math
@@ -408,7 +408,7 @@ first_guess.reveal(
 )
 
 # %% [markdown] name="competition_explained"
-# Flat takes minutes, the tree seconds, and the pipeline a third longer than sending one copy. So the answer to the opening question is: yes, the
+# Flat takes minutes, the tree seconds, and the pipeline 29 % longer than sending one copy. So the answer to the opening question is: yes, the
 # model is sent 1023 times, because each rank must receive it; but different ranks send it, at the same time.
 #
 # For 10 MB the tree is still the fastest: with 1024 ranks the ring's latencies alone are 5 ms. Scatter and all-gather is the fastest from about 32 MB to 1 GB. The

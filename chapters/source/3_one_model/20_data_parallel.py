@@ -348,7 +348,7 @@ for p in (2, 8, 32, 128, 1024):
 # %% [markdown] name="efficiency_explained"
 # In one call the time levels off: nearly all of it is for the bytes, of which there are never more than $2n$. In buckets every call pays the ring's $2(p-1)$ messages again, and on
 # 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and NCCL takes a tree for vectors of such a size: on 128 nodes of 8
-# GPUs that is 28 steps instead of 2046 ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its 16 samples,
+# GPUs that is 28 steps instead of 2046 ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its number of samples,
 # so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter
 # shows how.
 

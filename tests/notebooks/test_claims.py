@@ -594,8 +594,10 @@ def test_the_small_bucket_of_ddp_goes_first_unless_buckets_stay_as_they_were(one
 
     assert sent() == [1, 3]
     assert sent(find_unused_parameters=True) == [3, 1]
+    assert sent(bucket_cap_mb=25) == [4]
     told = words("21_overlap_and_bucketing", "where")
     assert "From the second step on the first one that is sent, with 1 MiB instead of 25" in told
+    assert "only while you leave this option alone: with `bucket_cap_mb=25` it has 25 too" in told
     assert "With `find_unused_parameters=True` the buckets are never rebuilt, and the small one is the last" in told
 
 

@@ -610,7 +610,7 @@ for (kind, together), (alone, both, comm) in rows.items():
 #
 # You also meet it here:
 #
-# - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket 1 MiB, so that sending begins early), `gradient_as_bucket_view=True` (gradients are stored in
+# - **DDP**: `bucket_cap_mb` (25 MiB; the first bucket has 1 MiB, but only while you leave this option alone: with `bucket_cap_mb=25` it has 25 too), `gradient_as_bucket_view=True` (gradients are stored in
 #   the buckets: one copy less), `static_graph=True` (find unused parameters once, then rebuild the buckets).
 # - **FSDP** hides its all-gathers behind the forward pass of the layer before, and its reduce-scatters behind backward: the next chapter.
 # - **Tensor parallelism** hides less: the next product *needs* the all-reduced activations. In backward, Megatron-LM all-reduces the gradient of the

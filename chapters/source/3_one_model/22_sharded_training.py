@@ -97,7 +97,7 @@ model_guess.reveal(
 )
 
 # %% [markdown] name="capacity_explained"
-# Activations come on top; the picture at the end of this chapter counts them. Stage 0 is plain data parallelism. Only with stage 3 the model can grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.
+# Activations come on top; the picture at the end of this chapter counts them. Stage 0 is plain data parallelism. Only with stage 3 can the model grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.
 #
 # ## 2. Stage 1: each rank updates a part
 #
@@ -221,8 +221,9 @@ guess.reveal(
 
 # %% [markdown] name="redundancy_explained"
 # (DeepSpeed's stages 1 and 2 also all-reduce each bucket, and each rank keeps its part: `use_multi_rank_bucket_allreduce` is on by default. They
-# send 3 P too.) This saves memory as promised and is easy to use, but sends one and a half times as many bytes. **The volume
-# depends on the implementation, not on the name.**
+# send 3 P too.) This saves memory as promised and is easy to use, but sends one and a half times as many bytes. Megatron-LM's
+# [distributed optimizer](https://github.com/NVIDIA/Megatron-LM/blob/main/docs/user-guide/features/dist_optimizer.md) is stage 1 as we wrote it: it reduce-scatters the gradients and all-gathers the
+# parameters, 2 P. **The volume depends on the implementation, not on the name.**
 #
 # ## 3. Stage 2: don't keep gradients either
 #

@@ -695,3 +695,12 @@ def test_the_chain_takes_29_percent_longer_than_one_copy(capsys):
     here = run("10_broadcast", "names", "competition", math=math)
     assert here["rows"][2][3] / (14e9 / 50e9) == pytest.approx(1.29, abs=0.005)
     assert "the pipeline 29 % longer than sending one copy" in words("10_broadcast", "competition_explained")
+
+
+def test_who_waits_for_the_root_is_read_from_the_run():
+    told = []
+    for others in ([0.5, 0.0], [0.0, 0.0]):  # gloo: the one that sends to the root; NCCL may let all go on
+        guess = SimpleNamespace(reveal=lambda answer, **_: told.append(answer))
+        run("12_reduce", "reveal_wait", guess=guess, waited={"reduce": [0.0, *others]})
+    assert told == ["all in the all-reduce, not all in the reduce", "nobody waits in the reduce"]
+    assert all(f'"{answer}"' in cells("12_reduce")["guess_wait"] for answer in told)

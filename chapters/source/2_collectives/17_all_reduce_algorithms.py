@@ -515,7 +515,7 @@ for words, (own, library, pages) in found.items():
     print(f"{words:19} {1e3 * own:6.0f} ms, {own / library:.2f} of the library's, {pages:7,.0f} page faults a call")
 
 # %% [markdown] name="library_story_end"
-# Memory that is new for the process costs most. The rest can be won with **segments**: one is added while the next one comes. In 4 segments the ring in
+# On a CPU, memory that is new for the process costs most. (On GPUs torch keeps freed memory, so there only the copies remain.) The rest can be won with **segments**: one is added while the next one comes. In 4 segments the ring in
 # place took as long as gloo's all-reduce with 64 MiB, but 3.9 times as long with 64 KiB, because each message costs its $\alpha$. (Measured once: 4 ranks
 # on 2 busy cores, torch 2.13, median of 11 rounds.)
 #
@@ -562,7 +562,7 @@ figure
 
 # %% [markdown] name="tuner_explained"
 # On one machine they are equal within 2 %. For long vectors the ring is a little faster: the tuner assumes a bandwidth of busbw $\cdot\,p/(2(p-1))$
-# for the ring, and of half of busbw for the tree, times 0.92 for Simple. So NCCL takes the tree for short vectors on many machines, and the ring for
+# for the ring, and of half of busbw for the tree, times 0.92 for Simple. So of these two NCCL takes the tree for short vectors on many machines, and the ring for
 # long ones. (The code above leaves out the network card's own latency, limits on bandwidth and a correction of the tree for size. It comes from the
 # source, not from measurements.)
 #

@@ -89,7 +89,8 @@ check(column_row_linear)
 # $\text{relu}(u+v)$ is not $\text{relu}(u)+\text{relu}(v)$.
 #
 # Attention is such a pair too: each rank takes some *heads* (columns of the three projections), and the output projection is split by rows. So a
-# layer has two pairs, and two all-reduces forward.
+# layer has two pairs, and two all-reduces forward. The heads limit $p$. Many models have few heads for keys and values, 8 in Llama 3 (*grouped-query attention*).
+# With more than 8 ranks several need the same one, and Megatron-LM demands that $p$ divides the number of key heads, or that this number divides $p$ (`transformer_config.py`).
 
 # %% [markdown] name="backward"
 # ## 2. Backward

@@ -445,8 +445,8 @@ check(distributed_mean)
 # ## Recap
 #
 # If you split a batch over more ranks, each rank computes less, but the gradient that they must exchange stays as large as the model. A message costs
-# $\alpha + m\beta$, and both terms set a limit: because of the bytes the time can't fall below a certain value, and because of the latency more
-# machines make the run slower from some number on. These limits depend on the tokens that a GPU has per step, and on the ratio of its arithmetic to
+# $\alpha + m\beta$, and both terms set a limit. The bytes take a certain time, however many machines there are. The latency grows with their number, and from
+# some number on it makes the run slower. These limits depend on the tokens that a GPU has per step, and on the ratio of its arithmetic to
 # its link. **With more ranks the work per rank shrinks; the gradient that they exchange does not.**
 #
 # **Next question:** what does a single message really cost on this machine, and how can two ranks wait for each other for ever?

@@ -704,3 +704,11 @@ def test_who_waits_for_the_root_is_read_from_the_run():
         run("12_reduce", "reveal_wait", guess=guess, waited={"reduce": [0.0, *others]})
     assert told == ["all in the all-reduce, not all in the reduce", "nobody waits in the reduce"]
     assert all(f'"{answer}"' in cells("12_reduce")["guess_wait"] for answer in told)
+
+
+def test_fully_shard_copies_weights_out_of_a_flat_buffer():
+    from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param_group
+
+    assert "`foreach_all_gather_copy_out`" in words("23_fsdp_by_hand", "bytes")
+    assert "split_with_sizes_copy" in inspect.getsource(_fsdp_collectives.foreach_all_gather_copy_out)
+    assert "foreach_all_gather_copy_out(" in inspect.getsource(_fsdp_param_group.FSDPParamGroup.wait_for_unshard)

@@ -221,7 +221,7 @@ once.reveal(
 # ## 3. The next one comes while this one computes
 #
 # A gather that begins when its block must compute is waited for in full. So start the next block's gather first: **prefetch**. The price is a second whole
-# block. Here each block is larger, 8 MiB or, between fast GPUs, more, and *sleeps* in each pass as long as its gather takes, as a GPU would be busy, so that your cores are free for the messages.
+# block. Here each block is larger, 8 MiB or, between fast GPUs, more. Instead of computing it *sleeps* in each pass, as long as its gather takes: so your cores are free for the messages.
 # To time the three ways takes about ten seconds.
 
 
@@ -404,6 +404,9 @@ peak_guess.reveal(
 )
 
 # %% [markdown] name="bytes"
+# torch's `fully_shard` needs room for two things more: the flat buffer into which a unit is gathered, until its weights are copied out
+# (`foreach_all_gather_copy_out`), and the whole gradient of the unit whose backward pass ran last.
+#
 # And the bytes? Each weight is gathered twice and its gradient scattered once. In which number format is the gradient summed? In bfloat16, if you don't say
 # otherwise: `MixedPrecisionPolicy(param_dtype=torch.bfloat16)` alone reduces in bfloat16 too. Llama 3 used float32 for the sums.
 

@@ -54,7 +54,7 @@ def test_eight_gpus(ranks):
         assert 0 < exposed <= communication and compute > 0
     assert "16 channels of 132 multiprocessors 1.14 times" in chapter.text("beside_run")
     assert chapter.text("one_shot_run").endswith("is off by 0.0")
-    assert "one-shot  moves   896 KiB" in chapter.text("kernels_run")
+    assert "one-shot  moves   896 KiB" in chapter.text("bytes_in_computed")
     assert re.match(r"measured: no window .*: \{65536: [\d.]+, 1048576: [\d.]+\}", chapter.text("windows"))
     assert chapter.text("record").startswith('measured: {"torch"')
 
@@ -164,7 +164,7 @@ def test_gpus_without_p2p_have_no_symmetric_memory(capsys):
     """Consumer GPUs: torch could not map the other's memory, and the cell would fail."""
     cells = Cells(one_shot=None, kernels_of=None)
     cells.told["reaches_all"] = [True, False]
-    cells("one_shot_run", "bytes_of", "kernels_run")
+    cells("one_shot_run", "bytes_of", "kernels_run", "bytes_in_computed")
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "measured: nothing, for these GPUs can't map each other's memory"
     assert all(line.startswith("computed: ") for line in said[1:]) and len(said) == 4
@@ -179,7 +179,7 @@ def test_without_a_switch_that_adds_multimem_is_not_called(monkeypatch, capsys):
     cells = Cells(dist=SimpleNamespace(group=SimpleNamespace(WORLD=None)), mapped=True)
     assert cells("kernels")["kernels_of"]("multimem_all_reduce_") == ([], 0.0)
     cells.told["kernels_of"] = [([], 0.0)]
-    cells("bytes_of", "kernels_run")
+    cells("kernels_run")
     assert "multimem_all_reduce_ of 128 KiB can't run: no switch here adds" in capsys.readouterr().out
 
 

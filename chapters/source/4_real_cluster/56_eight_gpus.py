@@ -545,6 +545,8 @@ for name in ("one_shot_all_reduce", "two_shot_all_reduce_", "multimem_all_reduce
         kernels, took = world.run(kernels_of, name)[0]
         ran = f"took {took:.1f} µs, in {kernels}" if kernels else "can't run: no switch here adds"
         print(f"measured: {name} of 128 KiB {ran}")
+
+# %% name="bytes_in_computed"
 for name, nbytes in bytes_in(2**17).items():
     print(f"computed: {name:9} moves {nbytes / 1024:5.0f} KiB into each of 8 GPUs for 128 KiB")
 

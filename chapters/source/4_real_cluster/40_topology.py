@@ -261,13 +261,13 @@ print(f"device {device}; my node has ranks {[r for r, host in enumerate(hosts) i
 # %% [markdown] name="measured_explained"
 # ### busbw against the number of nodes
 #
-# By the ring's formula busbw is the same for any number of nodes. And by NCCL's own model?
+# By the ring's formula the busbw of a long vector is the same for any number of nodes. And by NCCL's own tuner?
 
 # %% name="busbw_nodes"
 figure, axes = plots.chart("nodes of 8 H100", "busbw, GB/s")
 nodes = [1, 2, 4, 8, 16, 32, 64]
 for nbytes, name in ((2**30, "1 GiB"), (2**24, "16 MiB"), (2**20, "1 MiB")):
-    seconds = [cost.nccl_price("all_reduce", nbytes, "dgx-h100", nodes=count).seconds for count in nodes]
+    seconds = [cost.nccl_choice("all_reduce", nbytes, "dgx-h100", nodes=count).us / 1e6 for count in nodes]
     busbw = [2 * (8 * m - 1) / (8 * m) * nbytes / s / 1e9 for m, s in zip(nodes, seconds, strict=True)]
     axes.semilogx(nodes, busbw, marker="o", label=name)
     print(f"{name:7} on 1, 2, 4 and 64 nodes, in GB/s:", *(f"{busbw[k]:4.0f}" for k in (0, 1, 2, -1)))
@@ -276,8 +276,10 @@ axes.legend()
 figure
 
 # %% [markdown] name="busbw_nodes_explained"
-# On two nodes the long vector still gains: there the switches add too (NVLSTree). At four it has lost a third of that, and from there to 64 nodes another fifth, slowly: that is a healthy network. If *your* curve (`allranks bench`) goes on falling, look for shared links. The short vectors fall because
-# their time is $\alpha$.
+# **Two nodes say little about many.** Between two nodes a tree (here NVLSTree: the switches add too) sends $n$ bytes out of each node, and a ring $1.88\,n$. So busbw is above the 400 GB/s of all eight cards. From four nodes on
+# the tree's busiest node sends $2n$ too: a fifth of busbw is gone, and from there to 64 nodes only 3 % more. Others measured the same step: 430 GB/s on one and two nodes, 320 on more ([NCCL 1221](https://github.com/NVIDIA/nccl/issues/1221), H100s, eight cards of
+# 400 Gb/s a node). To measure the *network* on two nodes, force the ring: `NCCL_ALGO=Ring`. If your own curve (`allranks bench`) goes on falling beyond four nodes, look for shared links. The short vectors fall because their time is $\alpha$.
+# <!-- nccl issue 1031, a maintainer: figures of two nodes "can be misleading when comparing it to >2 nodes unless you set NCCL_ALGO=RING"; nccl-tests issue 196 says the same. Looked up 2026-11 -->
 #
 # ## 7. Wrong assumptions about placement
 #

@@ -284,7 +284,7 @@ n, gpus, alone = 1e9, 8, {}
 for name, pair, rings in (("8 H100, NVSwitch", 371e9, 1), ("8 MI300X, mesh", 46e9, 7)):
     alone[name], ring = n / pair, 2 * (gpus - 1) / gpus * n / (rings * pair)
     print(f"{name:17} 1 GB to one GPU {1e3 * alone[name]:4.1f} ms, all-reduce by rings {1e3 * ring:.1f} ms")
-print(f"8 H100 with NVLS, by NCCL's model: {1e3 * cost.nccl_price('all_reduce', n, 'dgx-h100').seconds:.1f} ms")
+print(f"8 H100 with NVLS, by NCCL's tuner: {cost.nccl_choice('all_reduce', n, 'dgx-h100').us / 1e3:.1f} ms")
 
 # %% name="reveal_mesh" jupyter={"source_hidden": true}
 # the answer: run this cell

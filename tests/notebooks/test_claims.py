@@ -90,9 +90,12 @@ def test_backward_with_wide_sums_asks_for_more_tokens():
     forward = 2 * parameters / w / (2 * parameters / c)
     backward = (2 + 4) * parameters / w / (4 * parameters / c)
     assert forward == pytest.approx(rooflines.data_parallel_tokens(c, w)) and round(backward) == 3709
-    assert "from about 2500 tokens a GPU on forward, and from 3700 on backward" in words(
-        "28_memory_and_rooflines", "recap"
-    )
+    told = words("28_memory_and_rooflines", "recap")
+    assert "from about 2500 tokens a GPU and micro-batch on forward, and from 3700 on backward" in told
+    shape = {"dp": 64, "zero_stage": 3, "batch": 64 * 8}
+    one, eight = (plan("LLaMA 65B", "dgx-h100", microbatch=m, **shape).prices["data"] for m in (8, 1))
+    assert eight.calls == 8 * one.calls  # "each micro-batch gathers again"
+    assert "(each micro-batch gathers again)" in words("28_memory_and_rooflines", "bounds")
 
 
 def test_torch_batches_only_sends_with_receives(monkeypatch):

@@ -415,7 +415,7 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 #
 # The same division with bytes *sent*. All bounds assume perfect overlap.
 #
-# - **Data parallel, FSDP.** For a layer of $P$ parameters and $B$ tokens a GPU: $2PB$ operations forward behind a gather of $2P$ bytes. Hidden if $B > C/W$. Backward computes
+# - **Data parallel, FSDP.** For a layer of $P$ parameters and $B$ tokens a GPU in one micro-batch (each micro-batch gathers again): $2PB$ operations forward behind a gather of $2P$ bytes. Hidden if $B > C/W$. Backward computes
 #   $4PB$, behind another gather and the reduce-scatter of the gradients. These are $2P$ bytes in bfloat16, so the bound is the same; summed in float32 they are $4P$, and it is $\frac{3}{2}\,C/W$. A
 #   mixture of experts gathers all experts and uses $k$ of $E$: times $E/k$.
 # - **Tensor parallel.** $4BhF/t$ operations of an MLP of inner width $F$ behind $4Bh$ bytes: hidden if $t < F\,W/C$.
@@ -425,7 +425,7 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 
 # %% name="guess_tokens"
 tokens_guess = predict(
-    "FSDP over many nodes of 8 H100 with 400 GB/s a node: from how many tokens a GPU and step on can computing hide the gathers of the forward pass?",
+    "FSDP over many nodes of 8 H100 with 400 GB/s a node: how many tokens must a GPU compute in one micro-batch, so that its forward pass hides the gathers?",
     low=10,
     high=100_000,
     unit="tokens",
@@ -477,18 +477,18 @@ for name, (speed, bandwidth) in machines.items():
     print(f"{name:24} FSDP from {forward:6,.0f} tokens a GPU; backward, sums in float32, from {wide:6,.0f}")
 print(f"TP of an MLP of 28,672 over NVLink: up to {rooflines.tensor_parallel_ranks(28672, 989e12, 450e9):.0f} ranks")
 print(f"EP over cards of 50 GB/s: experts from a width of {rooflines.expert_parallel_width(989e12, 50e9):,.0f}")
-print(f"Llama 3 405B: {16 * 2**20 / 16384:,.0f} tokens a GPU and step")
+print(f"Llama 3 405B: {16 * 2**20 / 16384:,.0f} tokens a GPU in a whole step")
 
 # %% name="reveal_tokens" jupyter={"source_hidden": true}
 # the answer: run this cell
 tokens_guess.reveal(
     rooflines.data_parallel_tokens(989e12, 400e9),
-    why="989 TFLOP/s divided by 400 GB/s is that many tokens, and a huge job has fewer on each GPU: 16 million tokens on 16,384 GPUs are 1024 each.",
+    why="989 TFLOP/s divided by 400 GB/s is that many tokens, and a huge job has fewer on each GPU in a whole step: 16 million tokens on 16,384 GPUs are 1024 each.",
     marks={"Llama 3 405B": 1024},
 )
 
 # %% [markdown] name="bounds_explained"
-# So with FSDP alone Llama 3 would wait for its gathers: 1024 tokens a GPU are too few. Pipeline stages help: a node then gathers the layers of its stage
+# So with FSDP alone Llama 3 would wait for its gathers: 1024 tokens a GPU are too few, even in one micro-batch. Pipeline stages help: a node then gathers the layers of its stage
 # only, and computes them for the tokens of all stages. Tensor parallelism inside a node does not change what the node's cards must bring.
 # And a faster GPU needs *more* tokens, if the network stays the same: the B200 between nodes. Few experts are as wide as 19,780, so expert parallelism over
 # network cards is bound by communication; real systems send fewer bytes, use NVLink, and overlap with other layers.
@@ -536,7 +536,7 @@ paper.reveal(
 )
 
 # %% [markdown] name="others"
-# A year later the same people recomputed attention only: less work twice, and the model's share rose. And an MFU depends on how attention is counted:
+# A year later the same group recomputed attention only. Less was computed twice, so the model's share rose. And an MFU depends on how attention is counted:
 
 # %% name="published"
 for name, layers, width, batch, gpus, took in (
@@ -580,7 +580,7 @@ for name, counted, scores in (
 #
 # <details><summary>2. You double the number of GPUs and keep the batch. FSDP's gathers were hidden before. Are they still?</summary>
 #
-# Tokens a GPU halve, the bytes of a gather stay. If $B$ falls below $C/W$, they are not.
+# Tokens a GPU halve, also in a micro-batch, and the bytes of a gather stay. If $B$ falls below $C/W$, they are not.
 # </details>
 #
 # <details><summary>3. A team turns on full recomputation. HFU rises from 45 to 52 %. Did training get faster?</summary>
@@ -592,7 +592,7 @@ for name, counted, scores in (
 # ## Recap
 #
 # A layer keeps 34 bytes for each token and element of width, and more for the scores of attention. Tensor and sequence parallelism divide this by $t$, recomputation of
-# the whole layer leaves 2 bytes and costs a third more time. A collective hides if there are $C/W$ operations for each byte: for FSDP on H100s from about 2500 tokens a GPU on forward, and from 3700 on backward if gradients are summed in float32. Of the
+# the whole layer leaves 2 bytes and costs a third more time. A collective hides if there are $C/W$ operations for each byte: for FSDP on H100s from about 2500 tokens a GPU and micro-batch on forward, and from 3700 on backward if gradients are summed in float32. Of the
 # 52 % of the question, 39 % were the model. **Compare jobs by the operations that the model needs, not by those that the machine did.**
 #
 # **Now you:** [Lab 19](../../labs/lab19_memory_and_rooflines/memory_and_rooflines.ipynb): a product that gathers its input again, and one that hides the gather.

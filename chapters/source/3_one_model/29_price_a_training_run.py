@@ -179,7 +179,7 @@ first_guess.reveal(
 # The winner *sends* for nearly as long as it *computes*: ZeRO-3 gathers all weights twice for each of its 32 micro-batches. The price lets computing hide all of it but the first gather,
 # if a layer's gather runs while the layer before is computed. **That is a best case, not a promise.** Two times that are nearly equal leave no room: a GPU that sends computes more slowly, and a little
 # less bandwidth shows at once. [Against published steps](../../docs/validation.md) the same model foretold 0.60 to 0.62 of the measured time for the two runs that only shard (FSDP on H100s, of 500 W), and 0.74 to 1.11 for
-# all others but one. So expect a step half as long again as the first line says.
+# all others but one. So expect a step 1.6 times as long as the first line says.
 # Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
 # of the computing time. In this price nothing hides tensor parallelism's all-reduces (Megatron-LM's `tp_comm_overlap` and torchtitan's async TP hide a part: `training_step(..., tensor_overlap=True)`).
 #

@@ -423,6 +423,16 @@ def test_the_answers_of_these_tasks():
     ]
 
 
+def test_gloo_refuses_two_of_the_nine_lines_that_nccl_refuses(one_rank):
+    source = cells("42_what_changes_on_nccl")["refused_programs"].replace('"recv from anybody":', '"not run":')
+    source = source.replace("dist.recv(x[0])", "None")  # legal on gloo: it waits for a message
+    here = {"dist": dist, "torch": torch}
+    exec(source, here)
+    assert set(here["refused"]()) == {"int16", "a message to oneself"}
+    told = words("42_what_changes_on_nccl", "device")
+    assert "Seven of the nine lines" in told and "(It has no int16 either, and no message to oneself.)" in told
+
+
 def test_a_mesh_is_as_fast_as_a_switch_for_all_and_eight_times_slower_for_two(capsys):
     run("41_libraries", "mesh")
     (switch, ring), (pair, rings), (nvls,) = (

@@ -131,7 +131,7 @@ world.run(in_time)
 # %% [markdown] name="device"
 # ## 3. Only tensors on the GPU
 #
-# Each line of the next cell is legal on gloo. Read them; the cell after your guess runs them under NCCL's rules and prints what each one gets.
+# Seven of the nine lines of the next cell are legal on gloo. (It has no int16 either, and no message to oneself.) Read them; the cell after your guess runs them under NCCL's rules and prints what each one gets.
 
 
 # %% name="refused_programs"
@@ -178,8 +178,10 @@ guess.reveal(
 
 # %% [markdown] name="device_explained"
 # Most of these are one habit: **make tensors on `device`, and keep them there.** `%%ranks` and `world.run` set the default device, so `torch.ones(4)` is
-# on it; in a script of your own write `torch.set_default_device("cuda")` or `device=...`. What comes from outside (NumPy, a `DataLoader`, a file, an
-# argument) is in the CPU's memory: move it with `.to(device)`. And a `DataLoader` with `shuffle=True` needs `generator=torch.Generator(device)`.
+# on it. A script of your own first takes its GPU, `torch.cuda.set_device(local_rank)`, and then writes `torch.set_default_device("cuda")`, or `device=...` in each line.
+# Without the first call all ranks of a node take GPU 0, and NCCL refuses two ranks on one GPU. What comes from outside (NumPy, a `DataLoader`, a file, an
+# argument) is in the CPU's memory: move it with `.to(device)`. If the default device is a GPU, a `DataLoader` with `shuffle=True` needs `generator=torch.Generator(device)`.
+# <!-- NCCL 2.29.7 src/init.cc 974 ("Duplicate GPU detected"); 2.30.7 src/init.cc 1057 ("Multiple Ranks are using the same GPU/Partition"), unless NCCL_MULTI_RANK_GPU_ENABLE=1 -->
 
 # %% [markdown] name="messages"
 # ## 4. Messages: a queue and a first meeting

@@ -433,6 +433,20 @@ def test_gloo_refuses_two_of_the_nine_lines_that_nccl_refuses(one_rank):
     assert "Seven of the nine lines" in told and "(It has no int16 either, and no message to oneself.)" in told
 
 
+def test_what_the_chapter_on_hangs_says_of_torchs_tools():
+    from torch.distributed import debug
+    from torch.distributed.elastic.multiprocessing import errors
+
+    assert "Root Cause (first observed failure)" in inspect.getsource(errors)
+    assert "*Root Cause (first observed failure)*" in words("45_when_it_hangs", "kill_explained")
+    told = " ".join(debug.start_debug_server.__doc__.split())
+    assert "experimental feature" in told and "only be used in trusted network environments" in told
+    assert (
+        "(`torch.distributed.debug.start_debug_server()` on every rank; experimental, for trusted networks only)"
+        in (words("45_when_it_hangs", "flight_explained"))
+    )
+
+
 def test_a_mesh_is_as_fast_as_a_switch_for_all_and_eight_times_slower_for_two(capsys):
     run("41_libraries", "mesh")
     (switch, ring), (pair, rings), (nvls,) = (

@@ -143,7 +143,7 @@ print("wire:", run(two_dtypes, ranks=world.ranks).failure.message)
 # %% [markdown] name="dtype_explained"
 # [All-reduce](../1_first_hours/04_all_reduce.ipynb) showed why: ranks read each other's bits as their own dtype. A deadline can't find this mistake, because no rank
 # waits. A check before the call finds it: `TORCH_DISTRIBUTED_DEBUG=DETAIL` makes PyTorch compare operation, shape and dtype before each collective.
-# It is slow, so use it only to look for a mistake.
+# It is slow: use it only to look for a mistake.
 
 # %% [markdown] name="faults"
 # ## 3. Four ways to break a healthy program
@@ -188,7 +188,7 @@ guess.reveal(
 #
 # The errors do *not* say "killed". "Connection closed by peer" means that **a healthy rank reports another rank's end**. Our World knows the true
 # cause because it asked the operating system. In a cluster, look first for the process that has ended (exit code, kernel log), and for the earliest
-# log line.
+# log line. torchrun names it, *Root Cause (first observed failure)*, with its exit code.
 #
 # With NCCL the others may see nothing at all: their calls have returned, and their GPUs wait for bytes that nobody sends. Only in the network between
 # nodes does a broken connection show. In each rank a thread of PyTorch, the **watchdog**, looks at the queue and ends the process if a call has been in
@@ -332,7 +332,7 @@ guess.reveal(
 )
 
 # %% [markdown] name="wire_explained"
-# (The limit here is 2 s. The wire's clock counts messages and not sleep, so the slow rank does not even look slow there.)
+# (The limit here is 2 s. The wire's clock counts messages and not sleep, so the slow rank does not look slow there.)
 
 # %% [markdown] name="monitored"
 # ## 4. Asking which ranks are there
@@ -352,7 +352,7 @@ print("passed")
 # %% [markdown] name="monitored_explained"
 # Rank 0 names the missing rank; the errors of the others, if there are any, say that you should look at rank 0's log. Put such a barrier before a suspicious collective,
 # on a Gloo group beside your NCCL group. By default it stops at the first missing rank; `wait_all_ranks=True` collects all. Use it only for
-# debugging, because all ranks must wait for each other in it.
+# debugging: all ranks wait for each other in it.
 #
 # The failed wait has closed connections, so this group can't be used any more. A real job you would end; here we reset the world:
 
@@ -399,6 +399,10 @@ except RanksStuck:
 #
 # Ranks' calls are matched by group and number, never by their place in the file: the recorder keeps the last ones only. NCCL has a similar service,
 # RAS (since 2.24, on by default): `ncclras` asks the running job. [Your own job](48_your_own_job.ipynb) reads more such files.
+#
+# **At which line does a rank stand?** `py-spy dump --pid PID` prints the Python stack of any running process. torch 2.13 can collect the stacks and flight records of all ranks on one page
+# (`torch.distributed.debug.start_debug_server()` on every rank; experimental, for trusted networks only).
+# <!-- torch 2.13: distributed/elastic/multiprocessing/errors/__init__.py:200; distributed/debug/__init__.py -->
 
 # %% [markdown] name="frtrace"
 # torch ships a reader of its own, `torchfrtrace FOLDER`. It needs the members of each group, which only NCCL's backend writes down; so the cell adds them to copies of our files.

@@ -1,4 +1,4 @@
-"""What NCCL's Inspector and RAS write, as their sources print it (NCCL's ext-profiler/inspector and src/ras)."""
+"""What NCCL's Inspector and RAS write, as their sources print it (NCCL's plugins/profiler/inspector and src/ras)."""
 
 from __future__ import annotations
 

@@ -447,6 +447,18 @@ def test_what_the_chapter_on_hangs_says_of_torchs_tools():
     )
 
 
+def test_no_page_names_the_folders_of_nccls_plugins_before_2_29_7():
+    pages = [
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "chapters/source").rglob("*.py"),
+        *(ROOT / "solutions").rglob("*.py"),
+    ]
+    assert len(pages) > 50
+    assert not [
+        page.name for page in pages if re.search(r"\bext-(net|tuner|profiler)/", page.read_text(encoding="utf-8"))
+    ]
+
+
 def test_a_mesh_is_as_fast_as_a_switch_for_all_and_eight_times_slower_for_two(capsys):
     run("41_libraries", "mesh")
     (switch, ring), (pair, rings), (nvls,) = (

@@ -396,7 +396,7 @@ profiles.explain(profiles.read(mine))
 # **Sources.** [NVIDIA, NVML `nvmlUtilization_t`](https://docs.nvidia.com/deploy/nvml-api/structnvmlUtilization__t.html) ·
 # [PyTorch, torch.profiler](https://docs.pytorch.org/docs/stable/profiler.html) ·
 # [PyTorch, flight recorder](https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html) ·
-# [NVIDIA, NCCL Inspector](https://github.com/NVIDIA/nccl/tree/master/ext-profiler/inspector) and
+# [NVIDIA, NCCL Inspector](https://github.com/NVIDIA/nccl/tree/master/plugins/profiler/inspector) and
 # [RAS](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html)
 
 # %% [markdown] name="my_model_now"

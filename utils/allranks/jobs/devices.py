@@ -3,7 +3,7 @@ example profiler.
 
 Each device gives a record: its kernels, which of them communicate, and what is exposed. Seen: nsys 2021.1 to 2025.6
 (`nsys export -t sqlite`, `-t jsonlines`), JAX 0.4 to 0.8 (`plugins/profile/*/*.trace.json.gz`), NCCL 2.23 to 2.30
-(ext-profiler/example).
+(plugins/profiler/example).
 """
 
 from __future__ import annotations

@@ -649,7 +649,7 @@ figure
 # %% [markdown] name="libraries"
 # Too small a rate takes long, too large a one swings. The bias only *chooses*; the weights $w_j$ stay the plain scores, so no gradient flows through it.
 #
-# **On your own cluster.** Log this number for each layer, and the largest number of tokens that a *rank* received: that rank sets the pace. A curve that rises over thousands of steps is a router that collapses, long before the loss shows it.
+# **On your own cluster.** Log this number for each layer, and the largest number of tokens that a *rank* received: that rank sets the pace. If the first number rises over thousands of steps, the router prefers fewer and fewer experts.
 #
 # ## 8. Find it in your library
 #

@@ -223,7 +223,7 @@ def flop_per_byte(flop_per_s: float, bytes_per_s: float) -> float:
 def data_parallel_tokens(
     flop_per_s: float, bytes_per_s: float, element_nbytes: float = 2, experts: int = 1, top_k: int = 1
 ) -> float:
-    """Tokens a GPU and step above which data parallelism (DDP or FSDP) takes less time than computing, if it overlaps.
+    """Tokens a GPU (DDP: in a step, FSDP: in a micro-batch) above which computing takes longer than sending, if they overlap.
 
     FSDP gathers eP bytes for 2P operations a token forward; DDP all-reduces 2eP bytes behind the 4P of backward: both need
     e/2 x C/W tokens. Of a mixture of experts all parameters are sent, and a token uses `top_k` of `experts`: times E/k.

@@ -366,7 +366,7 @@ explore.pipeline(ranks=4, micro_batches=8, order="zb-h1")
 #
 # One detail matters here. `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. On GPUs
 # a batch is one piece of work for NCCL, so waiting for its receive also waits for its send. So torch's schedules batch only sends *with* receives (`_batch_p2p`), and Megatron-LM refuses
-# `overlap_p2p_comm` together with `batch_p2p_comm`. Outside a batch each pair of ranks has a stream of its own, unless the group was made with `device_id`: then all its messages queue, and torch warns of it.
+# `overlap_p2p_comm` together with `batch_p2p_comm`. Outside a batch each pair of ranks has a stream of its own, unless the group was made with `device_id`: then all messages and collectives of the group queue, and torch warns of it.
 # <!-- torch 2.13: distributed/pipelining/schedules.py:623 (_batch_p2p, its docstring). Megatron-LM d98e8a6: core/pipeline_parallel/schedules.py:1086. ProcessGroupNCCL.cpp, pointToPoint, eagerInit_: the warning that
 # TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING turns off -->
 #

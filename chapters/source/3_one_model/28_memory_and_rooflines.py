@@ -413,7 +413,7 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 # %% [markdown] name="bounds"
 # ## 5. When the network sets the pace
 #
-# The same division with bytes *sent*. All bounds assume perfect overlap.
+# The same division with bytes *sent*. All bounds assume perfect overlap, and arithmetic and links at their peak.
 #
 # - **Data parallel, FSDP.** For a layer of $P$ parameters and $B$ tokens a GPU in one micro-batch (each micro-batch gathers again): $2PB$ operations forward behind a gather of $2P$ bytes. Hidden if $B > C/W$. Backward computes
 #   $4PB$, behind another gather and the reduce-scatter of the gradients. These are $2P$ bytes in bfloat16, so the bound is the same; summed in float32 they are $4P$, and it is $\frac{3}{2}\,C/W$. A

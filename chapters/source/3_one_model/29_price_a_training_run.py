@@ -59,7 +59,9 @@ print(f"{1e3 * data.seconds:.1f} ms in {data.calls} calls")
 #
 # Adam in mixed precision keeps 16 bytes a parameter: 2 for the weight and 2 for its gradient in bfloat16, 12 for a float32 copy and two moments (Rajbhandari et al.,
 # section 3.1). For 65.2 billion that is a terabyte. **ZeRO** divides it among data parallel ranks: stage 1 the 12 bytes, stage 2 the
-# gradients too, stage 3 the weights too.
+# gradients too, stage 3 the weights too. (Count your own library's bytes: Megatron-LM sums the gradients of a bfloat16 model in float32 unless told otherwise, so there it is 18 bytes, and 6 + 12/dp with its distributed optimizer, a stage 1.)
+#
+# <!-- Megatron-LM d98e8a6 (2026-08-22): docs/user-guide/features/dist_optimizer.md (18, and 6 + 12/d); training/arguments.py:1204-1217 (bf16 sets accumulate_allreduce_grads_in_fp32, unless grad_reduce_in_bf16) -->
 
 # %% name="guess_memory"
 guess = predict(

@@ -468,7 +468,7 @@ link.reveal(
 # | the switch | `multimem_all_reduce_` | RSxLDMC_AGxSTMC |
 #
 # torch refuses CPU tensors there (*SymmetricMemory does not support device type cpu*), so this chapter has a memory of its own. A signal of torch is 0 or 1: the
-# next one waits until the last is used up; NCCL counts them. NCCL's symmetric kernels choose by themselves if all buffers are registered; NVIDIA claims up to 9 times
+# next one waits until the last is used up; NCCL counts them. NCCL's symmetric kernels choose by themselves if all buffers are registered; NVIDIA [claims](https://developer.nvidia.com/blog/enabling-fast-inference-and-resilient-training-with-nccl-2-27) up to 9 times
 # lower latency for small sizes. From 2.28 on your own kernel can do this (**device API**), over the network too (GIN, 2.28.7).
 # [Inside NCCL](43_inside_nccl.ipynb) shows what NCCL does when buffers are *not* registered.
 #

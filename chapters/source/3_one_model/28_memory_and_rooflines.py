@@ -7,7 +7,7 @@
 #
 # {{picture}}
 #
-# What one layer of GPT-3 keeps for its backward pass on one GPU. How much is left on each of eight, by how it is split and what is computed again?
+# What one layer of GPT-3 keeps for its backward pass on one GPU. On eight GPUs each keeps less. How much less depends on how the layer is split, and on what is computed again.
 
 # %% name="first_picture"
 from allranks import explore

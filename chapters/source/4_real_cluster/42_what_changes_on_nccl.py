@@ -333,6 +333,8 @@ world.run(last_batch_is_smaller)
 #
 # ## Recap
 #
+# **A program that is right on gloo may be refused on NCCL, hang, or give wrong numbers, so try it under NCCL's rules first.**
+#
 # - A call queues; reading waits. `wait()` orders the stream.
 # - Tensors live on `device`, contiguous, of a type that NCCL has.
 # - Send and receive in a batch; tags and receives from anybody don't exist.

@@ -345,7 +345,7 @@ guess_missing.reveal(
 # 7. Which part is **not hidden** behind computing? Only this part makes the step longer.
 # 8. What would the repair gain? If less than the variation from step to step, leave it.
 #
-# The order matters. Question 5 before question 4 buys a network for a slow disk.
+# The order matters. Whoever asks question 5 before question 4 may buy a faster network, although one rank's disk is slow.
 
 # %% [markdown] name="own_intro"
 # ## 6. Your turn

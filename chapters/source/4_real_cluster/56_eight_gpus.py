@@ -613,7 +613,7 @@ print("measured:", json.dumps({key: record[key] for key in record if key != "all
 # %% [markdown] name="recap"
 # ## Recap
 #
-# Eight measurements: the topology as a picture, each pair, sweeps to 4 GiB under the roof, choices taken away one at a time, bytes counted by the links, profiles before and after, a product beside a collective, and symmetric memory. Keep the conditions with them. **Write down what you expect before each one: only a wrong expectation teaches.**
+# Eight measurements: the topology as a picture, each pair, sweeps to 4 GiB under the roof, choices taken away one at a time, bytes counted by the links, profiles before and after, a product beside a collective, and symmetric memory. Keep the conditions with them. **Write down what you expect before each one: where the measurement is different, you learn something about the node or about your model of it.**
 #
 # **On your own cluster.** Run this page on each new node, keep `record.json`, and compare nodes with each other: the odd one out is the one to repair.
 #

@@ -256,6 +256,13 @@ def test_the_defaults_of_torch_that_chapters_name():
     assert "10 minutes by default with NCCL (the watchdog's), 30 with other" in words(
         "45_when_it_hangs", "pause_explained"
     )
+    assert (
+        "CleanUpOnly = 2, SkipCleanUp = 3" in " ".join(nccl.split()) and "the default value (3 - SkipCleanUp)" in nccl
+    )
+    assert (
+        "it ends the process (`TORCH_NCCL_ASYNC_ERROR_HANDLING=3`). With 2 it aborts, and the process goes on"
+        in words("46_survive", "torchft")
+    )
     assert "void broadcastDumpSignal();" in nccl  # to the others, through the store
     assert "that rank tells the others through the store" in words("45_when_it_hangs", "flight")
     recorder = " ".join((headers / "FlightRecorder.hpp").read_text(encoding="utf-8").split())

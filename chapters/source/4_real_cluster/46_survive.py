@@ -251,9 +251,12 @@ check(commit_step)
 # This works only across **copies**. If a model is split over 8 GPUs and copied 16 times, one dead GPU takes its whole replica away. The other 15 have
 # everything that is needed. If there is one copy only, a dead rank's part is gone, and only a checkpoint has it.
 #
-# **On NCCL** nothing raises an error: calls are queued, and the GPU waits. A watchdog must *abort* the communicator. NCCL 2.27 has
+# **On NCCL** nothing raises an error: calls are queued, and the GPU waits. Somebody must *abort* the communicator. torch's watchdog does not by default: it ends the process
+# (`TORCH_NCCL_ASYNC_ERROR_HANDLING=3`). With 2 it aborts, and the process goes on. torchft's group aborts by itself, after a timeout of its own (60 s by default). NCCL 2.27 has
 # `ncclCommShrink`, which the survivors call, and torch 2.13 `dist.shrink_group`; with the flag `SHRINK_ABORT` it ends what is under way. Try your versions
 # before you rely on it: with NCCL 2.31 and later it is [reported to hang](https://github.com/pytorch/pytorch/issues/194679).
+#
+# <!-- torch 2.13: include/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp, ErrorHandlingMode and the TODO above TORCH_NCCL_ASYNC_ERROR_HANDLING (3 is the default). torchft 7eb7087: process_group.py:738 (_stream_timeout), :798 -->
 #
 # **torchrun** (`--nnodes 2:4 --max-restarts 3`) does none of this. When one process fails, it ends *all* processes of the job, and starts them again, perhaps
 # with other ranks. The script must load its own checkpoint.

@@ -240,12 +240,13 @@ two_guess = predict(
 two_guess
 
 
-# %% name="two_fail"
+# %% name="two_fail_code"
 def lost_share(nodes):
     pairs = [(a, b) for a in range(nodes) for b in range(a)]
     return sum((a - b) % nodes in (1, nodes - 1) for a, b in pairs) / len(pairs)
 
 
+# %% name="two_fail"
 for nodes in (8, 64, 512):
     print(f"{nodes:4} nodes: something is lost in {100 * lost_share(nodes):.1f} of 100 cases")
 

@@ -572,7 +572,9 @@ print(
 )
 
 # %% [markdown] name="meshes"
-# The ends are a tensor *on the device*, so the CPU need not know them before it starts the kernel. The all-to-all above does need its sizes on the CPU. Kernels with room for the worst case, such as DeepEP's for low latency, avoid that.
+# The ends are a tensor *on the device*, so the CPU need not know them before it starts the kernel. The all-to-all above does need its sizes on the CPU. Buffers with room for the worst case avoid that, as in DeepEP with `do_cpu_sync=False`.
+#
+# <!-- DeepEP dd758ca (2026-07-14): README.md (V2, NCCL Gin backend); deep_ep/buffers/elastic.py:870-911 (do_cpu_sync, by default True without a cached handle) -->
 #
 # **Two tilings of the same ranks.** Attention's weights are cut by $fsdp \cdot tp$ ranks. The experts use the same ranks as $efsdp \cdot ep$: in torchtitan $efsdp = dp_{shard} \cdot cp \cdot tp / ep$. So 64 GPUs with $tp = 8$ can have $ep = 32$, and each expert's weights are cut over 2 ranks. In your World, two experts a rank: FSDP averages over its own ranks, which section 6 found wrong. Its divisor can be set:
 #
@@ -655,7 +657,7 @@ figure
 #
 # **Your task.** In the library that you train with, find out what happens to a token for which an expert has no room, and how many bytes a number takes on its way to the expert and back. Begin with these options:
 #
-# - **DeepEP**: dispatch and combine for NVLink and InfiniBand, one copy a node; tokens may travel in FP8, results in bfloat16.
+# - **DeepEP**: dispatch and combine for NVLink and InfiniBand, one copy a node; tokens may travel in FP8, results in bfloat16. Its V2 has one `ElasticBuffer` over NCCL; code from before uses `Buffer` over NVSHMEM.
 # - **Megatron-LM**: capacity by `moe_expert_capacity_factor`, without it nothing is dropped; EP groups beside tensor, context and data parallel ones.
 # - **DeepSpeed-MoE, torchtitan**: the same ideas, other defaults. Look up whether yours drops.
 #

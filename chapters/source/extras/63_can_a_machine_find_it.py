@@ -353,7 +353,7 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 #
 # Eight GPUs are few. The number of possible schedules grows so fast that a solver that tries all cases ends at about this size. What is done for larger machines:
 #
-# - **TACCL** (Shah et al., NSDI 2023): a person sketches the algorithm, a solver of linear programs fills it in.
+# - **TACCL** (Shah et al., NSDI 2023): a person sketches the algorithm, a solver of mixed-integer programs fills it in.
 # - **TACOS** (Won et al., MICRO 2024): greedy matching of chunks to links, step by step, as here but without going back.
 # - **ForestColl** (Zhao et al., arXiv:2402.06787): packs spanning trees, in polynomial time; its bytes are the least on any network, its latency is not.
 #

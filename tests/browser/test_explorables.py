@@ -42,6 +42,7 @@ FIRST = {
     "attention": explore.attention,
     "pipeline": lambda p=4, m=8, order="1f1b": explore.pipeline(p, m, order),
     "router": explore.router,
+    "sharded": lambda billions=5, p=8, stage=0: explore.sharded(billions, p, int(stage)),
 }
 WIDGETS |= FIRST
 SMALL_TEXT = """() => [...document.querySelectorAll(".ar-explore *")].filter((e) => {

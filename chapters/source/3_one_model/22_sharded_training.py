@@ -10,6 +10,15 @@
 #
 # What each of the eight GPUs holds today, to scale: eight times the same.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.sharded(billions=5, p=8, stage=0)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** The optimizer's state is sharded, weights and gradients are whole: which model fits on 8 GPUs, and which on 64? What must be
+# sharded so that eight times the GPUs hold eight times the model?
+
 # %% [markdown] name="my_model_needs"
 # A step of **my model** takes 1.13 s on 64 GPUs, but it does not fit: each GPU needs 134 GB and has 80 GB. Of these, 84 GB are the
 # optimizer's state, and all 64 GPUs hold the same.
@@ -28,24 +37,17 @@ world = World()
 world
 
 # %% [markdown] name="guess_intro"
-# Sections 1 and 4 have the answers.
+# What is sharded must be sent to where it is used. The picture does not say what that costs; section 4 does.
 
 # %% name="question"
-model_guess = predict(
-    "8 GPUs of 80 GB, nothing kept twice: how many billion parameters fit?",
-    low=1,
-    high=1000,
-    log=True,
-    title="Billion parameters on 8 GPUs",
-)
 bytes_guess = predict(
-    "And how many times the bytes of data parallelism does a step send?",
+    "Nothing is kept twice: how many times the bytes of data parallelism does a step send?",
     low=0.1,
     high=100,
     log=True,
     title="Bytes, beside data parallelism",
 )
-display(model_guess, bytes_guess)
+bytes_guess
 
 # %% [markdown] name="state"
 # ## 1. What a rank keeps
@@ -87,14 +89,6 @@ for p in (8, 64):
         "billion parameters",
     )
 
-
-# %% name="reveal_capacity" jupyter={"source_hidden": true}
-# the answer: run this cell
-model_guess.reveal(
-    8 * 80 / 16,
-    why="With stage 3 all eight GPUs together hold one copy, so the model can be eight times as large as on one.",
-    marks={"one GPU": 5},
-)
 
 # %% [markdown] name="capacity_explained"
 # Activations come on top; the picture at the end of this chapter counts them. Stage 0 is plain data parallelism. Only with stage 3 can the model grow without limit when you add GPUs. In stages 1 and 2 each GPU keeps all weights, in stage 1 also all gradients.

@@ -14,6 +14,7 @@ from allranks.show.widgets.my_model_story import digits, fixed
 
 ROOT = Path(__file__).resolve().parents[3]
 CHAPTERS = {
+    "22": "sharded",
     "23": "fsdp",
     "25": "pipeline",
     "26": "attention",
@@ -44,6 +45,7 @@ IMPOSSIBLE = {
     "recompute": {"count": 13},
     "recover": {"hours": 5},
     "search": {"nbytes": 1000},
+    "sharded": {"stage": 4},
     "uneven": {"share": 0.01},
     "writes": {"looks": 27},
     "router": {"capacity": 9},

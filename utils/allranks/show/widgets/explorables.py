@@ -2,7 +2,7 @@
 
 Each function returns a widget. The browser has the formulas of `allranks.cost` too (a test holds the two equal), so a
 picture answers within a frame, and on pages without a kernel. `values` holds what the reader chose; it can be set.
-The pictures with which chapters begin are in `explorables_first`.
+The pictures with which chapters begin are in `explorables_first` and `explorables_plans`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from allranks.show.widgets.explorables_first import (
     writes,
 )
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
+from allranks.show.widgets.explorables_plans import sharded
 from allranks.theory import cost, topology
 from allranks.theory.cost import workload
 from allranks.theory.cost.workload import Cluster
@@ -51,6 +52,7 @@ __all__ = [
     "recover",
     "router",
     "search",
+    "sharded",
     "skew",
     "uneven",
     "writes",

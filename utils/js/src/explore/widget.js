@@ -21,6 +21,7 @@ import { recompute } from "./recompute.js";
 import { recover } from "./recover.js";
 import { router } from "./router.js";
 import { search } from "./search.js";
+import { sharded } from "./sharded.js";
 import { skew } from "./skew.js";
 import { uneven } from "./uneven.js";
 import { writes } from "./writes.js";
@@ -45,6 +46,7 @@ const KINDS = {
   recover,
   router,
   search,
+  sharded,
   skew,
   uneven,
   writes,

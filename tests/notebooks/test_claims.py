@@ -772,3 +772,13 @@ def test_fully_shard_copies_weights_out_of_a_flat_buffer():
     assert "`foreach_all_gather_copy_out`" in words("23_fsdp_by_hand", "bytes")
     assert "split_with_sizes_copy" in inspect.getsource(_fsdp_collectives.foreach_all_gather_copy_out)
     assert "foreach_all_gather_copy_out(" in inspect.getsource(_fsdp_param_group.FSDPParamGroup.wait_for_unshard)
+
+
+def test_with_nccl_a_short_all_reduce_is_faster_than_a_reduce():
+    """The reduce by hops, as an all-gather's ring is priced; NCCL's own estimate for it is three times as long."""
+    here = run("12_reduce", "with_nccl")
+    assert round(here["chain_us"]) == 887 and round(here["tree_us"]) == 85
+    reduce, broadcast = (cost.nccl_choice(name, 8, "dgx-h100", nodes=128) for name in ("reduce", "broadcast"))
+    assert {reduce.algorithm, broadcast.algorithm} == {"ring"} and min(reduce.us, broadcast.us) > here["chain_us"]
+    assert "with NCCL on many GPUs a tenth of the time" in words("12_reduce", "recap")
+    assert "with NCCL even four bytes pass all ranks one after the other" in words("10_broadcast", "live_explained")

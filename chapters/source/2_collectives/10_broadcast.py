@@ -479,6 +479,7 @@ for name, row, (rounds, k) in zip(
 
 # %% [markdown] name="live_explained"
 # The model's last row is a tree, because Gloo uses a tree (`gloo/broadcast.cc`). NCCL uses a ring, which for a broadcast is the pipelined chain (`tuning.cc` has no other algorithm for it).
+# So with NCCL even four bytes pass all ranks one after the other, and on many GPUs an all-reduce of a few bytes, which has a tree, is faster ([Reduce](12_reduce.ipynb) computes it).
 #
 # The pipeline may be slower than in the model. In the model every rank has its own link, and all links work at once. Processes on a few cores take
 # turns, so work that should happen at the same time happens one after the other, and 16 segments wake processes 16 times. The *total* work is the
@@ -500,7 +501,7 @@ for name, row, (rounds, k) in zip(
 # - **FSDP** ([sharded training](../3_one_model/22_sharded_training.ipynb)): one rank loads the checkpoint, the others get theirs from it (`sync_module_states=True` in FSDP1, `broadcast_from_rank0=True` of `StateDictOptions` for FSDP2).
 # - **RL for language models**: after each update the trainer broadcasts its new weights to the machines that generate. [Scatter and gather](11_scatter_and_gather.ipynb) is about the opposite direction.
 # - **Tensor parallelism**: all ranks of a group must read the same batch; one reads it and broadcasts.
-# - **A stop signal**: one rank decides to end and tells the others. This is four bytes, so nearly all the time is $\alpha$.
+# - **A stop signal**: one rank decides to end and tells the others. This is four bytes, so nearly all the time is $\alpha$. (With NCCL on many GPUs: an all-reduce with `MAX`.)
 
 # %% [markdown] name="quiz"
 # ## 8. Check yourself

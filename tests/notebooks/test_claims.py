@@ -782,3 +782,9 @@ def test_with_nccl_a_short_all_reduce_is_faster_than_a_reduce():
     assert {reduce.algorithm, broadcast.algorithm} == {"ring"} and min(reduce.us, broadcast.us) > here["chain_us"]
     assert "with NCCL on many GPUs a tenth of the time" in words("12_reduce", "recap")
     assert "with NCCL even four bytes pass all ranks one after the other" in words("10_broadcast", "live_explained")
+
+
+def test_an_all_reduce_of_one_token_takes_15_microseconds_on_a_node():
+    one = cost.nccl_choice("all_reduce", 2 * 12_288, "dgx-h100").us
+    assert round(one) == 15 and 2 * 96 * one / 1e3 == pytest.approx(2.9, abs=0.05)
+    assert "NCCL's tuner expects 15 µs for each on eight H100s: 2.9 ms" in words("24_tensor_parallel", "quiz")

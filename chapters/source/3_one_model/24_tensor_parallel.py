@@ -591,8 +591,9 @@ figure
 #
 # <details><summary>2. The same model generates text on the 8 GPUs, one token at a time. What limits its tensor parallelism now?</summary>
 #
-# There are two all-reduces a layer, of $2h = 24.6$ kB: very few bytes. But $2 \cdot 96 \cdot 14$ messages one after the other, at 5 µs, are 13 ms for
-# each token. The latency is the limit, so libraries use other algorithms here.
+# There are two all-reduces a layer, of $2h = 24.6$ kB: very few bytes, but 192 all-reduces one after the other. NCCL's tuner expects 15 µs for each on eight H100s: 2.9 ms for
+# each token. (With the 5 µs a message that we assumed, its 14 steps would even take 70 µs.) The latency is the limit, so libraries use other algorithms here
+# ([Without messages](../4_real_cluster/44_without_messages.ipynb)).
 # </details>
 #
 # <details><summary>3. Is it true that tensor parallelism all-reduces after each parallel product?</summary>

@@ -544,8 +544,7 @@ print(x.item())
 # [PyTorch, DistributedDataParallel](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) ·
 # [NVIDIA, nccl-tests PERFORMANCE.md](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md) ·
 # [Gloo, allreduce.cc](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) ·
-# R. Graham et al., *Scalable Hierarchical Aggregation Protocol (SHArP)*, COMHPC 2016 ·
-# M. Shoeybi et al., *Megatron-LM*, [arXiv:1909.08053](https://arxiv.org/abs/1909.08053)
+# R. Graham et al., *Scalable Hierarchical Aggregation Protocol (SHArP)*, COMHPC 2016
 
 # %% name="what_you_knew"
 predictions()

@@ -788,3 +788,11 @@ def test_an_all_reduce_of_one_token_takes_15_microseconds_on_a_node():
     one = cost.nccl_choice("all_reduce", 2 * 12_288, "dgx-h100").us
     assert round(one) == 15 and 2 * 96 * one / 1e3 == pytest.approx(2.9, abs=0.05)
     assert "NCCL's tuner expects 15 µs for each on eight H100s: 2.9 ms" in words("24_tensor_parallel", "quiz")
+
+
+def test_steps_take_most_of_a_long_rings_all_gather():
+    few, many = (cost.nccl_choice("all_gather", nbytes, "dgx-h100", nodes=128) for nbytes in (8, 32 << 20))
+    assert few.algorithm == many.algorithm == "ring" and many.latency_us / many.us > 0.9
+    assert (round(few.us / 1e3, 1), round(many.us / 1e3, 1)) == (1.2, 2.3)
+    told = words("13_all_gather", "pat_explained")
+    assert "expects 1.2 ms for a few bytes and 2.3 ms for 32 MiB, nearly all of it for the steps" in told

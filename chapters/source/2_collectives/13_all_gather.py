@@ -273,6 +273,9 @@ for ranks in (8, 64, 256, 1024):
 # Small pieces share one message. A piece of 512 KiB or more fills a slot of NCCL's buffer, so each is a message of its own, and eight are on their
 # way at once: a step with $c$ pieces takes $\lceil c/8\rceil$ rounds. In all that is about $p/8$: with large pieces PAT is **linear** in $p$
 # again, with an eighth of the ring's steps.
+#
+# With eight GPUs a node NCCL has neither Bruck nor PAT: an all-gather goes round a ring of all GPUs. On 128 such nodes (H100) its tuner expects 1.2 ms for a few bytes and 2.3 ms for
+# 32 MiB, nearly all of it for the steps. That is one reason to shard over fewer GPUs, as [FSDP by hand](../3_one_model/23_fsdp_by_hand.ipynb) does with HSDP.
 
 # %% [markdown] name="price"
 # ## 5. What it costs

@@ -199,7 +199,8 @@ print(f"dist.barrier {1e6 * library_s:.0f} µs")
 # %% [markdown] name="price_explained"
 # $\alpha$ was measured while only two ranks used the machine; in a barrier all ranks must be *awake*. With more ranks than cores, ranks take turns,
 # and the barrier's time depends on these turns: expect several times the model. With Gloo the library's barrier also uses a separate thread that must
-# wake; plain messages don't. With NCCL $\alpha$ also contains the start of a kernel and the CPU's wait for it. On a cluster, first check whether ranks are late, as in section 1; the barrier itself is rarely slow.
+# wake; plain messages don't. With NCCL torch's barrier is an all-reduce of one number, for which
+# the CPU then waits (`ProcessGroupNCCL.cpp`); so its time, and $\alpha$, contain the start of a kernel and that wait. On a cluster, first check whether ranks are late, as in section 1; the barrier itself is rarely slow.
 
 # %% [markdown] name="groups"
 # ## 4. Groups

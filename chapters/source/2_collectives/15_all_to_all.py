@@ -362,7 +362,8 @@ guess.reveal(
 # %% [markdown] name="nodes_explained"
 # With $m$ nodes of $g$ GPUs, $2n\frac{m-1}{m}$ bytes leave a node in the all-reduce and $g\,n\frac{m-1}{m}$ in the all-to-all: $g/2$ times as
 # many, here four. So between nodes an all-to-all really is expensive. The hierarchical form does not change the bytes; it first gathers the parts for
-# another node, so that fewer and longer messages go between nodes.
+# another node, so that fewer and longer messages go between nodes. NCCL does
+# this for sends by default (PXN, since 2.12; `NCCL_P2P_PXN_LEVEL`).
 #
 # ### Skew
 #

@@ -355,6 +355,7 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 #
 # - **TACCL** (Shah et al., NSDI 2023): a person sketches the algorithm, a solver of mixed-integer programs fills it in.
 # - **TACOS** (Won et al., MICRO 2024): greedy matching of chunks to links, step by step, as here but without going back.
+# - **SyCCL** ([SIGCOMM 2025](https://github.com/aliyun/syccl)): splits the task along the machine's symmetries, solves the small parts, and joins their schedules.
 # - **ForestColl** (Zhao et al., arXiv:2402.06787): packs spanning trees, in polynomial time; its bytes are the least on any network, its latency is not.
 #
 # Or a person finds the pattern. That is what [the race](../../docs/race.md) is for: thirteen tasks, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.

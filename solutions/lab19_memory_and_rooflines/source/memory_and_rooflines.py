@@ -157,7 +157,7 @@ print("largest difference below 1e-5:", max(world.run(product_of_ranks, deadline
 # %% [markdown] name="question"
 # ## 3. More GPUs?
 #
-# A dense model trains with FSDP on 64 nodes of 8 H100 (989 TFLOP/s, 400 GB/s a node). A step has 2 million tokens ($2^{21}$), and its gathers hide. Your team is given four times as many nodes, and wants to keep the
+# A dense model trains with FSDP on 64 nodes of 8 H100 (989 TFLOP/s, 400 GB/s a node). A step has 2 million tokens ($2^{21}$) in one micro-batch, and its gathers hide. Your team is given four times as many nodes, and wants to keep the
 # batch. What happens to the gathers, and what can be done? Two or three sentences, with numbers.
 
 # %% [markdown] nbgrader={"grade_id": "more_gpus", "grade": true, "solution": true, "points": 2}

@@ -435,7 +435,7 @@ rack.reveal(
 #
 # | since | for operation |
 # |---|---|
-# | 2.24 | **RAS**: a thread in each process knows all others. `ncclras` on any of the job's nodes (localhost, port 28028) asks who is alive, and at which call each communicator's ranks are |
+# | 2.24 | **RAS**: a thread in each process knows all others. `ncclras` on any of the job's nodes (localhost, port 28028) asks who is alive, and at which call each communicator's ranks are; without the program: `echo verbose status \| nc localhost 28028` |
 # | 2.27 | `ncclCommShrink`: a communicator without some ranks, called by those that stay; with `NCCL_SHRINK_ABORT` it ends what is under way |
 # | 2.28.3 | the **Inspector** (a profiler plugin) writes time and bandwidth of each call |
 # | 2.28.7 | `ncclCommRevoke` stops what is under way and keeps the resources, until shrink, split or destroy |

@@ -162,7 +162,7 @@ tight.reveal(
 #
 # **A bound proves that nothing better exists, and a schedule proves that it can be done. A search that stops without either has proved nothing.**
 #
-# Look at what was found. No person would write it: there is no pattern to see.
+# Look at what was found: there is no pattern to see.
 
 # %% name="watch"
 Player(found)
@@ -355,7 +355,7 @@ print(f"{race.judge(repaired, task).picoseconds / 1e6:.1f} µs, without the link
 #
 # - **TACCL** (Shah et al., NSDI 2023): a person sketches the algorithm, a solver of mixed-integer programs fills it in.
 # - **TACOS** (Won et al., MICRO 2024): greedy matching of chunks to links, step by step, as here but without going back.
-# - **SyCCL** ([SIGCOMM 2025](https://github.com/aliyun/syccl)): splits the task along the machine's symmetries, solves the small parts, and joins their schedules.
+# - **SyCCL** ([SIGCOMM 2025](https://github.com/aliyun/syccl)): splits the task along the machine's symmetries.
 # - **ForestColl** (Zhao et al., arXiv:2402.06787): packs spanning trees, in polynomial time; its bytes are the least on any network, its latency is not.
 #
 # Or a person finds the pattern. That is what [the race](../../docs/race.md) is for: thirteen tasks, up to 4096 ranks, and a score. `allranks race` lists them; this chapter's schedule leads in `cube-mesh` with 0.906.
@@ -384,7 +384,7 @@ print(f"all GPUs: {sum(len(program(found, gpu)) for gpu in range(8))} lines, {le
 # %% [markdown] name="gpu_explained"
 # Three steps of four puts and four waits; double links carry twice as many chunks. MSCCL++'s compiler writes an execution plan in JSON: for each GPU and each block of threads the list of puts, signals and waits. One kernel, the executor, reads the plan and does it. The way into a torch program is short: its library stands in for NCCL (`LD_PRELOAD=libmscclpp_nccl.so`), so
 # `backend="nccl"` stays, and a selector chooses a plan for each call. What a schedule here does not say, and a plan must: which thread block does what, and who signals whom before a buffer is used again
-# ([Without messages](../4_real_cluster/44_without_messages.ipynb)). It runs on NVIDIA's and AMD's GPUs.
+# ([Without messages](../4_real_cluster/44_without_messages.ipynb)).
 # <!-- microsoft/mscclpp 1f5f065 (2026-08-20): docs/dsl/concepts.md 33-61 (channels), docs/tutorials/04-port-channel.md 59 (and ProxyService at 7a8e183: a thread on the host), docs/dsl/quick_start.md (JSON plan, executor_test.py), docs/dsl/integration.md 1-19 (NCCL interposition, selector), README.md (CUDA
 # and ROCm); arXiv:2504.09014. Looked up 2026-11 -->
 

@@ -43,6 +43,7 @@ FIRST = {
     "pipeline": lambda p=4, m=8, order="1f1b": explore.pipeline(p, m, order),
     "router": explore.router,
     "sharded": lambda billions=5, p=8, stage=0: explore.sharded(billions, p, int(stage)),
+    "tensor": explore.tensor,
 }
 WIDGETS |= FIRST
 SMALL_TEXT = """() => [...document.querySelectorAll(".ar-explore *")].filter((e) => {
@@ -312,9 +313,9 @@ def test_a_first_picture_answers_to_keys_and_to_a_drag_as_python_does(explored, 
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         page.mouse.move(x, y)
         page.mouse.down()
-        along = (
-            (stage["x"] + 0.35 * stage["width"] - x, 0) if "ar-handle-x" in handle.get_attribute("class") else (0, 60)
-        )
+        at = (x - stage["x"]) / stage["width"]
+        sideways = (0.6 if 0.3 < at < 0.4 else 0.35) - at
+        along = (sideways * stage["width"], 0) if "ar-handle-x" in handle.get_attribute("class") else (0, 60)
         page.mouse.move(x + along[0], y + along[1], steps=6)
         page.mouse.up()
         dragged = chosen(page)

@@ -10,6 +10,15 @@
 #
 # The square is the model, its layers from top to bottom; one shade is one GPU's part. This chapter is the left one, [Pipelines](25_pipelines.ipynb) the right one.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.tensor(p=8, width=12_288, machine="dgx-h100")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** A GPU has 80 GB: over how many GPUs must the weights be cut at least, and what does the next doubling buy, on nodes of 8, in a
+# rack of 72 and over Ethernet? How wide must layers be, so that 8 H100 wait less than a third of the time?
+
 # %% [markdown] name="my_model_needs"
 # **My model** fits now: 52 GB of 80 GB, and a step takes 1.13 s on 64 GPUs. I want it faster, on 1,024 GPUs. But a step has 256 sequences,
 # and a replica needs at least one: at most 256 replicas. The other GPUs can help only if several GPUs share every layer.

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CHAPTERS = {
     "22": "sharded",
     "23": "fsdp",
+    "24": "tensor",
     "25": "pipeline",
     "26": "attention",
     "27": "router",
@@ -46,6 +47,7 @@ IMPOSSIBLE = {
     "recover": {"hours": 5},
     "search": {"nbytes": 1000},
     "sharded": {"stage": 4},
+    "tensor": {"p": 128},
     "uneven": {"share": 0.01},
     "writes": {"looks": 27},
     "router": {"capacity": 9},

@@ -22,7 +22,7 @@ from allranks.show.widgets.first_figures import (
     wished,
     written,
 )
-from allranks.show.widgets.my_model_story import digits, fixed
+from allranks.show.widgets.my_model_story import digits, duration, percent
 from allranks.theory import cost, pipelines, topology
 from allranks.theory.cost import rooflines
 
@@ -39,11 +39,6 @@ _ORDER_NAMES = {
     "interleaved": "interleaved, 2 each",
     "zb-h1": "zero bubble",
 }
-
-
-def _percent(share: float) -> str:
-    """As the browser writes it: below ten there is one digit more."""
-    return f"{fixed(100 * share, 1 if 0 < share < 0.0995 else 0)} %"
 
 
 class ExploreError(CourseError):
@@ -72,7 +67,7 @@ def _attention_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     if idle:
         ranks = f"ranks {', '.join(idle[:-1])} and {idle[-1]} have" if len(idle) > 1 else f"rank {idle[0]} has"
         who = f"{ranks} nothing to do"
-    return f"Tokens {values['owner']}: a GPU waits {_percent(waits)} of the time. In step {values['step']} {who}."
+    return f"Tokens {values['owner']}: a GPU waits {percent(waits)} of the time. In step {values['step']} {who}."
 
 
 def pipeline(
@@ -107,7 +102,7 @@ def _pipeline_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     p, m, order = values["p"], values["m"], values["order"]
     run = pipelines.timeline(pipelines.orders(order, p, m))
     return (
-        f"{p} GPUs, {m} micro-batches, {_ORDER_NAMES[order]}: a GPU waits {_percent(run.idle_share())} of the time. "
+        f"{p} GPUs, {m} micro-batches, {_ORDER_NAMES[order]}: a GPU waits {percent(run.idle_share())} of the time. "
         f"The step takes {run.makespan:g} forward passes; GPU 0 keeps at most {run.kept(0):g} micro-batches."
     )
 
@@ -129,8 +124,8 @@ def router(uneven: float = 1.0, capacity: float = 1.25) -> Explorable:
 def _router_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     most, dropped, empty = room(values["uneven"], values["capacity"])
     return (
-        f"Room for {most} choices an expert, {values['capacity']:g} times the mean: {_percent(dropped)} of the choices "
-        f"are dropped, {_percent(empty)} of the room is empty."
+        f"Room for {most} choices an expert, {values['capacity']:g} times the mean: {percent(dropped)} of the choices "
+        f"are dropped, {percent(empty)} of the room is empty."
     )
 
 
@@ -153,7 +148,7 @@ def _fsdp_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     waits = fsdp_step(values["gather"], values["room"])["waits"]
     return (
         f"Room for {values['room']} whole block{'s' if values['room'] > 1 else ''}, a gather takes "
-        f"{values['gather']:g} times a forward pass: the GPU waits {_percent(waits)} of the step."
+        f"{values['gather']:g} times a forward pass: the GPU waits {percent(waits)} of the step."
     )
 
 
@@ -221,8 +216,8 @@ def _interval_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     minutes, cost = values["minutes"], values["cost"]
     saving, again = lost_shares(60 * minutes, cost, data["mtbf"])
     return (
-        f"A checkpoint of {cost:g} s every {minutes:g} minutes: {_percent(saving + again)} of the time is lost, "
-        f"{_percent(saving)} saving and {_percent(again)} done again."
+        f"A checkpoint of {cost:g} s every {minutes:g} minutes: {percent(saving + again)} of the time is lost, "
+        f"{percent(saving)} saving and {percent(again)} done again."
     )
 
 
@@ -261,7 +256,7 @@ def _recover_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     total = sum(minutes.values())
     longest = _RECOVERY[max(minutes, key=minutes.__getitem__)]
     return (
-        f"{digits(total)} minutes until it trains again, {_percent(total / (60 * values['hours']))} of all time. "
+        f"{digits(total)} minutes until it trains again, {percent(total / (60 * values['hours']))} of all time. "
         f"The longest part: {longest}."
     )
 
@@ -286,7 +281,7 @@ def _bits_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     p, kind, order = values["p"], values["type"], values["order"]
     exact, result = summed(p, kind, order)
     shown, right = (f"{value:.{2 if value < 100 else 1}f}" for value in (result, exact))
-    off = _percent(abs(result / exact - 1))
+    off = percent(abs(result / exact - 1))
     return f"{p} numbers added in {kind} in a {order}: {shown} instead of {right}, {off} off."
 
 
@@ -310,7 +305,7 @@ def _compress_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     said = f"{loss:.{0 if loss >= 9.95 else 1 if loss >= 0.0995 else 3}f}"
     return (
         f"Each rank sends {k} of 64 numbers, the rest is {rest}: the loss is {said} after 200 steps, "
-        f"with {_percent(step_bytes(k) / step_bytes(64))} of the bytes."
+        f"with {percent(step_bytes(k) / step_bytes(64))} of the bytes."
     )
 
 
@@ -371,9 +366,9 @@ def _late_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     step = data["compute"] + delay + network
     told = ""
     if values["shown"] == "all ranks":
-        told = f", {_percent(delay / (delay + network))} of that waiting for a late rank"
+        told = f", {percent(delay / (delay + network))} of that waiting for a late rank"
     return (
-        f"A step takes {step} ms; rank 0 is in all-reduce for {_percent((delay + network) / step)} of the time{told}. "
+        f"A step takes {step} ms; rank 0 is in all-reduce for {percent((delay + network) / step)} of the time{told}. "
         f"With a network twice as fast a step takes {step - network / 2:g} ms."
     )
 
@@ -398,15 +393,9 @@ def _uneven_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     share = max(values["share"], 1 / p)
     padded, broadcasts = padded_gather_s(p, share, **data)
     return (
-        f"{p} ranks, the longest part is {_percent(share)} of all: padding moves {digits(p * share)} "
-        f"times the needed bytes and takes {_time(padded)}, broadcasts take {_time(broadcasts)}."
+        f"{p} ranks, the longest part is {percent(share)} of all: padding moves {digits(p * share)} "
+        f"times the needed bytes and takes {duration(padded)}, broadcasts take {duration(broadcasts)}."
     )
-
-
-def _time(seconds: float) -> str:
-    """As the browser writes it: two or three digits that count."""
-    scaled, unit = (1e6 * seconds, "µs") if seconds < 999.5e-6 else (1e3 * seconds, "ms")
-    return f"{fixed(scaled, 0 if scaled >= 99.95 else 1).removesuffix('.0')} {unit}"
 
 
 def writes(looks: float = 6, after: str = "nothing") -> Explorable:
@@ -457,8 +446,8 @@ def _path_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     found = critical_path(values["way"], values["nvlink"], values["card"], **data)
     return (
         f"{_WAYS[values['way']]}, NVLink {values['nvlink']:g} GB/s, cards {values['card']:g} GB/s: "
-        f"{_time(found['total'])}, {digits(found['total'] / found['bound'])} times the lower bound; "
-        f"{_percent(found['onCard'])} of the path is the network card."
+        f"{duration(found['total'])}, {digits(found['total'] / found['bound'])} times the lower bound; "
+        f"{percent(found['onCard'])} of the path is the network card."
     )
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from allranks.show.widgets.explorable import Explorable
 from allranks.show.widgets.explorables_first import ExploreError
-from allranks.show.widgets.my_model_story import fixed
+from allranks.show.widgets.my_model_story import digits, duration, percent
+from allranks.show.widgets.step_figures import assumptions, machines
 from allranks.theory import topology
 from allranks.theory.cost.plan import Model, plan
+from allranks.theory.cost.step import training_step
 
 _GPUS = [1 << power for power in range(10)]
 _SHARDED = {
@@ -18,10 +20,13 @@ _SHARDED = {
     3: "all is sharded",
 }
 
+_DEGREES = [1 << power for power in range(7)]
+_WIDTHS = [1024, 2048, 4096, 8192, 12_288, 16_384]
+_MACHINES = {"dgx-h100": "nodes of 8 H100", "gb200-nvl72": "racks of 72 B200", "cloud-ethernet": "8 A100 on Ethernet"}
 
-def _exact(value: float) -> str:
-    """With one digit behind the point, if there is one and the whole number has less than three; as in the browser."""
-    return fixed(value, 1).removesuffix(".0") if value < 99.95 else f"{int(fixed(value, 0)):,}"
+
+def _gpus(p: int) -> str:
+    return f"{p} GPU{'s' if p > 1 else ''}"
 
 
 def sharded(billions: float = 5, p: int = 8, stage: int = 0) -> Explorable:
@@ -50,8 +55,40 @@ def _state(billions: float, p: int, stage: int) -> float:
 def _sharded_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     billions, p, stage = values["billions"], values["p"], values["stage"]
     held, whole = _state(billions, p, stage), _state(billions, 1, 0)
-    copies = _exact(p * held / whole)
+    copies, each = digits(p * held / whole, exact=True), digits(held / 1e9, exact=True)
     return (
-        f"{billions:g} billion parameters on {p} GPU{'s' if p > 1 else ''}, {_SHARDED[stage]}: {_exact(held / 1e9)} GB "
-        f"on each, {copies} {'copy' if copies == '1' else 'copies'} on all."
+        f"{billions:g} billion parameters on {_gpus(p)}, {_SHARDED[stage]}: {each} GB on each, "
+        f"{copies} {'copy' if copies == '1' else 'copies'} on all."
+    )
+
+
+def tensor(p: int = 8, width: int = 12_288, machine: str = "dgx-h100") -> Explorable:
+    """How long a sequence takes if each of 96 layers is cut over `p` GPUs, and for how much of it they wait.
+
+    The seconds are those of `training_step` for one sequence of 2,048 tokens, forward and backward. `p` is a power of
+    two up to 64, `width` that of a layer, `machine` "dgx-h100", "gb200-nvl72" or "cloud-ethernet". Raises ExploreError.
+
+    Example:
+        >>> explore.tensor(p=16).text()[:64]
+        'Layers 12,288 wide, cut over 16 GPUs, nodes of 8 H100: a GPU wai'
+    """
+    if p not in _DEGREES or width not in _WIDTHS or machine not in _MACHINES:
+        raise ExploreError(
+            f"p must be a power of two up to 64, width one of {', '.join(map(str, _WIDTHS))} and machine one of "
+            f"{', '.join(_MACHINES)}, not {p!r}, {width!r} and {machine!r}."
+        )
+    figures = machines()
+    data = {"names": _MACHINES, "machines": {name: figures[name] for name in _MACHINES}, "assumed": assumptions()}
+    return Explorable("tensor", data, {"p": p, "width": width, "machine": machine}, _tensor_text)
+
+
+def _tensor_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p, width, machine = values["p"], values["width"], values["machine"]
+    model = Model("a model", 96 * 12 * width**2, 96, width, 2048)
+    spent = training_step(plan(model, machine, tp=p, batch=1)).spent
+    seconds = sum(spent.values())
+    return (
+        f"Layers {width:,} wide, cut over {_gpus(p)}, {_MACHINES[machine]}: a GPU waits "
+        f"{percent(spent['tensor'] / seconds)} of {duration(seconds)} for all-reduces, and keeps "
+        f"{digits(2 * model.parameters / p / 1e9, exact=True)} GB of weights."
     )

@@ -411,14 +411,33 @@ def _seconds(seconds: float) -> str:
     return f"{digits(1e3 * seconds)} ms" if seconds >= 999.5e-6 else f"{digits(1e6 * seconds)} µs"
 
 
-def digits(value: float) -> str:
-    """With two or three digits that count, as the browser writes it.
+def digits(value: float, exact: bool = False) -> str:
+    """With two or three digits that count, as the browser writes it; with `exact` up to three, and no ".0".
 
     >>> digits(1.52), digits(24.3), digits(1447)
     ('1.5', '24', '1,447')
+    >>> digits(24.3, exact=True), digits(24, exact=True)
+    ('24.3', '24')
     """
-    text = fixed(value, 1 if value < 9.95 else 0)
-    return f"{int(text):,}" if value >= 1000 else text
+    text = fixed(value, 1 if value < (99.95 if exact else 9.95) else 0)
+    return f"{int(text):,}" if value >= 1000 else text.removesuffix(".0") if exact else text
+
+
+def percent(share: float) -> str:
+    """As the browser writes it: below ten there is one digit more."""
+    return f"{fixed(100 * share, 1 if 0 < share < 0.0995 else 0)} %"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in their unit, as the browser writes them.
+
+    >>> duration(2.5e-6), duration(0.47), duration(12.34)
+    ('2.5 µs', '470 ms', '12.3 s')
+    """
+    if seconds >= 0.9995:
+        return f"{digits(seconds, exact=True)} s"
+    scaled, unit = (1e6 * seconds, "µs") if seconds < 999.5e-6 else (1e3 * seconds, "ms")
+    return f"{digits(scaled, exact=True)} {unit}"
 
 
 def fixed(value: float, places: int) -> str:

@@ -23,6 +23,7 @@ import { router } from "./router.js";
 import { search } from "./search.js";
 import { sharded } from "./sharded.js";
 import { skew } from "./skew.js";
+import { tensor } from "./tensor.js";
 import { uneven } from "./uneven.js";
 import { writes } from "./writes.js";
 
@@ -48,6 +49,7 @@ const KINDS = {
   search,
   sharded,
   skew,
+  tensor,
   uneven,
   writes,
 };

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -10,8 +11,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from allranks.ranks.engines.forkserver import loop
 from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError
-from allranks.ranks.engines.forkserver.loop import QUIET_S
+from allranks.ranks.engines.forkserver.idle_server import IdleServer
+from allranks.ranks.engines.forkserver.loop import QUIET_S, Client
 from allranks.ranks.engines.forkserver.process import describe_exit
 from allranks.ranks.engines.forkserver.server import LATER
 from waiting import until
@@ -89,6 +92,23 @@ def test_a_lasting_fork_server_imports_what_optimizers_need_once_nobody_asks(for
         assert time.monotonic() < end, found
         time.sleep(QUIET_S + 0.5)  # to ask is what keeps it from importing: each question leaves it its quiet time
     assert len(psutil.Process(forkserver.pid).threads()) <= 2  # and a process that forks starts no others
+
+
+def test_the_server_of_a_command_imports_nothing_more_while_somebody_waits_for_a_verdict(monkeypatch, tmp_path):
+    imported: list[str] = []
+    monkeypatch.setattr(loop, "preload", imported.append)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        server = IdleServer(tmp_path / "server.sock", ours, 60.0, (), ("sympy", "torch._dynamo"))
+        server.owners[1] = Client(theirs)
+        server.quiet()
+        assert not imported
+        server.owners.clear()
+        server.quiet()
+        assert imported == ["sympy"]
+        server.selector.close()
+        for end in (server.wake, server.wake_write):
+            end.close()
 
 
 def test_each_child_gets_its_own_environment_directory_and_seeds(forkserver, tmp_path):

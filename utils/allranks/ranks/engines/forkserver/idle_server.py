@@ -39,6 +39,11 @@ class IdleServer(Server):
         self._used()
         super().answer(client, request, fds)
 
+    def quiet(self) -> None:
+        """Nothing while a child lives: somebody waits for what it does, and an import would take its processor."""
+        if not self.owners:
+            super().quiet()
+
     def reap(self) -> None:
         """Also ends the server when its time is over. It is called after every signal."""
         super().reap()

@@ -73,18 +73,24 @@ class ForkLoop:
         self.on_ready(self.wake, self.reap)
         self.listen()
         while True:
-            alone = not self.large and not self.owners  # children would keep the small pages
-            ready = self.selector.select(QUIET_S if self.later or alone else None)
+            # children would keep the small pages
+            waits = self.later or not (self.large or self.owners)
+            ready = self.selector.select(QUIET_S if waits else None)
             for key, _ in ready:
                 key.data()
-            if not ready and not self.later and alone:
-                use_large_pages()
-                self.large = True
-            if not ready and self.later:
-                try:
-                    preload(self.later.pop(0))
-                except Exception:  # written to the log; a child that needs the module imports it itself
-                    traceback.print_exc()
+            if not ready:
+                self.quiet()
+
+    def quiet(self) -> None:
+        """Does what can wait, one thing after each quiet second: imports a module of `later`, at last moves the memory into large pages."""
+        if self.later:
+            try:
+                preload(self.later.pop(0))
+            except Exception:  # written to the log; a child that needs the module imports it itself
+                traceback.print_exc()
+        elif not self.large and not self.owners:
+            use_large_pages()
+            self.large = True
 
     def on_ready(self, readable: Any, function: Callable[[], None]) -> None:
         """Calls `function` whenever there is something to read on `readable`."""

@@ -333,3 +333,18 @@ def test_entries_with_nonsense_in_every_field_are_read_or_left_out():
             [record] = read_dump("x_rank0.json", json.dumps(dump).encode())
             assert record.calls
             desync(Job((record, nccl(1, entry(0)))))
+
+
+def test_a_dump_that_python_printed_is_read():
+    entry = {"record_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 4, "state": "completed",
+             "profiling_name": "nccl:all_reduce", "retired": True}  # fmt: skip
+    whole = {
+        "version": "2.5",
+        "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+        "entries": [entry],
+    }
+    with_tuple = json.dumps(whole).replace('["0", "default_pg"]', '("0", "default_pg")')
+    for text in (repr(whole), with_tuple):
+        assert is_dump(text.encode())
+        [record] = read_dump("trace_rank1.json", text.encode())
+        assert (record.calls[0].op, record.calls[0].seq, record.calls[0].group) == ("all_reduce", 4, "0 default_pg")

@@ -7,11 +7,13 @@ those of versions 2.x of the recorder's format (torch 2.5 to 2.13).
 
 from __future__ import annotations
 
+import ast
 import html
 import json
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
@@ -52,6 +54,9 @@ NOT_YOURS = (
 )
 
 
+_TUPLE = re.compile(r"""\((["'][^"'()]*["'], ?["'][^"'()]*["'])\)""")  # a group's number and name
+
+
 def is_dump(head: bytes) -> bool:
     """Whether the first bytes of a file look like one of these formats.
 
@@ -62,9 +67,8 @@ def is_dump(head: bytes) -> bool:
         return True
     start = head.lstrip()
     if start.startswith(b"{"):
-        return b'"traceEvents"' not in head and any(
-            name in head for name in (b'"comm_lib_version"', b'"nccl_comm_state"', b'"pg_config"', b'"pg_status"')
-        )
+        members = rb"""["'](?:comm_lib_version|nccl_comm_state|pg_config|pg_status)["']"""
+        return b'"traceEvents"' not in head and re.search(members, head) is not None
     return b"Torch Distributed Debug Server" in head or bool(re.match(rb"(PARTIAL DATA|=== Rank \d+: )", start))
 
 
@@ -131,9 +135,27 @@ def from_json(text: str) -> tuple[Any, bool]:
     except RecursionError as deep:
         raise ProfileError("its JSON is nested deeper than any recorder writes it") from deep
     except ValueError:
-        value, whole = {"entries": _complete(text)}, False
+        value, whole = _printed(text), True
+        if not isinstance(value, dict):
+            value, whole = {"entries": _complete(text)}, False
     bounded(value)
     return value, whole
+
+
+def _printed(text: str) -> Any:
+    """The dump that Python printed, after it was unpickled, or that has Python's tuples in its JSON; None for another.
+
+    >>> _printed('{"process_group": ("0", "default_pg"), "time": null}')
+    {'process_group': ['0', 'default_pg'], 'time': None}
+    """
+    if not text.rstrip().endswith("}"):
+        return None  # it is cut
+    text = _TUPLE.sub(r"[\1]", text)
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        return ast.literal_eval(text.strip())
+    return None
 
 
 def _complete(text: str) -> list[Any]:

@@ -33,6 +33,31 @@ def test_a_rank_that_called_something_else_is_named(tmp_path):
     assert "broadcast" in found.causes[0].cause and "call 7" in found.causes[0].evidence
 
 
+def test_ranks_too_far_apart_for_one_order_of_calls_are_told(tmp_path):
+    text = hung(0, seq=40, op="_ALLGATHER_BASE") + STATUS.format(r=0, seq=40, last=47, done=39)
+    text += hung(3, seq=42, op="ALLREDUCE", n=4) + STATUS.format(r=3, seq=42, last=45, done=41)
+    first = told(tmp_path, text).causes[0]
+    assert first.kind == "desync" and first.cause.startswith(
+        "Rank 3 went on past call 40 of the group of all ranks, all_"
+    )
+    assert "call 41 has ended there" in first.evidence
+    near = text.replace("Num=42", "Num=41").replace("work: 42", "work: 41").replace("work: 41.", "work: 40.")
+    assert not any("went on past" in cause.cause for cause in told(tmp_path, near).causes)
+
+
+def test_a_text_into_which_another_process_wrote_is_read(tmp_path):
+    torn = [
+        hung(r, n=n).replace("operation timeout", "operatA WARNING` of another process.ion timeout")
+        for r, n in ((0, 8), (1, 9))
+    ]
+    assert "another size" in told(tmp_path, "".join(torn)).causes[0].cause
+
+
+def test_a_call_whose_groups_line_is_cut_is_of_the_near_calls_group(tmp_path):
+    text = hung(0, seq=16) + STATUS.format(r=0, seq=16, last=16, done=15) + hung(1, seq=17, n=1)
+    assert told(tmp_path, text).causes[0].cause.startswith("Rank 0 never made call 17 of the group of all ranks")
+
+
 def test_a_size_that_differs_is_named(tmp_path):
     found = told(tmp_path, "".join(hung(r, n=90 if r == 1 else 100) for r in range(4)))
     assert found.causes[0].rank == 1 and "90 elements" in found.causes[0].cause
@@ -421,11 +446,56 @@ def test_a_call_of_nccl_that_failed_in_xla_is_read(tmp_path, text, words):
         ("RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [192.0.2.30]:30872",
          "hang", "A connection of gloo's"),
         ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "missing_rank", "Not all nodes came"),
+        ("RuntimeError: Rank 3 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 2. "
+         "Please check", "missing_rank", "Rank 2 did not pass the monitored_barrier that rank 3 reached"),
+        ("[n1:77:0:77] ib_mlx5_log.c:143  Transport retry count exceeded on mlx5_1:1/RoCE (synd 0x15 vend 0x81)",
+         "hang", "A message of UCX's over mlx5_1:1/RoCE was never answered"),
+        ("XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: sync7. Timed out task names:\n"
+         "/job:jax_worker/replica:0/task:5\n", "missing_rank", "names task 5: it did not come"),
+        ("E coordination_service.cc:117] UNAVAILABLE: Task /job:jax_worker/replica:0/task:4 heartbeat timeout. This",
+         "missing_rank", "Task 4 of JAX sent no heartbeat"),
+        ("(EngineCore pid=9) INFO [shm_broadcast.py:5] No available shared memory broadcast block found in 60 seconds.",
+         "hang", "A process of vLLM waited 60 s"),
+        ("The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR Worker exit detail: x",
+         "failed_rank", "A worker process of Ray's ended: SYSTEM_ERROR"),
+        ("[12.5] NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.", "failed_rank",
+         "Xid 79, the GPU has fallen off the bus, on GPU 3b:00"),
     ],
 )  # fmt: skip
-def test_ranks_that_did_not_meet_are_told(tmp_path, text, kind, words):
+def test_what_other_programs_say_of_a_failure_is_told(tmp_path, text, kind, words):
     first = told(tmp_path, f"Setting OMP_NUM_THREADS\n{text}\n").causes[0]
     assert first.kind == kind and words in f"{first.cause} {first.evidence}"
+
+
+def test_an_error_of_a_gpu_that_another_one_caused_counts_as_that_one(tmp_path):
+    xid = "kernel: NVRM: Xid (PCI:0000:{}:00): {}, pid=1, name=python3, Ch 00000001{}\n"
+    text = xid.format("dc", 45, " caused by previous Xid 149") + xid.format("1a", 45, "") + xid.format("1b", 145, "")
+    causes = [cause.cause for cause in told(tmp_path, text).causes]
+    assert causes == [
+        "The driver reports Xid 149, an error of NVLink, on GPU dc:00.",
+        "The driver reports Xid 145, an error of NVLink, on GPU 1b:00.",
+    ]
+    assert "Xid 45" in told(tmp_path, xid.format("1a", 45, "")).causes[0].cause
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 4096 : CUDA error 401 'x'",
+            "NVLink SHARP (NVLS)",
+        ),
+        ("Call to ibv_modify_qp failed with error No route to host", "Two cards of InfiniBand or RoCE could not be"),
+        ("NET/IB : m:1 async fatal event on QP (0x1): local access violation work queue error", "told to use memory"),
+        ("NET/IB : Got async event : local catastrophic error", "A card of InfiniBand or RoCE failed as a whole"),
+        ("NET/IB : Got async event : port error", "A port of InfiniBand or RoCE lost its link"),
+        ("Attempt to use communicator before the previous operation returned ncclSuccess", "A communicator was used"),
+    ],
+)
+def test_each_kind_of_a_cards_and_a_switchs_failure_has_its_words(tmp_path, text, words):
+    log = "".join(f"[1,{rank}]<stdout>:n1:1:2 [0] net_ib.cc:80 NCCL WARN {text}\n" for rank in (12, 9))
+    [cause] = told(tmp_path, log + WARN.format("a text that nobody knows")).causes
+    assert words in cause.cause and "NCCL says on ranks 9 and 12: " in cause.evidence
 
 
 @pytest.mark.parametrize(
@@ -638,6 +708,15 @@ def test_a_table_of_pcie_alone_says_nothing_of_nvlink(tmp_path):
     )
 
 
+def test_nvlinks_that_are_inactive_are_named(tmp_path):
+    link = "         Link {}: {}\n"
+    text = "GPU 0: Tesla V100 (UUID: GPU-1)\n" + link.format(0, "25.781 GB/s") + link.format(1, "25.781 GB/s")
+    text += "GPU 1: Tesla V100 (UUID: GPU-2)\n" + link.format(0, "<inactive>") + link.format(1, "25.781 GB/s")
+    text += "GPU 2: B200 (UUID: GPU-3)\nNVML: Unable to retrieve NVLink information as all links are inActive\n"
+    words = [cause.cause for cause in told(tmp_path, text, "links.txt").causes]
+    assert "GPU1: NVLink 0 of 2 inactive" in words[0] and "GPU2: no NVLink is active" in words[1] and len(words) == 2
+
+
 def test_cells_of_a_topology_that_lost_their_space_are_two(tmp_path):
     table = (
         "      GPU0 GPU1 NIC0 NIC1 NIC2 CPU Affinity\nGPU0  X NV12 NODENODE PIX 0-31\nGPU1  NV12 X SOCSOC PIX 0-31\n"
@@ -669,8 +748,10 @@ def test_rows_of_nccl_tests_without_a_head_are_sent_to_fit(tmp_path, before):
 
 
 def test_a_log_with_a_table_of_nccl_tests_in_it_says_who_reads_that(tmp_path):
-    found = told(tmp_path, "NCCL version 2.8.4+cuda10.1\n" + ROWS)
+    found = told(tmp_path, "NCCL version 2.8.4+cuda10.1\n" + WARN.format("x status=12 y") + ROWS)
     assert any("allranks fit" in note for note in found.notes)
+    with pytest.raises(ProfileError, match="rows of nccl-tests: allranks fit reads them"):
+        told(tmp_path, "NCCL version 2.8.4+cuda10.1\n" + ROWS)
     assert not any("nccl-tests" in note for note in told(tmp_path, "NCCL version 2.8.4+cuda10.1\n").notes)
 
 
@@ -690,6 +771,7 @@ def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
         ("time (ms) | forward-compute: 31.57 | backward-params-all-reduce: 21.15 | optimizer: 57.50\n", "Megatron's"),
         ("(min, max) time across ranks (ms):\n  forward-backward ....: (26094.39, 26095.09)\n", "Megatron's"),
         (" iteration 30/ 100 | elapsed time per iteration (ms): 123.4 | lm loss: 1.01E+01 |\n", "Megatron's"),
+        ("Not all ranks joining collective: sequence number: 7\nmissing ranks: {3}\n", "torchfrtrace: give the dumps"),
         ("dcgmi diag -r 2\n| DCGM Version   | 3.3.7  |\n| PCIe   | Fail - All   |\n", "dcgmi diag"),
         ("   Name    Self CPU %      Self CPU   # of Calls\n   aten::mm   0.1%   379.0us   4\n", "export_chrome_trace"),
     ],

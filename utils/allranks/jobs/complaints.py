@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 
-from allranks.base.errors import capital
+from allranks.base.errors import capital, name_ranks
 from allranks.jobs.job import Cause
 
 __all__ = ["complaints", "settings_words", "shortened", "slow_settings"]
@@ -88,6 +91,35 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.4,
     ),
     (
+        r"ibv_modify_qp failed|ibv_modify_qp.*(?:unreachable|timed out|No such device|Invalid argument)",
+        "Two cards of InfiniBand or RoCE could not be connected: one does not reach the other.",
+        "look at NCCL_IB_GID_INDEX (show_gids) and NCCL_IB_HCA, at the addresses and routes of both hosts' cards, and "
+        "try ib_write_bw between them; where only cards of one number reach each other, NCCL_CROSS_NIC=0",
+        0.7,
+    ),
+    (
+        r"status=4\b|IBV_WC_LOC_PROT_ERR|local access violation|local protection",
+        "A card of InfiniBand or RoCE was told to use memory that it may not use: it was freed, or was never "
+        "registered with the card.",
+        "look for the first such rank, whether buffers of a graph or of registered memory were freed, and at the "
+        "versions of the driver and of nvidia_peermem or dma-buf; run once with NCCL_NET_GDR_LEVEL=LOC",
+        0.6,
+    ),
+    (
+        r"Got async (?:fatal )?event : local catastrophic|device fatal",
+        "A card of InfiniBand or RoCE failed as a whole.",
+        "it is on the host of the ranks that say so: look at its dmesg (mlx5_core), firmware and temperature; the "
+        "driver or the host must be started anew",
+        0.8,
+    ),
+    (
+        r"Got async (?:fatal )?event : port (?:error|active)",
+        "A port of InfiniBand or RoCE lost its link.",
+        "look at the cable, the optics and the switch's port, and at ibqueryerrors or ethtool -S; links that come back "
+        "are worth as much attention",
+        0.7,
+    ),
+    (
         r"status=\d+ opcode|ibv_\w+ failed|Got async (?:fatal )?event",
         "The InfiniBand or RoCE card reported an error.",
         "look at ibstat, at dmesg and at the counters of the port; locked memory may be too small (ulimit -l)",
@@ -107,6 +139,21 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         r"[Cc]onnection (?:closed|reset) by (?:remote )?peer|Broken pipe|remote process exited",
         "The connection to another rank was lost: that rank or its machine ended first, or the network failed.",
         "look at the first error of the other ranks: the rank that says this one is rarely at fault",
+        0.5,
+    ),
+    (
+        r"NVLS|NVLink SHARP|[Mm]ulticast",
+        "NVLink SHARP (NVLS) could not be set up: the switches inside the machine did not give what it needs.",
+        "look at nvidia-fabricmanager (systemctl status, nvidia-smi -q under Fabric), at its version beside the "
+        "driver's, and at containers that lack /dev/nvidia-caps-imex-channels; NCCL_NVLS_ENABLE=0 goes on without it, "
+        "and all_reduce inside a machine is slower",
+        0.8,
+    ),
+    (
+        r"before the previous operation returned ncclSuccess",
+        "A communicator was used while its start, or an operation before, had not ended.",
+        "an error of it came before: look at the first error of all ranks; a program that asks for calls that do not "
+        "wait (blocking=0) must ask ncclCommGetAsyncError first",
         0.5,
     ),
     (
@@ -173,6 +220,11 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
     ),
 )
 
+_UNKNOWN = (
+    "NCCL warns, in words that this report has no rule for.",
+    "look for the first such line of all ranks",
+    0.4,
+)
 _SLOW: tuple[tuple[str, str, str], ...] = (
     (
         "NCCL_P2P_DISABLE",
@@ -208,23 +260,30 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LETTERS else f"{text[:_LETTERS].rsplit(' ', 1)[0]}…"
 
 
-def complaints(warnings: Iterable[str]) -> tuple[Cause, ...]:
-    """A cause for each kind of warning or error, the surest first; a text that is not known is told as it is.
+def complaints(
+    warnings: Iterable[str], ranks: Mapping[str, Collection[int]] = MappingProxyType({})
+) -> tuple[Cause, ...]:
+    """A cause for each kind of warning or error, the surest first; a text that is not known is told as it is, where no
+    other is. `ranks` are those that said a text, as far as a launcher's label says it.
 
     >>> complaints(["Call to connect returned Connection refused"])[0].kind
     'nccl_error'
     """
     found: dict[str, Cause] = {}
+    said_by: dict[str, set[int]] = defaultdict(set)
     for text in warnings:
         words, advice, sure = next(
-            ((words, advice, sure) for pattern, words, advice, sure in _ERRORS if re.search(pattern, text)),
-            (
-                "NCCL warns, in words that this report has no rule for.",
-                "look for the first such line of all ranks",
-                0.4,
-            ),
+            ((words, advice, sure) for pattern, words, advice, sure in _ERRORS if re.search(pattern, text)), _UNKNOWN
         )
         found.setdefault(words, Cause(words, f"NCCL says: {shortened(text)}; {advice}", None, sure, ERROR))
+        said_by[words] |= {*ranks.get(text, ())}
+    if len(found) > 1:
+        found.pop(_UNKNOWN[0], None)  # it is told among what the logs say
+    for words, who in said_by.items():
+        if who and words in found:
+            cause = found[words]
+            told = cause.evidence.replace("NCCL says", f"NCCL says on {name_ranks(sorted(who))}", 1)
+            found[words] = replace(cause, evidence=told)
     if len(found) > 1 and any("No space left" in cause.evidence for cause in found.values()):
         found = {words: cause for words, cause in found.items() if "could not make its segment of" not in words}
     return tuple(sorted(found.values(), key=lambda cause: -cause.sure))

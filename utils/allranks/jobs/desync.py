@@ -24,6 +24,7 @@ COALESCED = "COALESCED"  # a watchdog's word for several calls at once
 # collectives whose inputs (outputs) must have one size on all ranks
 SAME_IN = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter")
 SAME_OUT = ("all_reduce", "broadcast", "all_gather", "reduce_scatter")
+ALL_GIVE = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")  # end nowhere before all have come
 MOST_NAMED = 16  # ranks in a sentence
 NO_FILE = "it was killed, or it was already in destroy_process_group, or its machine is gone"
 # a watchdog speaks only of calls that its own rank enqueued
@@ -92,7 +93,12 @@ def desync(job: Job) -> tuple[Cause, ...]:
     groups = _groups(job, records)
     found: list[tuple[int, Cause]] = []
     for group in groups.values():
-        cause = _differs(group) or _absent(group, groups, records, stands) or _stuck(group, records)
+        cause = (
+            _differs(group)
+            or _absent(group, groups, records, stands)
+            or _apart(group, records)
+            or _stuck(group, records)
+        )
         if cause:
             found.append(cause)
     found += _messages(records)
@@ -164,7 +170,9 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     if not told:
         return (*causes, *_by_launcher(job))
     settings = {name: value for r in told for name, value in r.facts.get("settings", {}).items()}
-    found = [*causes, *complaints(dict.fromkeys(w for r in told for w in r.facts.get("warnings", ())))]
+    warnings = dict.fromkeys(w for r in told for w in r.facts.get("warnings", ()))
+    warned = {w: ranks for r in told for w, ranks in r.facts.get("warned", {}).items()}
+    found = [*causes, *complaints(warnings, warned)]
     found += _by_launcher(job)
     slow = next((r for r in told if r.facts.get("sockets")), None)
     if slow is not None:
@@ -520,6 +528,31 @@ def _elsewhere(rank: int, group: _Group, groups: dict[str, _Group], records: dic
     if call.op in ("send", "recv"):
         return f"rank {rank} itself waits in {call.op} with rank {call.peer}{_at(call)}"
     return f"rank {rank} itself waits in call {call.seq} of {place}{_at(call)}"
+
+
+def _apart(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] | None:
+    """Ranks that wait in calls of one group that lie so far apart that they can't be of one order of calls."""
+    if not (group.known or group.name.endswith("default_pg")):
+        return None  # groups of other members may have this name
+    timed_out = [rank for rank in group.members if rank in records and records[rank].facts.get("timed_out")]
+    waits = {rank: seq for rank in timed_out if (seq := group.pending(rank)) is not None}
+    low = min(waits.values(), default=0)
+    behind, ahead = ([r for r, seq in waits.items() if keep(seq)] for keep in (low.__eq__, (low + 1).__lt__))
+    call = group.like(low, behind[0]) if ahead else None
+    if call is None or call.op not in ALL_GIVE:
+        return None
+    other = group.like(waits[ahead[0]], ahead[0])
+    verb = "waits" if len(behind) == 1 else "wait"
+    words = (
+        f"{capital(name_ranks(ahead))} went on past call {low} of {group.words()}, {_said(call)}, in which "
+        f"{name_ranks(behind)} {verb}: these ranks do not make the same calls."
+    )
+    evidence = (
+        f"rank {ahead[0]} waits in call {waits[ahead[0]]}{f', {_said(other)}{_at(other)}' if other else ''}, and call "
+        f"{low + 1} has ended there, to which {name_ranks(behind)} never came: one call more or fewer, or another "
+        f"order, at call {low} or before (TORCH_DISTRIBUTED_DEBUG=DETAIL names the first that differs)"
+    )
+    return 1, Cause(words, evidence, None, 0.75, "desync", None)
 
 
 def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] | None:

@@ -27,8 +27,8 @@ from allranks.jobs.horovod import STALLED, HorovodStalls
 from allranks.jobs.job import MAX_RANKS, Call, Cause, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.nccl_files import RAS_GROUP
-from allranks.jobs.rendezvous import NO_MEETING, meeting
 from allranks.jobs.scan import lines_of
+from allranks.jobs.signs import SIGNS, Xids, sign
 from allranks.jobs.xla_waits import XlaWaits
 from allranks.theory.cost.sweep_tables import is_row
 
@@ -41,16 +41,17 @@ MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
-    r"[Cc]aught collective operation timeout(?: for work)?: Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
+    r"[Cc]aught collective operat.{1,200}?(?: for work)?: Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
     r"(?: ran for (\d+) milliseconds)?"
 )
+_OF_MPI = re.compile(r".{0,64}?\[\d+,(\d{1,6})\]<std(?:out|err)>")  # mpirun --tag-output
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
 _PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?| \((\w+)\))?")  # torch 2.4 names it without GUID
 _STATUS = re.compile(
     r"(?:\bwork(?: sequence id)?: (\d+)\W+(?:PG status: )?)?[Ll]ast enqueued(?: NCCL)? work: (-?\d+),"
     r"(?: last started [^,]*,)* last completed(?: NCCL)? work: (-?\d+)"
 )
-_TIMEOUT = "collective operation timeout"
+_TIMEOUT = "aught collective operat"
 _BLOCKING = re.compile(r"\bWork Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\) timed out in ")
 _DIED = re.compile(
     r"watchdog thread terminated with exception: (.*(?:CUDA error: (?!driver shutting)|INTERNAL ASSERT).*)"
@@ -94,6 +95,7 @@ _PRINT = re.compile(
 )
 _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
 _CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
+NEAR = 4  # so many calls apart are ranks of one group that stopped for one reason
 APART_S = 60  # one process's timeouts of one moment are closer together
 SIGNALS = {
     9: "SIGKILL, as the out-of-memory killer sends it",
@@ -162,7 +164,7 @@ _FURTHER_ON = (
     "NCCL WARN",
     *_LAUNCHERS,
     *_OTHERS,
-    *NO_MEETING,
+    *SIGNS,
 )  # what makes a text a log of ours anywhere
 _AT_ONCE = (*_FURTHER_ON, "NCCL error", "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
@@ -231,6 +233,8 @@ class _Log:
         self.chosen: Counter[tuple[str, str, str]] = Counter()
         self.settings: dict[str, str] = {}
         self.warnings: Counter[str] = Counter()
+        self.warned: dict[str, set[int]] = defaultdict(set)  # which ranks said it, by mpirun's label
+        self.now = ""  # the line that is looked at
         self.nvls: str = ""
         self.hosts: set[str] = set()
         self.last_failed: int | None = None
@@ -266,7 +270,8 @@ class _Log:
         self.ras: list[
             tuple[int, str]
         ] = []  # of communicators that RAS lists: how many ranks, and what it says of them
-        self.met: dict[str, Cause] = {}  # where ranks did not meet, by the words
+        self.signs: dict[str, Cause] = {}  # what lines of other programs name, by the words
+        self.xids = Xids()
         self.rows = 0  # of a table of nccl-tests
         self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
         # of a process and its GPU: the ranks that it has in communicators of each size
@@ -316,7 +321,7 @@ class _Log:
             self._file(held)
 
     def _file(self, line: str) -> None:
-        self.lines += 1
+        self.lines, self.now = self.lines + 1, line
         if "RUNNING" in line and (comm := RAS_GROUP.match(line)) and 0 < int(comm[2]) <= MAX_RANKS:
             self.ras.append((int(comm[2]), comm[3]))
         if " float " in line and is_row(line):  # the type that nccl-tests takes by itself
@@ -370,8 +375,10 @@ class _Log:
                 )
         if "CollectiveFingerPrint" in line:
             self._fingerprints(line)
-        if any(word in line for word in NO_MEETING) and (cause := meeting(line)):
-            self.met.setdefault(cause.cause, cause)
+        if any(word in line for word in SIGNS):
+            self.xids.take(line)
+            if cause := sign(line):
+                self.signs.setdefault(cause.cause, cause)
         if "stuck" in line or "Termination timeout for `" in line:
             self.xla.take(line)
         if any(word in line for word in ("EI00", "EJ00", "RankID:", "HCCL(", HCCL_LATE)):
@@ -383,6 +390,8 @@ class _Log:
     def _warns(self, text: str) -> None:
         if len(self.warnings) < MOST_WARNINGS or text in self.warnings:
             self.warnings[text] += 1
+            if label := _OF_MPI.match(self.now):
+                self.warned[text].add(int(label[1]))
 
     def _fingerprints(self, line: str) -> None:
         """Files the calls that TORCH_DISTRIBUTED_DEBUG=DETAIL found to differ: its text has those of two ranks."""
@@ -463,16 +472,17 @@ class _Log:
                 mine.calls[place] = replace(mine.calls[place], group=group)
 
     def _unnamed(self) -> None:
-        """Gives a call without a group that of other ranks' call of the same number, where that is one group."""
-        named: dict[int | None, set[str]] = defaultdict(set)
-        for told in self.ranks.values():
-            for call in told.calls:
-                if call.group and call.group != NO_GROUP:
-                    named[call.seq].add(call.group)
+        """Gives a call without a group that of calls with the same number or a near one, where that is one."""
+        named = {
+            (c.seq, c.group) for told in self.ranks.values() for c in told.calls if c.group not in (None, NO_GROUP)
+        }
         for told in self.ranks.values():
             for i, call in enumerate(told.calls):
-                if call.group == NO_GROUP and call.seq is not None and len(named[call.seq]) == 1:
-                    told.calls[i] = replace(call, group=next(iter(named[call.seq])))
+                if call.group == NO_GROUP and call.seq is not None:
+                    here = {group for seq, group in named if seq == call.seq}
+                    here = here or {group for seq, group in named if abs((seq or 0) - call.seq) <= NEAR}
+                    if len(here) == 1:
+                        told.calls[i] = replace(call, group=next(iter(here)))
 
     def _timeout(self, line: str, work: str, ran_ms: str | None) -> None:
         rank = _rank_of(line)
@@ -496,7 +506,8 @@ class _Log:
         mine.told_s = now
         if group == NO_GROUP and seq is not None:
             group = mine.group_of.pop(seq, group)
-        if not any((c.seq, c.group, c.op, c.in_elements) == (seq, group, op, into) for c in mine.calls):
+        torn = seq is None and op == "unknown" and mine.calls  # another process wrote into it
+        if not torn and not any((c.seq, c.group, c.op, c.in_elements) == (seq, group, op, into) for c in mine.calls):
             mine.calls.append(
                 Call(rank, op, group, seq=seq, in_elements=into, out_elements=out, state="started",
                      label=said.get("OpType", "")[:40])
@@ -676,7 +687,13 @@ class _Log:
             said.append(f"RAS knew {counted(size, 'rank')} of the largest communicator, and says of it: {status}")
             for told in self.ranks.values():
                 told.world = max(size, told.world or 0)
-        causes = (*self.met.values(), *self.xla.causes(), *self.hccl.causes(), *self.horovod.causes())
+        causes = (
+            *sorted(self.signs.values(), key=lambda cause: -cause.sure),
+            *self.xids.causes(),
+            *self.xla.causes(),
+            *self.hccl.causes(),
+            *self.horovod.causes(),
+        )
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if self.repeated:
@@ -697,6 +714,7 @@ class _Log:
             "missing_ib": self.missing_ib,
             "settings": self.settings,
             "warnings": tuple(self.warnings),
+            "warned": dict(self.warned),
             "without_gdr": tuple(self.without_gdr),
             "repeated": self.repeated,
             "local_exits": self.local_exits if not self.exits else {},
@@ -719,6 +737,8 @@ class _Log:
                 + " cut in the middle, as where it was copied from a terminal or a page that breaks lines: give the "
                 "file that the job wrote"
             )
+        if self.rows > 1 and len(said) < 2 and not (self.ranks or causes or self.warnings):
+            raise ProfileError(TABLE)  # of a log that names only NCCL's version, the table is what was meant
         notes = (TABLE,) if self.rows > 1 else ()
         if not self.ranks and not self.not_come:
             if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory, causes)):

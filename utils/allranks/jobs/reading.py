@@ -137,7 +137,11 @@ _OTHERS = (
         rb"GPU activities: +\d|==\d+== Profiling result",
         "it is a table of nvprof, without times of calls: record with nsys profile, then nsys export -t sqlite",
     ),
-    ("", rb"Culprit rank \d+; Error type", "it is the text of torch's torchfrtrace: give the dumps that it read"),
+    (
+        "",
+        rb"Culprit rank \d+; Error type|Not all ranks joining collective",
+        "it is the text of torch's torchfrtrace: give the dumps that it read",
+    ),
     (
         "",
         rb"Self CPU % +Self CPU",

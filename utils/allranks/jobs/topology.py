@@ -1,4 +1,5 @@
-"""What `nvidia-smi topo -m` and `-p2p` print of the links between a machine's GPUs and network cards.
+"""What `nvidia-smi topo -m` and `-p2p` print of the links between a machine's GPUs and network cards, and `nvidia-smi
+nvlink -s` of the NVLinks of each.
 
 The table may stand anywhere in a text, with a launcher's label before each line. Seen: nvidia-smi of drivers 450 to
 590, with cards named NIC0 or mlx5_0, and GB200.
@@ -27,6 +28,8 @@ _LINK = r"(?:NODE|SYS|SOC|PHB|PXB|PIX|NV\d{1,2}|X)"
 _GLUED = re.compile(rf"{_LINK}(?:{_LINK})+")  # cells between which a terminal lost the space
 _COMMAND = re.compile(r"\btopo\s+(-\w+|--\w+)")  # -mp and --matrix_pci leave NVLinks out
 _HEAD = re.compile(r"(?:GPU|NIC|mlx|rocep|ibp|bnxt|efa)\w*")
+_GPU = re.compile(r"\bGPU (\d{1,3}): .*\(UUID")  # of nvidia-smi nvlink
+_NVLINK = re.compile(r"\bLink (\d{1,3}): (\S+)")
 _ACCESS = {
     "OK": "peer access",
     "CNS": "no peer access, as the chipset has none",
@@ -94,8 +97,9 @@ def _read(path: Path) -> list[RankRecord]:
             said.append(f"pairs of GPUs: {words}")
         else:
             _tell(table, said, bad)
+    _tell_nvlinks(lines_of(path), said, bad)
     if not said:
-        raise ProfileError("it looks like nvidia-smi topo -m, and no line of it is whole")
+        raise ProfileError("it looks like nvidia-smi topo -m or nvlink -s, and no line of it is whole")
     facts = {"said": tuple(said), **({"bad_links": tuple(bad)} if bad else {})}
     return [RankRecord(0, str(path), TOPOLOGY, facts=facts, rank_from="unknown")]
 
@@ -151,6 +155,30 @@ def _tell(table: _Table, said: list[str], bad: list[str]) -> None:
         said.append(bad[-1])
 
 
+def _tell_nvlinks(lines: Iterable[str], said: list[str], bad: list[str]) -> None:
+    """Adds sentences on nvidia-smi nvlink -s: how many links each GPU has, and which are inactive."""
+    links: dict[str, dict[str, bool]] = {}
+    for line in lines:
+        if head := _GPU.search(line):
+            links[f"GPU{head[1]}"] = {}
+        elif links and (link := _NVLINK.search(line)):
+            links[list(links)[-1]][link[1]] = "inactive" not in link[2].lower()
+        elif links and "all links are inactive" in line.lower():
+            links[list(links)[-1]] = {"all": False}
+    links = {gpu: state for gpu, state in links.items() if state}
+    if links:
+        counts = Counter(sum(state.values()) for state in links.values())
+        said.append("NVLinks that are active: " + ", ".join(f"{n} on {counted(m, 'GPU')}" for n, m in counts.items()))
+    for gpu, state in links.items():
+        if dead := [number for number, active in state.items() if not active]:
+            which = (
+                "no NVLink is active" if len(dead) == len(state) else f"NVLink {listed(dead)} of {len(state)} inactive"
+            )
+            word = f"{gpu}: {which}: rings over it are slower, or fail; dmesg (Xid 74, 144 to 150) and a reset say more"
+            bad.append(word)
+            said.append(word)
+
+
 def _link(kind: str) -> str:
     names = {
         "SYS": "SYS, across CPU sockets",
@@ -169,6 +197,10 @@ def _distance(kind: str) -> int:
 
 
 def _looks(path: Path, head: bytes) -> bool:
+    if b"NCCL INFO" not in head and re.search(
+        rb"(?mi)^\W*Link \d+: (?:<?inactive|[\d.]+ GB/s)|all links are inactive", head
+    ):
+        return True
     if b"GPU0" not in head or b"\0" in head or b"NCCL INFO" in head:
         return False
     text = plain_text(head.decode("utf-8", "replace"))

@@ -35,6 +35,7 @@ def test_a_run_like_the_published_ones_is_normal():
         (lambda n: 0.24 if n > 2**20 else 1.0, "a quarter of what is normal", "PCIe"),
         (lambda n: min(1.0, 0.9) if n < 2**24 else 0.75, "roof of a ring", "NVLS is off"),
         (lambda n: 0.3 if n == 2**24 else 1.0, "a dent at 16 MiB", "protocol"),
+        (lambda n: 0.1 if 2**24 <= n < 2**28 else 1.0, "and is back at 256 MiB", "through the host's memory"),
         (lambda n: 0.5 if 2**17 < n < 2**25 else 1.0, "middle sizes are low", "channels"),
     ],
 )

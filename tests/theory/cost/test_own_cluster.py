@@ -98,6 +98,26 @@ def test_two_runs_in_one_file_are_told_apart_or_taken_together():
     assert any("run 2 times" in note for note in notes)
 
 
+def test_a_sweep_that_still_gains_at_its_largest_size_says_so():
+    for most, gains in ((21, True), (31, False)):  # half of the bandwidth is reached at 1 MB
+        _, notes = cost.fit_measured(
+            [cost.Measured("all_gather", 4, 2, [(2**k, 1e-3 + 2**k / 1e9) for k in range(18, most)])]
+        )
+        assert any("measure larger sizes" in note for note in notes) is gains
+
+
+def test_a_run_without_its_devices_is_of_as_many_nodes_as_the_files_other_run(tmp_path):
+    end = (
+        "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.1\n#\n# Collective test concluded: all_reduce_perf\n"
+    )
+    shape = "  {}  {}  float  sum  -1  {:.1f}  {:.2f}  {:.2f}  0  {:.1f}  {:.2f}  {:.2f}  0\n"
+    times = [(2**k, 2**k / speed) for speed in (40e3, 8e3) for k in range(24, 28)]  # microseconds
+    rows = [shape.format(n, n // 4, *(us, n / us / 1e3, 1.5 * n / us / 1e3) * 2) for n, us in times]
+    (tmp_path / "runs.txt").write_text("".join(rows[:4]) + end + NEW + "".join(rows[4:]) + end)
+    first, second = cost.read_measured_file(tmp_path / "runs.txt")
+    assert (first.nodes, second.nodes) == (2, 2) and "as the other runs of 4 ranks" in first.notes[-1]
+
+
 def test_sendrecv_is_passed_over():
     text = NEW.replace("all_reduce_perf", "sendrecv_perf") + row(1024, 5.0) + NEW + row(1024, 12.5)
     assert [f.collective for f in cost.read_measured(text)] == ["all_reduce"]

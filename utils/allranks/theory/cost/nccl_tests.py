@@ -164,6 +164,11 @@ def read_all(
         found = _sweeps_of(text, (collective or _in_name(path.name), ranks, nodes), pairs.messages)
     except CostError as error:
         return [], pairs, CostError(f"{path}: {error}")
+    for sweep in found:
+        told = {other.nodes for other in found if other.ranks == sweep.ranks and other.nodes}
+        if sweep.nodes is None and len(told) == 1:
+            sweep.nodes = told.pop()
+            sweep.notes.append(f"taken as on {sweep.nodes} nodes, as the other runs of {sweep.ranks} ranks in this file")
     return found, pairs, None
 
 

@@ -315,13 +315,25 @@ def _shapes(
             "launching takes long: processes on the wrong CPUs, a busy or slowed host, debug output" + (", or latency of the network" if nodes > 1 else ""),
             f"numactl --cpunodebind=N --membind=N {program} ..., and once with -G 10 (CUDA graphs): what gets shorter was the host's",
         ))  # fmt: skip
-    dent = _dent(rows)
-    if dent is not None:
+    dent, fall = _dent(rows), _fall(rows)
+    if fall is not None and fall[1][1] < DEEP * fall[0][1] and fall[1][0] > SMALL:
+        before, here = fall
+        back = next((row[0] for row in rows if row[0] > here[0] and row[1] >= 0.8 * before[1]), None)
+        found.append(Shape(
+            f"from {size_in_words(before[0])} to {size_in_words(here[0])} the busbw falls to 1/{before[1] / here[1]:.3g}"
+            + (f", and is back at {size_in_words(back)}" if back else ", and does not come back"),
+            "packets that are lost and sent again (RoCE without PFC or ECN, many senders to one card), buffers that the host copies, or other traffic" if nodes > 1
+            else "bytes that go through the host's memory from there on, or a buffer that is too small",
+            "the counters of the cards before and after one such size (rdma statistic, ethtool -S: out_of_sequence, retransmits, pause, ECN marks); "
+            "then several sizes between the two, two times: a place that moves is other traffic",
+        ))  # fmt: skip
+        dent = here[0]
+    elif dent is not None:
         found.append(Shape(
             f"a dent at {size_in_words(dent)}", "NCCL changes protocol, algorithm or the number of channels there",
             f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING {program} -b {dent} -e {dent}, and again with NCCL_PROTO=Simple: the faster one shows which",
         ))  # fmt: skip
-    if (fall := _fall(rows)) is not None and fall[1][0] != dent:
+    if fall is not None and fall[1][0] != dent:
         before, here = fall
         found.append(Shape(
             f"from {size_in_words(before[0])} to {size_in_words(here[0])} the busbw falls to 1/{before[1] / here[1]:.3g}",
@@ -334,6 +346,9 @@ def _shapes(
             f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING {program} ...: see the protocol at that size; try NCCL_MIN_NCHANNELS and NCCL_BUFFSIZE",
         ))  # fmt: skip
     return tuple(found)
+
+
+DEEP = 0.25  # a fall to less is more than a change of protocol costs
 
 
 def _part(share: float) -> str:

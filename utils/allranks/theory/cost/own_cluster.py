@@ -270,6 +270,11 @@ def fit_measured(measured: Iterable[Measured], nodes: int | None = None) -> tupl
                     f"{what}: the largest size takes less than twice as long as the smallest, so that the bandwidth is larger "
                     "than what is told; measure larger sizes"
                 )
+            elif len(one.efficiency) > 2 and (gain := _last_gain(one)) > STILL_GAINS:
+                notes.append(
+                    f"{what}: the largest size is {gain - 1:.0%} faster than the one before, so that the bandwidth may be larger "
+                    "than what is told; measure larger sizes"
+                )
         if len(apart) > 1:
             speeds = sorted(fitted[-len(apart) :], key=lambda f: -f.bytes_per_s)
             words = "; ".join(f"{f.setting}: {f.bytes_per_s / 1e9:.4g} GB/s" for f in speeds)
@@ -277,6 +282,15 @@ def fit_measured(measured: Iterable[Measured], nodes: int | None = None) -> tupl
                 f"{what} was run with {len(apart)} settings, which are fitted apart ({words}); predictions take the faster"
             )
     return fitted, list(dict.fromkeys(notes))
+
+
+STILL_GAINS = 1.25  # of the largest size's bandwidth over that of the one before
+
+
+def _last_gain(sweep: FittedSweep) -> float:
+    """The bandwidth at the largest size over that at the size before."""
+    before, last = sweep.efficiency[-2][0], sweep.efficiency[-1][0]
+    return last / before * sweep.seconds(before) / sweep.seconds(last)
 
 
 ALIKE = 1.25  # runs whose times differ more, in the median over common sizes, were not run alike

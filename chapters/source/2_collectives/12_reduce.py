@@ -337,7 +337,7 @@ guess.reveal(
 # %% [markdown] name="waiting_explained"
 # In an all-reduce no rank can have the sum before the last rank calls it, so all ranks wait for all. In a reduce a rank may continue when its part
 # has been sent; with Gloo and a short tensor this holds for all ranks except the one that sends to the root. (By its source NCCL writes a short tensor into a buffer of the receiver, so
-# there nobody needs to wait for the root.) This is not promised: **a collective is
+# there nobody needs to wait for the root; not run here.) This is not promised: **a collective is
 # not a barrier, unless its result needs all ranks.**
 
 # %% [markdown] name="measure"

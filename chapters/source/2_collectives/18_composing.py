@@ -473,7 +473,7 @@ for tokens, (gather, compose) in measured.items():
 # <details><summary><b>Answer</b></summary>
 #
 # Two: one with `MAX` for the largest logit, one with `SUM` for the sum of the exponentials: the summary of section 3. For the loss torch makes a third, for the target's logit, and so does
-# Megatron-LM; its fused form (`fused_cross_entropy.py`) sends that logit with the sum, as section 5 does, and makes two.
+# Megatron-LM; its fused form (`fused_cross_entropy.py`) sends that logit with the sum and makes two, as section 5 counts them.
 # </details>
 #
 # You also meet it here:

@@ -80,7 +80,7 @@ def test_overlap_and_bucketing(ranks, solved):
     verdict = chapter.text("bucketed_mine")
     assert ("passed" in verdict, "not yet" in verdict) == (solved, not solved)
 
-    assert "it was 50 MiB\n" in chapter.text("reveal_size")  # the best of the choices
+    assert "it was: 50 MiB\n" in chapter.text("reveal_size")  # the best of the choices
     assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("sizes_explored"))
     said = [
         explore.overlap(bucket_nbytes=nbytes, backward_s=0.3).text()

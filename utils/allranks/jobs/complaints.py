@@ -106,21 +106,21 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.6,
     ),
     (
-        r"Got async (?:fatal )?event : local catastrophic|device fatal",
+        r"async (?:fatal )?event : local catastrophic|device fatal",
         "A card of InfiniBand or RoCE failed as a whole.",
         "it is on the host of the ranks that say so: look at its dmesg (mlx5_core), firmware and temperature; the "
         "driver or the host must be started anew",
         0.8,
     ),
     (
-        r"Got async (?:fatal )?event : port (?:error|active)",
+        r"async (?:fatal )?event : port (?:error|active)",
         "A port of InfiniBand or RoCE lost its link.",
         "look at the cable, the optics and the switch's port, and at ibqueryerrors or ethtool -S; links that come back "
         "are worth as much attention",
         0.7,
     ),
     (
-        r"status=\d+ opcode|ibv_\w+ failed|Got async (?:fatal )?event",
+        r"status=\d+ opcode|ibv_\w+ failed|async (?:fatal )?event",
         "The InfiniBand or RoCE card reported an error.",
         "look at ibstat, at dmesg and at the counters of the port; locked memory may be too small (ulimit -l)",
         0.6,

@@ -83,7 +83,8 @@ _XLA_FAILED = re.compile(
     r"(?:; current tracing scope.*|\. Last NCCL warning\(error\) log entry \(may be unrelated\) '(.{1,300}?)'"
     r"\.?(?:;.*)?)?$"
 )
-_NCCL_ERROR = re.compile(r"\b\w*Error: NCCL error: (.{1,300})")
+# vLLM's pynccl, CuPy, TensorRT-LLM, and what torch puts into one line
+_NCCL_ERROR = re.compile(r"(?:\b\w*Error: NCCL error: |\bLast error: |\bFailed, NCCL error \S+ ')(.{1,300}?)'?\s*$")
 _SECOND = re.compile(r"\btime\s+: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 # errors that tell of other ranks, or that follow from one of HCCL's
@@ -349,12 +350,12 @@ class _Log:
                 self._info(line)
             elif "NCCL WARN" in line:
                 self._warns(line.partition("NCCL WARN ")[2].strip())
-            elif found := re.search(r"NCCL version ([\w.+]+)", line):
-                self.version = found[1]
             elif failed := _XLA_FAILED.search(line):
                 self._warns(failed[2] or failed[1])
-            elif failed := _NCCL_ERROR.search(line):  # vLLM's pynccl, CuPy
+            elif failed := _NCCL_ERROR.search(line):
                 self._warns(failed[1])
+            if "NCCL INFO" not in line and (found := re.search(r"NCCL version ([\w.+]+)", line)):
+                self.version = found[1]
         if "ast enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
             self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
         if any(text in line for text in _SPOKE) and (rank := _rank_of(line)) is not None:

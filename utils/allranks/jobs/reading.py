@@ -151,10 +151,11 @@ _OTHERS = (
     ("", rb"(?s)\A(?=.*nThread).*minBytes", "it is the output of nccl-tests: allranks fit reads it"),
     (
         "",
-        rb'(?m)^Thread (?:0x)?\w+ \((?:active|idle)(?:\+gil)?\)(?:: ".*")?$',
-        "it is what py-spy dump prints, the stacks of one process, which are not read: a flight recorder's dumps of "
-        "all ranks say who waits in which call",
+        rb'(?m)^(?:Current t|T)hread (?:0x)?\w+ \((?:(?:active|idle)(?:\+gil)?\)(?:: ".*")?$|most recent call first)',
+        "it is what py-spy dump or Python's faulthandler prints, the stacks of one process, which are not read: a "
+        "flight recorder's dumps of all ranks say who waits in which call",
     ),
+    ("", rb"Count +Size +Time, us", "it is a table of UCC's perftest, which is not read"),
     ("", rb"(?m)^#\d+ +(?:0x[0-9a-f]+ in )?\w+", "it is the stack that a debugger prints, which is not read"),
 )
 

@@ -1,5 +1,5 @@
 """Lines of other programs than NCCL that name what went wrong: torch's rendezvous and gloo, UCX, JAX's coordination
-service, vLLM, Ray, and NVIDIA's driver in the kernel's log.
+service, UCCL and perftest, vLLM, Ray, and NVIDIA's driver in the kernel's log.
 
 Seen: torch 1.9 to 2.13 (c10d/socket.cpp, TCPStore.cpp, ProcessGroupNCCL.cpp, elastic/rendezvous), UCX 1.8 to 1.15
 (ib_mlx5_log.c), jaxlib 0.4 (coordination_service.cc), vLLM 0.6 to 0.11, Ray 2, NVIDIA's list of Xids.
@@ -95,6 +95,32 @@ _LINES: tuple[tuple[str, re.Pattern[str], str, str, float, str], ...] = tuple(
             "it is {1}; look at the first error of the tasks that did not come, and whether they were started",
             0.6,
             "missing_rank",
+        ),
+        (
+            "oordination service agent",
+            r"[Cc]oordination service agent in error status: (\w+)",
+            "A task of JAX lost its coordination service, or never reached it: {1}.",
+            "the service runs in task 0: look whether that process runs and at its first error, at "
+            "coordinator_address, and at the firewall",
+            0.6,
+            "hang",
+        ),
+        (
+            "odify QP",
+            r"[Ff]ailed to modify QP(?: \w+)? to (RT[RS])",
+            "Two cards of InfiniBand or RoCE could not be connected: one does not reach the other.",
+            "the step to {1} failed: look at the GID index (show_gids), at the addresses and routes of both hosts' "
+            "cards, and try ib_write_bw between them",
+            0.7,
+            "hang",
+        ),
+        (
+            "NVRM: fallen off the bus",
+            "",
+            "The driver reports that a GPU has fallen off the bus.",
+            "the line before has its number; look at power, temperature and the slot",
+            0.85,
+            "failed_rank",
         ),
         (
             "/task:",

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -153,10 +154,11 @@ class Exercise:
 
     @functools.cached_property
     def arguments(self) -> tuple[str, ...]:
-        """The names of the function's arguments, from the head of the exercise's file; () where that does not begin with the call."""
-        head = getattr(sys.modules.get(self.inputs.__module__), "__doc__", None) or ""
-        found = re.match(rf"{re.escape(self.name)}\(([\w, ]*)\)", head)
-        return tuple(found[1].split(", ")) if found else ()
+        """The names of the function's arguments, from the head of the file that holds it; () where that does not begin with the call."""
+        files = [vars(module) for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+        held = [file for file in files if getattr(file.get("EXERCISE"), "name", None) == self.name]
+        calls = [re.match(rf"{re.escape(self.name)}\(([\w, ]*)\)", file.get("__doc__") or "") for file in held]
+        return next((tuple(found[1].split(", ")) for found in calls if found), ())
 
     @functools.cached_property
     def known(self) -> tuple[Mistake, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from allranks.theory.cost import price
 from allranks.theory.cost.calibrated import foretell
-from allranks.theory.cost.nccl_machines import machine
+from allranks.theory.cost.nccl import call
 from allranks.theory.cost.nccl_price import tuned
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -119,9 +119,9 @@ def waits() -> str:
 
 def interval() -> str:
     """The tuner's time, and what 8 of 10 sites take."""
-    where, median, band, alone = machine("dgx-h100"), [], [], []
+    median, band, alone = [], [], []
     for n in STEPS:
-        us, _, asked = tuned("all_reduce", n, where, 2, 16)
+        us, _, asked = tuned(call("all_reduce", n, "dgx-h100", 2))
         middle, low, high, _ = foretell(asked)
         alone.append((n, 1e-6 * us))
         median.append((n, 1e-6 * us * middle))

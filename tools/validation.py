@@ -26,7 +26,7 @@ import validation_steps as steps
 from allranks.theory.cost import bus_factor
 from allranks.theory.cost.calibrated import COVERAGE, NORMAL, Foretold, Process, possible
 from allranks.theory.cost.calibrated import Point as Asked
-from allranks.theory.cost.nccl_machines import machine
+from allranks.theory.cost.nccl import call
 from allranks.theory.cost.nccl_price import kind_of, least_s, tuned
 from allranks.theory.cost.normal import PUBLISHED
 from allranks.theory.simulator.channels import USUAL
@@ -142,9 +142,10 @@ def points(path: Path = PUBLISHED) -> tuple[list[Point], dict[str, int]]:
         else:
             left_out["a busbw printed as 0.00"] += 1
             continue
-        where, launch = machine(MACHINE[row["hardware"]]), "one" if row["launch"] == "one process" else ""
-        us, option, asked = tuned(collective, nbytes, where, int(row["nodes"]), ranks, launch)
-        least = least_s(option, collective, nbytes, where, int(row["nodes"]), ranks)
+        where, one_process = MACHINE[row["hardware"]], row["launch"] == "one process"
+        priced = call(collective, nbytes, where, int(row["nodes"]), ranks, one_process=one_process)
+        us, option, asked = tuned(priced)
+        least = least_s(option, priced)
         asked = replace(asked, site=row["site"], y=math.log(1e6 * seconds / us))
         found.append(Point(row["hardware"], row["source"], row["site"], ranks, seconds, 1e-6 * us, asked, least))
     return found, dict(left_out)

@@ -7,6 +7,7 @@ import pytest
 from allranks.cli import main
 from allranks.theory.cost import CostError, bus_factor, lower_bound_seconds, nccl_price
 from allranks.theory.cost.calibrated import possible
+from allranks.theory.cost.nccl import call
 from allranks.theory.cost.nccl_bounds import links_of, machine_bound_s, roof_s
 from allranks.theory.cost.nccl_machines import MACHINES
 from allranks.theory.topology import PRESETS, uniform
@@ -56,7 +57,7 @@ def test_no_interval_reaches_below_the_roof_of_the_algorithm(name):
         ranks = nodes * where.gpus_per_node
         price = nccl_price(collective, nbytes, where, nodes=nodes)
         algorithm = price.option.algorithm if price.option else "exchange"
-        assert roof_s(algorithm, collective, nbytes, where, nodes, ranks) <= price.low_s * HARDLY
+        assert roof_s(algorithm, call(collective, nbytes, where, nodes)) <= price.low_s * HARDLY
         assert machine_bound_s(collective, ranks, nbytes, links_of(where, nodes, ranks)) <= price.low_s * HARDLY
         assert price.low_s <= price.seconds <= price.high_s
         if algorithm == "ring" and nodes > 1:

@@ -15,35 +15,33 @@ if TYPE_CHECKING:
 def priced(options: SimpleNamespace) -> dict[str, Any]:
     """What the command prints as JSON, for its options. Raises CommandError or CostError."""
     from allranks.theory.cost import bus_factor
-    from allranks.theory.cost.nccl_bounds import links_of, machine_bound_s
+    from allranks.theory.cost.nccl import call
+    from allranks.theory.cost.nccl_bounds import bound_s
     from allranks.theory.cost.nccl_machines import machine
-    from allranks.theory.cost.nccl_price import nccl_price
-    from allranks.theory.cost.nccl_tables import VERSION, version_of
+    from allranks.theory.cost.nccl_price import price_of
+    from allranks.theory.cost.nccl_tables import VERSION
     from allranks.theory.cost.own_cluster import own_measurements
 
-    where, version = machine(options.name or "dgx-h100"), options.version or VERSION
+    where, nbytes = machine(options.name or "dgx-h100"), options.nbytes
+    collective = options.collective.lower().replace("-", "_")
     nodes = _nodes(options.nodes, options.ranks, where.gpus_per_node)
-    ranks = nodes * where.gpus_per_node if options.ranks is None else options.ranks
-    collective, nbytes = options.collective.lower().replace("-", "_"), options.nbytes
-    switches = {"nvls": not options.no_nvls, "sharp": options.sharp}
-    asked = {"nodes": nodes, "ranks": ranks, "one_process": options.one_process, "version": version, **switches}
-    floor_us = None if options.floor is None else 1e6 * options.floor
+    how = {"nvls": not options.no_nvls, "sharp": options.sharp, "one_process": options.one_process}
+    asked = call(collective, nbytes, where, nodes, options.ranks, options.version or VERSION, **how)
     own = own_measurements(options.calibrate) if options.calibrate else []
-    price = nccl_price(collective, nbytes, where, floor_us=floor_us, own=own, **asked)
-    before = nccl_price(collective, nbytes, where, **asked) if price.own else price
-    bound = machine_bound_s(collective, ranks, nbytes, links_of(where, nodes, ranks), **switches)
+    price = price_of(asked, own, None if options.floor is None else 1e6 * options.floor)
+    before = price_of(asked) if price.own else price
     return {
         "collective": collective,
         "topology": where.name,
-        "ranks": ranks,
+        "ranks": asked.ranks,
         "nodes": nodes,
         "bytes": nbytes,
         **_choice(price),
-        **_ring(collective, ranks, nbytes, price),
-        "lower_bound_seconds": bound,
+        **_ring(collective, asked.ranks, nbytes, price),
+        "lower_bound_seconds": bound_s(asked),
         "seconds": price.seconds,
         "algbw_gb_per_s": nbytes / price.seconds / 1e9,
-        "busbw_gb_per_s": nbytes * float(bus_factor(collective, ranks)) / price.seconds / 1e9,
+        "busbw_gb_per_s": nbytes * float(bus_factor(collective, asked.ranks)) / price.seconds / 1e9,
         "median": price.seconds,
         "low": price.low_s,
         "high": price.high_s,
@@ -57,7 +55,7 @@ def priced(options: SimpleNamespace) -> dict[str, Any]:
         "width_before": before.width,
         "parts": price.parts,
         "machine_source": where.source,
-        "nccl_version": version_of(version).number,
+        "nccl_version": asked.version.number,
     }
 
 

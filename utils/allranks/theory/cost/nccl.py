@@ -7,6 +7,7 @@ and registered buffers, and groups of sends and receives (all_to_all, scatter, g
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -26,7 +27,8 @@ _OF = {
     "reduce": ("ring",),
 }
 _COLLNET = ("collnet_direct", "collnet_chain")
-_SIMPLE_ONLY = (*_COLLNET, "nvls", "nvls_tree", "pat")
+_NVLS = ("nvls", "nvls_tree")
+_SIMPLE_ONLY = (*_COLLNET, *_NVLS, "pat")
 
 
 @dataclass(frozen=True, order=True)
@@ -67,23 +69,7 @@ def nccl_options(
     >>> [(o.algorithm, o.protocol) for o in cost.nccl_options("all_gather", 2**30)][:2]
     [('ring', 'Simple'), ('ring', 'LL128')]
     """
-    if collective not in _OF:
-        raise CostError(f"NCCL's tuner decides on {', '.join(NCCL_COLLECTIVES)}, not on {collective!r}")
-    where = machine(on) if isinstance(on, str) else on
-    ranks = where.gpus_per_node * nodes if ranks is None else ranks
-    check_size(ranks, nbytes)
-    if nodes < 1 or ranks % nodes or ranks // nodes > where.gpus_per_node:
-        raise CostError(
-            f"{ranks} ranks do not fill {counted(nodes, 'node')} of up to {where.gpus_per_node} GPUs evenly"
-        )
-    job = _Job(where, where.graphs(ranks // nodes, nodes), collective, ranks, nodes, sharp, version_of(version))
-    found = [
-        job.option(algorithm, protocol, nbytes)
-        for algorithm in _OF[collective]
-        for protocol in tables.PROTOCOLS
-        if job.allows(algorithm, protocol) and (nvls or not algorithm.startswith("nvls"))
-    ]
-    return sorted(found, key=lambda option: (option.us, NCCL_ALGORITHMS.index(option.algorithm)))
+    return call(collective, nbytes, on, nodes, ranks, nvls=nvls, sharp=sharp, version=version).options()
 
 
 def nccl_choice(
@@ -103,21 +89,46 @@ def nccl_choice(
     >>> small.algorithm, small.protocol, round(small.us, 1)
     ('ring', 'LL', 15.0)
     """
-    options = nccl_options(collective, nbytes, on, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp, version=version)
-    if not options:
-        raise CostError("one rank alone has nothing to communicate")
-    return options[0]
+    return call(collective, nbytes, on, nodes, ranks, nvls=nvls, sharp=sharp, version=version).choice()
 
 
 @dataclass(frozen=True)
-class _Job:
+class Call:
+    """A collective of NCCL on a machine, and how NCCL is set there. `call` makes one from what people write."""
+
     machine: NcclMachine
-    graphs: Graphs
     collective: str
-    ranks: int
+    nbytes: float
     nodes: int
+    ranks: int
+    nvls: bool = True
     sharp: bool = False
+    one_process: bool = False
     version: Version = VERSIONS[VERSION]
+
+    def options(self) -> list[NcclOption]:
+        """All that the tuner may choose from, best first. Raises CostError."""
+        if self.collective not in _OF:
+            raise CostError(f"NCCL's tuner decides on {', '.join(NCCL_COLLECTIVES)}, not on {self.collective!r}")
+        found = [
+            self.option(algorithm, protocol)
+            for algorithm in _OF[self.collective]
+            for protocol in tables.PROTOCOLS
+            if self.allows(algorithm, protocol)
+        ]
+        return sorted(found, key=lambda option: (option.us, NCCL_ALGORITHMS.index(option.algorithm)))
+
+    def choice(self) -> NcclOption:
+        """The option that the tuner takes. Raises CostError."""
+        options = self.options()
+        if not options:
+            raise CostError("one rank alone has nothing to communicate")
+        return options[0]
+
+    @functools.cached_property
+    def graphs(self) -> Graphs:
+        """What NCCL's search finds there. Raises CostError where that is not known."""
+        return self.machine.graphs(self.per_node, self.nodes)
 
     @property
     def per_node(self) -> int:
@@ -147,22 +158,18 @@ class _Job:
         if algorithm in _COLLNET:  # the direct one needs NVLink's switches in a node of several GPUs
             switch = self.machine.link == "NVLink" or self.per_node == 1
             return self.sharp and self.nodes > 1 and (switch or algorithm == "collnet_chain")
-        if algorithm in ("nvls", "nvls_tree"):
+        if algorithm in _NVLS:
             few = self.collective == "all_reduce" or self.per_node <= tables.NVLS_MOST_RANKS
-            there = self.graphs.nvls is not None and self.graphs.nvls.channels >= 2
-            return (
-                there and few and ((self.sharp and algorithm == "nvls") or (self.nodes == 1) == (algorithm == "nvls"))
-            )
+            there = self.nvls and self.graphs.nvls is not None and self.graphs.nvls.channels >= 2
+            fits = (self.nodes == 1) == (algorithm == "nvls") or (self.sharp and algorithm == "nvls")
+            return there and few and fits
         return True
 
     def gb_per_s(self, algorithm: str, protocol: str) -> float:
         """The algorithm bandwidth."""
         if algorithm in _COLLNET:
             return self.collnet_gb_per_s(algorithm)
-        if algorithm in ("nvls", "nvls_tree"):
-            bus = self.nvls_gb_per_s(algorithm)
-        else:
-            bus = self.bus(algorithm, protocol)
+        bus = self.nvls_gb_per_s(algorithm) if algorithm in _NVLS else self.bus(algorithm, protocol)
         if algorithm in ("nvls", "pat") and self.collective != "all_reduce":
             return bus
         return bus / 2 if algorithm == "tree" else bus * self.ranks / self.steps
@@ -222,9 +229,8 @@ class _Job:
         if algorithm == "tree":
             return base + 2 * ((self.per_node - 1) * inside + levels * between)
         if algorithm == "collnet_direct":
-            return (
-                base + 2 * (min(1, self.per_node - 1) * inside + tables.COLLNET_RANK_US * (self.per_node - 1)) + between
-            )
+            others = self.per_node - 1
+            return base + 2 * (min(1, others) * inside + tables.COLLNET_RANK_US * others) + between
         if algorithm == "collnet_chain":
             return base + 2 * (self.per_node - 1) * inside + between
         if algorithm == "nvls":
@@ -246,8 +252,12 @@ class _Job:
         crossings = 0 if self.nodes == 1 else (self.nodes - 1) * (2 if self.collective == "all_reduce" else 1)
         return (self.steps - crossings) * inside + crossings * between
 
-    def option(self, algorithm: str, protocol: str, nbytes: float) -> NcclOption:
-        latency, bandwidth = self.latency_us(algorithm, protocol), self.gb_per_s(algorithm, protocol)
+    def option(self, algorithm: str, protocol: str) -> NcclOption:
+        nbytes, latency, bandwidth = (
+            self.nbytes,
+            self.latency_us(algorithm, protocol),
+            self.gb_per_s(algorithm, protocol),
+        )
         power = int(nbytes).bit_length() - 7  # of two, from 64 bytes on
         tree = algorithm == "tree" and power < 23
         x86 = self.machine.cpu != "Arm" and self.machine.generation == "Blackwell"
@@ -257,18 +267,34 @@ class _Job:
             if nbytes // (self.graphs.channels * self.ranks) >= tables.RING_PLATEAU_NBYTES:
                 latency *= tables.RING_PLATEAU[self.machine.generation]
         us = latency + nbytes / (1000 * bandwidth)
-        return NcclOption(us, algorithm, protocol, self.channels(algorithm, protocol, nbytes), latency, bandwidth)
+        return NcclOption(us, algorithm, protocol, self.channels(algorithm, protocol), latency, bandwidth)
 
-    def channels(self, algorithm: str, protocol: str, nbytes: float) -> int:
+    def channels(self, algorithm: str, protocol: str) -> int:
         """How many channels the kernel gets: fewer where there is little to do."""
-        if algorithm in ("nvls", "nvls_tree"):
+        if algorithm in _NVLS:
             most = self.graphs.nvls_channels
         else:
             each = tables.THREADS[protocol] * tables.THREAD_NBYTES[protocol]
             each *= self.ranks if (algorithm, protocol) == ("ring", "LL") else 1
-            most = max(1, min(self.graphs.channels, int(nbytes // each)))
-        count = nbytes if self.collective in ("all_reduce", "broadcast", "reduce") else nbytes / self.ranks
-        per_byte = {"all_reduce": 2, "broadcast": 1, "reduce": 1}.get(self.collective, self.ranks)
-        per_byte *= 4 if protocol == "LL" else 1
-        cells = math.ceil(count * per_byte / tables.CHANNEL_TRAFFIC_NBYTES)
-        return max(1, min(most, cells))
+            most = max(1, min(self.graphs.channels, int(self.nbytes // each)))
+        traffic = self.nbytes * (2 if self.collective == "all_reduce" else 1) * (4 if protocol == "LL" else 1)
+        return max(1, min(most, math.ceil(traffic / tables.CHANNEL_TRAFFIC_NBYTES)))
+
+
+def call(
+    collective: str,
+    nbytes: float,
+    on: str | NcclMachine,
+    nodes: int = 1,
+    ranks: int | None = None,
+    version: str = VERSION,
+    **how: bool,
+) -> Call:
+    """The call that these describe, as in `nccl_options`; `how` is `nvls`, `sharp` and `one_process`. Raises CostError."""
+    where = machine(on) if isinstance(on, str) else on
+    most = where.gpus_per_node
+    ranks = most * nodes if ranks is None else ranks
+    check_size(ranks, nbytes)
+    if nodes < 1 or ranks % nodes or ranks // nodes > most:
+        raise CostError(f"{ranks} ranks do not fill {counted(nodes, 'node')} of up to {most} GPUs evenly")
+    return Call(where, collective, nbytes, nodes, ranks, version=version_of(version), **how)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.bounds import lower_bound_seconds
+from allranks.theory.cost.nccl import Call
 from allranks.theory.cost.nccl_machines import MACHINES, NcclMachine
 from allranks.theory.topology import PRESETS, Link, Topology
 
@@ -52,27 +53,30 @@ def links_of(where: NcclMachine, nodes: int, ranks: int) -> Topology:
     return Topology(where.name, here, Link("the links", 0.0, 1e9 * ABOVE_SEARCH * one.channels * one.inside), nic)
 
 
-def roof_s(
-    algorithm: str, collective: str, nbytes: float, where: NcclMachine, nodes: int, ranks: int, sharp: bool = False
-) -> float:
+def roof_s(algorithm: str, asked: Call) -> float:
     """The least seconds of one of NCCL's algorithms: the lower bound, and what it sends beyond that. Raises CostError.
 
     A ring sends all that its busbw counts from card to card; a tree's inner node sends each byte up and down.
 
+    >>> from allranks.theory.cost.nccl import call
     >>> from allranks.theory.cost.nccl_bounds import roof_s
-    >>> from allranks.theory.cost.nccl_machines import machine
-    >>> roof_s("ring", "all_reduce", 384e9, machine("dgx-h100"), nodes=4, ranks=32)
+    >>> roof_s("ring", call("all_reduce", 384e9, "dgx-h100", nodes=4))
     1.9375
     """
-    topology = links_of(where, nodes, ranks)
-    nvls = algorithm in ("nvls", "nvls_tree")
-    bound = machine_bound_s(collective, ranks, nbytes, topology, nvls=nvls, sharp=sharp)
+    nodes, ranks, nbytes = asked.nodes, asked.ranks, asked.nbytes
+    bound = bound_s(replace(asked, nvls=algorithm in ("nvls", "nvls_tree")))
     if algorithm not in ("ring", "tree", "nvls_tree"):
         return bound
-    ring = where.graphs(ranks // nodes, nodes).ring
+    ring = asked.graphs.ring
     rate = 1e9 * ring.channels * ring.between
     if algorithm == "ring":
         if nodes == 1:
-            rate = max(rate, topology.inside.bytes_per_s)
-        return max(bound, nbytes * float(bus_factor(collective, ranks)) / rate)
+            rate = max(rate, links_of(asked.machine, nodes, ranks).inside.bytes_per_s)
+        return max(bound, nbytes * float(bus_factor(asked.collective, ranks)) / rate)
     return max(bound, 2 * nbytes / (ABOVE_SEARCH * rate)) if nodes > 2 else bound
+
+
+def bound_s(asked: Call) -> float:
+    """The lower bound of a call on its machine's links. Raises CostError."""
+    links = links_of(asked.machine, asked.nodes, asked.ranks)
+    return machine_bound_s(asked.collective, asked.ranks, asked.nbytes, links, nvls=asked.nvls, sharp=asked.sharp)

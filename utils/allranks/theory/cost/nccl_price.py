@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from allranks.theory.cost import calibrated
 from allranks.theory.cost.calibrated import COVERAGE, Point
-from allranks.theory.cost.nccl import NcclOption, nccl_choice
+from allranks.theory.cost.nccl import Call, NcclOption, call
 from allranks.theory.cost.nccl_bands import LINK_BANDS
 from allranks.theory.cost.nccl_bounds import roof_s
-from allranks.theory.cost.nccl_machines import NcclMachine, machine
+from allranks.theory.cost.nccl_machines import NcclMachine
 from allranks.theory.cost.nccl_tables import VERSION
 from allranks.theory.cost.nccl_tests import Measured
-from allranks.theory.cost.terms import CostError, check_size
+from allranks.theory.cost.terms import CostError
 
-SMALL_NBYTES, LARGE_NBYTES = 2**16, 2**28
 _PEER_US = 5.0  # to send one of all_to_all's messages to another node, as a tree's hop with LL
 _CALL_US = 15.0
 _EXCHANGE_SHARE = 0.92  # of the links' bandwidth that all_to_all reaches
@@ -81,46 +80,37 @@ def nccl_price(
     >>> price.option.algorithm, round(1e3 * price.seconds)
     ('nvls', 4)
     """
-    where = machine(on) if isinstance(on, str) else on
-    ranks = where.gpus_per_node * nodes if ranks is None else ranks
+    asked = call(collective, nbytes, on, nodes, ranks, version, nvls=nvls, sharp=sharp, one_process=one_process)
+    return price_of(asked, own, floor_us)
+
+
+def price_of(asked: Call, own: Iterable[Measured] = (), floor_us: float | None = None) -> NcclPrice:
+    """`nccl_price` of a call. Raises CostError."""
     if floor_us is not None and not 0 <= floor_us < math.inf:
         raise CostError(f"the floor is {1e-6 * floor_us:g} s; it must be 0 or more, and finite")
-    launch = "one" if one_process and nodes == 1 else ""
-    us, option, question = tuned(
-        collective, nbytes, where, nodes, ranks, launch, nvls=nvls, sharp=sharp, version=version
-    )
-    mine = _own_points(own, where, launch)
+    us, option, question = tuned(asked)
+    mine = _own_points(own, asked)
     if floor_us is not None:
-        first, _, point = tuned("all_reduce", 8, where, nodes, ranks, launch)
-        mine.append(_measured(point, (first + floor_us) / first))
+        small = Call(asked.machine, "all_reduce", 8, asked.nodes, asked.ranks, one_process=asked.one_process)
+        first, _, point = tuned(small)
+        mine.append(replace(point, y=math.log((first + floor_us) / first)))
     seconds, sites = 1e-6 * us, calibrated.sites_like(question)
-    least = least_s(option, collective, nbytes, where, nodes, ranks, sharp=sharp, version=version)
-    median, low, high, parts = calibrated.foretell(question, mine, least / seconds)
-    kind = kind_of(nodes, nbytes)
+    median, low, high, parts = calibrated.foretell(question, mine, least_s(option, asked) / seconds)
+    kind = kind_of(asked.nodes, asked.nbytes)
     return NcclPrice(seconds * median, seconds * low, seconds * high, option, seconds, kind, sites, parts, len(mine))
 
 
-def least_s(
-    option: NcclOption | None,
-    collective: str,
-    nbytes: float,
-    where: NcclMachine,
-    nodes: int,
-    ranks: int,
-    *,
-    sharp: bool = False,
-    version: str = VERSION,
-) -> float:
+def least_s(option: NcclOption | None, asked: Call) -> float:
     """The seconds below which no interval of this choice reaches: `roof_s`; in each node NVLSTree also does what NVLS does on one.
 
     Raises CostError.
     """
     algorithm = option.algorithm if option else "exchange"
-    least = roof_s(algorithm, collective, nbytes, where, nodes, ranks, sharp)
-    here = ranks // nodes
-    if algorithm != "nvls_tree" or here == 1:
+    least = roof_s(algorithm, asked)
+    if algorithm != "nvls_tree" or asked.per_node == 1:
         return least
-    return max(least, nccl_price(collective, nbytes, where, ranks=here, version=version).low_s)
+    alone = Call(asked.machine, asked.collective, asked.nbytes, 1, asked.per_node, version=asked.version)
+    return max(least, price_of(alone).low_s)
 
 
 def link_interval(parts: Sequence[tuple[str, float, float]]) -> dict[str, float | int | str]:
@@ -143,45 +133,29 @@ def link_interval(parts: Sequence[tuple[str, float, float]]) -> dict[str, float 
     }  # fmt: skip
 
 
-def tuned(
-    collective: str,
-    nbytes: float,
-    where: NcclMachine,
-    nodes: int,
-    ranks: int,
-    launch: str = "",
-    *,
-    nvls: bool = True,
-    sharp: bool = False,
-    version: str = VERSION,
-) -> tuple[float, NcclOption | None, Point]:
+def tuned(asked: Call) -> tuple[float, NcclOption | None, Point]:
     """The microseconds that the tuner expects, its choice, and the question to ask `calibrated`."""
-    option = None
+    option, collective, nodes = None, asked.collective, asked.nodes
     if collective == "all_to_all":
-        us, hops, name = _exchange_us(where, nodes, ranks, nbytes), 0, "exchange"
+        us, hops, name = _exchange_us(asked), 0, "exchange"
     else:
-        option = nccl_choice(
-            collective, nbytes, where, nodes=nodes, ranks=ranks, nvls=nvls, sharp=sharp, version=version
-        )
+        option = asked.choice()
         us, hops, name = option.us, _hops(option.algorithm, collective, nodes), f"{option.algorithm} {option.protocol}"
-    network = where.network if nodes > 1 else ""
-    return us, option, Point("", where.name, network, nodes, collective, launch, nbytes, name, hops)
+    network = asked.machine.network if nodes > 1 else ""
+    launch = "one" if asked.one_process and nodes == 1 else ""
+    return us, option, Point("", asked.machine.name, network, nodes, collective, launch, asked.nbytes, name, hops)
 
 
-def _own_points(own: Iterable[Measured], where: NcclMachine, launch: str) -> list[Point]:
+def _own_points(own: Iterable[Measured], asked: Call) -> list[Point]:
     """The smallest and the largest size of each sweep, as points of one more site. Raises CostError."""
-    found = []
+    found, alone = [], asked.one_process and asked.nodes == 1
     for sweep in own:
-        nodes = sweep.nodes or max(1, -(-sweep.ranks // where.gpus_per_node))
+        nodes = sweep.nodes or max(1, -(-sweep.ranks // asked.machine.gpus_per_node))
         ends = sorted(sweep.points)
         for nbytes, seconds in dict.fromkeys((ends[0], ends[-1])):
-            us, _, point = tuned(sweep.collective, nbytes, where, nodes, sweep.ranks, launch if nodes == 1 else "")
-            found.append(_measured(point, 1e6 * seconds / us))
+            us, _, point = tuned(call(sweep.collective, nbytes, asked.machine, nodes, sweep.ranks, one_process=alone))
+            found.append(replace(point, y=math.log(1e6 * seconds / us)))
     return found
-
-
-def _measured(point: Point, ratio: float) -> Point:
-    return Point(**{**vars(point), "y": math.log(ratio)})
 
 
 def kind_of(nodes: int, nbytes: float) -> str:
@@ -191,7 +165,7 @@ def kind_of(nodes: int, nbytes: float) -> str:
     >>> kind_of(2, 1024)
     'several nodes, up to 64 KiB'
     """
-    size = "up to 64 KiB" if nbytes <= SMALL_NBYTES else "from 256 MiB" if nbytes >= LARGE_NBYTES else "between"
+    size = ("up to 64 KiB", "between", "from 256 MiB")[calibrated.size_class(nbytes)]
     return f"{'one node' if nodes == 1 else 'several nodes'}, {size}"
 
 
@@ -207,16 +181,13 @@ def _hops(algorithm: str, collective: str, nodes: int) -> int:
     return levels if algorithm == "pat" else (nodes - 1) * (2 if collective == "all_reduce" else 1)
 
 
-def _exchange_us(where: NcclMachine, nodes: int, ranks: int, nbytes: float) -> float:
+def _exchange_us(asked: Call) -> float:
     """all_to_all: a message to each rank; those to other nodes share the node's cards."""
-    check_size(ranks, nbytes)
-    if nodes < 1 or ranks % nodes or ranks // nodes > where.gpus_per_node:
-        raise CostError(f"{ranks} ranks do not fill {nodes} nodes of up to {where.gpus_per_node} GPUs evenly")
-    here = ranks // nodes
-    one = where.graphs(here, 1).ring if here > 1 else None
-    inside = 0.0 if one is None else nbytes * (here - 1) / ranks / (one.channels * one.inside)
+    here, ranks = asked.per_node, asked.ranks
+    one = asked.machine.graphs(here, 1).ring if here > 1 else None
+    inside = 0.0 if one is None else asked.nbytes * (here - 1) / ranks / (one.channels * one.inside)
     between = 0.0
-    if nodes > 1:
-        cards = where.graphs(here, nodes).ring
-        between = nbytes * (ranks - here) / ranks * here / (cards.channels * cards.between)
+    if asked.nodes > 1:
+        cards = asked.graphs.ring
+        between = asked.nbytes * (ranks - here) / ranks * here / (cards.channels * cards.between)
     return _CALL_US + _PEER_US * (ranks - here) + max(inside, between) / 1000 / _EXCHANGE_SHARE

@@ -184,9 +184,8 @@ def _model(sweep: Measured, nbytes: int, nodes: int, where: NcclMachine | None, 
     if where is None:
         return None
     try:
-        return (
-            nbytes * factor / nccl_price(sweep.collective, nbytes, where, nodes=nodes, ranks=sweep.ranks).seconds / 1e9
-        )
+        price = nccl_price(sweep.collective, nbytes, where, nodes=nodes, ranks=sweep.ranks)
+        return nbytes * factor / price.seconds / 1e9
     except CostError:
         return None
 

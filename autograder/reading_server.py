@@ -6,15 +6,13 @@ bring it in a header too, so that no other page can send one.
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import secrets
 from collections.abc import Callable, Iterable
 
+from allranks.base.web_service import Service, serve_at
 from tornado import web
-from tornado.httpserver import HTTPServer
-from tornado.netutil import bind_sockets
 
 from autograder.pages import page
 from autograder.reading import MarkedMeanwhile, Question, Reading, ReadingError
@@ -25,7 +23,7 @@ HEADER = "X-Allranks-Token"
 HOSTS = {"127.0.0.1", "localhost", "[::1]"}
 
 
-class _Handler(web.RequestHandler):
+class _Handler(Service):
     """What all answers share: who may ask, and what a browser may do with the page."""
 
     def initialize(self, reading: Reading, token: str, names: bool) -> None:
@@ -39,11 +37,6 @@ class _Handler(web.RequestHandler):
         if not hmac.compare_digest(given.encode(), self.token.encode()):
             raise web.HTTPError(403, reason="Use the address that allranks answers printed")
 
-    def set_default_headers(self) -> None:
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("Referrer-Policy", "no-referrer")
-        self.set_header("X-Content-Type-Options", "nosniff")
-
     def tell(self, status: int, **told: object) -> None:
         self.set_status(status)
         self.finish(told)
@@ -52,13 +45,7 @@ class _Handler(web.RequestHandler):
 class _Page(_Handler):
     def get(self) -> None:
         self.set_cookie(COOKIE, self.token, httponly=True, samesite="Strict", path="/")
-        nonce = secrets.token_urlsafe(16)
-        self.set_header(
-            "Content-Security-Policy",
-            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; img-src data:; connect-src 'self'; "
-            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-        )
-        self.finish(page("reading.html.j2", nonce=nonce, token=self.token))
+        self.finish(page("reading.html.j2", nonce=self.page_nonce("img-src data:"), token=self.token))
 
 
 class _Questions(_Handler):
@@ -178,15 +165,8 @@ def application(reading: Reading, token: str, names: bool) -> web.Application:
 
 async def serve(reading: Reading, port: int, names: bool, tell: Callable[[str], object]) -> None:
     """Serves until it is cancelled; `tell` gets the address. Raises ReadingError if the port is taken."""
-    try:
-        sockets = bind_sockets(port, "127.0.0.1")
-    except OSError as error:
-        raise ReadingError(f"Port {port} can't be used ({error.strerror}): give another one with --port.") from None
     token = secrets.token_urlsafe(24)
-    server = HTTPServer(application(reading, token, names), max_body_size=1 << 20)
-    server.add_sockets(sockets)
-    tell(f"http://127.0.0.1:{sockets[0].getsockname()[1]}/?token={token}")
-    try:
-        await asyncio.Event().wait()
-    finally:
-        server.stop()
+    pages = application(reading, token, names)
+    await serve_at(
+        "127.0.0.1", port, pages, lambda used: tell(f"http://127.0.0.1:{used}/?token={token}"), 1 << 20, ReadingError
+    )

@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from tornado import web
-from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
-from tornado.netutil import bind_sockets
 
 from allranks.base import course_files as files
 from allranks.base.board import MAX_NAME, BoardError
 from allranks.base.theme import style
+from allranks.base.web_service import Service, serve_at
 from allranks.course.contents import contents
 from allranks.course.map.drawing import Manner
 from allranks.course.map.page import pictures
@@ -248,24 +247,14 @@ def _plain(text: str, most: int) -> str:
     return "".join(c for c in text if c.isprintable())[:most].strip()
 
 
-class _Handler(web.RequestHandler):
+class _Handler(Service):
     def initialize(self, standing: Standing) -> None:
         self.standing = standing
-
-    def set_default_headers(self) -> None:
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("Referrer-Policy", "no-referrer")
-        self.set_header("X-Content-Type-Options", "nosniff")
 
 
 class _Page(_Handler):
     def get(self) -> None:
-        nonce = secrets.token_urlsafe(16)
-        self.set_header(
-            "Content-Security-Policy",
-            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; "
-            "form-action 'none'; frame-ancestors 'none'",
-        )
+        nonce = self.page_nonce()
         page = PAGE.read_text(encoding="utf-8").replace("{{style}}", style()).replace("{{nonce}}", nonce)
         page = page.replace("{{map}}", class_map() if self.standing.course else "")
         self.finish(page)
@@ -332,15 +321,6 @@ def application(standing: Standing, key: str) -> web.Application:
 
 async def serve(standing: Standing, host: str, port: int, tell: Callable[[int, str], object]) -> None:
     """Serves until it is cancelled; `tell` gets the port and the key. Raises BoardError if the port can't be used."""
-    try:
-        sockets = bind_sockets(port, host)
-    except OSError as error:
-        raise BoardError(f"{host}:{port} can't be used ({error.strerror or error}): give another --port.") from None
     key = secrets.token_urlsafe(9).replace("-", "x").replace("_", "y")
-    server = HTTPServer(application(standing, key), max_body_size=MAX_BODY)
-    server.add_sockets(sockets)
-    tell(sockets[0].getsockname()[1], key)
-    try:
-        await asyncio.Event().wait()
-    finally:
-        server.stop()
+    pages = application(standing, key)
+    await serve_at(host, port, pages, lambda used: tell(used, key), MAX_BODY, BoardError)

@@ -32,7 +32,7 @@ from tornado import web
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream
 
-from allranks.base.hub_service import serve_for_hub
+from allranks.base.web_service import Service, log_faults, serve_for_hub
 from allranks.course.exchange.store import Denied, Draft, DraftFile, Store, person
 from allranks.course.handin import MAX_TOTAL_BYTES
 
@@ -48,7 +48,7 @@ CHUNK = 1 << 16
 log = logging.getLogger("allranks.course.exchange")
 
 
-class _Handler(web.RequestHandler):
+class _Handler(Service):
     """Finds out who asks, before a body is read. Only tokens in the header count: no page of a browser can ask in a visitor's name."""
 
     counted = False
@@ -57,8 +57,7 @@ class _Handler(web.RequestHandler):
         self.store, self.auth, self.asking = store, auth, asking
 
     def set_default_headers(self) -> None:
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("X-Content-Type-Options", "nosniff")
+        super().set_default_headers()
         self.set_header("Content-Security-Policy", "sandbox; default-src 'none'")  # files are not pages of the hub
 
     def check_xsrf_cookie(self) -> None:
@@ -263,14 +262,9 @@ def application(prefix: str, store: Store, auth: HubAuth, **settings: Any) -> we
         [(f"{below}{path}", handler, shared) for path, handler in routes],
         default_handler_class=_Unknown,
         default_handler_args=shared,
-        log_function=_log,
+        log_function=log_faults,
         **settings,
     )
-
-
-def _log(handler: web.RequestHandler) -> None:
-    if handler.get_status() >= 500:
-        log.error("%s %s: %d", handler.request.method, handler.request.path, handler.get_status())
 
 
 class _Server(HTTPServer):

@@ -24,8 +24,8 @@ from tornado import web
 from tornado.httpserver import HTTPServer
 
 from allranks.base.errors import CourseError
-from allranks.base.hub_service import serve_for_hub
 from allranks.base.theme import style
+from allranks.base.web_service import Service, log_faults, serve_for_hub
 from allranks.ranks.engines.gpu_state import gpu_state
 
 PAGE = Path(__file__).with_name("static") / "gpus.html"
@@ -70,14 +70,9 @@ class Reading:
         self._next = time.monotonic() + max(READ_S, min(PAUSE_S, PAUSE * (time.monotonic() - began)))
 
 
-class _Handler(HubOAuthenticated, web.RequestHandler):  # type: ignore[misc]
+class _Handler(HubOAuthenticated, Service):  # type: ignore[misc]
     def initialize(self, reading: Reading) -> None:
         self.reading = reading
-
-    def set_default_headers(self) -> None:
-        self.set_header("Cache-Control", "no-store")
-        self.set_header("Referrer-Policy", "no-referrer")
-        self.set_header("X-Content-Type-Options", "nosniff")
 
     async def prepare(self) -> None:
         await self.hub_auth.get_user(self, sync=False)  # kept for `current_user`, which else would hold up everybody
@@ -86,15 +81,9 @@ class _Handler(HubOAuthenticated, web.RequestHandler):  # type: ignore[misc]
 class _Page(_Handler):
     @web.authenticated
     def get(self) -> None:
-        nonce = secrets.token_urlsafe(16)
-        self.set_header(
-            "Content-Security-Policy",
-            f"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{nonce}'; connect-src 'self'; base-uri 'none'; "
-            "form-action 'none'; frame-ancestors 'none'",
-        )
         texts = {
             "style": style(),
-            "nonce": nonce,
+            "nonce": self.page_nonce(),
             "xsrf": html.escape(self.xsrf_token.decode("ascii")),
             "hub": html.escape(f"{self.hub_auth.hub_host}{self.hub_auth.hub_prefix}home"),
         }
@@ -127,13 +116,8 @@ def application(prefix: str, reading: Reading, **settings: Any) -> web.Applicati
         (f"{below}oauth_callback", HubOAuthCallbackHandler),
     ]
     # a visitor asks every few seconds: the log has faults only
-    settings = {"log_function": _log, "cookie_secret": secrets.token_bytes(32), **settings}
+    settings = {"log_function": log_faults, "cookie_secret": secrets.token_bytes(32), **settings}
     return web.Application(routes, **settings)
-
-
-def _log(handler: web.RequestHandler) -> None:
-    if handler.get_status() >= 500:
-        log.error("%s %s: %d", handler.request.method, handler.request.path, handler.get_status())
 
 
 async def serve() -> None:

@@ -1,7 +1,7 @@
 """What NCCL itself writes about a job: the Inspector's records of finished calls, and RAS's picture of a running job.
 
-The Inspector (NCCL's plugins/profiler/inspector, output format 4) writes one JSON object for each finished collective of
-each communicator. `ncclras -f json` (NCCL's src/ras) prints the communicators, their ranks with counts of calls, and
+The Inspector (NCCL's plugins/profiler/inspector, output format 4) writes one JSON object for each finished collective
+of each communicator. `ncclras -f json` (NCCL's src/ras) prints the communicators, their ranks with counts of calls, and
 the ranks that did not answer; its text (NCCL 2.24 to 2.30, src/ras/client_support.cc) names only ranks that differ.
 Both know ranks of communicators only: the largest communicator is taken for the world, in the text of those that
 differ.

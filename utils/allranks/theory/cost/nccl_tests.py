@@ -168,7 +168,9 @@ def read_all(
         told = {other.nodes for other in found if other.ranks == sweep.ranks and other.nodes}
         if sweep.nodes is None and len(told) == 1:
             sweep.nodes = told.pop()
-            sweep.notes.append(f"taken as on {sweep.nodes} nodes, as the other runs of {sweep.ranks} ranks in this file")
+            sweep.notes.append(
+                f"taken as on {sweep.nodes} nodes, as the other runs of {sweep.ranks} ranks in this file"
+            )
     return found, pairs, None
 
 

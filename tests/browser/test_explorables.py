@@ -44,6 +44,7 @@ FIRST = {
     "router": explore.router,
     "sharded": lambda billions=5, p=8, stage=0: explore.sharded(billions, p, int(stage)),
     "tensor": explore.tensor,
+    "splits": lambda model="LLaMA 65B", p=64, stage=0: explore.splits(model, p, int(stage)),
 }
 WIDGETS |= FIRST
 SMALL_TEXT = """() => [...document.querySelectorAll(".ar-explore *")].filter((e) => {

@@ -10,6 +10,15 @@
 #
 # *Above:* what training keeps. *Below:* where it can be kept. A square is the memory of one GPU, to scale.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.splits(model="LLaMA 65B", p=64, stage=0)
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Four of 16 splits fit if nothing is sharded: does a GPU need less with more GPUs? Which parts must ZeRO shard so that all 16 fit
+# on 64 GPUs? And which model fits on 64 GPUs with replicas alone (TP 1, PP 1)?
+
 # %% name="imports"
 import itertools
 
@@ -63,24 +72,30 @@ print(f"{1e3 * data.seconds:.1f} ms in {data.calls} calls")
 #
 # <!-- Megatron-LM d98e8a6 (2026-08-22): docs/user-guide/features/dist_optimizer.md (18, and 6 + 12/d); training/arguments.py:1204-1217 (bf16 sets accumulate_allreduce_grads_in_fp32, unless grad_reduce_in_bf16) -->
 
-# %% name="guess_memory"
+# %% [markdown] name="guess_sending_intro"
+# You saw it: with 64 replicas (TP 1, PP 1) only stage 3 fits. The picture does not say what it sends.
+
+# %% name="guess_sending"
 guess = predict(
-    "Which stages of ZeRO fit 65.2 billion parameters into 80 GB on 64 ranks?",
-    choices=["all", "2 and 3", "3 only", "none"],
-    title="Stages that fit into 80 GB",
+    "64 replicas, 32 sequences each, one at a time: how many times as long as in stage 0 does a GPU send in stage 3?",
+    low=0.1,
+    high=100,
+    log=True,
+    title="Sending in stage 3, beside stage 0",
 )
 guess
 
 # %% name="stages"
-for stage in range(4):
-    split = plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=stage, batch=2048)
-    print(f"stage {stage}: {split.state_nbytes / 1e9:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
+stages = [plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=stage, batch=2048) for stage in range(4)]
+for split in stages:
+    held = split.state_nbytes / 1e9
+    print(f"stage {split.zero_stage}: {held:7.1f} GB a rank, {split.seconds:6.2f} s of sending a step")
 
 # %% name="reveal_stages" jupyter={"source_hidden": true}
 # the answer: run this cell
 guess.reveal(
-    "3 only",
-    why="The weights alone are 130 GB, and before stage 3 each rank keeps all of them.",
+    stages[3].seconds / stages[0].seconds,
+    why="Stage 0 all-reduces once a step. Stage 3 gathers the weights twice and scatters the gradients for each sequence.",
 )
 
 # %% [markdown] name="stages_explained"

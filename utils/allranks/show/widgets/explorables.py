@@ -28,7 +28,7 @@ from allranks.show.widgets.explorables_first import (
     writes,
 )
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
-from allranks.show.widgets.explorables_plans import sharded, tensor
+from allranks.show.widgets.explorables_plans import sharded, splits, tensor
 from allranks.theory import cost, topology
 from allranks.theory.cost import workload
 from allranks.theory.cost.workload import Cluster
@@ -54,6 +54,7 @@ __all__ = [
     "search",
     "sharded",
     "skew",
+    "splits",
     "tensor",
     "uneven",
     "writes",

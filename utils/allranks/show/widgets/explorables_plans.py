@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 from allranks.show.widgets.explorable import Explorable
 from allranks.show.widgets.explorables_first import ExploreError
 from allranks.show.widgets.my_model_story import digits, duration, percent
-from allranks.show.widgets.step_figures import assumptions, machines
+from allranks.show.widgets.step_figures import assumptions, machines, models
 from allranks.theory import topology
 from allranks.theory.cost.plan import Model, plan
 from allranks.theory.cost.step import training_step
@@ -23,6 +24,9 @@ _SHARDED = {
 _DEGREES = [1 << power for power in range(7)]
 _WIDTHS = [1024, 2048, 4096, 8192, 12_288, 16_384]
 _MACHINES = {"dgx-h100": "nodes of 8 H100", "gb200-nvl72": "racks of 72 B200", "cloud-ethernet": "8 A100 on Ethernet"}
+_MODELS = ("7B", "LLaMA 65B", "GPT-3 175B")
+_WORLDS = [8 << power for power in range(8)]
+_LIMIT, _BATCH = 80, 2048
 
 
 def _gpus(p: int) -> str:
@@ -44,7 +48,7 @@ def sharded(billions: float = 5, p: int = 8, stage: int = 0) -> Explorable:
             f"billions must be 1 to 3200, p a power of two up to 512 and stage 0 to 3, "
             f"not {billions!r}, {p!r} and {stage!r}."
         )
-    return Explorable("sharded", {"limit": 80}, {"billions": billions, "p": p, "stage": stage}, _sharded_text)
+    return Explorable("sharded", {"limit": _LIMIT}, {"billions": billions, "p": p, "stage": stage}, _sharded_text)
 
 
 def _state(billions: float, p: int, stage: int) -> float:
@@ -91,4 +95,44 @@ def _tensor_text(data: dict[str, Any], values: dict[str, Any]) -> str:
         f"Layers {width:,} wide, cut over {_gpus(p)}, {_MACHINES[machine]}: a GPU waits "
         f"{percent(spent['tensor'] / seconds)} of {duration(seconds)} for all-reduces, and keeps "
         f"{digits(2 * model.parameters / p / 1e9, exact=True)} GB of weights."
+    )
+
+
+def splits(model: str = "LLaMA 65B", p: int = 64, stage: int = 0) -> Explorable:
+    """Which splits of a model over `p` GPUs by TP and PP fit into 80 GB, if ZeRO's `stage` shards among replicas.
+
+    The bytes are those of `training_step` with 2,048 sequences a step. `model` is "7B", "LLaMA 65B" or "GPT-3 175B",
+    `p` a power of two from 8 to 1024. Raises ExploreError.
+
+    Example:
+        >>> explore.splits(p=64, stage=3).text()
+        'LLaMA 65B on 64 GPUs, all is sharded: 16 of 16 splits fit into 80 GB; the least takes 26 GB.'
+    """
+    if model not in _MODELS or p not in _WORLDS or stage not in _SHARDED:
+        raise ExploreError(
+            f"model must be one of {', '.join(_MODELS)}, p a power of two from 8 to 1024 and stage 0 to 3, "
+            f"not {model!r}, {p!r} and {stage!r}."
+        )
+    figures = models()
+    data = {
+        "models": {name: figures[name] for name in _MODELS},
+        "assumed": assumptions(),
+        "limit": _LIMIT,
+        "batch": _BATCH,
+    }
+    return Explorable("splits", data, {"model": model, "p": p, "stage": stage}, _splits_text)
+
+
+def _splits_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    model, p, stage = values["model"], values["p"], values["stage"]
+    steps = [
+        training_step(plan(model, "dgx-h100", dp=p // (tp * pp), tp=tp, pp=pp, zero_stage=stage, batch=data["batch"]))
+        for tp, pp in product((1, 2, 4, 8), repeat=2)
+        if tp * pp <= p
+    ]
+    held = [step.nbytes for step in steps]
+    fit = sum(nbytes <= 1e9 * data["limit"] for nbytes in held)
+    return (
+        f"{model} on {p} GPUs, {_SHARDED[stage]}: {fit} of {len(held)} splits fit into {data['limit']} GB; "
+        f"the least takes {digits(min(held) / 1e9, exact=True)} GB."
     )

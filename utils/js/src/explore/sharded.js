@@ -14,7 +14,7 @@ const SIZES = [
   1000, 1280, 2000, 2560, 3200,
 ];
 const PARTS = /** @type {const} */ (["weights", "gradients", "optimizer"]);
-const SHARDED = [
+export const SHARDED = [
   "nothing is sharded",
   "the optimizer's state is sharded",
   "the optimizer's state and gradients are sharded",

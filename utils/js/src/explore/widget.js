@@ -23,6 +23,7 @@ import { router } from "./router.js";
 import { search } from "./search.js";
 import { sharded } from "./sharded.js";
 import { skew } from "./skew.js";
+import { splits } from "./splits.js";
 import { tensor } from "./tensor.js";
 import { uneven } from "./uneven.js";
 import { writes } from "./writes.js";
@@ -49,6 +50,7 @@ const KINDS = {
   search,
   sharded,
   skew,
+  splits,
   tensor,
   uneven,
   writes,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from allranks import cost, explore, my_model, plan, plots, schedules, topology, workload
@@ -341,6 +341,32 @@ def test_the_words_of_a_small_sum_do_not_lie_on_each_other(explored):
         )
         boxes.sort()
         assert len(boxes) == 3 and all(above[1] <= below[0] + 4 for above, below in pairwise(boxes)), boxes
+
+
+OVERLAPS = """() => {
+  const of = (all, less) => [...document.querySelectorAll(all)].map((e) => [e.textContent || e.dataset.key,
+    e.getBoundingClientRect(), less]);
+  const boxes = [...of(".ar-stage text", 0), ...of(".ar-stage .ar-handle", 5)], found = [];
+  const shared = (a, b, low, high, less) => Math.min(a[high], b[high]) - Math.max(a[low], b[low]) - less;
+  boxes.forEach(([a, one, p], i) => boxes.slice(i + 1).forEach(([b, other, q]) => {
+    if (shared(one, other, "left", "right", p + q) > 2 && shared(one, other, "top", "bottom", p + q) > 4)
+      found.push([a, b]);
+  }));
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("kind", ["sharded", "splits", "tensor"])
+def test_no_words_or_handles_of_a_plan_lie_on_each_other(explored, kind, width):
+    page = explored(FIRST[kind](), width)
+    ends = [[(handle, key) for key in ("Home", "End")] for handle in page.locator(".ar-handle").all()]
+    for button in page.locator("button[data-key]").all():
+        button.press("Enter")
+        for presses in product(*ends):
+            for handle, key in presses:
+                handle.press(key)
+            assert page.evaluate(OVERLAPS) == [], chosen(page)
 
 
 def test_a_pipeline_takes_only_as_many_pieces_as_the_order_allows(explored):

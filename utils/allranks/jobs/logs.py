@@ -675,6 +675,12 @@ class _Log:
         ]
         return words
 
+    def _causes(self) -> tuple[Cause, ...]:
+        """What lines name by themselves, without a comparison of ranks."""
+        signs = sorted(self.signs.values(), key=lambda cause: -cause.sure)
+        readers = (self.xids, self.xla, self.hccl, self.horovod)
+        return (*signs, *(cause for reader in readers for cause in reader.causes()))
+
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
         self._give_up()
@@ -688,13 +694,7 @@ class _Log:
             said.append(f"RAS knew {counted(size, 'rank')} of the largest communicator, and says of it: {status}")
             for told in self.ranks.values():
                 told.world = max(size, told.world or 0)
-        causes = (
-            *sorted(self.signs.values(), key=lambda cause: -cause.sure),
-            *self.xids.causes(),
-            *self.xla.causes(),
-            *self.hccl.causes(),
-            *self.horovod.causes(),
-        )
+        causes = self._causes()
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if self.repeated:
@@ -724,13 +724,12 @@ class _Log:
             "out_of_memory": self.out_of_memory,
             "enqueued_calls": self.colls.calls,
             "causes": causes,
+            "nccl_version": self.version.split("+")[0],
         }
         facts = {k: v for k, v in facts.items() if v}
         for rank, why in self.not_come.items():
             if rank < MAX_RANKS:
                 self.ranks[rank].not_come = why
-        if self.version:
-            facts["nccl_version"] = self.version.split("+")[0]
         world = max((r.world for r in self.ranks.values() if r.world), default=None)
         if self.broken and not any(r.calls for r in self.ranks.values()):
             raise ProfileError(

@@ -2,9 +2,11 @@
 
     python tools/steady_marks.py --secrets 200 --share 1/7
     python tools/steady_marks.py --secrets 8 ring_attention
+    python tools/steady_marks.py --secrets 16 --kind mistakes
 
-A right answer must pass whole under every secret, and a wrong one must fail under each (`--kind wrong`). Prints one
-line for each mark that differs from that: the answer, the secret, the score and the reason; then how many were judged.
+A right answer must pass whole under every secret, and a wrong one must fail under each (`--kind wrong`). With
+`--kind mistakes` nothing is judged: an exercise's own mistakes must show in a case under every secret, or under none.
+Prints one line for each mark that differs from that, with what decides it; then how many were judged.
 `--share 2/7` judges every seventh answer, from the second on, so that seven nights judge all. The exit code is 1 if any
 mark differs.
 """
@@ -15,13 +17,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from allranks.exercises import get
+from allranks.exercises import get, names
 from allranks.judge.judging import MAX_RANKS, judge
 from allranks.judge.source import from_text
 from allranks.ranks.wire import Ranks
 
 sys.path.extend(str(Path(__file__).resolve().parents[1] / place) for place in ("tests", "tests/exercises"))
 import known
+from luck import lucky
 
 WALL_S = 900.0  # of one verdict: a busy machine is no draw
 
@@ -42,10 +45,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("exercises", nargs="*", help="only these")
     parser.add_argument("--secrets", type=int, default=200, help="secrets 1 to so many (default 200)")
-    parser.add_argument("--kind", choices=("right", "wrong"), default="right", help="which answers (default right)")
+    parser.add_argument(
+        "--kind", choices=("right", "wrong", "mistakes"), default="right", help="which answers (default right)"
+    )
     parser.add_argument("--share", default="1/1", help="every n-th answer from the i-th on, as i/n (default all)")
     options = parser.parse_args()
     first, _, step = options.share.partition("/")
+    if options.kind == "mistakes":
+        chosen = (options.exercises or names())[int(first) - 1 :: int(step)]
+        found = [f"{name}: {one}" for name in chosen for one in lucky(get(name), range(1, options.secrets + 1))]
+        print(
+            *found,
+            f"{len(chosen)} exercises under {options.secrets} secrets: {len(found)} mistakes show by luck",
+            sep="\n",
+        )
+        return 1 if found else 0
     chosen = [a for a in known.answers(options.kind) if not options.exercises or a.exercise in options.exercises]
     chosen, differ = chosen[int(first) - 1 :: int(step)], 0
     with Ranks(MAX_RANKS) as pool:

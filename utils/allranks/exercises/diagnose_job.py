@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from allranks.exercises.families import no_other
+from allranks.exercises.families import no_other, steadied
 from allranks.exercises.planted import PlantedJob, Trap, variant
 from allranks.exercises.planted.readings import READINGS, Tell
 from allranks.jobs.root_cause import (
@@ -299,4 +299,26 @@ EXERCISE = Exercise(
     unit="job",
     demo_setup=_group(Kind.STRAGGLER).setups[0],
     forbidden_advice="A diagnosis needs no messages.",
+)
+
+
+def _in(*cases: str) -> Callable[[Setup], bool]:
+    return lambda setup: setup.option("case") in cases
+
+
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "the hosts' clocks differ": _in(
+            "missing rank, second pair", "wrong interface, first pair", "wrong interface, second pair"
+        ),
+        "by their place in the file": _in(
+            "no overlap, first pair", "no overlap, second pair", "healthy, second pair", "healthy, fifth pair"
+        ),
+        "by their order in the group": _in("wrong interface, second pair", "healthy, fifth pair"),
+        "a file's place in the list": _in("desync, second pair"),
+        "of the calls that never ended, the one that began first": _in("missing rank, first pair"),
+        "the time of a small call was counted once": _in("tiny calls, second pair", "healthy, third pair"),
+        "the one with the largest ratio": _in("wrong interface, second pair", "healthy, fourth pair"),
+    },
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from allranks.exercises.families import steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, different_values, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, Passed, circumstances, lost_digits, many_ranks
@@ -166,7 +167,7 @@ EXERCISE = Exercise(
     groups=(
         Group("right maximum", 3, (Setup(2, 3), Setup(3, 4), Setup(4, 5))),
         Group("any rank count", 1, (Setup(1, 4), Setup(5, 2), Setup(8, 3))),
-        many_ranks(),
+        many_ranks(size=(47, 53, 59)),
         Group(
             "any size",
             1,
@@ -251,4 +252,20 @@ EXERCISE = Exercise(
     collective="all_gather",
     demo_setup=Setup(4, 4),
     forbidden_advice="Use collectives on tensors, such as all_gather.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "each rank's own maximum: take the index": lambda setup: (
+            setup.size > 1 and setup.option("case") not in ("ties", "nothing but -infinity", "large")
+        ),
+        "rank 0's own maximum": lambda setup: (
+            setup.option("case") in ("later tie", "NaN", "NaN on two ranks", "infinity")
+        ),
+        "rank and index are swapped": lambda setup: (
+            setup.option("case") in (None, "negative") and (setup.size > 1 or bool(setup.option("spread")))
+        ),
+        "the index is that in the last dimension": lambda setup: setup.layout in ("transposed", "three dimensions"),
+        "the value travelled as bfloat16": lambda setup: setup.ranks > 8,
+    },
 )

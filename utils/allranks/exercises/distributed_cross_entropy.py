@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import everywhere, log_sum_error, seen
+from allranks.exercises.families import everywhere, log_sum_error, seen, steadied
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, of_width, stretched, three_numbers_a_row
@@ -243,4 +243,14 @@ EXERCISE = Exercise(
     collective="all_reduce",
     demo_setup=Setup(4, 2),
     forbidden_advice="All_reduces of three values a row, a maximum and two sums, are all that it needs.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "to the right of the target's": lambda setup: setup.option("all_on") != 2,
+        "off by one": lambda setup: setup.option("all_on") != 0,
+        "a logit for the target": lambda setup: setup.size == 1 or setup.option("width") == 1,
+        "looked up as if": lambda setup: setup.size < 3 or setup.option("width") == 1,
+        "the target's logit": lambda setup: setup.size < 3 or setup.option("width") == 1,
+    },
 )

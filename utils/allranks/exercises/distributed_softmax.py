@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import only_where
+from allranks.exercises.families import only_where, steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import LOGIT_GROUPS, many_ranks, stretched
@@ -170,4 +170,11 @@ EXERCISE = Exercise(
     collective="all_reduce",
     demo_setup=Setup(4, 2),
     forbidden_advice="Two all_reduces, of the rows' maxima and of their sums, are all that it needs.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "the maximum of each column": lambda setup: setup.option("columns") is None and not setup.option("row"),
+        "subtracted its own maximum": lambda setup: True,
+    },
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import only_where
+from allranks.exercises.families import only_where, steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, View, different_values, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, RING_RANKS, SIZES, Passed, circumstances, lost_digits, many_ranks
@@ -39,6 +39,8 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     if setup.values == "small":  # one half is above zero, the other below it: how many are must not be luck
         middle = torch.cat(numbers).sort(descending=True).values[setup.ranks * setup.size // 2]
         numbers = [2 * (n - middle) - 1 for n in numbers]
+    if setup.values != "provenance":  # the largest magnitudes are below zero: that must not be luck either
+        numbers = [torch.where(n < 0, 2 * n, n) for n in numbers]
     if setup.values != "provenance":
         # the last rank gets a NaN, which is one of the k largest
         numbers = _dealt(numbers, k, rng.integer(0, setup.ranks - (kind == "NaN")), rng)
@@ -328,4 +330,18 @@ EXERCISE = Exercise(
     collective="all_gather",
     demo_setup=Setup(4, 4).with_options(k=2),
     forbidden_advice="Use collectives on tensors, such as all_gather.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "the indices are places among": lambda setup: setup.option("k") > 0 and setup.option("case") != "ties",
+        "the indices count": lambda setup: setup.option("k") == 1,
+        "the indices are places in each": lambda setup: (
+            setup.option("k") > 0 and setup.size > 1 and setup.option("case") in (None, "negative")
+        ),
+        "ranks and indices are swapped": lambda setup: setup.option("k") > 0,
+        "the largest absolute values": lambda setup: (
+            0 < setup.option("k") < setup.size and setup.option("case") in (None, "NaN")
+        ),
+    },
 )

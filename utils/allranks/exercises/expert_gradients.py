@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from allranks.base.errors import name_ranks
+from allranks.exercises.families import steadied
 from allranks.exercises.families.buckets import absent_advice
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, oracle_maker, plain
@@ -242,4 +243,7 @@ EXERCISE = Exercise(
     only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs, over all ranks or on a group that dist.new_group makes.",
     call_advice=absent_advice,
+)
+EXERCISE = steadied(
+    EXERCISE, {"the dense gradients were averaged over": lambda setup: setup.option("_shapes")[0] == ((1,),)}
 )

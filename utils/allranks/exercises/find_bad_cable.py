@@ -6,6 +6,7 @@ a cable that is slow in one direction, noise, and messages that are late for no 
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -118,6 +119,11 @@ def _worst(figures: dict[int, float]) -> int:
     return max(figures, key=lambda cable: (figures[cable], -cable))
 
 
+def _first_met(figures: dict[int, float]) -> int:
+    """Of cables that look alike the one that the rounds name first, as a dictionary's largest value is found."""
+    return max(figures, key=lambda cable: figures[cable])
+
+
 def _slowest_of_rounds(ways: Ways, rounds: Rounds) -> dict[int, float]:
     """In how many rounds each cable is on the way of the slowest message."""
     slowest = (max(flows, key=lambda flow: flow[2]) for flows in rounds)
@@ -141,7 +147,8 @@ def _fabric(setup: Setup, rng: Draws) -> tuple[Fabric, int]:
     # four leaf switches: between two only, an uplink and the downlink behind it would always carry the same flows
     rails = bool(setup.option("rails", False))
     pods = Topology("pods", 2, _NVLINK, _CARD, nics_per_node=2, nodes_per_leaf=4 if rails else 2, rails=rails)
-    return hashed_fabric(pods, 16, seed=rng.integer(0, 1 << 30)), 16
+    fabric = hashed_fabric(pods, 16, seed=rng.integer(0, 1 << 30))
+    return replace(fabric, route=functools.cache(fabric.route)), 16
 
 
 def _renumbered(ways: Ways, bad: int, crowded: int) -> tuple[Ways, int, int]:
@@ -193,8 +200,8 @@ def _measured(fabric: Fabric, rounds: list[list[tuple[int, int]]], rng: Draws) -
     return found
 
 
-def _is_clear(ways: Ways, rounds: Rounds, bad: int, crowded: int | None) -> bool:
-    """Whether only one cable can be the answer, and, with a crowded one, whether it misleads who does not count flows."""
+def _is_clear(ways: Ways, rounds: Rounds, bad: int, crowded: int | None, trap: bool) -> bool:
+    """Whether only one cable can be the answer, and whether it misleads who does not count flows: in a trap every wrong reading."""
     most = _at_most(ways, rounds)
     if len(most) < 1 + max(cable for row in ways for way in row for cable in way) or _worst(most) != bad:
         return False
@@ -205,15 +212,20 @@ def _is_clear(ways: Ways, rounds: Rounds, bad: int, crowded: int | None) -> bool
     often = _often_over_expected(ways, rounds)
     if any(often[cable] >= often[bad] for cable in often if cable != bad):
         return False
-    return crowded is None or bad not in (_worst(reading(ways, rounds)) for reading in _WITHOUT_COUNTING)
+    misled = _WRONG if trap else _WITHOUT_COUNTING if crowded is not None else ()
+    return not any(bad in (_worst(figures), _first_met(figures)) for figures in (of(ways, rounds) for of in misled))
 
 
 _WITHOUT_COUNTING = (_LONGEST_MEAN, _LONGEST_MEDIAN, _LONGEST_LEAST, _LONGEST, _MEAN_SHARE, _SLOW_SHARE)
+_WRONG = (
+    *(_MEDIAN_SHARE, _slowest_of_rounds, _first_card, _SLOW_COUNT, _SUM, _LONGEST_SHARE, _alone_on_it),
+    *_WITHOUT_COUNTING,
+)
 
 
-def _planted(setup: Setup, rng: Draws) -> tuple[Ways, Rounds]:
+def _planted(setup: Setup, rng: Draws, trap: bool = False) -> tuple[Ways, Rounds]:
     """A network with a bad cable, and the times of messages on it. Drawn again until only one cable can be meant."""
-    kinds = setup.option("_kinds")
+    kinds, crowd = setup.option("_kinds"), trap or setup.option("crowded", False)
     for _ in range(TRIES):
         fabric, ranks = _fabric(setup, rng)
         names = list(cable_names(fabric))
@@ -225,7 +237,7 @@ def _planted(setup: Setup, rng: Draws) -> tuple[Ways, Rounds]:
         some = [index for index, name in enumerate(names) if name[0] in kinds]
         bad = some[rng.integer(0, len(some))]
         crowded = None
-        if setup.option("crowded", False):
+        if crowd:
             ups = [i for i, name in enumerate(names) if name[0] == "up" and i != bad and _most_on(ways, i) > CROWD]
             if not ups:
                 continue
@@ -241,7 +253,7 @@ def _planted(setup: Setup, rng: Draws) -> tuple[Ways, Rounds]:
         if crowded is not None:
             _crowded_first(plan, ways, bad, crowded)
         rounds = _measured(sick, plan, rng)
-        if _is_clear(ways, rounds, bad, crowded):
+        if _is_clear(ways, rounds, bad, crowded, trap):
             return ways, rounds
     raise RuntimeError("no clear network was drawn")
 
@@ -252,7 +264,8 @@ def _most_on(ways: Ways, cable: int) -> int:
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [_planted(setup, rng.of_rank(rank)) for rank in range(setup.ranks)]
+    # each case has one network that misleads every wrong reading: whether one does must not be luck
+    return [_planted(setup, rng.of_rank(rank), rank == setup.ranks - 1) for rank in range(setup.ranks)]
 
 
 @oracle_maker
@@ -260,11 +273,6 @@ def _oracle_from(
     setup: Setup, args: Sequence[Args], reading: Reading, take: Callable[[dict[int, float]], int] = _worst
 ) -> list[Expected]:
     return [Expected(take(reading(ways, rounds)), {}) for ways, rounds in args]
-
-
-def _first_met(figures: dict[int, float]) -> int:
-    """Of cables that look alike the one that the rounds name first, as a dictionary's largest value is found."""
-    return max(figures, key=lambda cable: figures[cable])
 
 
 def _both_ties(*readings: Reading) -> list[Told]:

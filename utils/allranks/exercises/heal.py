@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from allranks.exercises.families import only_where
+from allranks.exercises.families import only_where, steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, MOVED_DTYPES, RING_RANKS, SIZES, many_ranks
@@ -254,4 +254,11 @@ EXERCISE = Exercise(
     demo_setup=_case(4, 20, 2),
     forbidden_advice="The steps are told with all_gather or all_reduce, and the weights with isend and irecv or batch_isend_irecv.",
     peer_advice="Pair the ranks that are behind with those that are up to date, in the same way on every rank.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "rank 0's weights came": lambda setup: setup.option("behind", 1) > 0 and setup.option("_fresh") is None,
+        "the left neighbour's weights": lambda setup: setup.option("behind", 1) > 1 and setup.option("_fresh") is None,
+    },
 )

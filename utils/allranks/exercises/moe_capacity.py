@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from allranks.exercises.families import experts
+from allranks.exercises.families import experts, steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts
@@ -309,4 +309,16 @@ EXERCISE = Exercise(
     demo_setup=_case(4, 6),
     index_advice=_one_place_too_far,
     forbidden_advice="It needs all_to_all (or all_to_all_single) only: the room is fixed, so no sizes have to be exchanged.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "into the places of the next expert": lambda setup: (
+            setup.option("capacity") < 7 and setup.option("all_to") is None and setup.size > 1
+        ),
+        "place number capacity": lambda setup: (
+            setup.option("capacity") < 7 and setup.option("all_to") is None and setup.size > 1
+        ),
+        "the room was counted over all ranks": lambda setup: setup.option("capacity") == 7,
+    },
 )

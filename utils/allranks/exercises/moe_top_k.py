@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import experts
+from allranks.exercises.families import experts, steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Function, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, layouts
@@ -372,4 +372,12 @@ EXERCISE = Exercise(
     collective="all_to_all",
     demo_setup=_case(4, 3),
     forbidden_advice="It needs all_to_all (or all_to_all_single) only.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "expert_fns[e % p]": lambda setup: setup.size == 1,
+        "computed by its own rank's experts": lambda setup: setup.size == 1,
+        "on rank e % p": lambda setup: setup.size == 1 or (setup.ranks == 2 and setup.option("k") == 2),
+    },
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 
 from allranks.base.errors import name_ranks
+from allranks.exercises.families import steadied
 from allranks.exercises.tree_broadcast import from_root
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Setup, vectors
@@ -175,3 +176,4 @@ EXERCISE = Exercise(
     peer_advice="The chain begins at src and goes on modulo p; its last rank sends to nobody.",
     own_rank_advice="On a chain no rank is its own neighbour: the last rank sends to nobody, and src receives from nobody.",
 )
+EXERCISE = steadied(EXERCISE, {"whatever src is": lambda setup: setup.dtype == "bool"})

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import torch
 
-from allranks.exercises.families import attention_error
+from allranks.exercises.families import attention_error, steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances
@@ -205,4 +205,13 @@ EXERCISE = Exercise(
     collective="all_to_all",
     demo_setup=_case(4, 2),
     forbidden_advice="all_to_all or all_to_all_single is all that it needs: tokens of all heads become all tokens of some heads, and back.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "the scores are not": lambda setup: True,
+        "the scores are divided by the head's": lambda setup: True,
+        "the width of all heads together": lambda setup: True,
+        "the scores are divided by the root of the number of a rank's": lambda setup: setup.size in (1, 3, 4),
+    },
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from allranks.exercises.families import everywhere
+from allranks.exercises.families import everywhere, steadied
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Parameter, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import MANY_RANKS, circumstances
@@ -227,4 +227,14 @@ EXERCISE = Exercise(
     demo_setup=_case(4, SHAPES),
     only_sums=True,
     forbidden_advice="It needs reduce_scatter and all_gather only.",
+)
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "the last rank's new shard": lambda setup: True,
+        "each rank's own new shard": lambda setup: True,
+        "owner's gradient only": lambda setup: setup.option("_shapes") == ((1,),),
+        "kept its own shard": lambda setup: setup.option("_shapes") == ((1,),),
+        "the first shard's numbers": lambda setup: setup.option("_shapes") != ((1,),),
+    },
 )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from allranks.judge import compare, wrong_result
-from allranks.judge.cases import Expected, Oracle, views
+from allranks.judge.cases import Args, Expected, Oracle, Setup, views
 from allranks.judge.causes import Cause, Code, cause, clause
 from allranks.judge.exercise import FaultKind, Mistake, ResultFault, Run
 
@@ -92,16 +92,25 @@ def would_show(run: Run, number: int) -> bool:
 
 def makes_wrong(oracle: Oracle, run: Run) -> bool:
     """Whether the oracle of a mistake leaves what is beyond right on some rank, in the run's first call."""
+    return is_wrong(oracle, run.setup, run.args[0], run.expected[0])
+
+
+def is_wrong(oracle: Oracle, setup: Setup, args: Sequence[Args], right: Sequence[Expected]) -> bool:
+    """Whether the oracle of a mistake leaves what is beyond right on some rank, with these arguments."""
     try:
-        predicted = oracle(run.setup, run.args[0])
+        predicted = oracle(setup, args)
     except (RuntimeError, IndexError, ValueError):  # it can't be made with these shapes
         return False
-    return any(_is_other(run.expected[0][rank], predicted[rank]) for rank in range(run.ranks))
+    return any(_is_other(want, told) for want, told in zip(right, predicted, strict=True))
 
 
 def _is_other(right: Expected, predicted: Expected) -> bool:
     """Whether what is predicted differs from what is right."""
-    if predicted.returns is not None and compare.difference(predicted.returns, right.returns, right.atol) is not None:
+    told = predicted.returns
+    if isinstance(told, tuple) and isinstance(right.returns, tuple) and len(told) == len(right.returns):
+        # an item that may be anything may be right
+        told = tuple(right.returns[i] if item is None else item for i, item in enumerate(told))
+    if told is not None and compare.difference(told, right.returns, right.atol) is not None:
         return True
     return any(
         path in right.changed and compare.difference(value, right.changed[path], right.atol) is not None

@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 
 from allranks.judge.cases import Args, Expected, Oracle, Setup, oracle_maker
 from allranks.judge.compare import difference
-from allranks.judge.exercise import Holds, Mistakes, Run, Told, each_of
-from allranks.judge.known import makes_wrong
+from allranks.judge.drawing import Draws
+from allranks.judge.exercise import Exercise, Holds, Mistakes, Run, Told, each_of
+from allranks.judge.known import is_wrong, makes_wrong
+
+_TRIES = 100  # draws of one case's inputs, at most
 
 
 def everywhere(oracle: Oracle) -> Told:
@@ -71,6 +74,29 @@ def where_they_show(mistakes: Mistakes) -> Mistakes:
     for mistake in each_of(mistakes):
         found[mistake.cause].append((mistake.oracle, functools.partial(makes_wrong, mistake.oracle)))
     return found
+
+
+def steadied(exercise: Exercise, shown: Mapping[str, Callable[[Setup], bool]]) -> Exercise:
+    """The exercise, whose inputs are drawn until some of its mistakes show: else what they cost would be luck.
+
+    `shown` has words of their causes, each with the cases in which every mistake of such a cause must show. It must be able to.
+    """
+    must = [(m.oracle, where) for words, where in shown.items() for m in exercise.known if words in m.cause]
+
+    @functools.wraps(exercise.inputs)
+    def inputs(setup: Setup, rng: Draws) -> Sequence[Args]:
+        args = exercise.inputs(setup, rng)
+        if not setup.earns_credit or setup.values == "provenance":
+            return args
+        wrong = [oracle for oracle, where in must if where(setup)]
+        for _ in range(_TRIES if wrong else 0):
+            right = exercise.oracle(setup, args)
+            if all(is_wrong(oracle, setup, args, right) for oracle in wrong):
+                break
+            args = exercise.inputs(setup, rng)
+        return args
+
+    return replace(exercise, inputs=inputs)
 
 
 def attention_error(

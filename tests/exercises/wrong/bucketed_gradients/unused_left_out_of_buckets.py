@@ -1,6 +1,6 @@
 """Leaves out what has no gradient here.
 
-Must get: it must contribute zeros
+Must get: must contribute zeros
 """
 
 import torch

@@ -245,6 +245,9 @@ EXERCISE = Exercise(
         ),
         "the ranks that were behind still have their old weights": _ending(lambda args, rank: plain(args[rank][0])),
         "rank 0's weights came: but rank 0 may be behind too": _ending(lambda args, rank: plain(args[0][0])),
+        "the last rank's weights came: but the last rank may be behind too": _ending(
+            lambda args, rank: plain(args[-1][0])
+        ),
         "the weights of the rank that is furthest behind: the largest step is the newest": _ending(_oldest),
         "the left neighbour's weights: it may be behind too": _ending(
             lambda args, rank: plain(args[rank if rank in _fresh(args) else rank - 1][0])
@@ -255,10 +258,19 @@ EXERCISE = Exercise(
     forbidden_advice="The steps are told with all_gather or all_reduce, and the weights with isend and irecv or batch_isend_irecv.",
     peer_advice="Pair the ranks that are behind with those that are up to date, in the same way on every rank.",
 )
+
+
+def _behind(setup: Setup) -> int:
+    """How many ranks are behind, 0 where it is told which one is not."""
+    return setup.option("behind", 1) if setup.option("_fresh") is None else 0
+
+
+# where one rank is behind, it is rank 0 in the cases of three ranks and the last one in the others
 EXERCISE = steadied(
     EXERCISE,
     {
-        "rank 0's weights came": lambda setup: setup.option("behind", 1) > 0 and setup.option("_fresh") is None,
-        "the left neighbour's weights": lambda setup: setup.option("behind", 1) > 1 and setup.option("_fresh") is None,
+        "rank 0's weights came": lambda setup: _behind(setup) > (setup.ranks != 3),
+        "the last rank's weights came": lambda setup: _behind(setup) > (setup.ranks == 3),
+        "the left neighbour's weights": lambda setup: _behind(setup) > 1,
     },
 )

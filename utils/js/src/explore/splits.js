@@ -11,7 +11,8 @@ const GPUS = [8, 16, 32, 64, 128, 256, 512, 1024];
 const WAYS = [1, 2, 4, 8];
 const [TOP, ROW, BAR, MOST] = [28, 50, 18, 120];
 const GIVEN =
-  "2,048 sequences a step. To the right a layer is cut over more GPUs (TP), downwards the layers are more stages (PP); " +
+  "2,048 sequences a step. To the right a layer is cut over more GPUs (TP), " +
+  "downwards the layers are more stages (PP); " +
   "what remains are replicas (DP), among which ZeRO shards. Drag the number of GPUs: when do more of them help?";
 
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
@@ -38,7 +39,8 @@ export function splits(model, el) {
     const { x, y } = draw(picture, frame, cells);
     handles[0].place(x.at(GPUS.indexOf(p)), y, (n) => x.at(GPUS.indexOf(n)));
     return (
-      `${frame.values.model} on ${p} GPUs, ${SHARDED[stage]}: ${count} of ${cells.length} splits fit into ${limit} GB; ` +
+      `${frame.values.model} on ${p} GPUs, ${SHARDED[stage]}: ` +
+      `${count} of ${cells.length} splits fit into ${limit} GB; ` +
       `the least takes ${least}.`
     );
   }, picture);

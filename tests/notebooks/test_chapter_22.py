@@ -67,7 +67,7 @@ def test_sharded_training(ranks, solved):
     assert calls == {"all_reduce": 1, "broadcast": 14}  # a parameter tensor each
 
     keeping, dropping = (numbers(line) for line in chapter.text("peak_run").splitlines()[-2:])
-    assert "it was: 9 KiB\n" in chapter.text("reveal_dropped")
+    assert "it was 9 KiB\n" in chapter.text("reveal_dropped")
     assert keeping == [72, 0]
     assert dropping == [9, pytest.approx(72 / ranks, rel=0.01)]  # padded, so that parts are equal
 

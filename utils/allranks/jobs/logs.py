@@ -146,6 +146,7 @@ _LAUNCHERS = (
 _WATCHDOGS = ("Watchdog caught", "watchdog thread terminated", "timed out in blocking wait", "watchdog got stuck")
 _OF_XLA = ("async NCCL error: ", "NCCL operation ")  # what XLA says of a call of NCCL's that failed
 HCCL_LATE = "hccl fftsplus task timeout"
+_OF_HCCL = ("EI00", "EJ00", "RankID:", "HCCL(", HCCL_LATE)
 _OTHERS = (
     "may be stuck",
     "EI0002",
@@ -186,7 +187,7 @@ def _text_with_watchdog(path: Path) -> bool:
         return False
     letters = 0
     for line in lines_of(path):
-        if any(word in line for word in _FURTHER_ON):
+        if _has_one(line, _FURTHER_ON):
             return True
         letters += len(line)
         if letters > MOST_LETTERS:
@@ -268,9 +269,8 @@ class _Log:
         self.fell_at = 0  # the line at which a rank's count began anew
         self.before: tuple[dict[int, _Rank], dict[int, tuple[int, bool, str]]] | None = None
         self.lines = 0
-        self.ras: list[
-            tuple[int, str]
-        ] = []  # of communicators that RAS lists: how many ranks, and what it says of them
+        # of communicators that RAS lists: how many ranks, and what it says of them
+        self.ras: list[tuple[int, str]] = []
         self.signs: dict[str, Cause] = {}  # what lines of other programs name, by the words
         self.xids = Xids()
         self.rows = 0  # of a table of nccl-tests
@@ -291,20 +291,20 @@ class _Log:
             else:
                 self.held += line.rstrip("\r\n")
             return
-        if not any(word in line for word in _BROKEN):  # as most lines
+        if not _has_one(line, _BROKEN):  # as most lines
             self.last = line
             self._file(line)
             return
         line, self.last = self._with_its_rank(line), line
         text = line.rstrip("\r\n")
-        if any(word in line for word in _BEGUN) and "[" in line and not _numbers(text):
+        if _has_one(line, _BEGUN) and "[" in line and not _numbers(text):
             self.held, self.parts = text, 0
             return
         self._file(line)
 
     def _with_its_rank(self, line: str) -> str:
         """The line; a text whose rank a terminal left on the line before gets that line's end back."""
-        if not any(word in line for word in _OF_A_RANK) or _rank_of(line) is not None:
+        if not _has_one(line, _OF_A_RANK) or _rank_of(line) is not None:
             return line
         before = self.last.rstrip("\r\n")
         ours = "ProcessGroup" in before or before.rstrip().endswith("]")
@@ -358,7 +358,7 @@ class _Log:
                 self.version = found[1]
         if "ast enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
             self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
-        if any(text in line for text in _SPOKE) and (rank := _rank_of(line)) is not None:
+        if _has_one(line, _SPOKE) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].spoke = True
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
@@ -376,13 +376,13 @@ class _Log:
                 )
         if "CollectiveFingerPrint" in line:
             self._fingerprints(line)
-        if any(word in line for word in SIGNS):
+        if _has_one(line, SIGNS):
             self.xids.take(line)
             if cause := sign(line):
                 self.signs.setdefault(cause.cause, cause)
         if "stuck" in line or "Termination timeout for `" in line:
             self.xla.take(line)
-        if any(word in line for word in ("EI00", "EJ00", "RankID:", "HCCL(", HCCL_LATE)):
+        if _has_one(line, _OF_HCCL):
             self.hccl.take(line)
         if "ranks:" in line or self.horovod.listing:
             self.horovod.take(line)
@@ -797,6 +797,14 @@ def _numbers(text: str) -> bool:
     if "Watchdog caught" in text:
         return work is not None and (work[2] is not None or text.endswith(")"))
     return _STATUS.search(text) is not None
+
+
+def _has_one(line: str, words: Iterable[str]) -> bool:
+    """Whether a line has one of these words in it: a loop, as `any` takes twice as long and a log has many lines."""
+    for word in words:
+        if word in line:
+            return True
+    return False
 
 
 def _signal(code: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from allranks.exercises.families import steadied
 from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, circumstances, many_ranks
@@ -14,22 +15,13 @@ from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    shape, own = shape_of(setup), [rng.of_rank(rank) for rank in range(setup.ranks)]
-    while True:
-        losses = [draw(setup, mine, *shape) for mine in own]
-        counts = [mine.integers(1, 9, *shape).to(DTYPES[setup.dtype]) for mine in own]
-        if setup.ranks == 1 or setup.values == "provenance" or _tells(torch.stack(losses), torch.stack(counts)):
-            break
-    return [
-        (View.of(loss, setup.layout), View.of(count, setup.layout)) for loss, count in zip(losses, counts, strict=True)
-    ]
-
-
-def _tells(losses: torch.Tensor, counts: torch.Tensor) -> bool:
-    """Whether some element is neither 0 nor the mean of the ranks' means."""
-    right = losses.double().sum(0) / counts.double().sum(0)
-    off = (right - (losses.double() / counts.double()).mean(0)).abs()
-    return not right.numel() or bool(((right.abs() > 1e-3) & (off > 1e-3)).any())
+    shape = shape_of(setup)
+    made = []
+    for rank in range(setup.ranks):
+        mine = rng.of_rank(rank)
+        count = mine.integers(1, 9, *shape).to(DTYPES[setup.dtype])
+        made.append((View.of(draw(setup, mine, *shape), setup.layout), View.of(count, setup.layout)))
+    return made
 
 
 @oracle_maker
@@ -87,3 +79,4 @@ EXERCISE = Exercise(
     only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs.",
 )
+EXERCISE = steadied(EXERCISE, {"": lambda setup: setup.ranks > 1 and setup.size > 0})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from allranks.exercises.families import only_where
+from allranks.exercises.families import only_where, steadied
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, oracle_maker, plain
 from allranks.judge.common import circumstances, many_ranks
@@ -15,22 +15,15 @@ from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
+def _each(setup: Setup) -> int:
+    """How many samples a rank has, where enough are left for it."""
+    return -(-setup.size // setup.ranks)
+
+
 def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    each = -(-setup.size // setup.ranks)
-    while True:
-        shards = list(draw(setup, rng, setup.size).split(each))
-        if _tells(shards, setup.ranks) or setup.values == "provenance":
-            break
-    shards += [shards[0][:0]] * (setup.ranks - len(shards))
-    return [(View.of(shard),) for shard in shards]
-
-
-def _tells(shards: Sequence[torch.Tensor], ranks: int) -> bool:
-    """Whether the mean is another number than those of the usual mistakes."""
-    mean, means = torch.cat(list(shards)).double().mean(), torch.stack([s.double().mean() for s in shards])
-    wrong = [torch.zeros(())] + [means.sum() / ranks] * (len(shards) < ranks)
-    wrong += [means.mean()] * (len({len(s) for s in shards}) > 1)
-    return all(abs(mean - other) > 1e-3 for other in wrong)
+    each = _each(setup)
+    samples = draw(setup, rng, setup.size)
+    return [(View.of(samples[rank * each : (rank + 1) * each]),) for rank in range(setup.ranks)]
 
 
 @oracle_maker
@@ -107,4 +100,14 @@ EXERCISE = Exercise(
     demo_setup=Setup(4, 9),
     only_sums=True,
     forbidden_advice="dist.all_reduce is all that it needs.",
+)
+
+
+EXERCISE = steadied(
+    EXERCISE,
+    {
+        "the sum": lambda setup: setup.size > 1 and setup.size % setup.ranks > 0,
+        "an empty rank": lambda setup: _each(setup) * (setup.ranks - 1) >= setup.size,
+        "counts as one with few": lambda setup: setup.size > _each(setup) and setup.size % _each(setup) > 0,
+    },
 )

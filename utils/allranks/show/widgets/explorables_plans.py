@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+from allranks.base.errors import counted
 from allranks.show.widgets.explorable import Explorable
 from allranks.show.widgets.explorables_first import ExploreError
 from allranks.show.widgets.my_model_story import digits, duration, percent
@@ -27,10 +28,6 @@ _MACHINES = {"dgx-h100": "nodes of 8 H100", "gb200-nvl72": "racks of 72 B200", "
 _MODELS = ("7B", "LLaMA 65B", "GPT-3 175B")
 _WORLDS = [8 << power for power in range(8)]
 _LIMIT, _BATCH = 80, 2048
-
-
-def _gpus(p: int) -> str:
-    return f"{p} GPU{'s' if p > 1 else ''}"
 
 
 def sharded(billions: float = 5, p: int = 8, stage: int = 0) -> Explorable:
@@ -61,7 +58,7 @@ def _sharded_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     held, whole = _state(billions, p, stage), _state(billions, 1, 0)
     copies, each = digits(p * held / whole, exact=True), digits(held / 1e9, exact=True)
     return (
-        f"{billions:g} billion parameters on {_gpus(p)}, {_SHARDED[stage]}: {each} GB on each, "
+        f"{billions:g} billion parameters on {counted(p, 'GPU')}, {_SHARDED[stage]}: {each} GB on each, "
         f"{copies} {'copy' if copies == '1' else 'copies'} on all."
     )
 
@@ -92,7 +89,7 @@ def _tensor_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     spent = training_step(plan(model, machine, tp=p, batch=1)).spent
     seconds = sum(spent.values())
     return (
-        f"Layers {width:,} wide, cut over {_gpus(p)}, {_MACHINES[machine]}: a GPU waits "
+        f"Layers {width:,} wide, cut over {counted(p, 'GPU')}, {_MACHINES[machine]}: a GPU waits "
         f"{percent(spent['tensor'] / seconds)} of {duration(seconds)} for all-reduces, and keeps "
         f"{digits(2 * model.parameters / p / 1e9, exact=True)} GB of weights."
     )

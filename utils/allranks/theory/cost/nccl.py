@@ -253,11 +253,8 @@ class Call:
         return (self.steps - crossings) * inside + crossings * between
 
     def option(self, algorithm: str, protocol: str) -> NcclOption:
-        nbytes, latency, bandwidth = (
-            self.nbytes,
-            self.latency_us(algorithm, protocol),
-            self.gb_per_s(algorithm, protocol),
-        )
+        nbytes = self.nbytes
+        latency, bandwidth = self.latency_us(algorithm, protocol), self.gb_per_s(algorithm, protocol)
         power = int(nbytes).bit_length() - 7  # of two, from 64 bytes on
         tree = algorithm == "tree" and power < 23
         x86 = self.machine.cpu != "Arm" and self.machine.generation == "Blackwell"

@@ -106,9 +106,8 @@ def read_measured(
     return _sweeps_of(text, (collective, ranks, nodes), [])
 
 
-Known = tuple[
-    str | None, int | None, int | None
-]  # the collective, the ranks and the nodes, where the output does not tell
+# the collective, the ranks and the nodes, where the output does not tell
+Known = tuple[str | None, int | None, int | None]
 
 
 def _sweeps_of(text: str, known: Known, sent: list[Messages]) -> list[Measured]:

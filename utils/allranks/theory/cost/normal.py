@@ -319,8 +319,7 @@ def _shapes(
         before, here = fall
         back = next((row[0] for row in rows if row[0] > here[0] and row[1] >= 0.8 * before[1]), None)
         found.append(Shape(
-            f"from {size_in_words(before[0])} to {size_in_words(here[0])} the busbw falls to 1/{before[1] / here[1]:.3g}"
-            + (f", and is back at {size_in_words(back)}" if back else ", and does not come back"),
+            _falls(before, here) + (f", and is back at {size_in_words(back)}" if back else ", and does not come back"),
             "packets that are lost and sent again (RoCE without PFC or ECN, many senders to one card), buffers that the host copies, or other traffic" if nodes > 1
             else "bytes that go through the host's memory from there on, or a buffer that is too small",
             "the counters of the cards before and after one such size (rdma statistic, ethtool -S: out_of_sequence, retransmits, pause, ECN marks); "
@@ -335,7 +334,7 @@ def _shapes(
     if fall is not None and fall[1][0] != dent:
         before, here = fall
         found.append(Shape(
-            f"from {size_in_words(before[0])} to {size_in_words(here[0])} the busbw falls to 1/{before[1] / here[1]:.3g}",
+            _falls(before, here),
             "another protocol or another way of the bytes begins there (rendezvous, registered memory, copies through the host), or other traffic",
             "measure several sizes between the two, two times: a place that moves is other traffic, one that stays is a setting",
         ))  # fmt: skip
@@ -345,6 +344,10 @@ def _shapes(
             f"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING {program} ...: see the protocol at that size; try NCCL_MIN_NCHANNELS and NCCL_BUFFSIZE",
         ))  # fmt: skip
     return tuple(found)
+
+
+def _falls(before: Row, here: Row) -> str:
+    return f"from {size_in_words(before[0])} to {size_in_words(here[0])} the busbw falls to 1/{before[1] / here[1]:.3g}"
 
 
 DEEP = 0.25  # a fall to less is more than a change of protocol costs

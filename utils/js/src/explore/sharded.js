@@ -14,6 +14,7 @@ const SIZES = [
   1000, 1280, 2000, 2560, 3200,
 ];
 const PARTS = /** @type {const} */ (["weights", "gradients", "optimizer"]);
+export const STAGES = ["nothing", "optimizer", "+ gradients", "+ weights"].map((label, value) => ({ value, label }));
 export const SHARDED = [
   "nothing is sharded",
   "the optimizer's state is sharded",
@@ -28,8 +29,7 @@ const GIVEN =
 /** @param {import("./frame.js").Model} model @param {HTMLElement} el */
 export function sharded(model, el) {
   const frame = new Frame(model, el, "How large a model fits, if no GPU keeps what another has?", GIVEN);
-  const options = ["nothing", "optimizer", "+ gradients", "+ weights"].map((label, value) => ({ value, label }));
-  frame.choice({ key: "stage", name: "sharded", options });
+  frame.choice({ key: "stage", name: "sharded", options: STAGES });
   const figures = frame.figures(2);
   const { picture, handles } = frame.stage(
     "ar-columns",

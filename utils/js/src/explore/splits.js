@@ -5,7 +5,7 @@ import { Sketch } from "../common/sketch.js";
 import { digits } from "../common/units.js";
 import { Frame } from "./frame.js";
 import { memoryOf } from "./plan.js";
-import { SHARDED } from "./sharded.js";
+import { SHARDED, STAGES } from "./sharded.js";
 
 const GPUS = [8, 16, 32, 64, 128, 256, 512, 1024];
 const WAYS = [1, 2, 4, 8];
@@ -20,8 +20,7 @@ export function splits(model, el) {
   const frame = new Frame(model, el, "Which ways to split the model fit?", GIVEN);
   const { models, limit } = frame.data;
   frame.choice({ key: "model", name: "model", options: Object.keys(models).map((value) => ({ value, label: value })) });
-  const options = ["nothing", "optimizer", "+ gradients", "+ weights"].map((label, value) => ({ value, label }));
-  frame.choice({ key: "stage", name: "sharded (ZeRO)", options });
+  frame.choice({ key: "stage", name: "sharded (ZeRO)", options: STAGES });
   const figures = frame.figures(1);
   const grip = { key: "p", name: "number of GPUs", stops: () => GPUS };
   const { picture, handles } = frame.stage("ar-splits", { ...grip, format: (p) => `${p} GPUs` });

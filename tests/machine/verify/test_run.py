@@ -191,7 +191,7 @@ def test_a_slow_start_is_no_phases_time(tmp_path, monkeypatch):
     assert [o.result for o in found] == ["pass"]
 
 
-def test_a_worker_that_does_not_start_is_not_waited_for_twice(tmp_path, monkeypatch):
+def test_a_worker_that_does_not_start_is_not_waited_for_twice(tmp_path, monkeypatch, no_ghosts):
     passed_s, monotonic = [0.0], time.monotonic
 
     def expect(self, timeout_s, otherwise):

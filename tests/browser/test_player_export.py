@@ -24,7 +24,7 @@ def test_an_exported_page_plays_offline(new_page, tmp_path):
         *(sys.executable, "-m", "nbconvert", "--to", "html", "--execute"),
         *("--ExecutePreprocessor.store_widget_state=False", "page.ipynb"),
     ]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     page = new_page(offline=True)
     page.route("http*://**", lambda route: route.abort())
     page.goto((tmp_path / "page.html").as_uri())

@@ -49,7 +49,8 @@ def installed(built, tmp_path_factory) -> Path:
     # a plain path: the .pth file of this checkout's own installation is not read there
     (site / "packages-of-the-tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
     command = [sys.executable, "-m", "pip", "--python", folder, "install", "-q", "--no-index", "--no-deps", built[1]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # where pip could find it there
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stderr
     return folder / "bin"
 

@@ -373,7 +373,7 @@ def test_ranks_have_what_they_need_from_the_process_that_forks_them(launch):
         "    print(first, second, third, set(pids) & set(again) | set(again) & set(last), pool.pids == last)\n"
     )
     env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_FORKSERVER"}  # that one has more
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     plain, with_autograd, with_all = [True, False, False], [True, True, False], [True] * 3
     assert done.stdout.strip() == f"{[plain] * 2} {[with_autograd] * 2} {[with_all] * 3} set() True", done.stderr
 

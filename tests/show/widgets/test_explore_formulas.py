@@ -271,7 +271,7 @@ def expected(question: dict[str, Any]) -> dict[str, Any]:
 def javascript() -> list[dict[str, Any]]:
     """The answers of the JavaScript."""
     command = ["node", str(SCRIPT)]
-    done = subprocess.run(command, input=json.dumps(questions()), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, input=json.dumps(questions()), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

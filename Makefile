@@ -51,7 +51,7 @@ lint: $(STAMP)
 test: $(STAMP) lint
 	ALLRANKS_TESTS=change SINCE=$(SINCE) $(BIN)/python $(PYTEST) $(ARGS)
 
-# of what `make test` leaves out in a fresh clone, a part of three minutes, another for each commit
+# of what `make test` leaves out in a fresh clone, a part of two minutes, another for each commit
 test-more: $(STAMP)
 	ALLRANKS_TESTS=more $(BIN)/python $(PYTEST) $(ARGS)
 

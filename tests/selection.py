@@ -32,7 +32,7 @@ PASSED = "tests-passed.json"  # in pytest's cache: what each file held when `mak
 # each further file; and for a part of the rest
 TIME_S = 280
 CHANGE_S, FILE_S = 40, 10
-MORE_S = 180
+MORE_S = 120
 SHARED = "ALLRANKS_TEST_SHARED"
 UNKNOWN_S = 0.05  # of a test that is not in the record
 _WORD = re.compile(r"\w+")

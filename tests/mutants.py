@@ -164,6 +164,7 @@ def tried(folder: Path, mutant: Mutant, graph: reach.Graph, limit_s: float) -> d
 
     def first_failure(change: dict[str, str], arguments: list[str], limit_s: float) -> str | None:
         env = {**os.environ, "PYTHONPATH": str(folder / "utils"), **change}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # else each run compiles every test anew
         while failed := _first_failure(
             folder, [*arguments, *(f"--deselect={test}" for test in fail_without)], env, limit_s
         ):

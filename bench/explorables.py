@@ -30,6 +30,8 @@ SHOWN = {
     "recompute": explorables.recompute,
     "attention": explorables.attention,
     "router": explorables.router,
+    "data parallel": explorables.data_parallel,
+    "flag": lambda: explorables.flag(4, 12, "Gloo"),
 }
 # every slider and handle from end to end, every button; reading the height makes the browser lay out what was drawn
 _ANSWERS = """() => {

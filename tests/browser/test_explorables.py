@@ -31,6 +31,8 @@ FIRST = {
     "uneven": lambda p=16, share=0.25: explore.uneven(int(p), max(share, 1 / int(p))),
     "late": lambda delay=60, network=20, shown="all ranks": explore.late(delay, network, shown),
     "protocols": explore.protocols,
+    "data_parallel": explore.data_parallel,
+    "flag": lambda p=4, steps=8, library="NCCL": explore.flag(p, steps, library),
     "path": explore.path,
     "search": lambda steps=5, rounds=11, nbytes=3 << 20: explore.search(int(steps), int(rounds), int(nbytes)),
     "bits": explore.bits,
@@ -357,7 +359,7 @@ OVERLAPS = """() => {
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("kind", ["sharded", "splits", "tensor"])
+@pytest.mark.parametrize("kind", ["data_parallel", "flag", "sharded", "splits", "tensor"])
 def test_no_words_or_handles_of_a_plan_lie_on_each_other(explored, kind, width):
     page = explored(FIRST[kind](), width)
     ends = [[(handle, key) for key in ("Home", "End")] for handle in page.locator(".ar-handle").all()]

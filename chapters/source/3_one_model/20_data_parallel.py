@@ -10,6 +10,15 @@
 #
 # *Above:* each of four processes has its share of the batch. *Below:* what they must hold after every step: the same weights.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.data_parallel(p=8, each=4, machine="dgx-h100")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** Each GPU gets twice as many sequences: does it send twice as much? And with twice as many GPUs? Over Ethernet, how many
+# sequences must each of 64 GPUs have, so that they train at least 32 times as fast as one?
+
 # %% [markdown] name="my_model_needs"
 # One GPU would take 72 s for a step of **my model** with 1 million tokens. 64 GPUs can share the tokens; then a step takes 1.20 s, if all
 # GPUs agree on one gradient. Until its state is sharded it does not fit: 134 GB for a GPU with 80 GB.
@@ -334,8 +343,8 @@ print(f"the flat bucket is {many / flat:.1f} times as fast")
 # In the model nearly all the time of the 100 calls is $\alpha$; this is the main point, whatever the factor on your machine. If ranks share cores,
 # the factor is hard to predict: each of the hundred calls waits until the slowest of $p$ processes is awake.
 #
-# Now a step of a real size: 14 GB of bfloat16 gradients (7 billion parameters), in one call or in DDP's 535 buckets of 25 MiB, at an assumed
-# 200 GB/s and 5 µs a message. Let the rest of the step take 500 ms. How large is the efficiency, compute over total, if nothing overlaps?
+# Now a step of the picture's size: 14 GB of bfloat16 gradients (7 billion parameters), in one call, as there, or in DDP's 535 buckets of 25 MiB,
+# at an assumed 200 GB/s and 5 µs a message. Let the rest of the step take 500 ms. How large is the efficiency, compute over total, if nothing overlaps?
 
 # %% name="efficiency_shown"
 for p in (2, 8, 32, 128, 1024):
@@ -346,7 +355,8 @@ for p in (2, 8, 32, 128, 1024):
     print(f"{p:5} GPUs: {'; '.join(parts)}")
 
 # %% [markdown] name="efficiency_explained"
-# In one call the time levels off: nearly all of it is for the bytes, of which there are never more than $2n$. In buckets every call pays the ring's $2(p-1)$ messages again, and on
+# In one call the time levels off: nearly all of it is for the bytes, of which there are never more than $2n$, whatever the batch: a larger share of
+# data for each GPU makes waiting a smaller share of the step (three sequences for each of the picture's 64 GPUs over Ethernet). In buckets every call pays the ring's $2(p-1)$ messages again, and on
 # 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and NCCL takes a tree for vectors of such a size: on 128 nodes of 8
 # GPUs that is 28 steps instead of 2046 ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its number of samples,
 # so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter

@@ -10,6 +10,17 @@
 #
 # *Above:* the program. *Below:* where it must run. This chapter is about the libraries between them.
 
+# %% name="first_picture"
+from allranks import explore
+
+explore.flag(ranks=4, steps=8, library="NCCL")
+
+# %% [markdown] name="first_question"
+# **Ask the picture.** One of the five calls asks "did any rank's numbers overflow?" It sums a flag, and the flag is kept from step to step. What does
+# it say with Gloo? With which numbers of ranks is it never False? And what does MPI do with the same line?
+#
+# <!-- Gloo: run below. NCCL: torch 2.13, ProcessGroupNCCL.cpp, getNcclReduceOp: for a bool a sum is ncclMax; RCCL has the same file. MPI: ProcessGroupMPI.cpp, mpiDatatype has no at::kBool -->
+
 # %% name="start_world"
 import psutil
 import torch
@@ -187,15 +198,7 @@ for name, (values, said) in live[-1].items():
 # - **gradient** is the same up to rounding, because each library adds in its own order. A test must not compare bits with another library's.
 # - **tokens**: Gloo and NCCL both refuse, because neither has a name for 16-bit integers, not even to copy them.
 # - **samples**: look at the *value*. Each rank contributed 100. If yours holds the sum, the backend added first and failed at the division: the error came *after* the tensor was changed.
-# - **overflow** looks harmless. But a flag that is kept ("has *any* step overflowed?") is summed again and again. It is `True` on every rank.
-
-# %% name="guess_bool"
-guess = predict(
-    "A flag that is `True` on every rank is summed in each step. What is it after eight steps?",
-    choices=["True", "False", "8"],
-    title="A flag after eight sums",
-)
-guess
+# - **overflow** looks harmless. But a flag that is kept ("has *any* step overflowed?") is summed again and again, as in the first picture. Here are its eight steps on your ranks:
 
 # %% name="bool_sum"
 # %%ranks
@@ -205,15 +208,8 @@ for _ in range(8):
     seen.append(f"{flag.item()} ({flag.view(torch.uint8).item()})")
 print("\n".join(seen))
 
-# %% name="reveal_bool" jupyter={"source_hidden": true}
-# the answer: run this cell
-guess.reveal(
-    str(world["flag"][0].item()),
-    why="Gloo adds bytes, and with 2, 4 or 8 ranks the byte overflows and becomes 0. (NCCL's backend takes the maximum instead.)",
-)
-
 # %% [markdown] name="bool_explained"
-# In brackets is the byte that stores the flag: after $k$ steps $p^k$, with four ranks 4, 16, 64, and then 256, which becomes 0. One line gives different results with two libraries, without an error.
+# In brackets is the byte that stores the flag. Gloo adds bytes: after $k$ steps $p^k$, with four ranks 4, 16, 64, and then 256, which becomes 0; only odd numbers of ranks never come to 0. NCCL's backend takes the maximum, and MPI's has no type for a flag: an error. **One line, three libraries: right, wrong without an error, refused.**
 #
 # ### Your turn: a step for any library
 #

@@ -83,6 +83,8 @@ def first_pictures() -> list[dict[str, Any]]:
         found.append({"formula": "uneven", "p": p, "share": share, "data": data})
     for looks, after in itertools.product((0, 6, 9.5, 26), ("nothing", "flag", "fence")):
         found.append({"formula": "writes", "looks": looks, "after": after})
+    for p, library in itertools.product(range(2, 9), ("NCCL", "Gloo", "MPI")):
+        found.append({"formula": "flag", "p": p, "steps": 12, "library": library})
     data = explorables_first.path().data
     for way, nvlink, card in itertools.product(
         ("one ring", "8 segments", "two levels"), (25, 150, 900), (12.5, 50, 400)
@@ -231,6 +233,7 @@ FIRST: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "interval": an_interval,
     "writes": lambda q: first_figures.written(q["looks"], q["after"]),
     "uneven": an_uneven_gather,
+    "flag": lambda q: numbered("byte", first_figures.flag_bytes(q["p"], q["steps"], q["library"])),
     "path": lambda q: first_figures.critical_path(q["way"], q["nvlink"], q["card"], **q["data"]),
     "search": a_wish,
     "bits": a_sum,

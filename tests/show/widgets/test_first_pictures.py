@@ -14,6 +14,7 @@ from allranks.show.widgets.my_model_story import digits, fixed
 
 ROOT = Path(__file__).resolve().parents[3]
 CHAPTERS = {
+    "20": "data_parallel",
     "22": "sharded",
     "23": "fsdp",
     "24": "tensor",
@@ -22,6 +23,7 @@ CHAPTERS = {
     "27": "router",
     "28": "recompute",
     "29": "splits",
+    "41": "flag",
     "43": "protocols",
     "44": "writes",
     "46": "interval",
@@ -38,6 +40,8 @@ IMPOSSIBLE = {
     "attention": {"step": 5},
     "bits": {"p": 1},
     "compress": {"k": 65},
+    "data_parallel": {"p": 3},
+    "flag": {"library": "UCC"},
     "fsdp": {"room": 0},
     "interval": {"cost": 61},
     "late": {"delay": -1},

@@ -14,6 +14,7 @@ from allranks.show.widgets.explorables_first import (
     attention,
     bits,
     compress,
+    flag,
     fsdp,
     interval,
     late,
@@ -28,7 +29,7 @@ from allranks.show.widgets.explorables_first import (
     writes,
 )
 from allranks.show.widgets.explorables_placement import ALGORITHM_NAMES, MACHINES, PLACEMENT_NAMES, placements
-from allranks.show.widgets.explorables_plans import sharded, splits, tensor
+from allranks.show.widgets.explorables_plans import data_parallel, sharded, splits, tensor
 from allranks.theory import cost, topology
 from allranks.theory.cost import workload
 from allranks.theory.cost.workload import Cluster
@@ -39,6 +40,8 @@ __all__ = [
     "bits",
     "compress",
     "crossover",
+    "data_parallel",
+    "flag",
     "flows",
     "fsdp",
     "interval",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from allranks.base.errors import CourseError, size_in_words
+from allranks.base.errors import CourseError, counted, size_in_words
 from allranks.show.widgets.explorable import Explorable
 from allranks.show.widgets.first_figures import (
     OWNERS,
     critical_path,
+    flag_bytes,
     fsdp_step,
     kept_in_time,
     losses,
@@ -33,6 +34,7 @@ _WAYS = {"one ring": "One ring", "8 segments": "One ring in 8 segments", "two le
 _GATHERS = [3 << power for power in range(11, 26)]  # bytes that 48 chunks divide
 _NODES = {"8 H100": 1, "2 x 8 H100": 2}
 _GPUS = (2, 3, 4, 6, 8)
+_LIBRARIES = ("NCCL", "Gloo", "MPI")
 _ORDER_NAMES = {
     "gpipe": "all forward first",
     "1f1b": "1F1B",
@@ -483,4 +485,32 @@ def _search_text(data: dict[str, Any], values: dict[str, Any]) -> str:
     return (
         f"{size_in_words(nbytes)}, {steps} step{'s' if steps > 1 else ''} with {rounds} sixths of a part on a link: "
         f"{digits(1e6 * wish)} µs, {says}."
+    )
+
+
+def flag(ranks: int = 4, steps: int = 8, library: str = "NCCL") -> Explorable:
+    """A flag that is True on all ranks and is summed in each step: its byte after so many steps, by the library.
+
+    `ranks` is 2 to 8, `steps` 0 to 12, `library` "NCCL" (RCCL does the same), "Gloo" or "MPI". Raises ExploreError.
+
+    Example:
+        >>> explore.flag(ranks=3, library="Gloo").text()
+        'A flag summed in 8 steps on 3 ranks by Gloo is True on every rank; its byte holds 161.'
+    """
+    if ranks not in range(2, 9) or steps not in range(13) or library not in _LIBRARIES:
+        raise ExploreError(
+            f"ranks must be 2 to 8, steps 0 to 12 and library one of {', '.join(_LIBRARIES)}, "
+            f"not {ranks!r}, {steps!r} and {library!r}."
+        )
+    return Explorable("flag", {}, {"p": ranks, "steps": steps, "library": library}, _flag_text)
+
+
+def _flag_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p, steps, library = values["p"], values["steps"], values["library"]
+    held = flag_bytes(p, steps, library)
+    if len(held) <= steps:
+        return f"{library} refuses to sum a flag, in the first step."
+    return (
+        f"A flag summed in {counted(steps, 'step')} on {p} ranks by {library} is {held[-1] > 0} on every rank; "
+        f"its byte holds {held[-1]}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ from allranks.show.widgets.explorables_first import ExploreError
 from allranks.show.widgets.my_model_story import digits, duration, percent
 from allranks.show.widgets.step_figures import assumptions, machines, models
 from allranks.theory import topology
-from allranks.theory.cost.plan import Model, plan
+from allranks.theory.cost.plan import MODELS, Model, plan
 from allranks.theory.cost.step import training_step
 
 _GPUS = [1 << power for power in range(10)]
@@ -28,6 +29,48 @@ _MACHINES = {"dgx-h100": "nodes of 8 H100", "gb200-nvl72": "racks of 72 B200", "
 _MODELS = ("7B", "LLaMA 65B", "GPT-3 175B")
 _WORLDS = [8 << power for power in range(8)]
 _LIMIT, _BATCH = 80, 2048
+_REPLICAS = [1 << power for power in range(11)]
+_SHARES = (1, 2, 3, 4, 6, 8)
+_CLUSTERS = {name: _MACHINES[name] for name in ("dgx-h100", "cloud-ethernet")}
+_MY_MODEL, _SEQUENCE = "my model", 4096
+
+
+def data_parallel(p: int = 8, each: int = 4, machine: str = "dgx-h100") -> Explorable:
+    """What a GPU of `p` sends and waits in a step of my model, if each has the whole model and `each` sequences.
+
+    The seconds are those of `training_step` with one call for all gradients. `p` is a power of two up to 1024, `each`
+    1, 2, 3, 4, 6 or 8, `machine` "dgx-h100" or "cloud-ethernet". Raises ExploreError.
+
+    Example:
+        >>> explore.data_parallel(p=64, each=4).text()[:79]
+        '64 GPUs, nodes of 8 H100, 4 sequences each: a GPU sends 27.6 GB in a step and w'
+    """
+    if p not in _REPLICAS or each not in _SHARES or machine not in _CLUSTERS:
+        raise ExploreError(
+            f"p must be a power of two up to 1024, each one of {', '.join(map(str, _SHARES))} and machine one of "
+            f"{', '.join(_CLUSTERS)}, not {p!r}, {each!r} and {machine!r}."
+        )
+    figures = machines()
+    data = {
+        "names": _CLUSTERS,
+        "machines": {name: figures[name] for name in _CLUSTERS},
+        "model": models()[_MY_MODEL] | {"sequence": _SEQUENCE},
+        "assumed": assumptions(),
+    }
+    return Explorable("data_parallel", data, {"p": p, "each": each, "machine": machine}, _data_parallel_text)
+
+
+def _data_parallel_text(data: dict[str, Any], values: dict[str, Any]) -> str:
+    p, each, machine = values["p"], values["each"], values["machine"]
+    model = replace(MODELS[_MY_MODEL], sequence=_SEQUENCE)
+    step = training_step(plan(model, machine, dp=p, batch=p * each, bucket_nbytes=None))
+    waits = step.spent["data"] / step.seconds
+    sent = step.plan.prices["data"].bytes_sent if p > 1 else 0
+    return (
+        f"{counted(p, 'GPU')}, {_MACHINES[machine]}, {counted(each, 'sequence')} each: a GPU sends "
+        f"{digits(sent / 1e9, exact=True)} GB in a step and waits {percent(waits)} of "
+        f"{duration(step.seconds)}. Tokens a second: {digits(p * (1 - waits), exact=True)} times one GPU's."
+    )
 
 
 def sharded(billions: float = 5, p: int = 8, stage: int = 0) -> Explorable:

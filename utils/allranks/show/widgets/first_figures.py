@@ -276,3 +276,16 @@ def wished(steps: int, rounds: int, nbytes: float, data: dict[str, Any]) -> tupl
     elif rounds < data["least"]["rounds"]:
         why = "7 parts come over 6 links"
     return took(steps, rounds), took(**data["rings"]), why
+
+
+def flag_bytes(ranks: int, steps: int, library: str) -> list[int]:
+    """The byte of a flag that is True on every rank, at first and after each of so many sums; MPI makes none.
+
+    Gloo adds bytes, and keeps the lowest eight binary digits of a sum. NCCL's backend takes the maximum instead.
+
+    >>> flag_bytes(4, 4, "Gloo")
+    [1, 4, 16, 64, 0]
+    """
+    if library == "MPI":  # torch's backend has no MPI type for a bool
+        return [1]
+    return [ranks**step % 256 if library == "Gloo" else 1 for step in range(steps + 1)]

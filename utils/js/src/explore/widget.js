@@ -6,7 +6,9 @@ import { attention } from "./attention.js";
 import { bits } from "./bits.js";
 import { compress } from "./compress.js";
 import { crossover } from "./crossover.js";
+import { data_parallel } from "./data_parallel.js";
 import STYLES from "./explore.css";
+import { flag } from "./flag.js";
 import { flows } from "./flows.js";
 import { fsdp } from "./fsdp.js";
 import { interval } from "./interval.js";
@@ -34,6 +36,8 @@ const KINDS = {
   bits,
   compress,
   crossover,
+  data_parallel,
+  flag,
   flows,
   fsdp,
   interval,

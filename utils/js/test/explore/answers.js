@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { ALGORITHMS } from "../../src/explore/all_reduce.js";
 import { ringWork } from "../../src/explore/attention.js";
 import { exposure } from "../../src/explore/buckets.js";
+import { flagBytes } from "../../src/explore/flag.js";
 import { fsdpRun } from "../../src/explore/fsdp_run.js";
 import { lostShares } from "../../src/explore/interval.js";
 import { criticalPath } from "../../src/explore/path.js";
@@ -66,6 +67,7 @@ const FORMULAS = {
     const { arrive, flag, reads, fresh } = written(looks, after);
     return { last: Math.max(...arrive), flag, reads, fresh };
   },
+  flag: ({ p, steps, library }) => numbered("byte", flagBytes(p, steps, library)),
   path({ way, nvlink, card, data }) {
     const { total, bound, onCard } = criticalPath(way, nvlink, card, data);
     return { total, bound, onCard };

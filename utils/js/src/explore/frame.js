@@ -119,7 +119,7 @@ export class Frame {
   figures(count) {
     const boxes = Array.from({ length: count }, () => html("p", { class: "ar-figure-big" }));
     this.controls.classList.add("ar-top");
-    this.controls.append(...boxes);
+    this.controls.append(html("div", { class: "ar-answers" }, ...boxes)); // on one line, or below together
     return (...shown) => {
       for (const [i, [figure, words]] of shown.entries())
         boxes[i].replaceChildren(html("b", { class: "ar-big" }, figure), html("span", {}, words));

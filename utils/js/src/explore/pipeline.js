@@ -123,7 +123,8 @@ function draw(picture, [ranks, batches], frame, found, hot) {
         sketch.box("ar-kept", end + 14 + 12 * k, y + 15, 12 * Math.min(1, kept[r] - k) - 2, 11, { rx: 2 });
     else sketch.text("ar-label", end + 8, y + 26, narrow ? digits(kept[r], true) : `${digits(kept[r], true)} of ${m}`);
   }
-  sketch.text("ar-label", Math.min(end + (narrow ? 8 : 14), frame.width - 40), TOP - 8, "keeps");
+  const beside = narrow ? bottom + 13 : TOP - 8; // above, it would lie under the handle
+  sketch.text("ar-label", Math.min(end + (narrow ? 8 : 14), frame.width - 40), beside, "keeps");
   sketch.line("ar-axis", left, bottom + 16, right, bottom + 16);
   for (const t of roundTicks(3 * (MOST + p - 1), narrow ? 4 : 8))
     sketch.text("ar-tick ar-middle", left + t * unit, bottom + 32, String(t));

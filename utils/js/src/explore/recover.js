@@ -74,7 +74,7 @@ function draw(picture, frame, minutes, x) {
     sketch.box(i === most ? "" : "ar-forward", x.at(at), y, x.at(at + m) - x.at(at), LANE, { rx: 3, style });
     at += m;
     const late = x.at(at) > x.range[1] - 100;
-    const place = late ? x.at(at - m) - 8 : x.at(at) + 18;
+    const place = late ? Math.min(x.at(at - m) - 8, x.at(at) - 24) : x.at(at) + 18;
     sketch.text(
       `${i === most ? "ar-strong" : "ar-label-ink"} ar-halo ${late ? "ar-end" : ""}`,
       place,

@@ -466,6 +466,21 @@ def test_a_figure_has_no_white_box_and_follows_the_theme(new_page):
     assert page.evaluate(smallest) >= 11
 
 
+@pytest.mark.parametrize(
+    ("scheme", "colours"),
+    [("light", ("rgba(0, 0, 0, 0)", "rgb(27, 31, 36)")), ("dark", ("rgb(22, 25, 29)", "rgb(232, 234, 237)"))],
+)
+def test_a_figure_follows_the_system_where_the_page_names_no_theme(new_page, scheme, colours):
+    figure = plots.fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
+    page = new_page(color_scheme=scheme)
+    page.set_content(figure._repr_html_())
+    paper = "getComputedStyle(document.querySelector('.ar-figure')).backgroundColor"
+    letters = "getComputedStyle(document.querySelector('.ar-figure svg')).fill"
+    assert (page.evaluate(paper), page.evaluate(letters)) == colours
+    page.evaluate("document.body.dataset.theme = 'light'")
+    assert page.evaluate(letters) == "rgb(27, 31, 36)"
+
+
 def test_guides_look_unlike_the_line_of_equal_speed(explored):
     """Three lines of one look were three lines to read."""
     page = explored(explore.search())

@@ -21,6 +21,8 @@ def _colours(block: str) -> dict[str, str]:
 _BLOCKS = re.findall(r"\{(.*?)\}", _SHEET, re.DOTALL)
 LIGHT = _colours(_BLOCKS[0])
 DARK = LIGHT | _colours(_BLOCKS[1])  # what it does not change is not there
+# the body of a page that names no theme: it follows the system
+UNNAMED = re.findall(r"(body:not\(.*?\)) \.ar-theme", _SHEET)[0]
 
 
 @cache

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from allranks.base.errors import CourseError
-from allranks.base.theme import DARK, LIGHT
+from allranks.base.theme import DARK, LIGHT, UNNAMED
 from allranks.theory.schedules import Schedule
 from allranks.theory.trace import Trace
 
@@ -180,6 +180,8 @@ def _style() -> str:
     )
     return (
         f".ar-figure{{{light};overflow-x:auto}}{dark_of}{{{dark}}}"
+        # as in theme.css; such a page may be white, so the figure brings its paper
+        f"@media(prefers-color-scheme:dark){{{UNNAMED} .ar-figure{{{dark};background:var(--ar-paper)}}}}"
         ".ar-figure svg{display:block;height:auto;max-width:100%;fill:var(--ar-ink)}"
         ".ar-figure svg *{stroke-linejoin:round}"
         ".ar-figure text{font-family:var(--jp-ui-font-family,system-ui,sans-serif)!important}"

@@ -103,6 +103,17 @@ def test_in_a_low_window_the_timeline_folds_and_a_button_opens_it(sized):
     assert page.evaluate(BOX, ".ar-timeline")["height"] > 100
 
 
+def test_in_a_low_window_the_legend_is_a_turn_of_the_wheel_away(sized):
+    page = sized(Player(ring_all_reduce(8)), {"width": 1050, "height": 470})
+    rail = page.evaluate(BOX, ".ar-rail")
+    assert page.evaluate(BOX, ".ar-legend")["bottom"] > rail["bottom"]
+    page.mouse.move(rail["left"] + 40, rail["top"] + 40)
+    page.mouse.wheel(0, 400)
+    page.wait_for_function("() => document.querySelector('.ar-rail').scrollTop > 0")
+    page.evaluate(TWO_FRAMES)
+    assert page.evaluate(BOX, ".ar-legend")["bottom"] <= page.evaluate(BOX, ".ar-rail")["bottom"] + 1
+
+
 def test_a_question_covers_what_comes_and_moves_nothing(sized):
     page = sized(Player(ring_all_reduce(4), quiz=True), WIDE)
     before = page.evaluate(BOX, ".ar-deck")

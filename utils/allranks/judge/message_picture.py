@@ -125,15 +125,15 @@ def _flight(left: float, right: float, y: float, message: Mapping[str, Any]) -> 
     line = f'<path d="M{left + 6:g} {y:g}H{right - 12:g}" style="{lost};stroke-width:2.5;stroke-dasharray:5 4"/>'
     head = f'<path d="M{right - 15:g} {y - 5:g}l11 5-11 5z" style="fill:var(--ar-lost)"/>'
     chunks: Sequence[int] = message.get("chunks") or ()
-    w, h = (66, 60) if chunks else (40, 32)
+    w, h = (66 if len(chunks) == 1 else 96, 60) if chunks else (40, 32)
     box = (
         f'<rect x="{middle - w / 2:g}" y="{y - h / 2:g}" width="{w}" height="{h}" rx="6" '
         f'style="fill:var(--ar-paper);{lost};stroke-width:2.5"/>'
     )
-    name = f"c{chunks[0]}" if len(chunks) == 1 else f"{len(chunks)} ch." if chunks else ""
+    name = f"c{chunks[0]}" if len(chunks) == 1 else f"{len(chunks)} chunks" if chunks else ""
     inside = [_text(middle + 15, y + 5, name, "fill:var(--ar-ink);font-weight:600;text-anchor:middle")]
     if carried:
-        inside.append(_cell(middle - 25, y - 22, 22, 44, carried, message["ranks"]))
+        inside.append(_cell(middle - w / 2 + 8, y - 22, 22, 44, carried, message["ranks"]))
     cross = (
         f'<circle cx="{middle + w / 2:g}" cy="{y - h / 2:g}" r="9" style="fill:var(--ar-lost)"/><path d="M{middle + w / 2 - 4:g} {y - h / 2 - 4:g}l8 8m0-8l-8 8" '
         'style="stroke:#fff;stroke-width:2"/>'

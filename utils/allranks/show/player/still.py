@@ -219,8 +219,9 @@ def _arrow(transfer: Transfer, x: float, wide: float, top: float, row: float, ro
 
 
 def _named(chunks: tuple[int, ...]) -> str:
-    """The chunks of a message, in a short form: "c0", "c0…3", or their number."""
+    """The chunks of a message, in a short form: "c0", "c0…3", "c0,2…6"."""
     if len(chunks) < 2:
         return "".join(f"c{c}" for c in chunks)
     whole = chunks == tuple(range(chunks[0], chunks[-1] + 1))
-    return f"c{chunks[0]}…{chunks[-1]}" if whole else f"{len(chunks)} ch."
+    first = f"c{chunks[0]}" if whole else f"c{chunks[0]},{chunks[1]}"
+    return first if len(chunks) == 2 and not whole else f"{first}…{chunks[-1]}"

@@ -41,15 +41,16 @@ export function counted(count, word) {
 }
 
 /**
- * The chunks of a message, in little room: "c0", "c0…3", or how many they are; its bytes where it has none.
+ * The chunks of a message, in little room: "c0", "c0…3", "c0,2…6"; its bytes where it has none.
  *
  * @param {{chunks: number[], nbytes: number}} transfer
  */
 export function chunkName({ chunks, nbytes }) {
   if (!chunks.length) return size(nbytes);
-  if (chunks.length === 1) return `c${chunks[0]}`;
-  const inARow = chunks.every((chunk, i) => chunk === chunks[0] + i);
-  return inARow ? `c${chunks[0]}…${chunks[chunks.length - 1]}` : `${chunks.length} ch.`;
+  const [first, second, last] = [chunks[0], chunks[1], chunks[chunks.length - 1]];
+  if (chunks.length === 1) return `c${first}`;
+  if (chunks.every((chunk, i) => chunk === first + i)) return `c${first}…${last}`;
+  return `c${first},${second}${chunks.length > 2 ? `…${last}` : ""}`;
 }
 
 /**

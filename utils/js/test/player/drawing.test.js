@@ -32,7 +32,10 @@ test("bytes and times have three digits, and never 1000 of a unit", () => {
 
 test("chunks are named in little room", () => {
   const named = (/** @type {number[]} */ ...chunks) => chunkName({ chunks, nbytes: 2000 });
-  assert.deepEqual([named(), named(3), named(0, 1, 2), named(0, 2)], ["2 kB", "c3", "c0…2", "2 ch."]);
+  assert.deepEqual(
+    [named(), named(3), named(0, 1, 2), named(0, 2), named(0, 2, 6)],
+    ["2 kB", "c3", "c0…2", "c0,2", "c0,2…6"],
+  );
 });
 
 test("one is written without an s", () => {

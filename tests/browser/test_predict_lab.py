@@ -15,6 +15,7 @@ CELLS = (
     "guess.reveal(27.125, 'Sums are made on the way.')",
     "predictions()",
 )
+COUNTS = """() => window.jupyterapp.shell.currentWidget.content.widgets.map((cell) => cell.model.executionCount)"""
 SAVE = "() => window.jupyterapp.commands.execute('docmanager:save')"
 # how often a cell has been run by this kernel
 COUNTED = """(least) => window.jupyterapp.shell.currentWidget.content.widgets
@@ -39,8 +40,10 @@ def test_an_answer_outlives_the_kernel_and_the_page(lab, new_page):
     card(page, "reveal").get_by_text("you said 434 GB").wait_for()
     assert "now run the cell below" in card(page, "question").inner_text()
     assert heard(page, "print(guess.value)", "434") == "434"
-    page.keyboard.press("Shift+Enter")  # runs a cell; it does not press "change", which has taken the answer back
+    page.keyboard.press("Shift+Enter")  # runs the cell below, not the question again, and does not press "change"
     page.wait_for_function(COUNTED, arg=4)
+    asked, below, last = page.evaluate(COUNTS)
+    assert (asked, last) == (1, 3) and below > 3
     assert card(page, "question").get_attribute("data-state") == "locked"
     assert heard(page, "print(guess.value)", "434") == "434"
     page.evaluate(SAVE)

@@ -80,9 +80,9 @@ export class Question {
     this.answers.put(this.asked.name, said);
     this.draw();
     this.live.textContent = words;
-    // in JupyterLab to the notebook: Shift+Enter runs a cell then, and does not press "change", which takes it back
-    const notebook = this.root.closest(".jp-Notebook");
-    const next = notebook ?? this.foot.querySelector("button");
+    // in JupyterLab to the cell below: Shift+Enter runs it then, and does not press "change", which takes it back
+    const below = this.root.closest(".jp-Notebook .jp-Cell")?.nextElementSibling;
+    const next = below ?? this.root.closest(".jp-Notebook") ?? this.foot.querySelector("button");
     if (answered(said) && next instanceof HTMLElement) next.focus({ preventScroll: true });
     else this.field?.focus();
   }

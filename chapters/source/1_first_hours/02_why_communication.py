@@ -24,9 +24,21 @@ world
 
 # %% name="first_guess"
 guess_1000 = predict(
-    "How many hours does the run take on 1000 GPUs?", low=1, high=10000, unit="h", log=True, title="Hours on 1000 GPUs"
+    "How many hours does the run take on 1000 GPUs?",
+    low=1,
+    high=10000,
+    unit="h",
+    log=True,
+    title="Hours on 1000 GPUs",
 )
-guess_100000 = predict("And on 100,000 GPUs?", low=0.1, high=10000, unit="h", log=True, title="Hours on 100,000 GPUs")
+guess_100000 = predict(
+    "And on 100,000 GPUs?",
+    low=0.1,
+    high=10000,
+    unit="h",
+    log=True,
+    title="Hours on 100,000 GPUs",
+)
 display(guess_1000, guess_100000)
 
 # %% [markdown] name="step"
@@ -281,7 +293,11 @@ display(
 
 # %% name="guess_best"
 guess = predict(
-    "With how many GPUs is the run fastest?", low=1, high=100000, log=True, title="GPUs with which the run is fastest"
+    "With how many GPUs is the run fastest?",
+    low=1,
+    high=100000,
+    log=True,
+    title="GPUs with which the run is fastest",
 )
 guess
 

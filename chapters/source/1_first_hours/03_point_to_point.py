@@ -37,7 +37,11 @@ world
 # %% name="guess_pair"
 guess = predict(
     "Rank 0 sends [10, 20] to rank 1. What do the ranks print?",
-    choices=["rank 1: [10, 20], others: [10, 20]", "rank 1: [10, 20], others: [0, 0]", "they wait for ever"],
+    choices=[
+        "rank 1: [10, 20], others: [10, 20]",
+        "rank 1: [10, 20], others: [0, 0]",
+        "they wait for ever",
+    ],
     title="Rank 0 sends to rank 1: they print",
 )
 guess
@@ -213,7 +217,10 @@ print(f"{'start_sending (wire)':20}", run(start_sending, ranks=world.ranks).resu
 
 # %% name="guess_rounds"
 first_way = predict(
-    "One rank receives first, 8 ranks: how many rounds?", low=0, high=24, title="Rounds if one rank receives first"
+    "One rank receives first, 8 ranks: how many rounds?",
+    low=0,
+    high=24,
+    title="Rounds if one rank receives first",
 )
 second_way = predict(
     "The odd ranks receive first, 8 ranks: how many rounds?",

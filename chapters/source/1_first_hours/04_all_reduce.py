@@ -255,12 +255,21 @@ names = ["flat_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", 
 
 # %% name="guess_fastest"
 choices = [name.removesuffix("_all_reduce").replace("_", " ") for name in names]
-guess = predict("32 ranks sum 1 KB: which of the four is the fastest?", choices=choices, title="The fastest for 1 KB")
+guess = predict(
+    "32 ranks sum 1 KB: which of the four is the fastest?",
+    choices=choices,
+    title="The fastest for 1 KB",
+)
 guess
 
 # %% name="competition"
 alpha, beta = 5e-6, 1 / 200e9
-plots.scaling([schedules.ALGORITHMS[name](32) for name in names], [10**k for k in range(2, 10)], alpha, beta)
+plots.scaling(
+    [schedules.ALGORITHMS[name](32) for name in names],
+    [10**k for k in range(2, 10)],
+    alpha,
+    beta,
+)
 
 # %% name="reveal_fastest" jupyter={"source_hidden": true}
 # the answer: run this cell

@@ -241,7 +241,10 @@ import time
 
 gloo = dist.new_group(backend="gloo")
 with torch.device("cpu"):
-    x, room = torch.tensor([float(rank)]), [torch.zeros(1) for _ in range(world_size)] if rank == 0 else None
+    x, room = (
+        torch.tensor([float(rank)]),
+        [torch.zeros(1) for _ in range(world_size)] if rank == 0 else None,
+    )
     dist.all_reduce(torch.zeros(1), group=gloo)  # all begin together
 begun_s, arrivals = time.perf_counter(), []
 time.sleep(0.4 if rank == world_size - 1 else 0)
@@ -442,7 +445,10 @@ def calls(group, nbytes):
         return [lambda: None] * 2
     x = torch.zeros(nbytes // 4)
     many = [torch.zeros_like(x) for _ in members] if rank == 0 else None
-    return [lambda: dist.scatter(x, many, src=0, group=group), lambda: dist.gather(x, many, dst=0, group=group)]
+    return [
+        lambda: dist.scatter(x, many, src=0, group=group),
+        lambda: dist.gather(x, many, dst=0, group=group),
+    ]
 
 
 groups = [dist.new_group(list(range(p))) for p in range(2, world_size + 1)]

@@ -164,7 +164,10 @@ for op in ("SUM", "AVG", "MAX", "MIN"):
 
 # %% name="guess_steps"
 guess = predict(
-    "Pairs add, then pairs of pairs. How many steps for 6 ranks?", low=0, high=12, title="Steps of the tree for 6 ranks"
+    "Pairs add, then pairs of pairs. How many steps for 6 ranks?",
+    low=0,
+    high=12,
+    title="Steps of the tree for 6 ranks",
 )
 guess
 
@@ -301,7 +304,11 @@ print(f"NCCL's reduce {chain_us:.0f} µs, its all-reduce {tree_us:.0f} µs")
 # %% name="guess_wait"
 guess = predict(
     "Rank 0 is half a second late. Which ranks wait for it, in a reduce to rank 0 and in an all-reduce?",
-    choices=["all wait in both", "all in the all-reduce, not all in the reduce", "nobody waits in the reduce"],
+    choices=[
+        "all wait in both",
+        "all in the all-reduce, not all in the reduce",
+        "nobody waits in the reduce",
+    ],
     title="Rank 0 is late: who waits",
 )
 guess

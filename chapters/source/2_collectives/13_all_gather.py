@@ -74,7 +74,9 @@ guess
 
 # %% name="growth"
 for p in (4, 1024):
-    print(f"{p:5} ranks: the result has {1000 * p:,} numbers on every rank, {1000 * p * p:,} on all together")
+    print(
+        f"{p:5} ranks: the result has {1000 * p:,} numbers on every rank, {1000 * p * p:,} on all together",
+    )
 
 # %% name="reveal_growth" jupyter={"source_hidden": true}
 # the answer: run this cell

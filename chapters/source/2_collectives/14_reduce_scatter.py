@@ -268,7 +268,9 @@ stages = {
     "ZeRO-2": (2 + 14 / p, "a reduce-scatter, an all-gather"),
     "ZeRO-3": (16 / p, "more than that: Sharded training counts it"),
 }
-print(f"of {2 * parameters / 1e9:g} GB of summed gradients, one GPU needs {2 * parameters / p / 1e9:.2f} GB")
+print(
+    f"of {2 * parameters / 1e9:g} GB of summed gradients, one GPU needs {2 * parameters / p / 1e9:.2f} GB",
+)
 for name, (bytes_each, calls) in stages.items():
     print(f"{name:14}{bytes_each * parameters / 1e9:7.1f} GB a GPU   {calls}")
 

@@ -240,7 +240,9 @@ Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=
 
 # %% name="guess_winner"
 guess = predict(
-    "64 MB from each of 64 ranks: which is faster?", choices=["pairwise", "bruck"], title="For 64 MB the faster one is"
+    "64 MB from each of 64 ranks: which is faster?",
+    choices=["pairwise", "bruck"],
+    title="For 64 MB the faster one is",
 )
 guess
 

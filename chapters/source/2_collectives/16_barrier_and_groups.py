@@ -141,7 +141,10 @@ def dissemination_barrier():
     rank, p = dist.get_rank(), dist.get_world_size()
     word, heard, hop = torch.zeros(1), torch.empty(1), 1
     while hop < p:
-        pair = [dist.P2POp(dist.isend, word, (rank + hop) % p), dist.P2POp(dist.irecv, heard, (rank - hop) % p)]
+        pair = [
+            dist.P2POp(dist.isend, word, (rank + hop) % p),
+            dist.P2POp(dist.irecv, heard, (rank - hop) % p),
+        ]
         for work in dist.batch_isend_irecv(pair):
             work.wait()
         heard.item()  # on a GPU this, not wait(), makes the CPU wait for the message

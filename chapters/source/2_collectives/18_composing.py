@@ -268,7 +268,10 @@ two_rounds = squares / n
 # %% name="merged_variance"
 # %%ranks
 pieces = torch.empty(3 * world_size)
-dist.all_gather_single(pieces, torch.stack([torch.tensor(float(len(x))), x.mean(), (x - x.mean()).square().sum()]))
+dist.all_gather_single(
+    pieces,
+    torch.stack([torch.tensor(float(len(x))), x.mean(), (x - x.mean()).square().sum()]),
+)
 count, mean, M = pieces.view(-1, 3).unbind(dim=1)
 mu = (count * mean).sum() / count.sum()
 merged = (M.sum() + (count * (mean - mu).square()).sum()) / count.sum()
@@ -302,7 +305,10 @@ guess.reveal(
 
 # %% name="guess_rounds"
 guess = predict(
-    "How many all-reduces does the vocabulary-parallel loss need?", low=0, high=10, title="All-reduces for the loss"
+    "How many all-reduces does the vocabulary-parallel loss need?",
+    low=0,
+    high=10,
+    title="All-reduces for the loss",
 )
 guess
 

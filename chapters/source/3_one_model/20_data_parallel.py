@@ -386,7 +386,9 @@ def with_server(numbers):
     mine = torch.full((numbers,), float(rank))
     if rank == 0:
         parts = [torch.empty(numbers) for _ in workers]
-        exchange([dist.P2POp(dist.irecv, part, worker) for worker, part in zip(workers, parts, strict=True)])
+        exchange(
+            [dist.P2POp(dist.irecv, part, worker) for worker, part in zip(workers, parts, strict=True)],
+        )
         mean = sum(parts) / len(workers)
         exchange([dist.P2POp(dist.isend, mean, worker) for worker in workers])
     else:
@@ -407,7 +409,11 @@ results, trace = world.trace(with_server, numbers)
 sent = [sum(e.nbytes for e in trace if e.rank == rank and e.op == "send") for rank in range(world.ranks)]
 ring = schedules.ring_all_reduce(world.ranks - 1).bytes_sent(4 * numbers) if world.ranks > 2 else [0]
 print(
-    "the workers' mean:", results, "\nbytes sent with a server:", sent, f"\na ring of the workers: {max(ring):.0f} each"
+    "the workers' mean:",
+    results,
+    "\nbytes sent with a server:",
+    sent,
+    f"\na ring of the workers: {max(ring):.0f} each",
 )
 
 # %% name="server_price"

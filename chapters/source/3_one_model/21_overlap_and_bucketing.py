@@ -224,7 +224,9 @@ class Branches(torch.nn.Module):
 def reduced_by_hooks():
     model, works = Branches(), []
     for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(lambda p: works.append(dist.all_reduce(p.grad, async_op=True)))
+        parameter.register_post_accumulate_grad_hook(
+            lambda p: works.append(dist.all_reduce(p.grad, async_op=True)),
+        )
     model("AB" if dist.get_rank() % 2 == 0 else "BA").backward()
     for work in works:
         work.wait()
@@ -512,7 +514,9 @@ def one_layer():
 
 numel, layer_s = world.run(one_layer)[0]
 width, layer_mib = math.isqrt(numel), numel >> 18
-print(f"a layer has {width} x {width} numbers, {layer_mib} MiB; its all-reduce takes {1e3 * layer_s:.1f} ms")
+print(
+    f"a layer has {width} x {width} numbers, {layer_mib} MiB; its all-reduce takes {1e3 * layer_s:.1f} ms",
+)
 
 
 # %% name="seconds_of"

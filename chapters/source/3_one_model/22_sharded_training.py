@@ -150,14 +150,19 @@ def train(sharded, steps=3):
 # %% name="train_run"
 (plain, plain_trace), (sharded, sharded_trace) = world.trace(train, False), world.trace(train, True)
 print(f"largest difference {(plain[0][0] - sharded[0][0]).abs().max():.1e}")
-print(f"optimizer state on rank 0: {plain[0][1]} bytes plain, {sharded[0][1]} sharded")  # 4 of them count the steps
+# 4 of them count the steps
+print(f"optimizer state on rank 0: {plain[0][1]} bytes plain, {sharded[0][1]} sharded")
 
 
 # %% name="sent_by_a_rank"
 def sent_by_a_rank(trace):
     """Bytes that a rank sends if each call uses a ring. A trace has the bytes that go *into* a call on a rank."""
     p = trace.ranks
-    share = {"all_reduce": 2 * (p - 1) / p, "reduce_scatter_tensor": (p - 1) / p, "all_gather_into_tensor": p - 1}
+    share = {
+        "all_reduce": 2 * (p - 1) / p,
+        "reduce_scatter_tensor": (p - 1) / p,
+        "all_gather_into_tensor": p - 1,
+    }
     share["broadcast"] = (p - 1) / p  # along a chain all ranks but the last send; over all roots that is the mean
     return sum(share.get(event.op, 0) * event.nbytes for event in trace if event.rank == 0)
 
@@ -239,7 +244,11 @@ guess
 # %% name="gradients_held"
 def gradients_held(drop):
     """KiB of whole gradients at the worst moment, and KiB of reduced shards at the end."""
-    layers, most, shards = torch.nn.Sequential(*[torch.nn.Linear(48, 48, bias=False) for _ in range(8)]), [0], []
+    layers, most, shards = (
+        torch.nn.Sequential(*[torch.nn.Linear(48, 48, bias=False) for _ in range(8)]),
+        [0],
+        [],
+    )
 
     def ready(weight):
         most.append(sum(p.grad.nbytes for p in layers.parameters() if p.grad is not None))
@@ -260,7 +269,9 @@ def gradients_held(drop):
 # %% name="peak_run"
 for drop in (False, True):
     whole, shards = world.run(gradients_held, drop)[0]
-    print(f"{'dropping' if drop else 'keeping':9} {whole:g} KiB of whole gradients, {shards:g} KiB of shards")
+    print(
+        f"{'dropping' if drop else 'keeping':9} {whole:g} KiB of whole gradients, {shards:g} KiB of shards",
+    )
 
 # %% name="reveal_dropped" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -441,7 +452,10 @@ machine = workload.Cluster(p, 1 / beta, alpha)
 
 # %% name="measured_table"
 layer = nbytes / 4 / 4  # parameters in one of four layers
-prices = {"DDP": workload.ddp(layer, machine, "float32"), "ZeRO-2": workload.zero(2, layer, machine, "float32")}
+prices = {
+    "DDP": workload.ddp(layer, machine, "float32"),
+    "ZeRO-2": workload.zero(2, layer, machine, "float32"),
+}
 prices["ZeRO-3"] = workload.zero(3, layer, machine, "float32")
 for name, price in prices.items():
     print(f"{name:7} measured {1e3 * took[name]:7.1f} ms, model {4e3 * price.seconds:7.1f} ms,", end=" ")
@@ -472,7 +486,9 @@ def zero_sgd_step(parameters, lr):
     my_gradient = gradient[my_part]  # your turn: so far this is nobody's but yours
     dist.all_gather_single(data, data[my_part] - lr * my_gradient)
 
-    pieces = data[: sum(parameter.numel() for parameter in parameters)].split([q.numel() for q in parameters])
+    pieces = data[: sum(parameter.numel() for parameter in parameters)].split(
+        [q.numel() for q in parameters],
+    )
     for parameter, piece in zip(parameters, pieces, strict=True):
         parameter.data.copy_(piece.view_as(parameter))
 

@@ -87,7 +87,12 @@ class FlatBlock(Flat):
         for weight in self.weights:
             weight.grad = None
         self.gradient = torch.empty_like(self.shard)
-        return dist.reduce_scatter_single(self.gradient, gradients, group=self.group, async_op=True), gradients
+        return dist.reduce_scatter_single(
+            self.gradient,
+            gradients,
+            group=self.group,
+            async_op=True,
+        ), gradients
 
 
 # %% [markdown] name="hooks_intro"
@@ -617,7 +622,11 @@ figure, axes = plots.chart("ranks", "efficiency")
 for name in ("strong", "weak"):
     axes.plot(sizes, list(efficiency[name].values()), marker="o", label=f"{name}, measured")
     share = {p: p if name == "strong" else 1 for p in sizes}
-    axes.plot(sizes, [priced(1, 120) / (share[p] * priced(p, 120 / share[p])) for p in sizes], label=f"{name}, priced")
+    axes.plot(
+        sizes,
+        [priced(1, 120) / (share[p] * priced(p, 120 / share[p])) for p in sizes],
+        label=f"{name}, priced",
+    )
 axes.set(ylim=(0, 1.15), xticks=sizes)
 axes.legend()
 figure

@@ -180,7 +180,9 @@ guess
 print(" " * 12 + "".join(f"{name:>8}" for name in ("x", "A1", "B1", "A2", "B2")))
 for leave_out in (False, True):
     errors = world.run(pairs, leave_out)
-    print(f"{'without f' if leave_out else 'with f':12}" + "".join(f"{max(e):8.0e}" for e in zip(*errors, strict=True)))
+    print(
+        f"{'without f' if leave_out else 'with f':12}" + "".join(f"{max(e):8.0e}" for e in zip(*errors, strict=True)),
+    )
 
 # %% name="reveal_forgot" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -266,7 +268,10 @@ def one_pair(before, after, share):
     return (y - right).abs().max().item(), tuple(y.shape)
 
 
-rings = {"all_gather_into_tensor": schedules.ring_all_gather, "reduce_scatter_tensor": schedules.ring_reduce_scatter}
+rings = {
+    "all_gather_into_tensor": schedules.ring_all_gather,
+    "reduce_scatter_tensor": schedules.ring_reduce_scatter,
+}
 for form in ((f, g, False), (f_split, g_split, True)):
     results, trace = world.trace(one_pair, *form)
     ops = [event.op for event in trace if event.rank == 0]
@@ -430,7 +435,9 @@ def split_loss():
 errors, trace = world.trace(split_loss)
 print(f"gradient off by {max(errors):.0e}, sent {[(e.op, e.nbytes) for e in trace if e.rank == 0]}")
 gathered, summary = 2 * 8192 * 128_256 * 7 / 8, 3 * 2 * 7 / 8 * 4 * 8192
-print(f"8192 tokens, 128,256 words, 8 GPUs: {summary / 1e6:.2f} MB a rank; gathered {gathered / 1e6:,.0f} MB")
+print(
+    f"8192 tokens, 128,256 words, 8 GPUs: {summary / 1e6:.2f} MB a rank; gathered {gathered / 1e6:,.0f} MB",
+)
 
 # %% [markdown] name="split_loss_explained"
 # Three all-reduces of one number a token, all of them forward; backward, nothing. (Megatron-LM's fused loss makes two: the sum and the target's logit go in one call. Before the product stands an $f$, which adds the gradients of its
@@ -481,7 +488,9 @@ compute_s = 6 * parameters * 2048 / (8 * 400e12)  # 2 FLOP forward and 4 backwar
 for name, bytes_per_s in links.items():
     step = workload.tensor_parallel(96, 1, 2048, 12_288, workload.Cluster(8, bytes_per_s, 5e-6))
     share = step.seconds / (step.seconds + compute_s)
-    print(f"{name:8} computing {compute_s:.2f} s, {step.calls} all-reduces {step.seconds:.2f} s: {share:.0%}")
+    print(
+        f"{name:8} computing {compute_s:.2f} s, {step.calls} all-reduces {step.seconds:.2f} s: {share:.0%}",
+    )
 print(f"a GPU sends {step.bytes_sent / 1e9:.2f} GB")
 
 # %% name="reveal_answer" jupyter={"source_hidden": true}
@@ -511,7 +520,10 @@ def ring_product(x, product, hide):
         works = []
         if step < world_size - 1:
             coming = torch.empty_like(block)
-            sides = (dist.isend, block, (rank + 1) % world_size), (dist.irecv, coming, (rank - 1) % world_size)
+            sides = (
+                (dist.isend, block, (rank + 1) % world_size),
+                (dist.irecv, coming, (rank - 1) % world_size),
+            )
             works = dist.batch_isend_irecv([dist.P2POp(*side) for side in sides])
         if hide:
             results[(rank - step) % world_size] = product(block)

@@ -219,7 +219,9 @@ def one_f_one_b(rank, p, m):
 runs = {order.__name__: world.run(pipelined, order, 8) for order in (gpipe, one_f_one_b)}
 for name, ranks in runs.items():
     logs = [log for log, _ in ranks]
-    print(f"{name:12} idle {idle(logs):.0%}, kept at most {[max(entry[4] for entry in log) for log in logs]}")
+    print(
+        f"{name:12} idle {idle(logs):.0%}, kept at most {[max(entry[4] for entry in log) for log in logs]}",
+    )
 
 # %% name="figure"
 names = ("gpipe", "1f1b")
@@ -447,7 +449,12 @@ def of_torch(name, stages, place="loop", m=2 * p):
     return pipelines.read(texts, m, stages=stages * p, place=place, name=name)
 
 
-of_two = {"Interleaved1F1B": "loop", "InterleavedZeroBubble": "loop", "ZBVZeroBubble": "v", "DualPipeV": "v"}
+of_two = {
+    "Interleaved1F1B": "loop",
+    "InterleavedZeroBubble": "loop",
+    "ZBVZeroBubble": "v",
+    "DualPipeV": "v",
+}
 ready = [pipelines.timeline(of_torch(name, 2, place)) for name, place in of_two.items()]
 for one in ready:
     print(one)

@@ -258,7 +258,11 @@ guess.reveal(
 
 # %% name="ring_mine"
 def ring_attention(q, k, v, positions):
-    rank, p, block = dist.get_rank(), dist.get_world_size(), [k.contiguous(), v.contiguous(), positions.contiguous()]
+    rank, p, block = (
+        dist.get_rank(),
+        dist.get_world_size(),
+        [k.contiguous(), v.contiguous(), positions.contiguous()],
+    )
     top = torch.full((len(q), 1), -torch.inf, dtype=torch.float64)
     total, out = torch.zeros_like(top), torch.zeros(q.shape, dtype=torch.float64)
     for step in range(p):
@@ -415,7 +419,12 @@ llama
 counts = [2, 4, 8, 16, 32]
 figure, axes = plots.chart("ranks c", "MB sent by a rank, one layer, both ways")
 for name, h_q, h_k in (("128 key heads", 128, 128), ("8 key heads", 128, 8)):
-    axes.loglog(counts, [ring_step_bytes(131_072, c, h_k) / 1e6 for c in counts], marker="o", label=f"ring, {name}")
+    axes.loglog(
+        counts,
+        [ring_step_bytes(131_072, c, h_k) / 1e6 for c in counts],
+        marker="o",
+        label=f"ring, {name}",
+    )
     ulysses = [ulysses_step_bytes(131_072, c, h_q, h_k) / 1e6 for c in counts]
     axes.loglog(counts, ulysses, marker="s", label=f"Ulysses, {name}")
 axes.set(xticks=counts, xticklabels=counts, ylim=(500, 200_000))

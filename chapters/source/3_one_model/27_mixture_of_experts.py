@@ -546,7 +546,9 @@ def with_shared(during, rows=960):
 
 for during in (False, True):
     took = wire.run(with_shared, 4, (during,), alpha=0, beta=1 / (960 * 4 * 3)).seconds
-    print(f"shared expert {'during the dispatch' if during else 'before the dispatch'}: {float(took):.2f} s")
+    print(
+        f"shared expert {'during the dispatch' if during else 'before the dispatch'}: {float(took):.2f} s",
+    )
 
 # %% [markdown] name="grouped"
 # **One call for all experts.** Section 1's loop makes a small product for each expert. A *grouped* product makes all in one kernel: rows in the order of the experts, and where each expert's rows end. Rows come in the order of their senders, so they are sorted once more.

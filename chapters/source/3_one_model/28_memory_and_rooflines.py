@@ -120,7 +120,12 @@ print(f"kept {whole / unit:.2f} tensors of the size of x")
 # of attention (1), the two wide tensors of the MLP (8). The second term has the softmax's result, the dropout's, and its mask, for each head and *pair* of tokens. `rooflines` has the formula:
 
 # %% name="compare"
-tokens, heads, hidden, counted = world["tokens"][0], world["heads"][0], world["hidden"][0], world["whole"][0]
+tokens, heads, hidden, counted = (
+    world["tokens"][0],
+    world["heads"][0],
+    world["hidden"][0],
+    world["whole"][0],
+)
 shape = {"tokens": tokens, "hidden": hidden, "heads": heads, "sequence": tokens}
 formula = rooflines.layer_activation_nbytes(**shape, element_nbytes=4)
 print(f"counted {counted:,} bytes, the formula says {formula:,.0f}: {100 * (counted / formula - 1):.2f} % more")
@@ -393,7 +398,9 @@ roof = [rooflines.attainable_flop_per_s(intensity, top, bandwidth) / 1e9 for int
 axes.loglog(across, roof, label="roofline")
 axes.loglog(across, [rate / 1e9 for rate in rates], marker="o", label="measured, slowest rank")
 axes.legend()
-print(f"bandwidth {bandwidth / 1e9:.1f} GB/s by the first point, peak {top / 1e9:.1f} GFLOP/s by the highest")
+print(
+    f"bandwidth {bandwidth / 1e9:.1f} GB/s by the first point, peak {top / 1e9:.1f} GFLOP/s by the highest",
+)
 figure
 
 # %% [markdown] name="roofline_explained"
@@ -454,7 +461,9 @@ speed, bandwidth = 2 * 2048 * side**2 / large, 4 * side**2 * (p - 1) / p / gathe
 bound = (p - 1) / p * rooflines.data_parallel_tokens(speed, bandwidth, element_nbytes=4)
 
 # %% name="gather_price"
-print(f"{speed / 1e9:.1f} GFLOP/s and {bandwidth / 1e9:.2f} GB/s a rank: hidden from {bound:,.0f} tokens on")
+print(
+    f"{speed / 1e9:.1f} GFLOP/s and {bandwidth / 1e9:.2f} GB/s a rank: hidden from {bound:,.0f} tokens on",
+)
 print(
     f"with 16 tokens the gather takes {gather / small:.1f} times as long as the product, with 2048 {gather / large:.2f} times"
 )

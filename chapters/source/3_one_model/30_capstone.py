@@ -327,7 +327,11 @@ for way in (ddp, zero, tensor_parallel):
     before, traces[way.__name__] = (of_rank_0(world.trace(train, way, k)[1]) for k in (2, 3))
     one_step[way.__name__] = traces[way.__name__][len(before) :]
 
-ring = {"all_reduce": 2 * (p - 1) / p, "reduce_scatter_tensor": (p - 1) / p, "all_gather_into_tensor": p - 1}
+ring = {
+    "all_reduce": 2 * (p - 1) / p,
+    "reduce_scatter_tensor": (p - 1) / p,
+    "all_gather_into_tensor": p - 1,
+}
 traced = {name: sum(ring[op] * nbytes for op, nbytes in events) for name, events in one_step.items()}
 
 # %% name="byte_table"

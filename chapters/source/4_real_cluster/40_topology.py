@@ -190,7 +190,10 @@ explore.placement()
 # %% name="two_formula"
 inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (dgx.inside, dgx.nic))
 two = simulate("all_reduce", "hierarchical", gpus, n, dgx)
-print(f"formula {1e3 * cost.two_level(4, 8, n, inner, outer):.3f} ms, simulated {1e3 * two.seconds:.3f} ms", end="; ")
+print(
+    f"formula {1e3 * cost.two_level(4, 8, n, inner, outer):.3f} ms, simulated {1e3 * two.seconds:.3f} ms",
+    end="; ",
+)
 print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
 
 # %% [markdown] name="two_formula_explained"
@@ -207,7 +210,8 @@ rows = ("two levels", "two levels, scattered", "two levels, scattered, rails", "
 
 # %% name="rails"
 levels64, ring64 = schedules.hierarchical_all_reduce(64, 8), schedules.ring_all_reduce(64)
-scattered = levels64.placed(round_robin(64, ranks_per_node=32, together=8))  # whole nodes, in turns to two leaves
+# whole nodes, in turns to two leaves
+scattered = levels64.placed(round_robin(64, ranks_per_node=32, together=8))
 leaves, by_rail = replace(dgx, nodes_per_leaf=4), replace(dgx, nodes_per_leaf=32, rails=True)
 designs = [(levels64, leaves), (scattered, leaves), (scattered, by_rail), (ring64, by_rail)]
 print(f"{'ms':30}" + "".join(f"{over:7}:1" for over in (1, 2, 4, 8)))
@@ -226,7 +230,9 @@ for row, (schedule, machine) in zip(rows, designs, strict=True):
 # %% name="torus"
 for shape in ("tpu-v5e-8x8", "tpu-v5e-16x16"):
     price = cost.torus_price("all_reduce", n, shape)
-    print(f"{shape:14} all-reduce of 1 GB: {1e3 * price.seconds:5.1f} ms; its axes are rings: {price.rings}")
+    print(
+        f"{shape:14} all-reduce of 1 GB: {1e3 * price.seconds:5.1f} ms; its axes are rings: {price.rings}",
+    )
     price = cost.torus_price("all_to_all", n, shape)
     print(f"{'':14} all-to-all, 1 GB from each chip: {1e3 * price.seconds:5.1f} ms")
 

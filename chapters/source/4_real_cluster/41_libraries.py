@@ -233,7 +233,11 @@ def judge():
             portable(tokens, overflow, samples)
         except Exception as error:
             return f"refused: {error}".splitlines()[0]
-    right = {"tokens": (tokens == 7).all(), "overflow": overflow.item(), "samples": samples.item() == 100 + p - 1}
+    right = {
+        "tokens": (tokens == 7).all(),
+        "overflow": overflow.item(),
+        "samples": samples.item() == 100 + p - 1,
+    }
     return ", ".join(f"{name} {'right' if good else 'wrong'}" for name, good in right.items())
 
 

@@ -160,7 +160,10 @@ def refused():
 
 # %% name="guess_refused"
 guess = predict(
-    "How many of the nine lines end with an error under NCCL's rules?", low=0, high=9, title="Refused, of nine lines"
+    "How many of the nine lines end with an error under NCCL's rules?",
+    low=0,
+    high=9,
+    title="Refused, of nine lines",
 )
 guess
 

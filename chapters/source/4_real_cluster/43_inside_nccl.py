@@ -189,7 +189,9 @@ def fifo_us(pieces, slots, fill=10.0, answer=30.0):
 
 for count in (1, 2, 4, 8):
     us = fifo_us(64, count)
-    print(f"{count} slots: 64 pieces in {us:6.0f} µs, the sender is busy {100 * 640 / us:3.0f} % of the time")
+    print(
+        f"{count} slots: 64 pieces in {us:6.0f} µs, the sender is busy {100 * 640 / us:3.0f} % of the time",
+    )
 
 # %% name="reveal_slots" jupyter={"source_hidden": true}
 # the answer: run this cell
@@ -318,7 +320,10 @@ def choices(machine, nodes, collective="all_reduce"):
 
 
 for machine, nodes in (("dgx-a100", 1), ("dgx-h100", 1), ("dgx-h100", 2), ("dgx-h100", 32)):
-    print(f"{nodes:2} x {machine}:", "  ".join(f"{name} from {n:,}" for n, name, _ in choices(machine, nodes)))
+    print(
+        f"{nodes:2} x {machine}:",
+        "  ".join(f"{name} from {n:,}" for n, name, _ in choices(machine, nodes)),
+    )
 print(" 2 x dgx-a100:", "  ".join(f"{name} from {n:,}" for n, name, _ in choices("dgx-a100", 2)))
 
 # %% name="reveal_switch" jupyter={"source_hidden": true}

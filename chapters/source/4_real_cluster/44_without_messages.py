@@ -130,7 +130,9 @@ for _ in range(1000):
 alone = time.perf_counter() - began
 memory.barrier()
 own = sum(memory.tensor(r)[8].item() for r in range(world_size))
-print(f"lock: {with_lock:.0f}, {1e3 * locked:.1f} µs each; own numbers: {own:.0f}, {1e3 * alone:.1f} µs each")
+print(
+    f"lock: {with_lock:.0f}, {1e3 * locked:.1f} µs each; own numbers: {own:.0f}, {1e3 * alone:.1f} µs each",
+)
 
 # %% [markdown] name="order"
 # ## 3. In which order?
@@ -336,7 +338,11 @@ cross
 # %%ranks
 big = SharedMemory(2**20)
 sizes = [2**k for k in (8, 11, 14, 16, 18, 20)]  # numbers, of 4 bytes
-ways = {"one shot": lambda x: one_shot(x, big), "two shots": lambda x: two_shot(x, big), "gloo": dist.all_reduce}
+ways = {
+    "one shot": lambda x: one_shot(x, big),
+    "two shots": lambda x: two_shot(x, big),
+    "gloo": dist.all_reduce,
+}
 took = {(name, n): [] for n in sizes for name in ways}
 start, spent = time.perf_counter(), torch.zeros(1)
 while spent < 8:

@@ -88,7 +88,11 @@ guess.reveal(
 # %% name="guess_desync"
 guess = predict(
     "Rank 0 calls broadcast while the others call all_reduce, with Gloo. What happens?",
-    choices=["an error that names both calls", "they wait, each in its own call", "numbers, and they are wrong"],
+    choices=[
+        "an error that names both calls",
+        "they wait, each in its own call",
+        "numbers, and they are wrong",
+    ],
     title="Broadcast on one rank, all_reduce on the others",
 )
 guess

@@ -210,7 +210,8 @@ if rank == 0:
 
 # %% name="commit_mine"
 def commit_step(weights, update, healthy, at_least):
-    message = torch.zeros(update.numel() + 1, dtype=update.dtype)  # the update, and this rank's vote behind it
+    # the update, and this rank's vote behind it
+    message = torch.zeros(update.numel() + 1, dtype=update.dtype)
     message[:-1] = update.reshape(-1)  # your turn: who counts, and what does a rank send that does not?
     message[-1] = 1
     dist.all_reduce(message)
@@ -542,7 +543,10 @@ share
 # %% name="table_checked"
 for name, (count, printed) in gpu_rows.items():
     here = 100 * count / unexpected
-    print(f"{name:34} {here:4.1f} %", "" if abs(here - printed) < 0.11 else f"  but the table prints {printed} %")
+    print(
+        f"{name:34} {here:4.1f} %",
+        "" if abs(here - printed) < 0.11 else f"  but the table prints {printed} %",
+    )
 counted, printed = (sum(row[i] for row in gpu_rows.values()) for i in (0, 1))
 print(
     f"by the counts {counted} of {unexpected} = {100 * counted / unexpected:.1f} %; the printed shares add up to {printed:.1f} %"

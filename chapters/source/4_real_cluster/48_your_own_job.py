@@ -172,7 +172,10 @@ for last, waited, moving in ((2, 40.0, 3.0), (0, 0.0, 25.0), (3, 4.0, 4.0)):
     begin[last] = 10.0 + waited
     yours = taken_apart([(start, 10.0 + waited + moving) for start in begin])
     right = yours == (last, waited, moving)
-    print(f"rank {last} last, {waited:g} ms waited, {moving:g} ms moved:", "right" if right else f"yours says {yours}")
+    print(
+        f"rank {last} last, {waited:g} ms waited, {moving:g} ms moved:",
+        "right" if right else f"yours says {yours}",
+    )
 
 # %% [markdown] name="apart_mine_answer"
 # <details><summary><b>An answer</b></summary>

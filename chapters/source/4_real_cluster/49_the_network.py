@@ -71,7 +71,10 @@ def slowest(flows, spines, seed, parts=1):
 seeds = range(1000)
 for p in (2, 8, 32, 128):
     times = [slowest(p, p, seed) for seed in seeds]
-    print(f"{p:4} flows, {p:4} spines: x {fmean(times):.2f} in the mean, at worst x {max(times):.0f}", end="; ")
+    print(
+        f"{p:4} flows, {p:4} spines: x {fmean(times):.2f} in the mean, at worst x {max(times):.0f}",
+        end="; ",
+    )
     print(f"nobody shares with {100 * fmean(t == 1 for t in times):.1f} % of the hashes")
 
 # %% name="reveal_collisions" jupyter={"source_hidden": true}
@@ -284,7 +287,9 @@ def send_all(flows):
     return [(a, b, s * (1 + 0.03 * secret.random())) for (a, b), s in zip(flows, times, strict=True)]
 
 
-print(f"{len(cables)} cables, counting directions, for example: {topology.cable_names(healthy)[cables[40]]}")
+print(
+    f"{len(cables)} cables, counting directions, for example: {topology.cable_names(healthy)[cables[40]]}",
+)
 
 # %% [markdown] name="alone"
 # **One pair at a time** is the textbook's way: nobody shares, so a slow message has a bad cable on its way. What do the slow ones have in common?

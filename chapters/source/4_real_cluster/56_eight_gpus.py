@@ -207,7 +207,9 @@ ring_guess = predict(
 ring_guess
 
 # %% name="sweep_code"
-CHOSEN = re.compile(r"AllReduce: (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}")
+CHOSEN = re.compile(
+    r"AllReduce: (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}",
+)
 SETTINGS = [
     {},
     {"NCCL_ALGO": "Ring"},
@@ -225,7 +227,12 @@ def swept(setting, sizes, *options):
     program = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     program += ["../scripts/sweep_collective.py", *options, *map(str, sizes)]
     seen = dict.fromkeys(world.run(os.getenv, "CUDA_VISIBLE_DEVICES"))  # the GPUs of your ranks, or none
-    told = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", "CUDA_VISIBLE_DEVICES": ",".join(seen), **setting}
+    told = {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "TUNING",
+        "CUDA_VISIBLE_DEVICES": ",".join(seen),
+        **setting,
+    }
     done = subprocess.run(program, env={**os.environ, **told}, capture_output=True, text=True, timeout=170)
     times = {int(n): float(us) for n, us in re.findall(r"^(\d+) ([\d.]+)$", done.stdout, flags=re.M)}
     chosen = {int(n): (algo, proto, int(hi) - int(lo) + 1) for n, algo, proto, lo, hi in CHOSEN.findall(done.stdout)}
@@ -250,7 +257,9 @@ for setting in SETTINGS:
     if gpus > 1:
         times, chosen, _ = swept(setting, sizes)
         print(
-            "measured:", f"{name:20}", "  ".join(f"{n:,}: {us:.0f} µs {chosen.get(n, '')}" for n, us in times.items())
+            "measured:",
+            f"{name:20}",
+            "  ".join(f"{n:,}: {us:.0f} µs {chosen.get(n, '')}" for n, us in times.items()),
         )
     elif "NCCL_MAX_CTAS" not in setting:
         best = {n: expected(setting, n) for n in sizes}
@@ -267,7 +276,8 @@ for setting in SETTINGS:
 if gpus < 2:
     times, *_ = swept({}, [2**10, 2**20])
     print(
-        "measured: the same script on two CPU ranks, Gloo:", "  ".join(f"{n:,}: {us:.0f} µs" for n, us in times.items())
+        "measured: the same script on two CPU ranks, Gloo:",
+        "  ".join(f"{n:,}: {us:.0f} µs" for n, us in times.items()),
     )
 
 # %% name="reveal_ring" jupyter={"source_hidden": true}
@@ -294,7 +304,10 @@ def sent_bytes(numbers):
 
     pynvml.nvmlInit()
     uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
-    gpu, field = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode()), pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
+    gpu, field = (
+        pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode()),
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+    )
 
     def read():
         torch.cuda.synchronize()
@@ -442,7 +455,8 @@ def beside(numbers=2**28, width=8192):
             a @ a
 
     def both():
-        side.wait_stream(torch.cuda.current_stream())  # else it begins before the products, and before the clock
+        # else it begins before the products, and before the clock
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             work = dist.all_reduce(tensor, async_op=True)
         products()
@@ -566,7 +580,9 @@ shot_guess.reveal(
 for setting, options in (({}, ["--window"]), ({"NCCL_CTA_POLICY": "ZERO"}, ["--window", "--all-gather"])):
     if gpus > 1:
         times, _, log = swept(setting, [2**16, 2**24], *options)
-        kinds = sorted(set(re.findall(r"\[Symmetric\].*Kernel \w+|\[Copy Engine\].*|-> Algo \w+ proto \w+", log)))
+        kinds = sorted(
+            set(re.findall(r"\[Symmetric\].*Kernel \w+|\[Copy Engine\].*|-> Algo \w+ proto \w+", log)),
+        )
         print("measured:", *options, setting, times, kinds)
 if gpus < 2:
     times, *_ = swept({}, [2**16, 2**20], "--all-gather")
@@ -578,11 +594,20 @@ if gpus < 2:
 # A figure without its conditions is worth nothing a month later. GPUs lower their clocks when they are hot or at their limit of power.
 
 # %% name="record"
-record = {"torch": torch.__version__, "ranks": world.ranks, "backend": world.backend, "when": time.strftime("%Y-%m-%d")}
+record = {
+    "torch": torch.__version__,
+    "ranks": world.ranks,
+    "backend": world.backend,
+    "when": time.strftime("%Y-%m-%d"),
+}
 if gpus:
     query = "name,driver_version,clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu"
     for why in ("event", "throttle"):  # before driver 535 it had the second name
-        program = ["nvidia-smi", f"--query-gpu={query},clocks_{why}_reasons.active", "--format=csv,noheader"]
+        program = [
+            "nvidia-smi",
+            f"--query-gpu={query},clocks_{why}_reasons.active",
+            "--format=csv,noheader",
+        ]
         done = subprocess.run(program, capture_output=True, text=True)
         if done.returncode == 0:
             break

@@ -256,7 +256,12 @@ for way, formula in ((whole, 8 * n * (p - 1) / p), (largest, 8 * k * (p - 1))):
 n, k = 1e9, 1e7
 ranks = [2**i for i in range(1, 11)]
 figure, axes = plots.chart("ranks", "times the bytes of the all-reduce")
-axes.loglog(ranks, [8 * k * (p - 1) / (8 * n * (p - 1) / p) for p in ranks], marker="o", label="1 % of the numbers")
+axes.loglog(
+    ranks,
+    [8 * k * (p - 1) / (8 * n * (p - 1) / p) for p in ranks],
+    marker="o",
+    label="1 % of the numbers",
+)
 axes.loglog(ranks, [1] * len(ranks), label="all-reduce of float32")
 axes.legend()
 figure
@@ -358,7 +363,8 @@ figure
 # %% name="power_live"
 # %%ranks
 torch.manual_seed(0)
-mean_of_all = torch.randn(48, 3) @ torch.randn(3, 32) + 0.1 * torch.randn(48, 32)  # three directions, and noise
+# three directions, and noise
+mean_of_all = torch.randn(48, 3) @ torch.randn(3, 32) + 0.1 * torch.randn(48, 32)
 q = torch.randn(32, 3)
 torch.manual_seed(rank + 1)
 matrix = mean_of_all + torch.randn(48, 32)  # this rank's gradient

@@ -415,7 +415,12 @@ splits = [len(edges[r]) if r in edges else 0 for r in range(world_size)]
 flat = torch.cat([edges[r] for r in sorted(edges)]) if edges else torch.empty(0)
 came = torch.empty(sum(splits))
 dist.all_to_all_single(came, flat, splits, splits)
-print("the same:", torch.equal(came, torch.cat([by_edges[r] for r in sorted(by_edges)])), "neighbours:", near)
+print(
+    "the same:",
+    torch.equal(came, torch.cat([by_edges[r] for r in sorted(by_edges)])),
+    "neighbours:",
+    near,
+)
 
 # %% name="neighbour_price"
 alpha, beta, nbytes = 10e-6, 1 / 50e9, 100e3

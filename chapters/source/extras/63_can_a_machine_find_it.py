@@ -319,7 +319,10 @@ for nbytes in (2**12, 2**20):
 
 # %% name="reveal_live" jupyter={"source_hidden": true}
 # the answer: run this cell
-half.reveal("4", why="The rank opposite is four steps away, whichever way round, and in four steps all parts fit.")
+half.reveal(
+    "4",
+    why="The rank opposite is four steps away, whichever way round, and in four steps all parts fit.",
+)
 
 # %% [markdown] name="live_explained"
 # The result is right on real ranks: a proof on symbols holds for numbers too. The model says $\lfloor p/2 \rfloor$ latencies instead of $p-1$ (2 instead of 3 on four ranks), and half the bytes on each link. Your machine may say that both take the same, as four

@@ -102,7 +102,10 @@ def all_gather_by_hand():
     parts = list(torch.zeros(4 * MiB).tensor_split(p))
     for step in range(p - 1):
         leaving, arriving = parts[(rank - step) % p], parts[(rank - step - 1) % p]
-        pair = [dist.P2POp(dist.isend, leaving, (rank + 1) % p), dist.P2POp(dist.irecv, arriving, (rank - 1) % p)]
+        pair = [
+            dist.P2POp(dist.isend, leaving, (rank + 1) % p),
+            dist.P2POp(dist.irecv, arriving, (rank - 1) % p),
+        ]
         for work in dist.batch_isend_irecv(pair):
             work.wait()
 

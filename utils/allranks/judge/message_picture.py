@@ -125,7 +125,7 @@ def _flight(left: float, right: float, y: float, message: Mapping[str, Any]) -> 
     line = f'<path d="M{left + 6:g} {y:g}H{right - 12:g}" style="{lost};stroke-width:2.5;stroke-dasharray:5 4"/>'
     head = f'<path d="M{right - 15:g} {y - 5:g}l11 5-11 5z" style="fill:var(--ar-lost)"/>'
     chunks: Sequence[int] = message.get("chunks") or ()
-    w, h = (66 if len(chunks) == 1 else 96, 60) if chunks else (40, 32)
+    w, h = (66 if len(chunks) == 1 else 108, 60) if chunks else (40, 32)
     box = (
         f'<rect x="{middle - w / 2:g}" y="{y - h / 2:g}" width="{w}" height="{h}" rx="6" '
         f'style="fill:var(--ar-paper);{lost};stroke-width:2.5"/>'

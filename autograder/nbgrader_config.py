@@ -95,6 +95,9 @@ if ADDRESS := by_service.address_in(FOLDER):
 guard_logging()
 
 # People who can change grades read the students' text in a browser: scripts in it must not run there.
+from autograder.safe_prose import guard_formgrader  # noqa: E402
+
+guard_formgrader()
 c.HTMLExporter.preprocessors = ["autograder.safe_prose.SafeProse"]
 c.HTMLExporter.filters = {
     "markdown2html": "autograder.safe_prose.markdown2html",

@@ -17,6 +17,7 @@ from bs4 import BeautifulSoup
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from nbconvert.preprocessors.sanitize import SanitizeHTML
 from nbformat import NotebookNode
+from nbgrader.server_extensions.formgrader.base import BaseHandler
 
 from autograder.formulas import PICTURE, formula, ready
 from autograder.showing import cut, in_time
@@ -25,6 +26,8 @@ _RUNS = re.compile(r"(javascript|vbscript|data)(\s*(?::|&colon;|&#0*58;?|&#x0*3a
 # what may stay of a tag; all other attributes could load or run something, or lay a tag over the page
 _HARMLESS = {"alt", "title", "class", "align", "colspan", "rowspan", "start", "id", "name"}
 _FORMULA = re.compile(r"height:\d{1,3}\.\d\dem;vertical-align:-?\d{1,3}\.\d\dem|text-align:center;margin:\.6em 0")
+# texts beside the notebook in formgrader's page of a submission: nbconvert's templates escape nothing
+_BESIDE = ("student", "first_name", "last_name", "assignment_id", "notebook_id", "notebook_path")
 _LOADS = (
     "img",
     "iframe",
@@ -108,8 +111,21 @@ class _Renderer(IPythonRenderer):
         return super(IPythonRenderer, self).image(text, url, title)
 
 
+def guard_formgrader() -> None:
+    """Makes formgrader's pages escape what they are given: a link that a student sends may name a lab `<script>`."""
+    if getattr(BaseHandler, "allranks", False):
+        return
+    render = BaseHandler.render
+
+    def escaped(self: BaseHandler, name: str, **about: object) -> str:
+        self.settings["nbgrader_jinja2_env"].autoescape = True
+        return render(self, name, **about)
+
+    BaseHandler.render, BaseHandler.allranks = escaped, True
+
+
 class SafeProse(SanitizeHTML):
-    """Escapes the HTML in text cells, breaks links that run scripts, and cuts cells that are too long to show.
+    """Escapes the HTML in text cells and in names, breaks links that run scripts, and cuts cells that are too long to show.
 
     Of code cells it leaves the outputs alone, because they hold only what the grader wrote.
     """
@@ -118,6 +134,7 @@ class SafeProse(SanitizeHTML):
         """The notebook, made harmless."""
         cut(notebook)  # for notebooks that were graded before grading did so
         notebook.metadata.pop("widgets", None)
+        resources |= {name: html.escape(resources[name]) for name in _BESIDE if isinstance(resources.get(name), str)}
         return super().preprocess(notebook, resources)
 
     def preprocess_cell(self, cell: NotebookNode, resources: dict, index: int) -> tuple[NotebookNode, dict]:

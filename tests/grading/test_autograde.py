@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -20,6 +21,7 @@ import psutil
 import pytest
 from grading_course import LAB, NOTEBOOK, Course, cell_of, is_answer, serving
 from nbconvert.exporters import HTMLExporter
+from nbgrader.api import Gradebook
 from waiting import until
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]
@@ -209,6 +211,28 @@ def test_formgrader_shows_the_points_and_runs_no_script_of_a_student(formgrader)
     runs.feed(html)
     assert runs.found == [] and "its reason: 2 < 3." in runs.text
     assert "ring_all_reduce: not yet" in html
+
+
+@pytest.mark.parametrize("place", ["gradebook", "manage_submissions", "manage_students"])
+@pytest.mark.parametrize("named", ['";attacks();"', "<script>attacks()<%2Fscript>"])
+def test_a_link_into_formgrader_runs_no_script_that_it_names(formgrader, place, named):
+    """A student sends the teacher a link to formgrader itself, in which a lab or a student has such a name."""
+    html = formgrader(f"{place}/{urllib.parse.quote(named, safe='%')}")
+    shown = [line for line in html.splitlines() if "attacks()" in line]
+    assert shown and not [line for line in shown if '"";' in line or "<script>" in line]
+
+
+def test_a_students_name_runs_no_script_in_formgrader(course, formgrader):
+    """A platform lets students choose their names, and `allranks course roster` enters them."""
+    with Gradebook(f"sqlite:///{course.root / 'autograder' / 'gradebook.db'}") as book:
+        book.update_or_create_student(
+            "scratch", first_name="<img src=x onerror=alert(11)>", last_name="<script>alert(11)</script>"
+        )
+    found = json.loads(formgrader(f"api/submitted_notebooks/{LAB}/{NOTEBOOK}"))
+    number = next(one["id"] for one in found if one["student"] == "scratch")
+    runs = Harmless()
+    runs.feed(formgrader(f"submissions/{number}/"))
+    assert runs.found == [] and "<script>alert(11)</script>, <img src=x onerror=alert(11)>" in runs.text
 
 
 def test_regrading_gives_the_same_points(course, graded):

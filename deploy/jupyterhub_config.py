@@ -18,11 +18,16 @@ import grp
 import ipaddress
 import os
 import pwd
+import resource
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import tornado.httpserver
+from allranks.base.web_service import FairServer
+from allranks.ranks.engines.strangers import listener, other_end
 from jupyterhub.auth import PAMAuthenticator
 from jupyterhub.spawner import LocalProcessSpawner
 from jupyterhub.utils import subdomain_hook_idna
@@ -164,6 +169,8 @@ c.Authenticator.blocked_users = {"root"}
 with contextlib.suppress(KeyError):  # with a group that does not exist, PAMAuthenticator refuses everyone
     grp.getgrnam(ADMINS)
     c.PAMAuthenticator.admin_groups = {ADMINS}
+# PAM lets who typed a wrong password wait for seconds, and all others behind them
+c.PAMAuthenticator.executor_threads = 256
 c.PAMAuthenticator.open_sessions = False  # a server does not need a session, and many containers refuse it
 
 # The grader is a separate account without login; it owns the gradebook and the submissions. With the role below
@@ -231,6 +238,27 @@ c.ConfigurableHTTPProxy.command = [
     shutil.which("configurable-http-proxy")
     or sys.exit("JupyterHub needs its proxy: npm install -g configurable-http-proxy")
 ]
+
+
+class HubServer(FairServer):
+    """The hub's own web server: no account of the machine fills its memory or takes its connections from the others."""
+
+    most_of_source = 64
+
+    def initialize(self, *args, **kwargs):
+        """As JupyterHub does, but it would read 100 MB before it asks who sends them, and wait an hour for the next byte."""
+        bounds = {"max_body_size": 1 << 20, "body_timeout": 30.0, "idle_connection_timeout": 60.0}
+        super().initialize(*args, **bounds, **kwargs)
+
+    def source(self, stream, address):
+        """The account; the proxy's and other programs of root's may have any number."""
+        uid = other_end(stream.socket)
+        return None if uid in (0, os.geteuid()) else address[0] if uid is None else uid
+
+
+tornado.httpserver.HTTPServer = HubServer  # JupyterHub has no setting for it
+OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)  # what people's servers may have
+resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES[1], OPEN_FILES[1]))
 c.JupyterHub.cleanup_servers = False  # people's servers continue when the hub restarts
 if LOGIN == "pam":
     c.JupyterHub.template_vars = {"announcement_login": "All Ranks: log in with your account on this machine."}
@@ -355,17 +383,6 @@ def role_of(spawner) -> None:
 c.Spawner.pre_spawn_hook = role_of
 
 
-def listener(port: int) -> int | None:
-    """The uid of the process that listens on a TCP port of this machine; None if nobody does."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
-                words = line.split()
-                if words[3] == "0A" and int(words[1].rpartition(":")[2], 16) == port:
-                    return int(words[7])
-    return None
-
-
 def on_a_port_of_their_own(spawner: type) -> type:
     """The spawner, which says that a server has started only when the person's own process listens on its port.
 
@@ -392,6 +409,32 @@ def on_a_port_of_their_own(spawner: type) -> type:
     return Checked
 
 
+class WithOwnOutput(LocalProcessSpawner):
+    """Gives each server a log of its own: with the hub's, or root's terminal, a person could empty, forge or read it."""
+
+    async def start(self):
+        """The server's address."""
+        logs = STATE / "servers"
+        logs.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW
+        log = os.open(logs / f"{self.user.name}.log", flags, 0o600)
+        self.popen_kwargs = {**self.popen_kwargs, "stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        try:
+            return await super().start()
+        finally:
+            os.close(log)
+
+    def make_preexec_fn(self, name):
+        """What the server's process does first."""
+        become = super().make_preexec_fn(name)
+
+        def begin():
+            resource.setrlimit(resource.RLIMIT_NOFILE, OPEN_FILES)
+            become()
+
+        return begin
+
+
 # If systemd runs and jupyterhub-systemdspawner is installed, cgroups limit everything that a person runs. Otherwise the
 # script sets the limits of a process: memory per process, cores, processes. These are weaker (docs/jupyterhub.md).
 SPAWNER = SETTINGS.get("ALLRANKS_HUB_SPAWNER", "systemd" if Path("/run/systemd/system").is_dir() else "local")
@@ -404,7 +447,7 @@ if SPAWNER == "systemd":
     c.SystemdSpawner.disable_user_sudo = True
     c.SystemdSpawner.unit_name_template = "allranks-{USERNAME}-singleuser"
 elif SPAWNER == "local":
-    c.JupyterHub.spawner_class = on_a_port_of_their_own(LocalProcessSpawner)
+    c.JupyterHub.spawner_class = on_a_port_of_their_own(WithOwnOutput)
     c.Spawner.environment["ALLRANKS_HUB_RLIMITS"] = "1"
 else:
     sys.exit(f"ALLRANKS_HUB_SPAWNER is {SPAWNER!r}; it is systemd or local.")

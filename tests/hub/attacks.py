@@ -10,6 +10,7 @@ import json
 import pwd
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,9 @@ from pathlib import Path
 import psutil
 import pytest
 import requests
+from jupyterhub.auth import PAMAuthenticator
 from running_hub import GRADER, Hub, make_accounts, processes_of, run
+from traitlets.config.loader import PyFileConfigLoader
 from visitor import MAKES_TOKENS, Kernel, Visitor
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -319,8 +322,8 @@ def test_nobody_makes_a_token(site):
 # address, how many bytes went through. An end that refuses, or hangs up, takes no more than what the kernels' buffers hold.
 STRANGER = """
 import json, socket, struct, sys
-told = json.load(sys.stdin)
-HTTP = b"POST /login HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 400000000\\r\\n\\r\\n"
+told, length = json.load(sys.stdin)
+HTTP = b"POST /hub/login HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: %d\\r\\n\\r\\n" % length
 ZMTP = b"\\xff" + bytes(7) + b"\\x01\\x7f\\x03\\x01" + b"NULL".ljust(20, b"\\0") + bytes(32)
 ZMTP += b"\\x04\\x19\\x05READY\\x0bSocket-Type\\x00\\x00\\x00\\x04PUSH" + b"\\x02" + struct.pack(">Q", 700 << 20)
 went = {}
@@ -366,10 +369,10 @@ def listening(name: str) -> list:
     return found
 
 
-def as_account(name: str, sockets: list) -> dict[str, int]:
+def as_account(name: str, sockets: list, length: int = 400_000_000) -> dict[str, int]:
     done = subprocess.run(
         ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", sys.executable, "-c", STRANGER],
-        input=json.dumps(sockets), capture_output=True, text=True, cwd="/", check=True,
+        input=json.dumps([sockets, length]), capture_output=True, text=True, cwd="/", check=True,
     )  # fmt: skip
     return json.loads(done.stdout)
 
@@ -396,3 +399,73 @@ async def sockets_while_a_world_is_there(ana: Visitor) -> None:
     own = await asyncio.to_thread(as_account, "ana", ports)
     assert own[f"{ports[0]} http"] > BUFFERS, "the attack is none: nobody gets through"
     ana.call("DELETE", f"/user/ana/api/kernels/{kernel.id}")
+
+
+@pytest.mark.parametrize("site", ["wildcard"], indirect=True)
+def test_no_server_has_hold_of_the_hubs_log(site):
+    """Whoever has a file open may empty it, write what the hub says, and read the terminal if it is one: each server has its own."""
+    for name in ("mal", "ana", GRADER):
+        log = STATE.parent / "servers" / f"{name}.log"
+        opened = {path.readlink() for one in processes_of(name) for path in Path(f"/proc/{one.pid}/fd").iterdir()}
+        assert log in opened and site.hub.log not in opened
+        assert log.stat().st_uid == log.parent.stat().st_uid == 0
+        assert log.stat().st_mode & 0o077 == log.parent.stat().st_mode & 0o077 == 0
+        assert "Jupyter Server" in log.read_text()
+
+
+# Opens connections, says nothing, and tells how many the other end keeps
+CROWD = """
+import select, socket, sys
+crowd = [socket.create_connection(("127.0.0.1", 8081)) for _ in range(200)]
+for one in crowd:
+    one.setblocking(False)
+kept = len(crowd)
+while gone := [one for one in select.select(crowd, [], [], 10)[0]]:
+    crowd = [one for one in crowd if one not in gone]
+    kept = len(crowd)
+print(kept, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("site", ["wildcard"], indirect=True)
+def test_one_account_takes_neither_the_hubs_connections_nor_its_memory(site):
+    """Mal asks the hub itself, past the proxy: he holds some connections, and no more of a body than the kernel's buffers."""
+    mal = ["setpriv", "--reuid=mal", "--regid=mal", "--clear-groups", sys.executable, "-c", CROWD]
+    with subprocess.Popen(mal, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as crowd:
+        kept = int(crowd.stdout.readline())
+        assert 0 < kept <= 64
+        assert Visitor.log_in("ana", PASSWORDS["ana"]).call("GET", "/hub/api/user")["name"] == "ana"
+        crowd.stdin.close()
+    hub = [["127.0.0.1", 8081]]
+    went = as_account("mal", hub, 90 << 20)
+    assert {where: sent for where, sent in went.items() if sent > BUFFERS} == {}
+    limit = Path(f"/proc/{site.hub.process.pid}/limits").read_text().partition("Max open files")[2].split()
+    assert limit[0] == limit[1], "what comes through the proxy is nobody's"
+
+
+def test_wrong_passwords_hold_up_nobody(house, monkeypatch):
+    """PAM answers a wrong password after seconds; meanwhile somebody else logs in."""
+    answers = threading.Event()
+
+    def checked(name: str, password: str, **_: object) -> None:
+        if name == "mal":
+            answers.wait()
+
+    monkeypatch.setattr("pamela.authenticate", checked)
+    monkeypatch.setattr("pamela.check_account", lambda *_, **__: None)
+    config = PyFileConfigLoader("jupyterhub_config.py", path=str(ROOT / "deploy")).load_config()
+    pam = PAMAuthenticator(config=config)
+
+    async def log_in() -> None:
+        wrong = [
+            asyncio.ensure_future(pam.authenticate(None, {"username": "mal", "password": "x"})) for _ in range(100)
+        ]
+        try:
+            assert await asyncio.wait_for(pam.authenticate(None, {"username": "ana", "password": "y"}), 60)
+        finally:
+            answers.set()
+        await asyncio.gather(*wrong)
+
+    with ThreadPoolExecutor(1) as apart:
+        apart.submit(asyncio.run, log_in()).result()

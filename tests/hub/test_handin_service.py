@@ -29,6 +29,7 @@ import nbformat
 import pytest
 import requests
 import yaml
+from allranks.base.web_service import FairServer
 from allranks.course import teaching
 from allranks.course.exchange import store
 from allranks.course.exchange.remote import HandInError, Remote, mirror
@@ -525,10 +526,10 @@ def test_a_list_is_whole_while_another_teacher_removes_what_is_in_it(tmp_path, m
 def test_many_connections_of_one_take_the_service_from_nobody(hub, released):
     where = urlsplit(hub.service)
     held = []
-    for _ in range(server.MAX_OF_ADDRESS + 100):
+    for _ in range(FairServer.most_of_source + 100):
         held.append(socket.create_connection((where.hostname, where.port), 60, ("127.0.0.2", 0)))
     assert hub.remote("ann").name() == "ann"
-    assert len(handles(hub)) < server.MAX_OF_ADDRESS + 50
+    assert len(handles(hub)) < FairServer.most_of_source + 50
     for one in held:
         one.close()
     token = hub.token("bo")
@@ -562,7 +563,7 @@ def test_who_does_not_read_an_answer_holds_no_connection(tmp_path, monkeypatch):
     (tmp_path / "pages" / "bo" / "page").write_bytes(b"x" * (32 << 20))
 
     async def unread() -> None:
-        serving = server._Server(server.application("/", kept, Hub()))
+        serving = FairServer(server.application("/", kept, Hub()))
         (listening,) = server_sockets = bind_sockets(0, "127.0.0.1")
         serving.add_sockets(server_sockets)
         _, writer = await asyncio.open_connection(*listening.getsockname(), limit=1024)

@@ -236,3 +236,40 @@ def test_nobody_is_in_a_world_that_has_started():
                 anew += 1
             assert time.monotonic() - began < 80
     assert anew
+
+
+# connects as another account to the port that it is told, and listens on one of its own
+OTHER = """
+import os, socket, sys
+"x".encode("idna")  # read now: that account may not enter the interpreter's folder
+os.setgid(65534), os.setuid(65534)
+here = socket.create_server(("127.0.0.1", 0))
+there = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print(here.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::"])
+@pytest.mark.parametrize("table", [False, True])
+def test_whose_a_socket_is_costs_no_more_however_many_others_have(monkeypatch, host, table):
+    """The table grows with everybody's connections: who opened 9000 made each answer half a second later, in others' servers."""
+    if table:
+        monkeypatch.setattr(strangers, "_kernel_answers", lambda: False)
+    elif strangers._kernel_answers():
+        monkeypatch.setattr(strangers, "connections", lambda *_: pytest.fail("the whole table was read"))
+    else:
+        pytest.skip("this kernel does not say whose one socket is")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family, dualstack_ipv6=host == "::") as here:
+        at = ["127.0.0.1" if host == "::" else host, str(here.getsockname()[1])]
+        with subprocess.Popen(
+            [sys.executable, "-c", OTHER, *at], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as other:
+            port = int(other.stdout.readline())
+            near, _ = here.accept()
+            with near:
+                assert strangers.other_end(near) == strangers.listener(port) == 65534
+                other.stdin.close()
+                other.wait()
+                assert strangers.other_end(near) is strangers.listener(port) is None

@@ -7,11 +7,14 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Any
 from urllib.parse import urlsplit
 
 from tornado import web
 from tornado.httpserver import HTTPServer
+from tornado.iostream import IOStream
 from tornado.netutil import bind_sockets
 
 from allranks.base.errors import CourseError
@@ -40,6 +43,42 @@ def log_faults(handler: web.RequestHandler) -> None:
     """Writes of answers only the faults into the log, without the query, in which somebody may write a token."""
     if handler.get_status() >= 500:
         log.error("%s %s: %d", handler.request.method, handler.request.path, handler.get_status())
+
+
+class FairServer(HTTPServer):
+    """One that no source can take from all others by connections that it opens, by default none of an address.
+
+    Give it `body_timeout` and `idle_connection_timeout` too: a connection that says nothing more is then closed.
+    """
+
+    most_of_source = 256
+
+    def initialize(self, *args: Any, **kwargs: Any) -> None:
+        super().initialize(*args, **kwargs)
+        self.connected: Counter[Hashable] = Counter()
+        self._sources: dict[IOStream, Hashable] = {}
+
+    def source(self, stream: IOStream, address: tuple[str, int]) -> Hashable:
+        """Who is at the other end; None for one that may have any number."""
+        return address[0]
+
+    def handle_stream(self, stream: IOStream, address: tuple[str, int]) -> None:
+        """Serves a new connection, or closes it if its source has too many."""
+        source = self.source(stream, address)
+        if source is not None:
+            if self.connected[source] >= self.most_of_source:
+                stream.close()
+                return
+            self.connected[source] += 1
+            self._sources[stream] = source
+        super().handle_stream(stream, address)
+
+    def on_close(self, server_conn: Any) -> None:
+        """The connection is no longer one of its source's."""
+        super().on_close(server_conn)
+        source = self._sources.pop(server_conn.stream, None)
+        if source is not None:
+            self.connected[source] -= 1
 
 
 async def serve_at(

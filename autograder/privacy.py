@@ -14,6 +14,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from nbgrader.utils import notebook_hash
 from autograder import by_service, pairs, regrades, rubric, sections, sent
 from autograder.folder import SQLITE, directory_of, has_gradebook, text_of
 from autograder.giving import SECRET
-from autograder.intake import name_refusal, printable_name, read_small
+from autograder.intake import copy_of, name_refusal, printable_name, read_small
 
 MAX_FILE_BYTES = 1 << 30
 MARKED = "gradebook.db, who marked answers in words"
@@ -276,7 +277,7 @@ def export(course: Path, student: str, file: Path) -> Held:
         with os.fdopen(descriptor, "wb") as raw, zipfile.ZipFile(raw, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("student.json", json.dumps(about, indent=1, ensure_ascii=False, default=str))
             for path in found.paths:
-                _pack(archive, path, _inside(course, path))
+                _add(archive, course, path)
             remote = by_service.remote_of(course) if found.at_hub else None
             for name, place in found.at_hub if remote else ():
                 archive.writestr(f"exchange/{name}", remote.file(*place))
@@ -286,6 +287,24 @@ def export(course: Path, student: str, file: Path) -> Held:
     finally:
         unfinished.unlink(missing_ok=True)
     return found
+
+
+def _add(archive: zipfile.ZipFile, course: Path, path: Path) -> None:
+    """Adds one place. What a student owns is copied first, since the student may put links there while it is packed."""
+    name = _inside(course, path)
+    if path.is_relative_to(course) or not path.is_dir() or path.is_symlink():
+        _pack(archive, path, name)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, "copy")
+        try:
+            left_out = [f"{one}: neither a file nor a folder" for one in copy_of(path, copy, MAX_FILE_BYTES)]
+        except (OSError, Refused) as error:
+            left_out = [str(error)]
+        if copy.is_dir():
+            _pack(archive, copy, name)
+        if left_out:
+            archive.writestr(f"{name}.txt", "".join(f"not packed: {one}\n" for one in left_out))
 
 
 def _inside(course: Path, path: Path) -> str:

@@ -14,7 +14,7 @@ from classes import ANSWER, IN_WORDS, digest, enter, hand_in, lay, typed
 from grading_course import LAB, NOTEBOOK, Course, make_course
 from nbgrader.api import Gradebook
 
-from autograder import rubric
+from autograder import privacy, rubric
 from autograder.reading import Reading
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
@@ -122,6 +122,61 @@ def test_a_student_gets_all_of_it(graded, tmp_path):
     assert len(about["pairs"]) == len(about["regrades"]) == 1 and about["class"] == [[WHO, "A", "ida"]]
     assert [(one["student"], one["who"], one["score"]) for one in book["marked"]] == [(WHO, "ida", 1)]
     assert "bo" not in json.dumps(about["regrades"])
+
+
+def test_a_link_in_the_exchange_leads_to_nobody_elses_secret_or_page(graded, tmp_path):
+    """bo's folder there is a link to what was collected from zebulon, whose secret leads to zebulon's page."""
+    course, exchange = copy_of(graded, tmp_path)
+    theirs = course.root / "autograder" / "submitted" / WHO / LAB
+    (exchange / "allranks" / "inbound" / f"bo+{LAB}+2026-11-27 17:10:31.077873 UTC+x").symlink_to(theirs)
+    pages = {path.name for path in (exchange / "allranks" / "feedback").iterdir()}
+    done = typed("course", "export", "bo", "-o", tmp_path / "bo.zip", "--course", course.root)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "bo.zip") as archive:
+        packed = {Path(name).name for name in archive.namelist()}
+    assert not packed & pages
+    assert typed("course", "forget", "bo", "--yes", "--course", course.root).returncode == 0
+    assert {path.name for path in (exchange / "allranks" / "feedback").iterdir()} == pages and theirs.is_dir()
+
+
+def test_what_is_changed_while_it_is_packed_shows_nothing_of_the_graders(graded, tmp_path, monkeypatch):
+    """A file that becomes a link to the gradebook, and a folder that becomes one to all work, once they have been looked at."""
+    course, exchange = copy_of(graded, tmp_path)
+    folder = exchange / "allranks" / "inbound" / f"bo+{LAB}+2026-11-27 17:10:31.077873 UTC+x"
+    (folder / "more").mkdir(parents=True)
+    (folder / "notes.txt").write_text("mine")
+    (folder / "more" / "notes.txt").write_text("mine")
+    work = course.root / "autograder"
+    swapped = {"more": work / "submitted", "notes.txt": work / "gradebook.db"}
+    looked, path_looked = os.stat, Path.lstat
+
+    def swap(path: object) -> None:
+        name = os.path.basename(str(path))
+        if name in swapped and not os.path.islink(folder / name):
+            (folder / name).rename(exchange / f"old-{name}")
+            (folder / name).symlink_to(swapped[name])
+
+    def looked_at(path, **options):
+        about = looked(path, **options)
+        if options.get("dir_fd") is not None:
+            swap(path)
+        return about
+
+    def path_looked_at(path):
+        about = path_looked(path)
+        if folder == path.parent:
+            swap(path)
+        return about
+
+    monkeypatch.setattr(os, "stat", looked_at)
+    monkeypatch.setattr(Path, "lstat", path_looked_at)
+    privacy.export(course.root, "bo", tmp_path / "bo.zip")
+    monkeypatch.undo()
+    assert any(os.path.islink(folder / name) for name in swapped), "the attack is none"
+    with zipfile.ZipFile(tmp_path / "bo.zip") as archive:
+        contents = {name: archive.read(name) for name in archive.namelist()}
+    assert not [name for name, found in contents.items() if b"SQLite format" in found or f"/{WHO}/" in name]
+    assert any(b"not packed" in found for name, found in contents.items() if name.startswith("exchange/inbound/"))
 
 
 def test_a_dry_run_removes_nothing_and_forgetting_leaves_no_trace(graded, tmp_path):

@@ -26,9 +26,11 @@ ROOT = Path(__file__).resolve().parents[2]
 STASH = Path("/mnt")  # hidden in the house, like everything that is mounted over
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
 NAMESPACES = ["unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child"]
-COMMAND = [*NAMESPACES, sys.executable, __file__]  # and the program that runs in the house, with its arguments
+# and the program that runs in the house, with its arguments. The house ends with who started it, however that ends
+COMMAND = ["setpriv", "--pdeathsig", "KILL", *NAMESPACES, sys.executable, __file__]
 PROGRAMS = {
     "unshare": "apt install util-linux",
+    "setpriv": "apt install util-linux",
     "mount": "apt install mount",
     "useradd": "apt install passwd",
     "bwrap": "apt install bubblewrap",

@@ -26,6 +26,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import nbformat
+import psutil
 import pytest
 import requests
 import yaml
@@ -39,6 +40,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.exchange import ExchangeError
 from tornado.netutil import bind_sockets
 from visitor import Visitor
+from waiting import until
 
 from autograder import by_service, pairs, privacy
 from autograder.folder import config_of
@@ -61,6 +63,7 @@ c.Spawner.default_url, c.Spawner.notebook_dir = "/lab", "~/allranks"
 c.Spawner.start_timeout = c.Spawner.http_timeout = 300
 c.JupyterHub.bind_url, c.JupyterHub.hub_port = "http://127.0.0.1:{proxy}", {hub}
 c.ConfigurableHTTPProxy.api_url, c.ConfigurableHTTPProxy.pid_file = "http://127.0.0.1:{api}", {pid!r}
+c.ConfigurableHTTPProxy.command = ["setpriv", "--pdeathsig", "TERM", "configurable-http-proxy"]  # also of a hub that is just starting
 c.JupyterHub.db_url, c.JupyterHub.cookie_secret = "sqlite:///:memory:", b"x" * 32
 c.JupyterHub.load_groups = {{name: {{"users": users}} for name, users in {people!r}.items()}}
 c.JupyterHub.custom_scopes, c.Spawner.server_token_scopes = {scopes!r}, {server_scopes!r}
@@ -100,9 +103,10 @@ class Hub:
 
 
 def started(folder: Path, name: str, command: list[str], environment: dict[str, str]) -> subprocess.Popen:
+    """A program that gets SIGTERM when these tests end, however they end: the hub ends its proxy and servers then."""
     with open(folder / f"{name}.log", "w") as log:
         return subprocess.Popen(
-            command,
+            ["setpriv", "--pdeathsig", "TERM", *command],
             cwd=folder,
             env=environment,
             stdout=log,
@@ -110,6 +114,19 @@ def started(folder: Path, name: str, command: list[str], environment: dict[str, 
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+
+def test_what_was_started_ends_with_the_tests_that_are_killed(tmp_path):
+    program = (
+        "import sys, time; from pathlib import Path; sys.path[:0] = sys.argv[1:]; import test_handin_service as tests; "
+        "print(tests.started(Path('.'), 'sleep', ['sleep', '600'], {}).pid, flush=True); time.sleep(600)"
+    )
+    python = [sys.executable, "-c", program, *sys.path]
+    with subprocess.Popen(python, stdout=subprocess.PIPE, cwd=tmp_path) as tests:
+        one = psutil.Process(int(tests.stdout.readline()))
+        until(lambda: one.name() == "sleep")
+        tests.kill()
+    until(lambda: not one.is_running() or one.status() == psutil.STATUS_ZOMBIE)
 
 
 @pytest.fixture(scope="module")

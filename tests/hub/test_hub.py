@@ -5,13 +5,43 @@ ports and processes are not this machine's. These tests start them and show what
 """
 
 import importlib.util
+import os
 import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
+
+from waiting import until
 
 HERE = Path(__file__).resolve().parent
 SPEC = importlib.util.spec_from_file_location("house", HERE / "house.py")
+
+
+# what the scene's test does, up to where it is killed
+KILLED = """
+import importlib.util, subprocess, sys, time
+spec = importlib.util.spec_from_file_location("house", sys.argv[1])
+house = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(house)
+print(subprocess.Popen([*house.COMMAND, "-c", "import time; time.sleep(600)"]).pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.servers
+def test_a_house_ends_with_the_tests_that_are_killed():
+    house = importlib.util.module_from_spec(SPEC)
+    SPEC.loader.exec_module(house)
+    if reason := house.what_is_missing():
+        pytest.skip(reason)
+    with subprocess.Popen([sys.executable, "-c", KILLED, HERE / "house.py"], stdout=subprocess.PIPE) as tests:
+        root = psutil.Process(int(tests.stdout.readline()))
+        until(lambda: any(os.fspath(HERE / "house.py") in one.cmdline() for one in root.children(recursive=True)))
+        inside = [root, *root.children(recursive=True)]
+        tests.kill()
+    until(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in inside))
 
 
 @pytest.mark.live

@@ -142,7 +142,10 @@ def scene(tmp_path_factory) -> Iterator[tuple[Platform, str, Path, Path]]:
     }
     (folder / "hub.py").write_text(CONFIGURATION.format(**about))
     with open(folder / "hub.log", "w") as log:
-        hub = subprocess.Popen([sys.executable, "-m", "jupyterhub", "-f", "hub.py"], cwd=folder, stdout=log, stderr=log)
+        program = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "jupyterhub", "-f", "hub.py"]
+        hub = subprocess.Popen(
+            program, cwd=folder, stdout=log, stderr=log
+        )  # it ends with these tests, however they end
     address = f"http://127.0.0.1:{port}"
     try:
         while True:  # pytest's own time limit bounds this

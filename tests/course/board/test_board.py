@@ -275,7 +275,7 @@ def test_a_learner_counts_once_for_a_question_and_questions_are_bounded():
         assert standing.take(choice(1, question=f"q{number}")) is None
     assert "questions already" in standing.take(choice(1, question="one more"))
     for number in range(3, MAX_LEARNERS + 1):
-        assert standing.take(choice(number)) is None
+        assert standing.take(choice(number), f"account {number}") is None
     assert "learners already" in standing.take(choice(10**6))
 
 
@@ -490,6 +490,23 @@ def test_fakes_of_one_account_keep_nobody_out_and_push_nobody_off():
     assert len(board.learners) == MAX_LEARNERS
     assert all(told["who"] in board.learners for told in real)
     assert len({learner.number for learner in board.learners.values()}) == MAX_LEARNERS
+
+
+def test_fakes_of_one_account_keep_no_prediction_and_no_question_out():
+    """The same of predictions, and of questions, of which one account may ask as many as the board has."""
+    board = Standing(KNOWN, names=False)
+    refused = [board.take(choice(n), "account 6666", 0.0) for n in range(1000)]
+    assert sum(answer is None for answer in refused) == NEW_AT_ONCE
+    for n in range(1000, 2000):
+        board.take(choice(n), "account 6666", float(n))
+    for n in range(MAX_QUESTIONS):
+        board.take(choice(n, question=f"q{n}"), "account 6666", 0.0)
+    assert len(board.questions) == MAX_QUESTIONS and len(board.questions["who"].said) == MAX_LEARNERS
+    for n in range(30):
+        assert board.take(choice(5000 + n, "mine"), f"account {2000 + n}", 0.0) is None
+    assert board.take(choice(6000, question="the teacher's"), "account 2000", 0.0) is None
+    assert list(board.questions["who"].said.values()).count("mine") == 30
+    assert len(board.questions) == MAX_QUESTIONS and len(board.questions["who"].said) == MAX_LEARNERS
 
 
 def test_a_class_behind_one_address_fits():

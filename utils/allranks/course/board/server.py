@@ -41,6 +41,7 @@ MAX_QUESTIONS = 200
 MAX_CHOICE = 120
 MAX_NUMBER = 1e15
 BARS = 8  # at most, of numbers
+TOO_MANY = "Too many new learners come from there at once: try again in a minute."
 REFUSAL = "That is no message for a board."
 MAX_BODY = 4096
 NEW_AT_ONCE = (
@@ -62,11 +63,31 @@ class Learner:
 
 
 @dataclass
+class Newcomers:
+    """How many learners a source may still bring: `NEW_AT_ONCE`, and one more every `NEW_EVERY_S`."""
+
+    left: float = NEW_AT_ONCE
+    at_s: float | None = None
+
+    def admit(self, now_s: float) -> bool:
+        """Whether one more may come now; counts it then."""
+        since = 0.0 if self.at_s is None else now_s - self.at_s
+        self.left, self.at_s = min(NEW_AT_ONCE, self.left + since / NEW_EVERY_S), now_s
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+@dataclass
 class Question:
-    """A question that was answered: its short form, and what each learner said last."""
+    """A question that was answered: its short form, what each learner said last, and from where; and who asked first."""
 
     title: str
+    source: str = ""
     said: dict[str, str | float] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    newcomers: dict[str, Newcomers] = field(default_factory=dict)
 
     def state(self) -> dict[str, Any]:
         """How many answered, and a bar for each answer, as (words, count)."""
@@ -115,21 +136,16 @@ def _written(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-@dataclass
-class Newcomers:
-    """How many learners a source may still bring: `NEW_AT_ONCE`, and one more every `NEW_EVERY_S`."""
+def surplus(sources: dict[str, str], source: str) -> str | None:
+    """On a full board: the newest entry of the source with the most, if that has more than `source` would have.
 
-    left: float = NEW_AT_ONCE
-    at_s: float | None = None
-
-    def admit(self, now_s: float) -> bool:
-        """Whether one more may come now; counts it then."""
-        since = 0.0 if self.at_s is None else now_s - self.at_s
-        self.left, self.at_s = min(NEW_AT_ONCE, self.left + since / NEW_EVERY_S), now_s
-        if self.left < 1:
-            return False
-        self.left -= 1
-        return True
+    Example:
+        >>> surplus({"a": "account 1", "b": "account 1", "c": "account 1"}, "account 2"), surplus({"a": "account 1"}, "account 2")
+        ('c', None)
+    """
+    of = Counter(sources.values())
+    most, count = of.most_common(1)[0]
+    return next(one for one in reversed(sources) if sources[one] == most) if count > of[source] + 1 else None
 
 
 class Standing:
@@ -155,7 +171,8 @@ class Standing:
                 "title": str(title),
                 "choice": str() | int() | float() as choice,
             }:
-                return self._take_choice(who, _plain(question, MAX_CHOICE), _plain(title, MAX_CHOICE), choice)
+                words = _plain(question, MAX_CHOICE), _plain(title, MAX_CHOICE)
+                return self._take_choice(who, *words, choice, source, time.monotonic() if now_s is None else now_s)
             case {
                 "who": str(who),
                 "name": str(name),
@@ -172,9 +189,12 @@ class Standing:
         if learner is None:
             newcomers = self.newcomers.setdefault(source, Newcomers())
             if not newcomers.admit(time.monotonic() if now_s is None else now_s):
-                return "Too many new learners come from there at once: try again in a minute."
-            if len(self.learners) >= MAX_LEARNERS and not self._make_room(source):
-                return f"The board has {MAX_LEARNERS} learners already."
+                return TOO_MANY
+            sources = {other: one.source for other, one in self.learners.items()}
+            if len(sources) >= MAX_LEARNERS:
+                if (least := surplus(sources, source)) is None:
+                    return f"The board has {MAX_LEARNERS} learners already."
+                del self.learners[least]
             self.came += 1
             learner = self.learners[who] = Learner(self.came, source=source)
         if self.names:
@@ -187,27 +207,28 @@ class Standing:
         }
         return None
 
-    def _make_room(self, source: str) -> bool:
-        """Takes the newest learner of the source that has the most off a full board, if that is more than `source` has."""
-        of = Counter(one.source for one in self.learners.values())
-        most, count = of.most_common(1)[0]
-        if count <= of[source] + 1:
-            return False
-        del self.learners[next(who for who in reversed(self.learners) if self.learners[who].source == most)]
-        return True
-
-    def _take_choice(self, who: str, question: str, title: str, choice: str | float) -> str | None:
+    def _take_choice(
+        self, who: str, question: str, title: str, choice: str | float, source: str, now_s: float
+    ) -> str | None:
         if isinstance(choice, str):
             choice = _plain(choice, MAX_CHOICE)
         good = choice != "" if isinstance(choice, str) else type(choice) is not bool and abs(choice) <= MAX_NUMBER
         if not (_NUMBER.fullmatch(who) and question and title and good):
             return REFUSAL
         if question not in self.questions and len(self.questions) >= MAX_QUESTIONS:
-            return f"The board has {MAX_QUESTIONS} questions already."
-        asked = self.questions.setdefault(question, Question(title))
-        if who not in asked.said and len(asked.said) >= MAX_LEARNERS:
-            return f"The board has {MAX_LEARNERS} learners already."
-        asked.said[who] = choice  # the last one counts
+            least = surplus({name: one.source for name, one in self.questions.items()}, source)
+            if least is None:
+                return f"The board has {MAX_QUESTIONS} questions already."
+            del self.questions[least]
+        asked = self.questions.setdefault(question, Question(title, source))
+        if who not in asked.said:
+            if not asked.newcomers.setdefault(source, Newcomers()).admit(now_s):
+                return TOO_MANY
+            if len(asked.said) >= MAX_LEARNERS:
+                if (least := surplus(asked.sources, source)) is None:
+                    return f"The board has {MAX_LEARNERS} learners already."
+                del asked.said[least], asked.sources[least]
+        asked.said[who], asked.sources[who] = choice, source  # the last one counts
         return None
 
     def counts(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable
 
 from allranks.base.web_service import Service, serve_at
+from allranks.machine.accounts_server import AccountsServer
 from tornado import web
 
 from autograder.pages import page
@@ -167,6 +168,8 @@ async def serve(reading: Reading, port: int, names: bool, tell: Callable[[str], 
     """Serves until it is cancelled; `tell` gets the address. Raises ReadingError if the port is taken."""
     token = secrets.token_urlsafe(24)
     pages = application(reading, token, names)
-    await serve_at(
-        "127.0.0.1", port, pages, lambda used: tell(f"http://127.0.0.1:{used}/?token={token}"), 1 << 20, ReadingError
-    )
+
+    def told(used: int) -> None:
+        tell(f"http://127.0.0.1:{used}/?token={token}")
+
+    await serve_at("127.0.0.1", port, pages, told, 1 << 20, ReadingError, AccountsServer)

@@ -26,8 +26,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import tornado.httpserver
-from allranks.base.web_service import FairServer
-from allranks.ranks.engines.strangers import listener, other_end
+from allranks.machine.accounts_server import AccountsServer
+from allranks.ranks.engines.strangers import listener
 from jupyterhub.auth import PAMAuthenticator
 from jupyterhub.spawner import LocalProcessSpawner
 from jupyterhub.utils import subdomain_hook_idna
@@ -240,20 +240,13 @@ c.ConfigurableHTTPProxy.command = [
 ]
 
 
-class HubServer(FairServer):
+class HubServer(AccountsServer):
     """The hub's own web server: no account of the machine fills its memory or takes its connections from the others."""
-
-    most_of_source = 64
 
     def initialize(self, *args, **kwargs):
         """As JupyterHub does, but it would read 100 MB before it asks who sends them, and wait an hour for the next byte."""
         bounds = {"max_body_size": 1 << 20, "body_timeout": 30.0, "idle_connection_timeout": 60.0}
         super().initialize(*args, **bounds, **kwargs)
-
-    def source(self, stream, address):
-        """The account; the proxy's and other programs of root's may have any number."""
-        uid = other_end(stream.socket)
-        return None if uid in (0, os.geteuid()) else address[0] if uid is None else uid
 
 
 tornado.httpserver.HTTPServer = HubServer  # JupyterHub has no setting for it

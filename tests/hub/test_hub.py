@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from waiting import until
 
 HERE = Path(__file__).resolve().parent

@@ -82,9 +82,17 @@ class FairServer(HTTPServer):
 
 
 async def serve_at(
-    host: str, port: int, pages: web.Application, tell: Callable[[int], object], most: int, error: type[CourseError]
+    host: str,
+    port: int,
+    pages: web.Application,
+    tell: Callable[[int], object],
+    most: int,
+    error: type[CourseError],
+    kind: type[FairServer] = FairServer,
 ) -> None:
     """Serves until it is cancelled; `tell` gets the port, and no body has more bytes than `most`.
+
+    `kind` says who has how many connections.
 
     Raises `error` if the port can't be used.
     """
@@ -92,7 +100,7 @@ async def serve_at(
         sockets = bind_sockets(port, host)
     except OSError as why:
         raise error(f"{host}:{port} can't be used ({why.strerror or why}): give another --port.") from None
-    server = HTTPServer(pages, max_body_size=most)
+    server = kind(pages, max_body_size=most, body_timeout=30.0, idle_connection_timeout=60.0)
     server.add_sockets(sockets)
     tell(sockets[0].getsockname()[1])
     try:

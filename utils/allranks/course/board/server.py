@@ -32,6 +32,7 @@ from allranks.course.map.drawing import Manner
 from allranks.course.map.page import pictures
 from allranks.course.map.page import style as map_style
 from allranks.course.state import state
+from allranks.machine.accounts_server import AccountsServer
 from allranks.ranks.engines.strangers import other_end
 
 PAGE = Path(__file__).with_name("static") / "board.html"
@@ -344,4 +345,4 @@ async def serve(standing: Standing, host: str, port: int, tell: Callable[[int, s
     """Serves until it is cancelled; `tell` gets the port and the key. Raises BoardError if the port can't be used."""
     key = secrets.token_urlsafe(9).replace("-", "x").replace("_", "y")
     pages = application(standing, key)
-    await serve_at(host, port, pages, lambda used: tell(used, key), MAX_BODY, BoardError)
+    await serve_at(host, port, pages, lambda used: tell(used, key), MAX_BODY, BoardError, AccountsServer)

@@ -21,11 +21,11 @@ from typing import Any
 
 from jupyterhub.services.auth import HubOAuth, HubOAuthCallbackHandler, HubOAuthenticated
 from tornado import web
-from tornado.httpserver import HTTPServer
 
 from allranks.base.errors import CourseError
 from allranks.base.theme import style
 from allranks.base.web_service import Service, log_faults, serve_for_hub
+from allranks.machine.accounts_server import AccountsServer
 from allranks.ranks.engines.gpu_state import gpu_state
 
 PAGE = Path(__file__).with_name("static") / "gpus.html"
@@ -123,7 +123,8 @@ def application(prefix: str, reading: Reading, **settings: Any) -> web.Applicati
 async def serve() -> None:
     """Serves at the address that the hub names, until SIGTERM or SIGINT."""
     HubOAuth.instance(cache_max_age=REMEMBER_S)
-    server = HTTPServer(application(os.environ["JUPYTERHUB_SERVICE_PREFIX"], Reading()), max_body_size=4096)
+    pages = application(os.environ["JUPYTERHUB_SERVICE_PREFIX"], Reading())
+    server = AccountsServer(pages, max_body_size=4096, body_timeout=30.0, idle_connection_timeout=60.0)
     await serve_for_hub(server)
 
 

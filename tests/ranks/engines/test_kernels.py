@@ -37,7 +37,7 @@ def start(monkeypatch, tmp_path):
     managers = []
 
     def begin(
-        shared: str | None, command: list[str] | None = None, directory: Path | None = None
+        shared: str | None, command: list[str] | None = None, directory: Path | None = None, cwd: Path = tmp_path
     ) -> tuple[KernelManager, Callable[[str], str]]:
         manager = KernelManager(kernel_name="python3")
         if directory:
@@ -46,7 +46,7 @@ def start(monkeypatch, tmp_path):
         managers.append(manager)
         manager.kernel_spec.argv = command or manager.kernel_spec.argv
         env = {name: value for name, value in os.environ.items() if name != "ALLRANKS_FORKSERVER"}
-        manager.start_kernel(env=env | ({"ALLRANKS_FORKSERVER": shared} if shared else {}), cwd=str(tmp_path))
+        manager.start_kernel(env=env | ({"ALLRANKS_FORKSERVER": shared} if shared else {}), cwd=str(cwd))
         return manager, lambda code: run(manager, code)
 
     yield begin
@@ -109,6 +109,20 @@ def test_it_is_a_fork_in_which_everything_is_as_in_a_launched_kernel(forkserver,
     random = "import random, numpy; print(random.random(), numpy.random.rand(), torch.rand(1).item())"
     _, third = start(str(forkserver.path))
     assert not set(there(random).split()) & set(third(f"import torch; {random}").split())
+
+
+@pytest.mark.parametrize("forked", [True, False])
+@pytest.mark.parametrize(
+    ("folder", "runs"), [("submitted/hal/lab", False), ("autograded/hal/lab", False), ("mine", True)]
+)
+def test_a_file_beside_a_notebook_that_was_handed_in_is_no_module(forkserver, start, tmp_path, forked, folder, runs):
+    """IPython imports jedi when somebody types: a student's jedi.py would run in the teacher's kernel."""
+    beside = tmp_path / folder / "jedi.py"
+    beside.parent.mkdir(parents=True)
+    beside.write_text("")
+    _, say = start(str(forkserver.path) if forked else None, cwd=beside.parent)
+    found = Path(say("import jedi; print(jedi.__file__)"))
+    assert (found == beside) == runs and found.is_file()
 
 
 def test_it_can_be_interrupted_restarted_and_shut_down(forkserver, start):

@@ -31,6 +31,8 @@ from allranks.ranks.engines.unread import leave_modules_unread
 NAME = "allranks-warm"  # as in pyproject.toml
 # runs ipykernel without its open port; the notebook's folder is not searched while it imports, as in ipykernel_launcher
 CLOSED = "import sys; sys.path[:] = filter(None, sys.path); from allranks.ranks.engines import kernel_pipe; kernel_pipe.run()"
+# folders of others' work in a course: a file jedi.py there would run when a teacher types in the notebook beside it
+HANDED_IN, NO_IMPORTS = frozenset({"submitted", "autograded"}), "--InteractiveShellApp.ignore_cwd=True"
 NAME_ENV = "JUPYTER_DEFAULT_PROVISIONER_NAME"
 _PR_SET_NAME = 15
 _PORTS = ("shell_port", "iopub_port", "stdin_port", "hb_port", "control_port")
@@ -97,12 +99,13 @@ class WarmProvisioner(LocalProvisioner):
         shared = env.get("ALLRANKS_FORKSERVER")
         if not _is_our_ipykernel(cmd):
             return await super().launch_kernel(cmd, **kwargs)
-        launched = [cmd[0], "-c", CLOSED, *cmd[3:]]
+        cwd = Path(kwargs.get("cwd") or ".").absolute()
+        arguments = [*cmd[3:], *([] if HANDED_IN.isdisjoint(cwd.parts) else [NO_IMPORTS])]
+        launched = [cmd[0], "-c", CLOSED, *arguments]
         if not shared:
             return await super().launch_kernel(launched, **kwargs)
-        cwd = kwargs.get("cwd") or Path.cwd()
         try:
-            child = await asyncio.to_thread(_fork, shared, cmd[3:], env, str(cwd))
+            child = await asyncio.to_thread(_fork, shared, arguments, env, str(cwd))
         except (OSError, ForkServerError) as error:
             self.log.warning("The kernel is not forked from the fork server but launched: %s", error)
             return await super().launch_kernel(launched, **kwargs)

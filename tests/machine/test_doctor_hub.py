@@ -204,6 +204,18 @@ def program(folder: Path, name: str, says: str) -> None:
     (folder / name).chmod(0o755)
 
 
+def test_a_processs_name_draws_nothing_on_roots_terminal():
+    """Somebody takes a port of the hub's before it starts, with a name that a terminal obeys."""
+    code = (
+        "import ctypes, socket; ctypes.CDLL(None).prctl(15, b'\\x1b[2Jroot# \\a'); s = socket.create_server(('127.0.0.1', 0));"
+        "print(s.getsockname()[1], flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        told = hub._who_listens(int(process.stdout.readline()))
+        process.stdin.close()
+    assert told == f"?[2Jroot# ? (pid {process.pid})"
+
+
 def test_the_proxy_and_its_node(site, tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -345,7 +345,8 @@ def _who_listens(port: int) -> str | None:
     for one in psutil.net_connections("tcp"):
         if one.status == psutil.CONN_LISTEN and one.laddr.port == port:
             with contextlib.suppress(psutil.Error, TypeError):
-                return f"{psutil.Process(one.pid).name()} (pid {one.pid})"
+                name = psutil.Process(one.pid).name()  # whoever runs it chose it, and root reads it
+                return f"{''.join(c if c.isprintable() else '?' for c in name)} (pid {one.pid})"
             return "a process"
     return None
 

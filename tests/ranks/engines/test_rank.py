@@ -101,12 +101,51 @@ def test_what_poisons_a_gpu_or_its_communicator_breaks_the_group():
         "NCCL operation failed",
         "NCCL operation timed out",
         "NCCL communicator was aborted after a previous error",
+        "NCCL Error 6: remote process exited or there was a network error",  # torch/csrc/cuda/nccl.cpp, throw_nccl_error
     ],
 )
-def test_torch_2_15_raises_nccls_errors_as_plain_runtime_errors(words):
+def test_torch_raises_nccls_errors_as_plain_runtime_errors(words):
     """A rank that keeps such a communicator fails in every later call, or stays in NCCL's open group and sends nothing more."""
     assert raised(RuntimeError(words)) and raised(RuntimeError(words), ValueError("a step failed"))
     assert not raised(RuntimeError("Tensors must have identical type")) and not raised(ValueError(words))
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [  # what ProcessGroupNCCL.cpp (nccl2) and torch/csrc/cuda/nccl.cpp ask between ncclGroupStart and ncclGroupEnd
+        ("allgather", "Unsupported tensor data type for NCCL"),
+        ("reduce_scatter", "Cannot use ReduceOp.BAND with NCCL"),
+        ("reduce_scatter", "Unsupported Float8 type for NCCL reduction"),
+        ("alltoall", "Unconvertible NCCL type Short"),
+    ],
+)
+def test_a_refusal_inside_nccls_group_breaks_the_group_and_one_before_it_does_not(monkeypatch, method, words):
+    """ncclGroupEnd is never called then: the rank's later calls join that group, return at once, and are never sent."""
+    from torch.testing._internal.distributed import fake_pg  # noqa: F401  # it registers the backend "fake"
+
+    def refused(words):
+        def call(*arguments):
+            raise RuntimeError(words)
+
+        monkeypatch.setattr(dist.ProcessGroup, method, call)
+        parts, whole = [torch.ones(2), torch.ones(2)], torch.ones(2)
+        calls = {
+            "allgather": lambda: dist.all_gather(parts, whole),
+            "reduce_scatter": lambda: dist.reduce_scatter(whole, parts),
+            "alltoall": lambda: dist.all_to_all(parts, parts),
+        }
+        try:
+            calls[method]()
+        except RuntimeError as error:
+            return rank.describe_error(error)["breaks_group"]
+
+    dist.init_process_group("fake", store=dist.HashStore(), rank=0, world_size=2)
+    try:
+        assert refused(words)
+        assert not refused("All tensors in tensor_list must have same size as input tensor")
+    finally:
+        dist.destroy_process_group()
+    assert not raised(RuntimeError(words)), "all_reduce, for example, asks before it begins"
 
 
 def test_a_number_that_names_no_gpu_is_told_and_breaks_nothing(monkeypatch):

@@ -119,6 +119,19 @@ def test_what_nccl_refuses_is_refused_with_its_line(world, program):
     assert world.run(sums) == [sums_of(P)] * P  # the same ranks go on
 
 
+def fails_in_a_batch():
+    other, gaps = (dist.get_rank() + 1) % 2, torch.empty(8)[::2]
+    dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(4), other), dist.P2POp(dist.irecv, gaps, other)])
+
+
+def test_after_a_batch_that_failed_in_its_middle_the_ranks_are_fresh(world):
+    """torch takes the group's later calls for parts of that batch: an all_reduce would return at once and add nothing."""
+    with pytest.raises(RanksError, match="has gaps") as told:
+        world.run(fails_in_a_batch)
+    assert "fresh ranks" in str(told.value)
+    assert world.run(sums) == [sums_of(P)] * P
+
+
 def test_a_receive_from_any_source(world):
     world.reset()  # no pair is connected yet
     with pytest.raises(RanksStuck) as told:

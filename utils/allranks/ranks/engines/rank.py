@@ -31,12 +31,27 @@ hints: list[Callable[[BaseException], str | None]] = []
 # each gives the error behind one that torch's C++ code has made of it, or None
 originals: list[Callable[[BaseException], BaseException | None]] = []
 _joined: list[bool] = []  # this process has joined a group
-# the end of what NCCLException says, and the sentences of calls on a communicator that has failed before
-_NCCL2_SAYS = (
+# the end of what NCCLException says, the sentences of calls on a communicator that has failed before, and the start of what
+# the older class says of NCCL's errors in messages and in calls with lists
+_NCCL_SAYS = (
     "\nNCCL Last Error: ",
+    "NCCL Error ",
     "NCCL operation failed",
     "NCCL operation timed out",
     "NCCL communicator was aborted",
+)
+# torch looks at types and reductions after it has opened NCCL's group for a call with lists, and some versions then leave it open:
+# what the rank calls later joins that group, returns, and is never sent
+_WITH_LISTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "batch_isend_irecv")
+_INSIDE_THE_GROUP = (
+    "Unsupported tensor data type for NCCL",
+    "Unconvertible NCCL type",
+    "for NCCL reduction",
+    "with NCCL",
+    "with boolean inputs",
+    "Unsupported reduce operation",
+    "PreMulSum",
+    "PREMUL_SUM",
 )
 # read by torch's class for NCCL when the group is made, the first one by both of its classes
 NCCL_SETTINGS = {
@@ -320,7 +335,10 @@ def describe_error(error: BaseException, hint: str | None = None) -> dict[str, A
         "type": type(error).__name__,
         "message": str(error.msg) if isinstance(error, SyntaxError) else str(error),
         "hint": hint,
-        "breaks_group": getattr(error, "breaks_group", False) or _lost_its_group() or _poisons(error),
+        "breaks_group": getattr(error, "breaks_group", False)
+        or _lost_its_group()
+        or _left_a_batch()
+        or _poisons(error),
         "frames": [(file, line, name, linecache.getline(file, line).strip()) for file, line, name in frames],
     }
 
@@ -330,6 +348,25 @@ def _lost_its_group() -> bool:
     import torch.distributed as dist
 
     return bool(_joined) and not dist.is_initialized()
+
+
+def _left_a_batch() -> bool:
+    """Whether a batch of messages failed in its middle: torch then takes the group's later calls for parts of it, and does nothing."""
+    from torch.distributed import distributed_c10d as c10d
+
+    return bool(c10d._world.pg_coalesce_state)
+
+
+def _left_nccls_group(error: BaseException) -> bool:
+    """Whether torch raised this error between NCCL's ncclGroupStart and ncclGroupEnd."""
+    import traceback
+
+    from allranks.ranks.engines import watch
+
+    if not any(words in str(error) for words in _INSIDE_THE_GROUP):
+        return False
+    codes = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(code.co_filename.endswith(watch.C10D) and code.co_name in _WITH_LISTS for code in codes)
 
 
 def _of_a_script(error: BaseException) -> str | None:
@@ -360,7 +397,7 @@ def _poisons(error: BaseException | None) -> bool:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, dist.DistBackendError) or _of_nccl2(error):
+        if isinstance(error, dist.DistBackendError) or _of_nccl(error) or _left_nccls_group(error):
             return True
         if isinstance(error, torch.AcceleratorError) and not _is_harmless(error):
             return True
@@ -375,9 +412,9 @@ def _poisons(error: BaseException | None) -> bool:
     return False
 
 
-def _of_nccl2(error: BaseException) -> bool:
-    """Whether torch 2.15's class for NCCL raised this error: its C++ exception (NCCLException) comes to Python as a RuntimeError."""
-    return type(error) is RuntimeError and any(words in str(error) for words in _NCCL2_SAYS)
+def _of_nccl(error: BaseException) -> bool:
+    """Whether torch raised an error of NCCL as a plain RuntimeError: torch 2.15's class (NCCLException), and the older one in some calls."""
+    return type(error) is RuntimeError and any(words in str(error) for words in _NCCL_SAYS)
 
 
 def _is_harmless(error: BaseException) -> bool:

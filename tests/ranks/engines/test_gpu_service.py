@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -337,10 +338,16 @@ def test_processes_that_begin_faster_than_they_can_be_ended_end_with_all_of_thei
     assert ben.lives
 
 
-def test_all_processes_of_an_account_can_be_ended_at_once(people):
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="needs util-linux")
+def test_all_processes_of_an_account_can_be_ended_at_once_with_the_rights_that_the_unit_leaves(people):
+    unit = Path(__file__).parents[3].joinpath("deploy", "allranks-gpus.service").read_text()
+    (rights,) = re.findall(r"^CapabilityBoundingSet=(.+)$", unit, re.MULTILINE)
+    kept = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in rights.split())])
     uid = 64000 + os.getpid() % 1000
     first, second, ben = people(uid, uid, BEN)
-    gpu_nodes.end_all(uid)
+    ends = f"from allranks.ranks.engines import gpu_nodes; gpu_nodes.end_all({uid})"
+    command = ["setpriv", f"--bounding-set={kept}", "--no-new-privs", sys.executable, "-c", ends]
+    subprocess.run(command, check=True, timeout=SOON_S)
     until(lambda: not first.lives and not second.lives)
     assert ben.lives
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from test_chapters import RANKS, ROOT, execute, read
+from torch.autograd import DeviceType
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(400)]
 CHAPTER = "56_eight_gpus"
@@ -181,6 +182,35 @@ def test_without_a_switch_that_adds_multimem_is_not_called(monkeypatch, capsys):
     cells.told["kernels_of"] = [([], 0.0)]
     cells("kernels_run")
     assert "multimem_all_reduce_ of 128 KiB can't run: no switch here adds" in capsys.readouterr().out
+
+
+def test_only_what_ran_on_the_gpu_is_called_a_kernel(monkeypatch):
+    """With CUDA alone, torch's profiler records the calls of CUDA's library too (kineto_shim.cpp, kCudaTypes)."""
+    kinds = {"one_shot": "CUDA", "cudaLaunchKernel": "CPU", "cudaDeviceSynchronize": "CPU"}
+    events = [SimpleNamespace(key=key, device_type=getattr(DeviceType, kind)) for key, kind in kinds.items()]
+
+    class Profile:
+        def __init__(self, activities):
+            pass
+
+        def __enter__(self):
+            return SimpleNamespace(key_averages=lambda: events)
+
+        def __exit__(self, *_):
+            pass
+
+    symmetric = SimpleNamespace(empty=lambda *_, **__: None, rendezvous=lambda *_: None)
+    monkeypatch.setattr("torch.distributed._symmetric_memory", symmetric, raising=False)
+    monkeypatch.setitem(sys.modules, "torch.distributed._symmetric_memory", symmetric)
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    world = SimpleNamespace(group_name="0")
+    monkeypatch.setattr(torch.ops, "symm_mem", SimpleNamespace(one_shot_all_reduce=lambda *_: None))
+    cells = Cells(
+        dist=SimpleNamespace(group=SimpleNamespace(WORLD=world)),
+        bench=SimpleNamespace(seconds_of=lambda call, iterations: [2e-6]),
+    )
+    assert cells("kernels")["kernels_of"]("one_shot_all_reduce") == (["one_shot"], 2.0)
 
 
 def test_the_record_asks_an_older_driver_by_its_name(tmp_path):

@@ -276,13 +276,15 @@ def test_a_bar_ends_with_the_operation_and_not_where_the_program_waits(monkeypat
         log.post(recorder.Record("collective", "all_reduce", (0,), None, 4, 0, 4, 0, "float32", 1, "start"))
         for _ in range(1 + many)
     ]
-    held = SimpleNamespace(device=torch.device("cuda", 1))
+    kept: list[str] = []  # streams that must be done before the memory is another tensor's
+    held = SimpleNamespace(device=torch.device("cuda", 1), record_stream=kept.append)
     parts = [recorder.RecordedWork(Latest(streams), log, n, [held]) for n in numbers]
     work = recorder.RecordedBatch(Latest(streams), parts) if many else parts[0]
     work.mark_end()
     assert {r.done for r in log.records} == {"event on side 0"}
     assert set(streams.waits) == {"side 0"}, "what the program queues next must not wait for the operation"
     assert work.tensors == [held] * len(numbers), "the program has not waited: its memory must stay"
+    assert set(kept) == {"side 0"}, "also where the program drops its handle: the backend has let go of the tensors"
     assert [what for what, _ in log.program] == ["post"] * len(numbers)
     work.wait()
     assert {r.done for r in log.records} == {"event on side 0"} and work.tensors == ()

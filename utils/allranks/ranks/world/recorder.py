@@ -133,6 +133,11 @@ class _StreamClock:
             return
         # one stream for all marks: torch takes streams from a pool, from which the reader's come too
         self.side = getattr(self, "side", None) or torch.cuda.Stream()
+        for tensor in tensors:
+            # what is looked at here, the backend keeps no longer: a program that drops tensor and handle gives the memory to its
+            # next tensor, which would be sent
+            if tensor.device.type == "cuda":
+                tensor.record_stream(self.side)
         with torch.cuda.stream(self.side):  # from torch 2.15 on, get_future makes the current stream wait
             if batch:
                 work.wait()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from allranks import World
+from allranks.ranks.engines import nodes
 from allranks.ranks.engines.devices import GPU_INDEX_ENV, DeviceError, Driver, Gpu, Inventory
 from allranks.ranks.engines.nodes import Seat, choose_backend, environment, look, number
 from allranks.ranks.world import WorldError
@@ -65,6 +66,15 @@ def test_a_node_whose_driver_is_too_old_counts_as_one_without_gpus_and_says_why(
 def test_ranks_on_several_nodes_are_not_bound_to_loopback():
     for env in environment([seat(0, "a", 1), seat(1, "b", 1)], "nccl"):
         assert not {name for name in env if name.endswith("_IFNAME") or "RAS" in name}
+
+
+def test_nccl_takes_the_interface_of_exactly_this_name(monkeypatch):
+    """To NCCL eno1 alone also stands for eno12399, which may be a network that the other nodes can't reach."""
+    for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setattr(nodes, "interface_of", lambda address: "eno1")
+    assert nodes.set_interface("127.0.0.1") == "eno1"
+    assert (os.environ["GLOO_SOCKET_IFNAME"], os.environ["NCCL_SOCKET_IFNAME"]) == ("eno1", "=eno1")
 
 
 @pytest.mark.parametrize("text, words", [(None, "There is no cluster file"), ("not json", "can't be reached")])

@@ -135,5 +135,6 @@ def set_interface(towards: str) -> str | None:
     """Makes gloo and NCCL use the network that leads to `towards`; the interface's name. Runs on an engine."""
     name = interface_of(address_towards(towards))
     if name is not None:
-        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = name
+        os.environ["GLOO_SOCKET_IFNAME"] = name
+        os.environ["NCCL_SOCKET_IFNAME"] = f"={name}"  # without "=" eno1 also stands for eno12399, another network
     return name

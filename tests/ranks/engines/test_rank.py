@@ -192,6 +192,7 @@ def test_a_rank_names_the_nccl_that_it_uses_and_not_the_one_torch_was_built_for(
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "H100")
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 28, 9))
+    monkeypatch.setattr(libraries, "nccl_in_use", lambda: None)  # with a torch for GPUs there is one
     assert rank.describe()["nccl"] == "2.28.9", "nothing is known of a library here"
     monkeypatch.setattr(libraries, "nccl_in_use", lambda: ((2, 30, 7), "/kit/libnccl.so.2"))
     assert rank.describe()["nccl"] == "2.30.7"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -40,14 +40,12 @@ def _rows(setup: Setup, rng: Draws) -> list[int]:
             return [least + number for number in more]
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     flat = setup.layout in ("contiguous", "offset")
     most = 9 if setup.dtype == "bfloat16" else 9999
-    made: list[Args] = []
     for rank, rows in enumerate(_rows(setup, rng)):
         shape = (rows,) if flat and not setup.option("row") else (rows, setup.option("columns", COLUMNS))
-        made.append((View.of(draw(setup, rng.of_rank(rank), *shape, most=most), setup.layout),))
-    return made
+        yield (View.of(draw(setup, rng.of_rank(rank), *shape, most=most), setup.layout),)
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:

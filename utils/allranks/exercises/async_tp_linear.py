@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -34,13 +34,11 @@ def _row_s(setup: Setup) -> float:
     return PACES[setup.option("pace")] * _sent_s(setup) / max(setup.size, 1)
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made: list[Args] = []
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
         x, weight = draw(setup, own, setup.size, WIDTH), draw(setup, own, WIDTH, COLUMNS)
-        made.append((View.of(x, setup.layout), Multiply(weight, setup.ranks * setup.size, _row_s(setup))))
-    return made
+        yield View.of(x, setup.layout), Multiply(weight, setup.ranks * setup.size, _row_s(setup))
 
 
 def _blocks(setup: Setup, args: Sequence[Args], owners: Callable[[int], Sequence[int | None]]) -> list[Expected]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +16,11 @@ from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     shapes, frozen, tied = setup.option("_shapes"), setup.option("_frozen", ()), setup.option("_tied", ())
     data = [draw(setup, rng, *shape) for shape in shapes]
     for i in setup.option("_zero", ()):
         data[i] = torch.zeros_like(data[i])
-    made = []
     for rank in range(setup.ranks):
         grads = [
             None if i in frozen else View.of(draw(setup, rng.of_rank(rank), *shape)) for i, shape in enumerate(shapes)
@@ -29,8 +28,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         parameters: list = [Parameter(View.of(d), g) for d, g in zip(data, grads, strict=True)]
         for i in setup.option("_unused", {}).get(rank, ()):
             parameters[i] = replace(parameters[i], grad=View.of(torch.zeros_like(data[i])), absent=True)
-        made.append((parameters + [Tied(i) for i in tied], setup.option("bucket_bytes")))
-    return made
+        yield parameters + [Tied(i) for i in tied], setup.option("bucket_bytes")
 
 
 def _others_only(setup: Setup, args: Sequence[Args]) -> list[Expected]:

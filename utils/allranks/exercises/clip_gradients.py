@@ -6,7 +6,7 @@ Of the parameters in `sharded` each rank has a part; those in `replicated`, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,11 +19,11 @@ from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     rows, shared = setup.option("_rows"), setup.option("_shared")
     scale, frozen = setup.option("_scale", 1), setup.option("_frozen", ())
     same = [(draw(setup, rng, *shape), draw(setup, rng, *shape) * scale) for shape in shared]
-    squares, made = [0.0] * setup.ranks, []
+    squares = [0.0] * setup.ranks
     lists: list[tuple[list[Arg], list[Arg]]] = []
     for rank in range(setup.ranks):
         own, sharded = rng.of_rank(rank), []
@@ -42,8 +42,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     norm = math.sqrt(sum(squares) + (0.0 if setup.option("_zero") else sum(map(_square, (g for _, g in same)))))
     limit = norm * setup.option("_share", 0.5) if norm else 1.0
     for sharded, replicated in lists:
-        made.append((sharded, replicated, round(limit, 3)))
-    return made
+        yield sharded, replicated, round(limit, 3)
 
 
 def _square(gradient: torch.Tensor) -> float:
@@ -102,9 +101,9 @@ def _oracle_from(
     coefficient: Callable[[float, float], float] = lambda norm, most: min(1.0, most / norm) if norm else 1.0,
     lists: tuple[int, ...] = (0, 1),
     times: Callable[[Args, int, int], int] = lambda args, which, place: 1,
-) -> list[Expected]:
+) -> Iterator[Expected]:
     """An oracle that scales the gradients of these lists by a coefficient of (norm, max_norm), as often as `times` says."""
-    made, of_all = [], _squares(args)
+    of_all = _squares(args)
     for rank, given in enumerate(args):
         squares = of_all._replace(rank=rank)
         found = norm(squares)
@@ -117,8 +116,7 @@ def _oracle_from(
                 largest = max(largest, float(gradient.double().abs().max()) if gradient.numel() else 0.0)
         atol = max(2e-6, 2 * torch.finfo(_kind(args)).eps)
         atol *= max(largest, found if math.isfinite(found) else 1.0)
-        made.append(Expected((returns or norm)(squares), changed, float(atol)))
-    return made
+        yield Expected((returns or norm)(squares), changed, float(atol))
 
 
 def _kind(args: Sequence[Args]) -> torch.dtype:

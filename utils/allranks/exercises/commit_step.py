@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -18,7 +18,7 @@ ILLS = ("not healthy", "NaN", "infinity", "not healthy, NaN")
 COUNT_NBYTES = 16  # room for the count of healthy ranks, in any dtype
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     failed = setup.option("failed", 0)
     # which there are must not be luck: then the same answer would get other points
     first = 0 if failed > 2 else setup.ranks + setup.size
@@ -28,7 +28,6 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         ill = [kind] * len(ill)
     of_rank = dict(zip(rng.permutation(setup.ranks), ill, strict=False))
     weights = draw(setup, rng, *shape_of(setup))
-    made = []
     for rank in range(setup.ranks):
         update = draw(setup, rng.of_rank(rank), *shape_of(setup))
         kind = of_rank.get(rank, "")
@@ -36,8 +35,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             place = rng.integer(0, max(update.numel(), 1))
             update.view(-1)[place] = float("nan") if "NaN" in kind else float("inf") * (1 - 2 * rng.integer(0, 2))
         view = View.of(weights, setup.layout), View.of(update, setup.layout)
-        made.append((*view, "not healthy" not in kind, setup.option("at_least", 1)))
-    return made
+        yield (*view, "not healthy" not in kind, setup.option("at_least", 1))
 
 
 def _who(args: Sequence[Args]) -> dict[str, list[bool]]:

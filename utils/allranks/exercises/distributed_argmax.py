@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -49,7 +49,7 @@ def _place_highest(setup: Setup, numbers: list[torch.Tensor], rng: Draws) -> Non
     numbers[start][old], numbers[rank][0] = low, high
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     kind = setup.option("case")
     sizes = [setup.size + (rank * setup.option("spread", 0)) % 4 for rank in range(setup.ranks)]  # they may differ
     numbers = different_values(setup, sizes, rng)
@@ -57,7 +57,6 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     tie, step = rng.integer(1, 50), rng.integer(1, 99)
     highest = max(float(n.max()) for n in numbers)
     top = 2 * highest  # exact in every dtype
-    made = []
     for rank, size in enumerate(sizes):
         values = numbers[rank].reshape(shape_of(setup, size))
         flat = values.view(-1)
@@ -79,8 +78,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             flat[:] = -math.inf
         elif kind == "large":
             flat[:] = 2**53 + 2 * step + 1 + torch.arange(len(flat)).remainder(2) + (rank == setup.ranks - 1)
-        made.append((View.of(values, setup.layout),))
-    return made
+        yield (View.of(values, setup.layout),)
 
 
 Place = tuple[float, int, int]  # a value, its rank and its index there

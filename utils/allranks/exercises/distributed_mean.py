@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -35,17 +35,16 @@ def _mean(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 @oracle_maker
-def _over_elements(setup: Setup, args: Sequence[Args], own: bool, every_place: bool) -> list[Expected]:
+def _over_elements(setup: Setup, args: Sequence[Args], own: bool, every_place: bool) -> Iterator[Expected]:
     """The mean over all elements, of all ranks or of each rank's own tensor, as one number or in every place."""
     if setup.ranks == 1 or setup.size < 2:
         raise ValueError("it looks like another mistake")
-    kind, made = plain(args[0][0]).dtype, []
+    kind = plain(args[0][0]).dtype
     tensors = [plain(a[0]).to(torch.complex128 if kind.is_complex else torch.float64) for a in args]
     atol = 1e-6 + 4 * torch.finfo(kind).eps * float(torch.stack(tensors).abs().max())
     for tensor in tensors:
         mean = (tensor if own else torch.stack(tensors)).mean()
-        made.append(Expected((mean.expand(tensor.shape) if every_place else mean).to(kind), {}, atol))
-    return made
+        yield Expected((mean.expand(tensor.shape) if every_place else mean).to(kind), {}, atol)
 
 
 def _one_all_reduce(run: Run) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -23,12 +23,10 @@ def _widths(setup: Setup) -> list[int]:
     return [base + (r < longer) for r in range(setup.ranks)]
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made = []
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     for rank, width in enumerate(_widths(setup)):
         shape = (width,) if setup.option("row") else (*setup.option("_planes", ()), setup.size, width)
-        made.append((View.of(stretched(draw(setup, rng.of_rank(rank), *shape), setup), setup.layout),))
-    return made
+        yield (View.of(stretched(draw(setup, rng.of_rank(rank), *shape), setup), setup.layout),)
 
 
 def _atol(kind: torch.dtype) -> float:

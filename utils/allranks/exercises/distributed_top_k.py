@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def _dealt(numbers: list[torch.Tensor], k: int, first: int, rng: Draws) -> list[
     return made
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     kind, k = setup.option("case"), setup.option("k", 2)
     numbers, tie = different_values(setup, [setup.size] * setup.ranks, rng), rng.integer(1, 50)
     if setup.values == "small":  # one half is above zero, the other below it: how many are must not be luck
@@ -45,7 +45,6 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         # the last rank gets a NaN, which is one of the k largest
         numbers = _dealt(numbers, k, rng.integer(0, setup.ranks - (kind == "NaN")), rng)
     highest = max((float(n.max()) for n in numbers if n.numel()), default=0.0)
-    made = []
     for rank in range(setup.ranks):
         values = numbers[rank].reshape(shape_of(setup))
         flat = values.view(-1)
@@ -64,8 +63,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             flat[:] = -math.inf
         elif kind == "negative":
             flat[:] = flat - highest - 1
-        made.append((View.of(values, setup.layout), k))
-    return made
+        yield View.of(values, setup.layout), k
 
 
 def _ranked(args: Sequence[Args]) -> list[tuple]:
@@ -77,14 +75,14 @@ Place = tuple[float, int, int]  # a value, its rank and its index there
 
 
 @oracle_maker
-def _made(setup: Setup, args: Sequence[Args], make: Callable[[Sequence[Args], int], Sequence[Place]]) -> list[Expected]:
+def _made(
+    setup: Setup, args: Sequence[Args], make: Callable[[Sequence[Args], int], Sequence[Place]]
+) -> Iterator[Expected]:
     """What each rank returns by `make(all ranks' arguments, rank)`."""
-    told = []
     for rank in range(setup.ranks):
         places, kind = make(args, rank), args[0][0].base.dtype
         kinds = (kind, torch.int64, torch.int64)
-        told.append(Expected(tuple(torch.tensor([p[i] for p in places], dtype=k) for i, k in enumerate(kinds))))
-    return told
+        yield Expected(tuple(torch.tensor([p[i] for p in places], dtype=k) for i, k in enumerate(kinds)))
 
 
 def _top(args: Sequence[Args]) -> list[Place]:

@@ -5,7 +5,7 @@ Every rank holds as many rows: rank r has the rows r*s to (r+1)*s - 1, s = len(s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -24,9 +24,8 @@ _FLOATING = ("float32", "float64", "float16", "bfloat16")
 _MOST = 1 << 16  # larger than every id, count or index, smaller than the bits of a row's numbers read as whole numbers
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     rows, wanted = setup.option("rows", 4), rng.integer(0, setup.ranks)
-    made = []
     for rank in range(setup.ranks):
         mine = rng.of_rank(rank)
         shard = draw(replace(setup, values="random"), mine, rows, WIDTH)  # rows that no few whole numbers can tell
@@ -34,8 +33,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         owner = setup.option("all_on")
         different = max(1, count // 3) if setup.option("repeated") else count
         ids = torch.tensor(_ids(rank, count, different, rows, setup.ranks, owner, wanted, mine), dtype=torch.int64)
-        made.append((View.of(ids, setup.layout), View.of(shard)))
-    return made
+        yield View.of(ids, setup.layout), View.of(shard)
 
 
 def _ids(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -30,14 +30,13 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
 
 
 @oracle_maker
-def _sums(setup: Setup, args: Sequence[Args], chosen: Chosen) -> list[Expected]:
+def _sums(setup: Setup, args: Sequence[Args], chosen: Chosen) -> Iterator[Expected]:
     """On each rank the sum of the tensors of the ranks that are chosen for it; zeros if there are none."""
-    tensors, made = [plain(a[0]) for a in args], []
+    tensors = [plain(a[0]) for a in args]
     for rank in range(setup.ranks):
         few = [tensors[i] for i in chosen(rank, setup.ranks)]
         total, atol = summed(few) if few else (torch.zeros_like(tensors[0]), None)
-        made.append(Expected(total, {}, atol))
-    return made
+        yield Expected(total, {}, atol)
 
 
 _oracle = _sums(lambda rank, p: range(rank))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -43,11 +43,10 @@ def _expert(rank: int, ranks: int, ep: int) -> tuple[Sequence[int], float] | Non
     return replicas(rank, ranks, ep), ranks
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     ep, shapes = setup.option("ep"), setup.option("_shapes")
     shared = [draw(setup, rng, *shape) for shape in shapes[DENSE]]
     shares = [[draw(setup, rng, *shape) for shape in shapes[EXPERTS]] for _ in range(ep)]
-    made: list[Args] = []
     for rank in range(setup.ranks):
         lists = []
         for which, data in ((DENSE, shared), (EXPERTS, shares[rank % ep])):
@@ -57,8 +56,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
                 grad = torch.zeros_like(value) if absent else draw(setup, rng.of_rank(rank), *value.shape)
                 parameters.append(Parameter(View.of(value), View.of(grad), absent))
             lists.append(parameters)
-        made.append((*lists, ep))
-    return made
+        yield (*lists, ep)
 
 
 def _oracle(

@@ -7,7 +7,7 @@ are unknown. The ranks send no messages.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -37,8 +37,7 @@ class Fit(NamedTuple):
     beta: float
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made = []
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     for rank in range(setup.ranks):
         mine = rng.of_rank(rank)
         alpha, beta = (value * (1 + mine.uniform().item()) for value in LINKS[setup.option("link")])
@@ -49,8 +48,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             noise = _scattered(setup.size, mine)
         points = [(n, (alpha + n * beta) * x) for n, x in zip(sizes, noise, strict=True)]
         order = mine.permutation(setup.size) if setup.option("order") == "mixed" else range(setup.size)
-        made.append(([points[i] for i in order],))
-    return made
+        yield ([points[i] for i in order],)
 
 
 def _scattered(count: int, rng: Draws) -> list[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import torch
@@ -23,21 +23,19 @@ SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     sizes = setup.option("_sizes")  # of each block's shard
-    made: list[Args] = []
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
         shards = [View.of(draw(setup, own, n)) for n in sizes]
         gradients = tuple(View.of(draw(setup, own, n * setup.ranks)) for n in sizes)
-        made.append((shards, Blocks(gradients, BLOCK_S)))
-    return made
+        yield shards, Blocks(gradients, BLOCK_S)
 
 
 @oracle_maker
-def _gradients(setup: Setup, args: Sequence[Args], own: bool = False, by_blocks: bool = False) -> list[Expected]:
+def _gradients(setup: Setup, args: Sequence[Args], own: bool = False, by_blocks: bool = False) -> Iterator[Expected]:
     """Each rank's shards of the gradients, summed over the ranks and divided by p, or by the number of blocks."""
-    p, made = setup.ranks, []
+    p = setup.ranks
     by = setup.size if by_blocks else p
     totals = []
     for block in range(len(args[0][0])):
@@ -48,8 +46,7 @@ def _gradients(setup: Setup, args: Sequence[Args], own: bool = False, by_blocks:
     atol = 64 * torch.finfo(kind).eps * p if setup.values != "small" else 1e-3
     for rank in range(p):
         shards = [(parts[rank] / by if own else total).chunk(p)[rank].to(kind) for parts, total in totals]
-        made.append(Expected(shards, {}, (atol,) * len(shards)))
-    return made
+        yield Expected(shards, {}, (atol,) * len(shards))
 
 
 def _turns(run: Run, rank: int, call: int) -> list[Event]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -19,7 +19,7 @@ from allranks.judge.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, R
 STEP_NBYTES = 16  # a rank, of what tells the steps
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     many = setup.option("_many_steps")  # float32 holds the newest of them and the one before it as the same number
     latest = 2**24 + 4 * rng.integer(1, 1000) + 1 if many else rng.integer(100_000, 900_000)
     always = setup.option("_fresh")  # a rank that is never behind
@@ -27,14 +27,10 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     behind = set(order[: setup.option("behind", 1)])
     most = 9 if setup.dtype == "bfloat16" else 9999
     fresh = draw(setup, rng, *shape_of(setup), most=most)
-    made = []
     for rank in range(setup.ranks):
         mine = rng.of_rank(rank)
         weights = draw(setup, mine, *shape_of(setup), most=most) if rank in behind else fresh
-        made.append(
-            (View.of(weights, setup.layout), latest - (1 if many else _lag(mine)) if rank in behind else latest)
-        )
-    return made
+        yield View.of(weights, setup.layout), latest - (1 if many else _lag(mine)) if rank in behind else latest
 
 
 def _lag(rng: Draws) -> int:

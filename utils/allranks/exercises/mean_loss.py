@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -14,14 +14,12 @@ from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     shape = shape_of(setup)
-    made = []
     for rank in range(setup.ranks):
         mine = rng.of_rank(rank)
         count = mine.integers(1, 9, *shape).to(DTYPES[setup.dtype])
-        made.append((View.of(draw(setup, mine, *shape), setup.layout), View.of(count, setup.layout)))
-    return made
+        yield View.of(draw(setup, mine, *shape), setup.layout), View.of(count, setup.layout)
 
 
 @oracle_maker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,8 +19,7 @@ WIDTH = 3  # of a token
 _CALLS = 2  # there and back
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made: list[Args] = []
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     local, capacity = setup.option("experts_a_rank", 1), setup.option("capacity", 2)
     places, start = rng.permutation(setup.ranks * local), rng.integer(0, setup.ranks * local)
     for rank in range(setup.ranks):
@@ -32,8 +31,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             for i in range(local)
         ]
         experts = _routed(setup, count, start, own)
-        made.append((View.of(tokens, setup.layout), View.of(experts, setup.layout), capacity, fns))
-    return made
+        yield View.of(tokens, setup.layout), View.of(experts, setup.layout), capacity, fns
 
 
 def _routed(setup: Setup, count: int, start: int, rng: Draws) -> torch.Tensor:
@@ -113,17 +111,15 @@ Computed = tuple[torch.Tensor, int | None]  # a row, and the expert that compute
 
 
 @oracle_maker
-def _made(setup: Setup, args: Sequence[Args], make: Callable[[_Token], Computed]) -> list[Expected]:
+def _made(setup: Setup, args: Sequence[Args], make: Callable[[_Token], Computed]) -> Iterator[Expected]:
     """What each rank returns where `make` says which row each token becomes, and which expert computes it."""
-    found = []
     for rank, (given, _, _, fns) in enumerate(args):
         result, kind = plain(given), given.base.dtype
         for number in range(len(result)):
             row, expert = make(_Token(args, rank, number))
             where, which = divmod(expert or 0, len(fns))
             result[number] = (row if expert is None else args[where][3][which](row)).to(kind)
-        found.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
-    return found
+        yield Expected(result, {}, 1000 * torch.finfo(kind).eps)
 
 
 _right = _made(lambda t: t.kept(t.has_room))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -22,8 +22,8 @@ def _count(setup: Setup, rank: int) -> int:
     return setup.size + (rank * setup.option("spread", 0)) % 4
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made, places, start = [], rng.permutation(setup.ranks), rng.integer(1, max(setup.ranks, 2))
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
+    places, start = rng.permutation(setup.ranks), rng.integer(1, max(setup.ranks, 2))
     for rank in range(setup.ranks):
         count = _count(setup, rank)
         mine = rng.of_rank(rank)
@@ -34,8 +34,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         )
         # every expert computes something different, that the others can't know
         expert = Function(2 + mine.integer(0, 32) / 4, 100.0 * (places[rank] + 1) + mine.integer(0, 50))
-        made.append((View.of(tokens, setup.layout), View.of(experts), expert))
-    return made
+        yield View.of(tokens, setup.layout), View.of(experts), expert
 
 
 def _routed(rank: int, count: int, ranks: int, start: int, rng: Draws) -> torch.Tensor:
@@ -56,16 +55,14 @@ Experts = Callable[
 
 
 @oracle_maker
-def _through(setup: Setup, args: Sequence[Args], chosen: Experts) -> list[Expected]:
+def _through(setup: Setup, args: Sequence[Args], chosen: Experts) -> Iterator[Expected]:
     """Each token computed by the experts that are `chosen` for it."""
-    made = []
     for rank, (tokens, wanted, _) in enumerate(args):
         result, kind = plain(tokens), tokens.base.dtype
         for place, expert in enumerate(plain(wanted).tolist()):
             for one in chosen(rank, expert, setup.ranks):
                 result[place] = args[one][2](result[place]).to(kind)
-        made.append(Expected(result, {}, 1000 * torch.finfo(kind).eps))
-    return made
+        yield Expected(result, {}, 1000 * torch.finfo(kind).eps)
 
 
 _right = _through(lambda rank, expert, p: (expert,))
@@ -87,17 +84,15 @@ def _from_the_last(wanted: torch.Tensor) -> torch.Tensor:
 
 
 @oracle_maker
-def _in_this_order(setup: Setup, args: Sequence[Args], sent: Order, back: Order) -> list[Expected]:
+def _in_this_order(setup: Setup, args: Sequence[Args], sent: Order, back: Order) -> Iterator[Expected]:
     """The rows were cut by the experts' counts, but they were sent in an order of their own, and put back in `back`."""
-    made = []
     for right, (tokens, to, _) in zip(_right(setup, args), args, strict=True):
         rows, wanted = plain(tokens), plain(to)
         result = torch.empty_like(rows)
         places = zip(sent(wanted).tolist(), back(wanted).tolist(), wanted.sort().values.tolist(), strict=True)
         for token, place, expert in places:
             result[place] = args[expert][2](rows[token])
-        made.append(Expected(result, {}, right.atol))
-    return made
+        yield Expected(result, {}, right.atol)
 
 
 @oracle_maker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,8 +28,7 @@ FINE_WEIGHTS = (
 Place = Callable[[int], tuple[int, int] | None]  # of an expert by its number: its rank, and which one there
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made: list[Args] = []
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     k, local = setup.option("k", 2), setup.option("experts_a_rank", 2)
     places = rng.permutation(setup.ranks * local)
     for rank in range(setup.ranks):
@@ -45,8 +44,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             Function(1.5 + own.integer(0, 32) / 4, 4.0 * (places[rank * local + i] + 1) + own.integer(0, 8) / 4)
             for i in range(local)
         ]
-        made.append((*(View.of(t, setup.layout) for t in (tokens, experts, weights)), fns))
-    return made
+        yield (*(View.of(t, setup.layout) for t in (tokens, experts, weights)), fns)
 
 
 def _routed(setup: Setup, count: int, rng: Draws) -> torch.Tensor:
@@ -91,9 +89,9 @@ class _Token:
 @oracle_maker
 def _each(
     setup: Setup, args: Sequence[Args], make: Callable[[_Token], torch.Tensor], looser: int = 1, least_k: int = 1
-) -> list[Expected]:
+) -> Iterator[Expected]:
     """What each rank returns where `make` computes one token's row; with fewer than `least_k` choices it is no mistake."""
-    kind, expected = args[0][0].base.dtype, []
+    kind = args[0][0].base.dtype
     if setup.option("k", 2) < least_k:
         raise ValueError("a token has too few choices")
     for rank, a in enumerate(args):
@@ -108,8 +106,7 @@ def _each(
         atol: Any = most * torch.finfo(kind).eps * (2 + setup.option("k", 2)) * looser
         if rows and setup.option("case") == FINE_WEIGHTS:
             atol = _one_rounding(torch.stack(rows), kind)
-        expected.append(Expected(torch.stack(rows).to(kind) if rows else given.clone(), {}, atol))
-    return expected
+        yield Expected(torch.stack(rows).to(kind) if rows else given.clone(), {}, atol)
 
 
 def _one_rounding(exact: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
@@ -155,9 +152,8 @@ def _weighted_before(t: _Token) -> torch.Tensor:
 
 
 @oracle_maker
-def _misplaced(setup: Setup, args: Sequence[Args], sent: bool) -> list[Expected]:
+def _misplaced(setup: Setup, args: Sequence[Args], sent: bool) -> Iterator[Expected]:
     """The rows lay by token where they had to lie by rank, when they were `sent`, or when they were added."""
-    made = []
     for rank, (right, a, homes) in enumerate(zip(_oracle(setup, args), args, _copies(args), strict=True)):
         tokens, experts, weights = (plain(x) for x in a[:3])
         total = torch.zeros(tokens.shape, dtype=torch.float64)
@@ -166,8 +162,7 @@ def _misplaced(setup: Setup, args: Sequence[Args], sent: bool) -> list[Expected]
             token = at if sent else i
             t = _Token(args, rank, tokens[token], experts[token].tolist(), weights[token])
             total[at] += t.some([j for j, home in enumerate(t.homes) if home == peer])
-        made.append(Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2)))
-    return made
+        yield Expected(total.to(tokens.dtype), {}, right.atol * 2 * setup.option("k", 2))
 
 
 def _first_on_each(t: _Token) -> list[int]:

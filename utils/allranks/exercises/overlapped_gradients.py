@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from allranks.exercises.families import buckets
@@ -16,10 +16,9 @@ from allranks.ranks.wire.wait import Doing
 LAYER_S = 8.0  # of virtual time; with alpha = 1 an all_reduce among p ranks takes 2(p-1)
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     shapes = setup.option("_shapes")
     data = [draw(setup, rng, *shape) for shape in shapes]
-    made = []
     for rank in range(setup.ranks):
         order = setup.option("_orders", {}).get(rank, tuple(reversed(range(len(shapes)))))
         slow = setup.option("_slow", {}).get(rank, 1)
@@ -27,8 +26,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
             Parameter(View.of(d), View.of(draw(setup, rng.of_rank(rank), *d.shape)), absent=True) for d in data
         ]
         backward = Backward(order, tuple(slow * LAYER_S for _ in shapes))
-        made.append((parameters, setup.option("bucket_bytes"), backward))
-    return made
+        yield parameters, setup.option("bucket_bytes"), backward
 
 
 def _own(setup: Setup, args: Sequence[Args]) -> list[Expected]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -40,8 +40,7 @@ def places(setup: Setup) -> list[list[int]]:
             return [[c * half + i for c in pair for i in range(half)] for pair in ends]
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made: list[Args] = []
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     for rank, where in enumerate(places(setup)):
         own = rng.of_rank(rank)
         scale = setup.option("scale", 1)
@@ -49,8 +48,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         tensors = [draw(setup, own, setup.size, WIDTH, most=2) for _ in range(3)]
         tensors[0] = tensors[0] * scale
         watched = (Peak(),) if setup.option("watched", False) else ()
-        made.append((*(View.of(t, setup.layout) for t in tensors), View.of(torch.tensor(where)), *watched))
-    return made
+        yield (*(View.of(t, setup.layout) for t in tensors), View.of(torch.tensor(where)), *watched)
 
 
 Sees = Callable[
@@ -119,17 +117,15 @@ def _blocks(setup: Setup, args: Sequence[Args], mean: bool) -> list[Expected]:
 @oracle_maker
 def _softmaxed(
     setup: Setup, args: Sequence[Args], make: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], wide: bool = True
-) -> list[Expected]:
+) -> Iterator[Expected]:
     """What `make(scores, values)` gives, in float64 or, with `wide` False, in the tensors' own dtype."""
-    made = []
     for own, right in zip(args, attention(setup, args), strict=True):
         kind = own[0].base.dtype
         q = plain(own[0]).to(torch.float64 if wide else kind)
         k, v, theirs = (torch.cat([plain(a[i]) for a in args]) for i in (1, 2, 3))
         scores = q @ k.to(q.dtype).T / math.sqrt(WIDTH)
         scores = scores.masked_fill(theirs[None] > plain(own[3])[:, None], float("-inf"))
-        made.append(Expected(make(scores, v.to(q.dtype)).to(kind), {}, 2 * right.atol))
-    return made
+        yield Expected(make(scores, v.to(q.dtype)).to(kind), {}, 2 * right.atol)
 
 
 def _not_divided(scores: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -152,9 +148,9 @@ def _first_sees_nothing(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 @oracle_maker
-def _not_scaled_again(setup: Setup, args: Sequence[Args], step: int, sum_is: bool = False) -> list[Expected]:
+def _not_scaled_again(setup: Setup, args: Sequence[Args], step: int, sum_is: bool = False) -> Iterator[Expected]:
     """Block after block, each with the largest score so far, but what was added before keeps its old scale; `sum_is`: only the output."""
-    p, made = setup.ranks, []
+    p = setup.ranks
     for rank, (own, right) in enumerate(zip(args, attention(setup, args), strict=True)):
         q, mine = plain(own[0]).double(), plain(own[3])[:, None]
         top = torch.full((len(q), 1), float("-inf"), dtype=torch.float64)
@@ -167,8 +163,7 @@ def _not_scaled_again(setup: Setup, args: Sequence[Args], step: int, sum_is: boo
             if sum_is:
                 total = total * (before - top.clamp(min=-1e300)).exp()
             out, total = out + weights @ v.double(), total + weights.sum(1, keepdim=True)
-        made.append(Expected((out / total).to(own[0].base.dtype), {}, right.atol))
-    return made
+        yield Expected((out / total).to(own[0].base.dtype), {}, right.atol)
 
 
 def _masked_nan(setup: Setup, args: Sequence[Args]) -> list[Expected]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,16 +29,14 @@ def _order(setup: Setup, rank: int) -> list[str]:
     return [action.short for action in pipelines.order(schedule, rank, setup.ranks, setup.size)]
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    made: list[Args] = []
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
         batch, upstream = (draw(setup, own, setup.size, WIDTH) for _ in range(2))
         weight = draw(setup, own, WIDTH)
         # so that the product of all ranks' weights stays exact
         weight = torch.where(weight > 0, 2, -1).to(weight.dtype) if setup.values == "small" else weight
-        made.append((View.of(batch, setup.layout), View.of(upstream), View.of(weight), _order(setup, rank)))
-    return made
+        yield View.of(batch, setup.layout), View.of(upstream), View.of(weight), _order(setup, rank)
 
 
 class _Stage(NamedTuple):

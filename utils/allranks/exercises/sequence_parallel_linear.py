@@ -6,7 +6,7 @@ which gather came before it and which one after: between them a rank is to keep 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -24,17 +24,15 @@ GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     columns = setup.option("columns", 2 * setup.ranks)
     shares = draw(setup, rng, WIDTH, columns).tensor_split(setup.ranks, 1)
-    made: list[Args] = []
     for rank, share in enumerate(shares):
         own = rng.of_rank(rank)
         x = draw(setup, own, setup.size, WIDTH)
         upstream = View.of(draw(setup, own, setup.ranks * setup.size, share.shape[1]), setup.layout)
         tensors = [Parameter.without_gradient(n, t, setup.layout) for n, t in zip(NAMES, (x, share), strict=True)]
-        made.append((*tensors, Upstream(upstream, LATER_S)))
-    return made
+        yield (*tensors, Upstream(upstream, LATER_S))
 
 
 class _Whole:
@@ -63,13 +61,12 @@ Outcome = Callable[[_Whole, int], tuple[torch.Tensor, ...]]  # (y, gradient of x
 
 
 @oracle_maker
-def _oracle_from(setup: Setup, args: Sequence[Args], make: Outcome) -> list[Expected]:
+def _oracle_from(setup: Setup, args: Sequence[Args], make: Outcome) -> Iterator[Expected]:
     whole, kind = _Whole(args), args[0][0].data.base.dtype
-    atol, made = whole.bound() * torch.finfo(kind).eps * 8, []
+    atol = whole.bound() * torch.finfo(kind).eps * 8
     for rank in range(setup.ranks):
         y, *gradients = (t.to(kind).contiguous() for t in make(whole, rank))
-        made.append(Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol))
-    return made
+        yield Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol)
 
 
 def _right(w: _Whole, rank: int) -> tuple[torch.Tensor, ...]:

@@ -6,7 +6,7 @@ column-parallel, so that each rank has a part of the gradient of every token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -23,17 +23,15 @@ GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
 SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     width, real = setup.option("_width", 6), replace(setup, values="random")
     weight, bias = draw(real, rng, width), draw(real, rng, width)
-    made: list[Args] = []
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
         x, upstream = draw(real, own, setup.size, width), draw(real, own, setup.ranks * setup.size, width)
         tensors = [Parameter.without_gradient("x", x, setup.layout)]
         tensors += [Parameter.without_gradient(n, t) for n, t in (("weight", weight), ("bias", bias))]
-        made.append((*tensors, Upstream(View.of(upstream, setup.layout))))
-    return made
+        yield (*tensors, Upstream(View.of(upstream, setup.layout)))
 
 
 class _Whole:
@@ -102,16 +100,15 @@ def _ending(
     weight: Gradient = _WEIGHT,
     bias: Gradient = _BIAS,
     result: Callable[[_Whole], torch.Tensor] | None = None,
-) -> list[Expected]:
+) -> Iterator[Expected]:
     """The result and the gradients; with another `result` the gradients may be anything."""
-    whole, kind, made = _Whole(args), args[0][0].data.base.dtype, []
+    whole, kind = _Whole(args), args[0][0].data.base.dtype
     steepest = max(float(whole.scale.max()), 1.0) if whole.x.numel() else 1.0
     atol = 64 * torch.finfo(kind).eps * setup.ranks * max(setup.size, 1) * steepest
     for rank in range(setup.ranks):
         gradients = () if result is not None else (x, weight, bias)
         changed = {(i, "grad"): of(whole, rank).to(kind) for i, of in enumerate(gradients)}
-        made.append(Expected((result or _Whole.result)(whole).to(kind), changed, atol))
-    return made
+        yield Expected((result or _Whole.result)(whole).to(kind), changed, atol)
 
 
 def _unbiased(w: _Whole) -> torch.Tensor:

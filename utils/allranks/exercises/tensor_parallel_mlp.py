@@ -5,7 +5,7 @@ After the call the rank calls `.backward(gradient)` on what came back, and the g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -55,13 +55,12 @@ Outcome = Callable[[_Whole, int], tuple[torch.Tensor, ...]]  # (y, gradient of x
 
 
 @oracle_maker
-def _oracle_from(setup: Setup, args: Sequence[Args], make: Outcome) -> list[Expected]:
+def _oracle_from(setup: Setup, args: Sequence[Args], make: Outcome) -> Iterator[Expected]:
     whole, kind = _Whole(args), args[0][0].data.base.dtype
-    atol, made = whole.bound() * torch.finfo(kind).eps * 8, []
+    atol = whole.bound() * torch.finfo(kind).eps * 8
     for rank in range(setup.ranks):
         y, *gradients = (t.to(kind) for t in make(whole, rank))
-        made.append(Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol))
-    return made
+        yield Expected(y, {(i, "grad"): g for i, g in enumerate(gradients)}, atol)
 
 
 def _total(parts: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -20,10 +20,9 @@ TOP, REST = 130, 90  # the chosen elements are larger than TOP, all others small
 Vectors = tuple[torch.Tensor, torch.Tensor]  # a rank's tensor and error, flat
 
 
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
+def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     n, k = setup.size, min(setup.option("k"), setup.size)
     common = rng.integer(0, n) if n else 0  # an index that every rank chooses, so that sums overlap
-    made: list[Args] = []
     for rank in range(setup.ranks):
         own = rng.of_rank(rank)
         order = [common, *(i for i in own.permutation(n) if i != common)] if n else []
@@ -47,8 +46,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
         error = error.to(kind)
         tensor = (wanted - error.double()).to(kind)
         views = [View.of(t.reshape(shape), setup.layout) for t in (tensor, error)]
-        made.append((views[0], setup.option("k"), views[1]))
-    return made
+        yield views[0], setup.option("k"), views[1]
 
 
 def _rest(setup: Setup, own: Draws) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import torch
@@ -105,15 +105,14 @@ def _as_it_lies(setup: Setup, args: Sequence[Args], there: bool, back: bool) -> 
 
 
 @oracle_maker
-def _over_heads(setup: Setup, args: Sequence[Args], causal: bool) -> list[Expected]:
+def _over_heads(setup: Setup, args: Sequence[Args], causal: bool) -> Iterator[Expected]:
     """Each token's heads of one rank attend to each other, as if the heads were the sequence."""
-    n, share, made = setup.size, setup.option("heads_a_rank", 1), []
+    n, share = setup.size, setup.option("heads_a_rank", 1)
     for own in args:
         q, k, v = (plain(x).double().reshape(n, setup.ranks, share, WIDTH) for x in own)
         result = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
         kind = own[0].base.dtype
-        made.append(Expected(result.reshape(n, -1, WIDTH).to(kind), {}, _atol(kind)))
-    return made
+        yield Expected(result.reshape(n, -1, WIDTH).to(kind), {}, _atol(kind))
 
 
 def _four_small(run: Run) -> str | None:

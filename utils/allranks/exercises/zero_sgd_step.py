@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -59,18 +59,16 @@ def _of_vectors(
     args: Sequence[Args],
     make: Callable[[torch.Tensor, torch.Tensor, int, int], torch.Tensor],
     each: bool = False,
-) -> list[Expected]:
+) -> Iterator[Expected]:
     """What `make(before, after, rank, ranks)` gives for all parameters as one vector, or for `each` by itself; with padding."""
     if setup.ranks == 1:
         raise ValueError("there is one shard")
-    made = []
     for rank, wanted in enumerate(_step(setup, args)):
         before = [data for data, _ in plain(args[rank][0])]
         after = [wanted.changed[0, i, "data"] for i in range(len(before))]
         pairs = zip(before, after, strict=True) if each else [(_flat(before), _flat(after))]
         cut = [make(_padded(old, setup), _padded(new, setup), rank, setup.ranks)[: old.numel()] for old, new in pairs]
-        made.append(_flat_step(torch.cat(cut), before, wanted.atol))
-    return made
+        yield _flat_step(torch.cat(cut), before, wanted.atol)
 
 
 def _padded(values: torch.Tensor, setup: Setup) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec
 
@@ -176,26 +176,27 @@ class Expected:
     atol: torch.Tensor | float | tuple[float, ...] | None = None
 
 
-Inputs = Callable[[Setup, Draws], Sequence[Args]]
+Inputs = Callable[[Setup, Draws], Iterable[Args]]
 Oracle = Callable[[Setup, Sequence[Args]], Sequence[Expected]]
 More = ParamSpec("More")
 
 
 def oracle_maker(
-    function: Callable[Concatenate[Setup, Sequence[Args], More], Sequence[Expected]],
+    function: Callable[Concatenate[Setup, Sequence[Args], More], Iterable[Expected]],
 ) -> Callable[More, Oracle]:
     """Makes oracles of a function of a case and its arguments that is also told what is right, or what went wrong.
 
     >>> @oracle_maker
     ... def _times(setup, args, factor):
-    ...     return [Expected(factor * setup.size) for _ in args]
+    ...     for _ in args:
+    ...         yield Expected(factor * setup.size)
     >>> _times(3)(Setup(2, 4), [(), ()])[0].returns
     12
     """
 
     @functools.wraps(function)
     def made(*given: More.args, **named: More.kwargs) -> Oracle:
-        return lambda setup, args: function(setup, args, *given, **named)
+        return lambda setup, args: list(function(setup, args, *given, **named))
 
     return made
 

@@ -101,10 +101,8 @@ class CaseRunner:
 
     def inputs(self, setup: Setup) -> list[tuple[Args, ...]]:
         """The arguments of each rank, for each call: the same every time."""
-        calls = []
-        for call in range(setup.times):
-            calls.append(tuple(self.exercise.inputs(setup, setup.draws(self.secret, call))))
-        return calls
+        drawn = (setup.draws(self.secret, call) for call in range(setup.times))
+        return [tuple(self.exercise.inputs(setup, one)) for one in drawn]
 
     def _gives_gradients(self) -> bool:
         """Whether a rank differentiates what the answer returned."""

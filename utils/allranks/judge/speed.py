@@ -191,7 +191,7 @@ def setup_on(exercise: Exercise, machine: Machine, most: int) -> Setup:
         demo = demo.with_options(ranks_per_node=inside)
     wanted = replace(demo, ranks=ranks, size=demo.size * ranks // demo.ranks)
     try:
-        exercise.inputs(wanted, wanted.draws(0))
+        list(exercise.inputs(wanted, wanted.draws(0)))
     except Exception:  # inputs of another number of ranks need other sizes: then the case as it is
         return exercise.demo_setup.with_options(_machine=machine)
     return wanted

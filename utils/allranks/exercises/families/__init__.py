@@ -85,7 +85,7 @@ def steadied(exercise: Exercise, shown: Mapping[str, Callable[[Setup], bool]]) -
 
     @functools.wraps(exercise.inputs)
     def inputs(setup: Setup, rng: Draws) -> Sequence[Args]:
-        args = exercise.inputs(setup, rng)
+        args = list(exercise.inputs(setup, rng))
         if not setup.earns_credit or setup.values == "provenance":
             return args
         wrong = [oracle for oracle, where in must if where(setup)]
@@ -93,7 +93,7 @@ def steadied(exercise: Exercise, shown: Mapping[str, Callable[[Setup], bool]]) -
             right = exercise.oracle(setup, args)
             if all(is_wrong(oracle, setup, args, right) for oracle in wrong):
                 break
-            args = exercise.inputs(setup, rng)
+            args = list(exercise.inputs(setup, rng))
         return args
 
     return replace(exercise, inputs=inputs)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from allranks.judge import evidence, rules
-from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.cases import Expected, Setup, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, SIZES, many_ranks
 from allranks.judge.exercise import P2P, About, Exercise, Group, ResultFault, Rule, Run
 from allranks.theory.schedules import ceil_lg
-
-
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected(torch.cat([plain(a[0]) for a in args])) for _ in args]
 
 
 def _explain(run: Run, fault: ResultFault) -> str | None:
@@ -58,7 +52,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 1, CIRCUMSTANCES),
     ),
     inputs=vectors,
-    oracle=_oracle,
+    oracle=lambda setup, args: [Expected(torch.cat([plain(a[0]) for a in args])) for _ in args],
     allow=P2P,
     rules=(
         Rule("p-1 tensors of bytes", 3, lambda run: rules.no_messages(run) or _no_more_bytes(run)),

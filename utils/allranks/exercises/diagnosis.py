@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 
 from allranks.judge.cases import AllOrNothing, Args, Expected, Setup, oracle_maker
-from allranks.judge.drawing import Draws
 from allranks.judge.exercise import Exercise, Group
 
 EVERY = -1  # in place of a rank, when every rank does the same wrong thing
@@ -56,10 +55,6 @@ NOTICING = {
     "mean_of_samples": "8cc9c1a0cee99a32",
 }
 HANGS = ("mirror", "share_settings", "mean_of_samples")
-
-
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(setup.option("program"),) for _ in range(setup.ranks)]
 
 
 def digest(program: str, *parts: int | str) -> str:
@@ -122,7 +117,7 @@ EXERCISE = Exercise(
         Group(name, 1, tuple(Setup(p, 1).with_options(program=name) for p in by_ranks))
         for name, by_ranks in DIGESTS.items()
     ),
-    inputs=_inputs,
+    inputs=lambda setup, rng: [(setup.option("program"),) for _ in range(setup.ranks)],
     oracle=_oracle_from(lambda rank, line, kind, setup: (rank, line, kind)),
     allow=frozenset(),
     mistakes={

@@ -233,10 +233,6 @@ def _needed(run: Run, call: int, rank: int) -> int:
     return (run.ranks - 1) * nbytes
 
 
-def _given(run: Run, call: int, rank: int) -> int:
-    return _needed(run, call, rank) // max(run.ranks - 1, 1)
-
-
 def _case(ranks: int, sizes: tuple[int, ...], dtype: str = "float32", note: str = "", **more: object) -> Setup:
     note = note or "shards of " + ", ".join(map(str, sizes))
     return Setup(ranks, len(sizes), dtype, note=note, **more).with_options(_sizes=sizes)  # type: ignore[arg-type]
@@ -286,7 +282,7 @@ EXERCISE = Exercise(
             lambda setup: _tells_blocks(setup) and setup.size > 1,
         ),
         Rule("in the tensors' dtype", 2, rules.wrong_dtype),
-        rules.carried(_needed, _given),
+        rules.carried(_needed, lambda run, call, rank: _needed(run, call, rank) // max(run.ranks - 1, 1)),
     ),
     mistakes={
         "the gradients are in the order of the backward pass: the list begins with that of block 0, as `shards` "

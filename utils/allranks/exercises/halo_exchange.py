@@ -22,14 +22,6 @@ def _from_both(run: Run) -> bool:
     return len({entry.rank for entry in evidence.received_by(run, 0)}) == 2
 
 
-def _from_one(run: Run) -> bool:
-    return not _from_both(run)
-
-
-def _two_each(run: Run) -> str | None:
-    return rules.messages_at_most(run, 2, "one to each neighbour")
-
-
 EXERCISE = Exercise(
     name="halo_exchange",
     promise="returns the edges of the left and of the right neighbour on the ring",
@@ -47,13 +39,13 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(
         Rule("ring neighbours only", 2, rules.ring_messages),
-        Rule("two messages a rank", 1, _two_each),
+        Rule("two messages a rank", 1, lambda run: rules.messages_at_most(run, 2, "one to each neighbour")),
         rules.exchanged(rules.times(lambda p: min(p - 1, 2))),
     ),
     blocking_weight=44,  # the task is to fix a deadlock: the broken program gets a fifth
     mistakes={
         "left and right are swapped: the left neighbour's edge comes first": _from(1, -1),
-        "the left neighbour's edge came twice": (_from(-1, -1), _from_one),
+        "the left neighbour's edge came twice": (_from(-1, -1), lambda run: not _from_both(run)),
         "both items hold what arrived last: the second receive wrote over the first, so each needs a tensor of its "
         "own": (_from(1, 1), _from_both),
     },

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 from allranks.judge import rules
 from allranks.judge.cases import Args, Expected, Setup, View, draw, plain
 from allranks.judge.common import circumstances, many_ranks, returning
-from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
-
-
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [
-        (View.of(draw(setup, rng.of_rank(r), setup.ranks, setup.size, most=9999), setup.layout),)
-        for r in range(setup.ranks)
-    ]
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -48,10 +40,6 @@ def _own_rows(run: Run) -> str | None:
     )
 
 
-def _own_row(run: Run, call: int, rank: int) -> int:
-    return run.setup.size * run.itemsize if rank else 0
-
-
 EXERCISE = Exercise(
     name="hand_out",
     promise="returns row r of rank 0's table on rank r",
@@ -64,13 +52,16 @@ EXERCISE = Exercise(
         Group("any dtype", 1, (Setup(3, 3, "float64", values="random"), Setup(4, 3, "int64", values="precise"))),
         circumstances(Setup(3, 4), job=Setup(4, 2), delayed=Setup(5, 2)),
     ),
-    inputs=_inputs,
+    inputs=lambda setup, rng: [
+        (View.of(draw(setup, rng.of_rank(r), setup.ranks, setup.size, most=9999), setup.layout),)
+        for r in range(setup.ranks)
+    ],
     oracle=_oracle,
     allow=P2P,
     rules=(
         rules.in_dtype(0),
         Rule("one message to each of the others, its row only", 2, _own_rows),
-        rules.carried(_own_row, rules.nothing),
+        rules.carried(lambda run, call, rank: run.setup.size * run.itemsize if rank else 0, rules.nothing),
     ),
     mistakes={
         "each rank's row of its own table: nothing came from rank 0, or what came was not returned": returning(

@@ -77,10 +77,6 @@ def _rounded_steps(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     return [Expected(int(newest), {(0,): end}) for end in ends]
 
 
-def _told_as_float32(run: Run) -> bool:
-    return any(e.dtype == "float32" for e in run.collectives)
-
-
 def _oldest(args: Sequence[Args], rank: int) -> torch.Tensor:
     first = min(range(len(args)), key=lambda r: args[r][1])
     return plain(args[first][0])
@@ -232,7 +228,7 @@ EXERCISE = Exercise(
     mistakes={
         "the steps travelled as float32, which holds no odd number above 2^24: send them in an integer dtype": (
             _rounded_steps,
-            _told_as_float32,
+            lambda run: any(e.dtype == "float32" for e in run.collectives),
         ),
         "each rank returned its own step: return the largest one, the same on every rank": _own_step,
         "0 came back where no rank is behind: return the largest step there too": only_where(

@@ -13,9 +13,8 @@ import torch
 from allranks.base.errors import name_ranks
 from allranks.exercises.two_level_ring import across_sum, node_sum
 from allranks.judge import rules
-from allranks.judge.cases import Args, Setup, summed, vectors
+from allranks.judge.cases import Setup, summed, vectors
 from allranks.judge.common import SIZES, SUM_MISTAKES, Make, explain_sum, in_place, many_ranks, sum_oracle
-from allranks.judge.drawing import Draws
 from allranks.judge.exercise import COLLECTIVES, P2P, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire.messages import OpKind
 
@@ -28,10 +27,6 @@ _SHARES = {
     "all_gather_into_tensor": lambda m: m - 1,
     "barrier": lambda m: 0,
 }
-
-
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)]
 
 
 def _over_all_ranks(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
@@ -179,7 +174,7 @@ EXERCISE = Exercise(
             _g(2, Setup(4, 8, times=2), Setup(4, 8, outer_world=True), Setup(4, 8, delivery="shuffled")),
         ),
     ),
-    inputs=_inputs,
+    inputs=lambda setup, rng: [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)],
     oracle=sum_oracle,
     allow=P2P | COLLECTIVES,
     rules=(

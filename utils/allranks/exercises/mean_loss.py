@@ -11,7 +11,7 @@ from allranks.judge import rules
 from allranks.judge.cases import DTYPES, Args, Expected, Setup, View, draw, oracle_maker, plain, shape_of
 from allranks.judge.common import LAYOUTS, circumstances, many_ranks
 from allranks.judge.drawing import Draws
-from allranks.judge.exercise import Exercise, Group, Rule, Run
+from allranks.judge.exercise import Exercise, Group, Rule
 
 
 def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
@@ -40,10 +40,6 @@ def _swapped(losses: torch.Tensor, counts: torch.Tensor, rank: int) -> torch.Ten
     return other / mixed if rank == len(losses) - 1 else mixed / other
 
 
-def _two(run: Run) -> str | None:
-    return rules.calls(run, "all_reduce", "two are enough", most=2)
-
-
 EXERCISE = Exercise(
     name="mean_loss",
     promise="returns the mean loss over all samples of all ranks",
@@ -59,7 +55,7 @@ EXERCISE = Exercise(
     oracle=_oracle_from(lambda losses, counts, rank: losses.sum(0) / counts.sum(0)),
     allow=frozenset({"all_reduce"}),
     rules=(
-        Rule("at most two all_reduces", 1, _two),
+        Rule("at most two all_reduces", 1, lambda run: rules.calls(run, "all_reduce", "two are enough", most=2)),
         rules.in_dtype(0, whole=True),
         rules.exchanged(rules.times(lambda p: 2)),
     ),

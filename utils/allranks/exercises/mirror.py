@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.cases import Expected, Setup, plain, vectors
 from allranks.judge.common import CIRCUMSTANCES, LAYOUTS, MOVED_DTYPES, many_ranks, returning
 from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
-
-
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected(plain(args[setup.ranks - 1 - rank][0])) for rank in range(setup.ranks)]
 
 
 def _one_each(run: Run) -> str | None:
@@ -51,7 +45,7 @@ EXERCISE = Exercise(
         Group("any circumstances", 0.5, CIRCUMSTANCES),
     ),
     inputs=vectors,
-    oracle=_oracle,
+    oracle=lambda setup, args: [Expected(plain(args[setup.ranks - 1 - rank][0])) for rank in range(setup.ranks)],
     allow=P2P,
     rules=(Rule("one message a rank", 1, _one_each), rules.in_dtype(0), rules.exchanged(_needed)),
     mistakes={

@@ -166,13 +166,6 @@ def _no_way_back(t: _Token) -> Computed:
     return t.at(mine, t.of(sender, mine))
 
 
-def _sorted(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [
-        replace(wanted, returns=wanted.returns[torch.argsort(plain(a[1]), stable=True)])
-        for wanted, a in zip(_right(setup, args), args, strict=True)
-    ]
-
-
 def _part(run: Run, call: int) -> int:
     """Bytes of the room that each rank has for the experts of one other rank."""
     _, _, capacity, fns = run.args[call][0]
@@ -298,7 +291,10 @@ EXERCISE = Exercise(
         "with L = len(expert_fns)": _made(lambda t: t.at(t.expert // t.local * t.local)),
         "the way back is missing: a rank's experts have made the others' tokens, so a second all_to_all must "
         "give these back": _made(_no_way_back),
-        "sorted by expert: put the results back into the order of the tokens": _sorted,
+        "sorted by expert: put the results back into the order of the tokens": lambda setup, args: [
+            replace(wanted, returns=wanted.returns[torch.argsort(plain(a[1]), stable=True)])
+            for wanted, a in zip(_right(setup, args), args, strict=True)
+        ],
     },
     unit="token a rank",
     collective="all_to_all",

@@ -131,10 +131,6 @@ def _sent_by_modulo(t: _Token, home: int) -> bool:
     return home in {e % t.ranks for e in t.experts}
 
 
-def _common_weight(t: _Token) -> torch.Tensor:
-    return t.sum(t.weights.sum().expand_as(t.weights))
-
-
 def _weighted_by_rank(t: _Token) -> torch.Tensor:
     """The unweighted sum of a rank's experts, times the sum of their weights."""
     of = {home: t.weights[[j for j, h in enumerate(t.homes) if h == home]].sum() for home in t.homes}
@@ -333,7 +329,7 @@ EXERCISE = Exercise(
             lambda t: t.sum() + t.row.double()
         ),
         "each result has the sum of all of the token's weights: multiply what an expert returns by its own "
-        "weight": _each(_common_weight, looser=3, least_k=2),
+        "weight": _each(lambda t: t.sum(t.weights.sum().expand_as(t.weights)), looser=3, least_k=2),
         "where several of a token's experts are on one rank, their sum was added that many times: one copy "
         "goes there, and one sum comes back": _each(
             lambda t: t.sum(torch.tensor([t.homes.count(h) for h in t.homes]) * t.weights), looser=2

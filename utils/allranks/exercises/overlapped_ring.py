@@ -51,10 +51,6 @@ def _all_the_work(run: Run) -> str | None:
     return rules.no_messages(run) if run.ranks > 1 else None
 
 
-def _bound(run: Run) -> float:
-    return max(speed.bound_s(run), _pieces(run.setup) * _piece_s(run.setup))
-
-
 def _timed(ranks: int, size: int, pace: str = EVEN, pieces: int = PIECES) -> Setup:
     made = Setup(ranks, size, note="timed")
     return made.with_options(pace=pace, _pieces=pieces, _machine=MACHINE)
@@ -72,7 +68,7 @@ EXERCISE = Exercise(
         rules.in_dtype(0),
         Rule("all the work, once", 2, _all_the_work, essential=True),
         Rule("all the work with one rank too", 1, _all_the_work, lambda setup: setup.ranks == 1),
-        speed.at_most(1.25, 24, _bound),
+        speed.at_most(1.25, 24, lambda run: max(speed.bound_s(run), _pieces(run.setup) * _piece_s(run.setup))),
         rules.carried(),
     ),
     mistakes=MISTAKES,

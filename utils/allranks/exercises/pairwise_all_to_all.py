@@ -30,10 +30,6 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     ]
 
 
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected([plain(a[0][rank]) for a in args]) for rank in range(setup.ranks)]
-
-
 def _gathered(setup: Setup, args: Sequence[Args]) -> list[Expected]:
     """Everybody's chunk for rank 0, or for themselves, on every rank."""
     return [Expected([plain(a[0][i]) for i, a in enumerate(args)]) for _ in args]
@@ -92,7 +88,7 @@ EXERCISE = Exercise(
     ),
     inputs=_inputs,
     labels={"spread": "more on some ranks"},
-    oracle=_oracle,
+    oracle=lambda setup, args: [Expected([plain(a[0][rank]) for a in args]) for rank in range(setup.ranks)],
     allow=P2P,
     rules=(
         Rule("one message for each pair and direction", 6, _once),

@@ -12,7 +12,7 @@ from allranks.base.errors import name_ranks
 from allranks.exercises.families import steadied
 from allranks.exercises.tree_broadcast import from_root
 from allranks.judge import evidence, rules
-from allranks.judge.cases import Args, Setup, vectors
+from allranks.judge.cases import Setup, vectors
 from allranks.judge.common import (
     CIRCUMSTANCES,
     LAYOUTS,
@@ -23,14 +23,9 @@ from allranks.judge.common import (
     many_ranks,
     with_root,
 )
-from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, YOUR_VARIANT, About, Exercise, Group, Rule, Run, Variants
 
 ALPHA, BETA = 1.0, 0.25
-
-
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(view, setup.root, setup.option("segments")) for (view,) in vectors(setup, rng)]
 
 
 def _first_segment(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
@@ -147,7 +142,7 @@ EXERCISE = Exercise(
         Group("any layout", 1, _k(2, *with_root(LAYOUTS))),
         Group("any circumstances", 1, _k(2, *with_root(CIRCUMSTANCES))),
     ),
-    inputs=_inputs,
+    inputs=lambda setup, rng: [(view, setup.root, setup.option("segments")) for (view,) in vectors(setup, rng)],
     oracle=from_root,
     allow=P2P,
     rules=(

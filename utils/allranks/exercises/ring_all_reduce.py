@@ -55,10 +55,6 @@ def _explain(run: Run, fault: ResultFault) -> str | None:
     )
 
 
-def _bytes(run: Run) -> str | None:
-    return rules.chunk_bytes(run, 2, "2(p-1)/p of the bytes")
-
-
 MISTAKES: Mistakes = {
     **SUM_MISTAKES,
     "only the neighbour's contribution was added: one pass instead of p-1 steps": [
@@ -88,7 +84,7 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(
         Rule("ring neighbours only", 3, rules.ring_neighbours),
-        Rule("2(p-1)/p of the bytes", 4, _bytes),
+        Rule("2(p-1)/p of the bytes", 4, lambda run: rules.chunk_bytes(run, 2, "2(p-1)/p of the bytes")),
         rules.in_rounds(lambda p: 2 * (p - 1), "2(p-1)", 5),
         rules.carried(),
     ),

@@ -22,10 +22,6 @@ def _chunk(step: int) -> Make:
     return lambda tensors, rank, setup: summed(tensors)[0].tensor_split(setup.ranks)[(rank + step) % setup.ranks]
 
 
-def _bytes(run: Run) -> str | None:
-    return rules.chunk_bytes(run, 1, "(p-1)/p of the bytes")
-
-
 def _own_chunk(run: Run, call: int, rank: int) -> int:
     """The rank's own chunk, to which all others contribute."""
     chunk = plain(run.args[call][rank][0]).tensor_split(run.ranks)[rank]
@@ -83,7 +79,7 @@ EXERCISE = Exercise(
     allow=P2P,
     rules=(
         Rule("ring neighbours only", 3, rules.ring_neighbours),
-        Rule("(p-1)/p of the bytes", 4, _bytes),
+        Rule("(p-1)/p of the bytes", 4, lambda run: rules.chunk_bytes(run, 1, "(p-1)/p of the bytes")),
         rules.in_rounds(lambda p: p - 1, "p-1", 5),
         rules.carried(_own_chunk, rules.nothing),
     ),

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
-
 from allranks.judge import rules
-from allranks.judge.cases import Args, Expected, Setup, plain, vectors
+from allranks.judge.cases import Expected, Setup, plain, vectors
 from allranks.judge.common import LAYOUTS, MOVED_DTYPES, circumstances, in_place, many_ranks
 from allranks.judge.exercise import Exercise, Group, Rule, Run
-
-
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected(None, {(0,): plain(args[0][0])}) for _ in args]
 
 
 def _one(run: Run) -> str | None:
@@ -22,10 +14,6 @@ def _one(run: Run) -> str | None:
 
 def _all_but_the_root(run: Run, call: int, rank: int) -> int:
     return rules.nbytes_of(run, call, rank) if rank else 0
-
-
-def _first_of_node(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torch.Tensor:
-    return tensors[rank - rank % max(setup.ranks // 2, 1)]
 
 
 EXERCISE = Exercise(
@@ -40,11 +28,13 @@ EXERCISE = Exercise(
         circumstances(Setup(3, 6), job=Setup(4, 6)),
     ),
     inputs=vectors,
-    oracle=_oracle,
+    oracle=lambda setup, args: [Expected(None, {(0,): plain(args[0][0])}) for _ in args],
     allow=frozenset({"broadcast"}),
     rules=(Rule("one broadcast", 1, _one), rules.in_dtype(0), rules.carried(_all_but_the_root, rules.nothing)),
     mistakes={
-        "the settings of each machine's first rank: there is one root for all": in_place(_first_of_node),
+        "the settings of each machine's first rank: there is one root for all": in_place(
+            lambda tensors, rank, setup: tensors[rank - rank % max(setup.ranks // 2, 1)]
+        ),
         "the last rank's settings: the root is rank 0": in_place(lambda tensors, rank, setup: tensors[-1]),
     },
     collective="broadcast",

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -27,10 +26,6 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
     numel = slots * setup.option("_slot", SLOT) + setup.option("_spare", 0)
     memory = Memory(numel, setup.dtype, setup.option("order", WEAK))
     return [(view, memory, slots) for (view,) in vectors(setup, rng)]
-
-
-def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
-    return [Expected(plain(args[rank - 1][0])) for rank in range(setup.ranks)]
 
 
 def _pieces(setup: Setup) -> int:
@@ -127,7 +122,7 @@ EXERCISE = Exercise(
     ),
     inputs=_inputs,
     labels={"order": "in {} order"},
-    oracle=_oracle,
+    oracle=lambda setup, args: [Expected(plain(args[rank - 1][0])) for rank in range(setup.ranks)],
     allow=frozenset(),
     rules=(
         puts.no_races(6),

@@ -192,10 +192,6 @@ def _others_values(run: Run, call: int, rank: int) -> int:
     return min((run.ranks - 1) * _count(run, call), run.setup.size) * run.itemsize
 
 
-def _own_values(run: Run, call: int, rank: int) -> int:
-    return _count(run, call) * run.itemsize
-
-
 def _case(ranks: int, size: int, k: int = 2, *more: str, **fields: object) -> Setup:
     return Setup(ranks, size, *more, **fields).with_options(k=k)  # type: ignore[arg-type]
 
@@ -238,7 +234,7 @@ EXERCISE = Exercise(
     rules=(
         rules.in_dtype(0, whole=True),
         Rule("k values and k indices a rank", 8, lambda run: rules.no_messages(run) or _few_bytes(run)),
-        rules.carried(_others_values, _own_values),
+        rules.carried(_others_values, lambda run, call, rank: _count(run, call) * run.itemsize),
     ),
     mistakes={
         "the error of earlier steps is not used: choose and send from tensor + error": [

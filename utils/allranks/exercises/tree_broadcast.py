@@ -8,13 +8,8 @@ from dataclasses import replace
 from allranks.judge import evidence, rules
 from allranks.judge.cases import Args, Expected, Setup, plain, vectors
 from allranks.judge.common import MOVED_DTYPES, every_root, in_place, rooted_groups
-from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, YOUR_VARIANT, Exercise, Group, Rule, Run, Variants
 from allranks.theory.schedules import ceil_lg
-
-
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(view, setup.root) for (view,) in vectors(setup, rng)]
 
 
 def from_root(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -56,7 +51,7 @@ EXERCISE = Exercise(
     promise="replaces tensor by rank src's, in place, in ceil(lg p) rounds",
     won="reaches all ranks in ceil(lg p) rounds, the least there is",
     groups=rooted_groups("right tensor", MOVED_DTYPES),
-    inputs=_inputs,
+    inputs=lambda setup, rng: [(view, setup.root) for (view,) in vectors(setup, rng)],
     oracle=from_root,
     allow=P2P,
     rules=(

@@ -9,14 +9,9 @@ import torch
 from allranks.judge import provenance, rules
 from allranks.judge.cases import Args, Expected, Oracle, Setup, plain, summed, vectors
 from allranks.judge.common import SUM_DTYPES, SUM_MISTAKES, explain_sum, in_place, rooted_groups
-from allranks.judge.drawing import Draws
 from allranks.judge.evidence import received_before, received_by
 from allranks.judge.exercise import P2P, Exercise, Rule, Run
 from allranks.theory.schedules import ceil_lg
-
-
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(view, setup.root) for (view,) in vectors(setup, rng)]
 
 
 def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
@@ -75,7 +70,7 @@ EXERCISE = Exercise(
     promise="replaces tensor on rank dst by the sum over all ranks, in ceil(lg p) rounds",
     won="has the sum on its root in ceil(lg p) rounds, the least there is",
     groups=rooted_groups("right sum", SUM_DTYPES),
-    inputs=_inputs,
+    inputs=lambda setup, rng: [(view, setup.root) for (view,) in vectors(setup, rng)],
     oracle=_oracle,
     allow=P2P,
     rules=(

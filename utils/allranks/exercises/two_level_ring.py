@@ -10,18 +10,13 @@ from dataclasses import replace
 import torch
 
 from allranks.judge import rules, speed
-from allranks.judge.cases import Args, Setup, summed, vectors
+from allranks.judge.cases import Setup, summed, vectors
 from allranks.judge.common import SUM_MISTAKES, explain_sum, in_place, sum_oracle
-from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, Exercise, Rule, Run
 from allranks.theory import topology
 
 FOURS = replace(topology.preset("dgx-h100"), name="nodes of 4 H100s", ranks_per_node=4, nics_per_node=4)
 MACHINE = speed.Machine("nodes of 4 H100s with a card each", FOURS, 1 << 30)
-
-
-def _inputs(setup: Setup, rng: Draws) -> list[Args]:
-    return [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)]
 
 
 def _with_nodes(setup: Setup) -> Setup:
@@ -78,7 +73,7 @@ EXERCISE = Exercise(
     name="two_level_ring",
     promise="replaces tensor by its sum over all ranks, in place, and uses every card of a node",
     groups=speed.sum_groups((_timed(8, 128), _timed(12, 144)), _with_nodes),
-    inputs=_inputs,
+    inputs=lambda setup, rng: [(view, setup.option("ranks_per_node")) for (view,) in vectors(setup, rng)],
     oracle=sum_oracle,
     allow=P2P,
     rules=(

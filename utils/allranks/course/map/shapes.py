@@ -178,10 +178,6 @@ def _ranks() -> str:
     return "".join(circle(x, y, 5, f"m-rank{rank}") for rank, (x, y) in enumerate(places))
 
 
-def _copies() -> str:
-    return "".join(rect(1 + 15 * i, 7 + 5 * j, 12, 4, "m-work", 1) for i in range(3) for j in range(4))
-
-
 def _buckets() -> str:
     return "".join(rect(1 + 9 * i, 8, 8, 8, "m-work", 1.5) + rect(8 + 9 * i, 19, 8, 8, "m-wire", 1.5) for i in range(4))
 
@@ -189,14 +185,6 @@ def _buckets() -> str:
 def _shards() -> str:
     cells = [(i, j) for i in range(3) for j in range(3)]
     return "".join(rect(1 + 15 * i, 7 + 7 * j, 12, 6, "m-work" if i == j else "m-empty", 1.5) for i, j in cells)
-
-
-def _columns() -> str:
-    return "".join(rect(4 + 9.4 * i, 5, 7.6, 24, "m-work", 1.5) for i in range(4))
-
-
-def _stages() -> str:
-    return "".join(rect(1 + 7 * (i + j), 5 + 6.4 * i, 6, 5.2, "m-work", 1) for i in range(4) for j in range(3))
 
 
 def _triangle() -> str:
@@ -237,11 +225,11 @@ def gpus() -> str:
 # by what the chapter unlocks of the reader's own model, else by the chapter's name
 _GLYPHS = {
     "start_here": _ranks,
-    "dp": _copies,
+    "dp": lambda: "".join(rect(1 + 15 * i, 7 + 5 * j, 12, 4, "m-work", 1) for i in range(3) for j in range(4)),
     "bucket_nbytes": _buckets,
     "zero_stage": _shards,
-    "tp": _columns,
-    "pp": _stages,
+    "tp": lambda: "".join(rect(4 + 9.4 * i, 5, 7.6, 24, "m-work", 1.5) for i in range(4)),
+    "pp": lambda: "".join(rect(1 + 7 * (i + j), 5 + 6.4 * i, 6, 5.2, "m-work", 1) for i in range(4) for j in range(3)),
     "cp": _triangle,
     "ep": _experts,
     "topology": _nodes,

@@ -204,10 +204,6 @@ def _missing_beside(plan: Plan, draw: Draw, lower: bool) -> Plan:
     return _mild_load(replace(plan, blamed=blamed, broken=broken, absent=(blamed, lost)), draw)
 
 
-def _missing_uneven(plan: Plan, draw: Draw) -> Plan:
-    return _missing(replace(plan, program=_experts(draw, draw.between(2500, 5000))), draw)
-
-
 def _late_in_world(plan: Plan, draw: Draw) -> Plan:
     """A slow host, and on it one rank that is slower still: by their starts in the world's calls its clock would seem late."""
     unit = draw.between(4000, 6000)
@@ -403,7 +399,7 @@ _TRAPPED: dict[Trap, Callable[[Plan, Draw], Plan]] = {
     Trap.TWO_DIFFER: _two_differ,
     Trap.LOWER_LOST: lambda plan, draw: _missing_beside(plan, draw, True),
     Trap.HIGHER_LOST: lambda plan, draw: _missing_beside(plan, draw, False),
-    Trap.UNEVEN: _missing_uneven,
+    Trap.UNEVEN: lambda plan, draw: _missing(replace(plan, program=_experts(draw, draw.between(2500, 5000))), draw),
     Trap.TWINS: lambda plan, draw: _tiny(plan, draw, twins=True),
     Trap.SMALL_BEYOND: _tiny,
     Trap.LITTLE_OVERLAP: _exposed,

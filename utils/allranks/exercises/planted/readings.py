@@ -146,10 +146,6 @@ def _limit(kind: Kind, factor: float) -> Rules:
 # ---------------------------------------------------------------------------------------------------------- clocks
 
 
-def _by_own_clocks(job: PlantedJob) -> Diagnosis | None:
-    return decide(measure(job))
-
-
 def _by_starts(of: Callable[[list[tuple[int, float]]], float]) -> Tell:
     """The clocks of hosts aligned by when their ranks start the calls of the whole world. `of` chooses among a host's ranks."""
 
@@ -383,7 +379,7 @@ _LIKE = "calls differ if their operation, in_bytes or out_bytes differ (in an al
 READINGS: dict[str, tuple[str, Tell]] = {
     "own clocks": (
         "the hosts' clocks differ: align them first, by the ends of calls that all ranks left together",
-        _by_own_clocks,
+        lambda job: decide(measure(job)),
     ),
     "starts of files": (_STARTS, _by_starts_of_files),
     "starts of hosts": (_STARTS, _by_starts(_median)),

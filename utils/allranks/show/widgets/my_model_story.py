@@ -317,10 +317,6 @@ def won(chapter: str) -> str:
     return _WON[chapter]()
 
 
-def _stands_alone() -> str:
-    return f"My model on one GPU: {sentence(step_of(START))}"
-
-
 def _passes_on() -> str:
     sent = step_of(values_at("pipelines")).plan.prices["pipeline"].parts[0]
     return f"My model: a GPU of its pipeline passes {sent.nbytes / 1e6:.0f} MB to the next one for every sequence."
@@ -367,7 +363,7 @@ def _exchanges() -> str:
 
 
 _WON: dict[str, Callable[[], str]] = {
-    "start_here": _stands_alone,
+    "start_here": lambda: f"My model on one GPU: {sentence(step_of(START))}",
     "point_to_point": _passes_on,
     "all_reduce": _adds,
     "reduce_scatter": _keeps_a_part,

@@ -61,10 +61,6 @@ def _h100(nodes: int) -> Callable[[], Fabric]:
     return lambda: node_fabric(H100, 8 * nodes)
 
 
-def _slow_card() -> Fabric:
-    return _h100(4)().with_slow_link(4, ("card out", 2, 3), ("card in", 2, 3))
-
-
 def _rails(nodes: int, leaf: int, oversubscription: float) -> Callable[[], Fabric]:
     rails = replace(H100, name="dgx-h100 rails", nodes_per_leaf=leaf, rails=True, oversubscription=oversubscription)
     return lambda: node_fabric(rails, 8 * nodes)
@@ -176,7 +172,7 @@ TASKS: dict[str, Task] = {
             32,
             224 * MIB,
             f"4 x dgx-h100: {_H100_WORDS}; card 3 of node 2 takes four times as long",
-            _slow_card,
+            lambda: _h100(4)().with_slow_link(4, ("card out", 2, 3), ("card in", 2, 3)),
         ),
         Task(
             "mixed-links",

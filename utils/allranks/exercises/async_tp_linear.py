@@ -94,8 +94,7 @@ def _end(event: Event) -> float:
 
 def _each_row_once(run: Run) -> str | None:
     """Every row of all ranks goes through `multiply` once, and not before it is there."""
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     n, enough = run.setup.size, run.ranks * run.setup.size
     for rank in range(run.ranks):

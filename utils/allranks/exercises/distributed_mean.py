@@ -48,8 +48,7 @@ def _over_elements(setup: Setup, args: Sequence[Args], own: bool, every_place: b
 
 
 def _one_all_reduce(run: Run) -> str | None:
-    broken = rules.calls(run, "all_reduce", "once is enough", least=1, most=1)
-    if broken:
+    if broken := rules.calls(run, "all_reduce", "once is enough", least=1, most=1):
         return broken
     wanted = run.setup.size
     for entry in run.collectives:

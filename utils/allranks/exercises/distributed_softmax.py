@@ -91,8 +91,7 @@ def _rows(setup: Setup) -> int:
 
 
 def _two_small(run: Run) -> str | None:
-    broken = rules.calls(run, "all_reduce", "two are enough, a maximum and a sum", most=2)
-    if broken:
+    if broken := rules.calls(run, "all_reduce", "two are enough, a maximum and a sum", most=2):
         return broken
     rows = _rows(run.setup)
     for entry in run.collectives:

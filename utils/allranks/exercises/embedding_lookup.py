@@ -105,8 +105,7 @@ def _own_shard(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _no_row_twice(run: Run) -> str | None:
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     kind = run.args[0][0][1].base.dtype
     of_rows = {e.match for e in run.collectives if not _carries_ids(e) and _has_room_for_a_row(e, kind)}

@@ -112,8 +112,7 @@ def _among_replicas(run: Run) -> str | None:
     """Dense gradients once over all ranks, experts' once among their replicas, and nothing else."""
     p, ep = run.ranks, run.setup.option("ep")
     for _, rank, mine in run.by_rank([e for e in run.collectives if len(e.group or ()) > 1]):
-        broken = _of_one_rank(run, rank, mine, p, ep)
-        if broken:
+        if broken := _of_one_rank(run, rank, mine, p, ep):
             return broken
     return None
 

@@ -16,8 +16,7 @@ def _oracle(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _own_rows(run: Run) -> str | None:
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     row = run.setup.size * run.itemsize
     for entry in run.sends:

@@ -57,8 +57,7 @@ def _never_gathered(
 
 
 def _between_nodes(run: Run) -> str | None:
-    broken = rules.messages_in_dtype(run)
-    if broken:
+    if broken := rules.messages_in_dtype(run):
         return broken
     g = run.setup.option("ranks_per_node")
     m = run.ranks // g

@@ -9,8 +9,7 @@ from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 
 
 def _one_each(run: Run) -> str | None:
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     for rank in range(run.ranks):
         mine = [e for e in run.sends if e.rank == rank]

@@ -121,8 +121,7 @@ def _exchanged(run: Run) -> str | None:
 
 def _dtypes(run: Run) -> str | None:
     """Tokens go in their dtype, and numbers of tokens in an integer dtype: what is shorter than a token is such a number."""
-    broken = rules.other_dtype(run, 0, whole=True)
-    if broken:
+    if broken := rules.other_dtype(run, 0, whole=True):
         return broken
     kind = run.first_view.base.dtype
     for entry in run.collectives:
@@ -158,8 +157,7 @@ def _experts_only(run: Run) -> str | None:
                             "each token goes to the rank of its expert, and nowhere else",
                             entry,
                         )
-        broken = _too_much(run, call)
-        if broken:
+        if broken := _too_much(run, call):
             return broken
     return None
 

@@ -207,11 +207,9 @@ def _one_copy(run: Run) -> str | None:
                     "enough for any number of tokens and experts",
                     mine[-1],
                 )
-            broken = _misled(run, rank, copies[rank], plain(args[rank][0]), mine)
-            if broken:
+            if broken := _misled(run, rank, copies[rank], plain(args[rank][0]), mine):
                 return broken
-        broken = _too_much(run, call, copies)
-        if broken:
+        if broken := _too_much(run, call, copies):
             return broken
     return None
 

@@ -38,8 +38,7 @@ def _first_segment(tensors: list[torch.Tensor], rank: int, setup: Setup) -> torc
 
 
 def _chain(run: Run) -> str | None:
-    broken = rules.messages_in_dtype(run)
-    if broken:
+    if broken := rules.messages_in_dtype(run):
         return broken
     for rank in range(run.ranks):
         peers = {e.peer for e in run.sends if e.rank == rank}

@@ -142,8 +142,7 @@ def _reduces_it_whole(run: Run) -> bool:
 def _two_thin(run: Run) -> str | None:
     """Two all_reduces: P of n r elements and Q of m r, in the matrix's own dtype."""
     n, m, r = run.setup.size, run.setup.option("columns"), run.setup.option("r")
-    broken = rules.messages_in_dtype(run)
-    if broken:
+    if broken := rules.messages_in_dtype(run):
         return broken
     for entry in run.collectives:
         if entry.numel > r * max(n, m):
@@ -154,8 +153,7 @@ def _two_thin(run: Run) -> str | None:
                 f"{entry.numel} elements",
                 f"{n * r} or {m * r}",
             )
-    words = rules.calls(run, "all_reduce", "P and then Q, so two are enough", least=2, most=2)
-    if words:
+    if words := rules.calls(run, "all_reduce", "P and then Q, so two are enough", least=2, most=2):
         return words
     for _, rank, mine in run.by_rank(run.collectives):
         sizes = [e.numel for e in mine]

@@ -40,8 +40,7 @@ def _one_way(run: Run, pieces: int = 1) -> str | None:
     p, k = run.ranks, run.setup.option("k", 1) % run.ranks
     if not k:
         return None
-    broken = rules.messages_in_dtype(run)
-    if broken:
+    if broken := rules.messages_in_dtype(run):
         return broken
     straight = all((e.peer - e.rank) % p == k for e in run.sends)
     other = next((e for e in run.sends if (e.peer - e.rank) % p not in (k, 1, p - 1)), None)

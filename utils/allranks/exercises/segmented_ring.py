@@ -35,8 +35,7 @@ def _inputs(setup: Setup, rng: Draws) -> list[Args]:
 
 def _through_add(run: Run) -> str | None:
     """p - 1 of the p contributions to each element are added by somebody."""
-    broken = rules.messages_in_dtype(run)
-    if broken:
+    if broken := rules.messages_in_dtype(run):
         return broken
     needed = (run.ranks - 1) * run.setup.size * run.setup.times
     added = round(sum(speed.computed_s(run, rank) for rank in range(run.ranks)) / _element_s(run.setup))
@@ -65,8 +64,7 @@ def _added_before_sent(run: Run) -> str | None:
     for rank in range(run.ranks):
         came[rank].sort(key=lambda one: one[0])
         sent[rank].sort(key=lambda one: one[0])
-        broken = _sums_without_work(run, rank, sent[rank], came[rank])
-        if broken:
+        if broken := _sums_without_work(run, rank, sent[rank], came[rank]):
             return broken
     return None
 

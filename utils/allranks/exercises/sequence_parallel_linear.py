@@ -103,8 +103,7 @@ def _gathers(run: Run, call: int, rank: int) -> list[LogEntry]:
 
 def _gathered_again(run: Run) -> str | None:
     """x must be gathered once forward and once more backward, so that nobody keeps it in between."""
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     whole, sends = "p times as many bytes as its own rows", "gather the rows again in the backward pass"
     for call in range(run.setup.times):

@@ -118,8 +118,7 @@ def _unbiased(w: _Whole) -> torch.Tensor:
 
 def _pair(run: Run) -> str | None:
     """One gather of the rank's tokens forward, one reduce_scatter of all tokens' gradient backward."""
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     for _, rank, mine in run.by_rank(run.collectives):
         for ops, name, when in ((GATHERS, "all_gather", "forward"), (SCATTERS, "reduce_scatter", "backward")):

@@ -55,8 +55,7 @@ def _rounds(run: Run) -> str | None:
 
 
 def _bytes(run: Run) -> str | None:
-    broken = rules.wrong_dtype(run)
-    if broken:
+    if broken := rules.wrong_dtype(run):
         return broken
     limit = rules.nbytes_of(run)
     for rank, nbytes in enumerate(run.bytes_sent()):

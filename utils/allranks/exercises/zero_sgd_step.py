@@ -100,8 +100,7 @@ def _next_shards_data(step: int) -> Oracle:
 
 
 def _volume(run: Run) -> str | None:
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     for call, args in enumerate(run.args):
         total = sum(p.data.tensor().numel() for p in args[0][0])

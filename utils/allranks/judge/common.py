@@ -153,8 +153,7 @@ SIZES = (19, 23, 29, 47)
 
 def three_numbers_a_row(run: Run, enough: str, why: str) -> str | None:
     """At most three all_reduces, of three values a row in all: `enough` and `why` say so in words."""
-    broken = rules.calls(run, "all_reduce", enough, most=3)
-    if broken:
+    if broken := rules.calls(run, "all_reduce", enough, most=3):
         return broken
     rows = run.setup.size
     for rank in range(run.ranks):

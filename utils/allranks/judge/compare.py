@@ -73,12 +73,10 @@ def result_faults(run: Run) -> list[ResultFault]:
     if computed_with := computed.faults(run):
         return computed_with
     for call, (args, expected, results) in enumerate(zip(run.args, run.expected, run.results, strict=True)):
-        found = faults(run.exercise.name, args, expected, results, call, run.exercise.arguments)
-        if found:
+        if found := faults(run.exercise.name, args, expected, results, call, run.exercise.arguments):
             return found
     for call, results in enumerate(run.later):
-        found = changed_later(run.exercise.name, run.args[call], run.expected[call], results, call)
-        if found:
+        if found := changed_later(run.exercise.name, run.args[call], run.expected[call], results, call):
             return found
     return []
 

@@ -26,8 +26,7 @@ _SURE = 3  # so many equal elements are no chance
 def faults(run: Run) -> list[ResultFault]:
     """The first pass of each rank with wrong weights, in the first call that has any; of weights that lost digits only, none."""
     for call, args in enumerate(run.args):
-        found = [fault for rank in range(run.ranks) if (fault := _of_rank(run, call, rank, args)) is not None]
-        if found:
+        if found := [fault for rank in range(run.ranks) if (fault := _of_rank(run, call, rank, args)) is not None]:
             return found
     return []
 

@@ -140,8 +140,7 @@ def too_few_steps(run: Run, wanted: int, what: str) -> str | None:
 
     What is sent may be the fault instead: a ring of other steps is right as well, if its messages hold what they must.
     """
-    unfilled = sends_unfilled(run)
-    if unfilled is not None:
+    if (unfilled := sends_unfilled(run)) is not None:
         return unfilled
     sent = {sum(e.rank == rank for e in run.sends) for rank in range(run.ranks)}
     count = sent.pop() / run.setup.times if len(sent) == 1 else wanted

@@ -335,8 +335,7 @@ def chunk_bytes(run: Run, steps_per_p: int, what: str) -> str | None:
 
     `what` names that amount, such as "2(p-1)/p of the bytes".
     """
-    broken = messages_in_dtype(run)
-    if broken:
+    if broken := messages_in_dtype(run):
         return broken
     p, calls = run.ranks, run.setup.times
     nbytes = nbytes_of(run)
@@ -401,8 +400,7 @@ def rounds(run: Run, limit: int, what: str) -> str | None:
 
     The run must have had alpha = 1 and beta = 0, so that its virtual seconds are rounds.
     """
-    broken = no_messages(run)
-    if broken:
+    if broken := no_messages(run):
         return broken
     took = round(run.outcome.seconds)
     if took <= limit:
@@ -417,8 +415,7 @@ def calls(run: Run, operation: str, enough: str, *, least: int = 0, most: int) -
 
     `enough` ends the sentence if a rank calls it more often, such as "one is enough".
     """
-    broken = no_messages(run)
-    if broken:
+    if broken := no_messages(run):
         return broken
     times = run.setup.times
     for rank in range(run.ranks):
@@ -447,8 +444,7 @@ def reduces_other(run: Run, numels: Sequence[int], why: str) -> str | None:
 
 def received_at_most(run: Run, limit: int, what: str) -> str | None:
     """In one call each rank must receive at most `limit` bytes; `what` is the limit's formula."""
-    broken = no_messages(run)
-    if broken:
+    if broken := no_messages(run):
         return broken
     for rank in range(run.ranks):
         for call in range(run.setup.times):

@@ -190,8 +190,7 @@ def _value_mistake(run: Run, got: Result, expected: Expected, outputs: list) -> 
     if not pairs:
         return None
     found, right = pairs[0]
-    strange = _not_finite(found, right, expected.atol)
-    if strange is not None:
+    if (strange := _not_finite(found, right, expected.atol)) is not None:
         return strange
     if found.numel() > 1 and _is_cut(found, right):
         return cause(Code.WHOLE_NUMBERS)

@@ -168,8 +168,7 @@ def reduces(run: Run, rank: int, call: int) -> list:
 
 def one_all_reduce_each(run: Run) -> str | None:
     """A rule: one all_reduce for each bucket, each bucket full, in order."""
-    broken = rules.no_messages(run)
-    if broken:
+    if broken := rules.no_messages(run):
         return broken
     for call, args in enumerate(run.args):
         right, cap = numels(args[0]), args[0][1]

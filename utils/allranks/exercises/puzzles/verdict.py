@@ -154,8 +154,7 @@ def of_values(puzzle: Puzzle, run: Run, made: Moves, x: list[list[float]]) -> To
     wanted = puzzle.expected(x)
     results = [result_of(puzzle, run, rank) for rank in range(made.ranks)]
     wrong = wrong_ranks(puzzle, run, wanted)
-    other = _of_another_kind(puzzle, results, wrong, wanted)
-    if other is not None:
+    if (other := _of_another_kind(puzzle, results, wrong, wanted)) is not None:
         return other
     if made.ranks > 1 and not run.router.log:
         return Told(cause(Code.NO_MESSAGE), "No rank sends a message, so no rank has the others' numbers.")

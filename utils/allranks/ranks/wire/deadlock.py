@@ -218,8 +218,7 @@ def _cause(router: Router, lines: Lines, waiting: list[Wait]) -> tuple[DeadlockC
     ops = [router.holding(router.ranks[w.rank].on) for w in waiting]
     if router.memory is not None and any(router.ranks[w.rank].state is Phase.ACCESSING for w in waiting):
         return DeadlockCause.SIGNALS, _missing_signal(router.memory, [w.rank for w in waiting])
-    found = other_tag(router, ops) or _crossed(router, lines, ops)
-    if found:
+    if found := other_tag(router, ops) or _crossed(router, lines, ops):
         return found
     cause = _cause_by_kind(router, waiting, ops)
     return cause, (_NCCL_ADVICE if router.rules.nccl else {}).get(cause, _SAME_ADVICE[cause])

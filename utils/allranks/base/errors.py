@@ -60,6 +60,16 @@ def size_in_words(nbytes: float) -> str:
     return next(f"{nbytes / scale:.3g} {unit}" for unit, scale in units if nbytes >= scale or unit == "B")
 
 
+def seconds_in_words(seconds: float, digits: int = 3) -> str:
+    """The time with the largest unit that fits.
+
+    >>> seconds_in_words(0.00125), seconds_in_words(2.5e-11)
+    ('1.25 ms', '0.025 ns')
+    """
+    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+    return next(f"{seconds / scale:.{digits}g} {unit}" for unit, scale in units if seconds >= scale or unit == "ns")
+
+
 def capital(text: str) -> str:
     """The text with a capital letter at its beginning."""
     return text[:1].upper() + text[1:]

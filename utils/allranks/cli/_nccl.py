@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from allranks.base.errors import counted
-from allranks.cli._shared import CommandError
+from allranks.cli._shared import CommandError, duration
 
 if TYPE_CHECKING:
     from allranks.theory.cost.nccl_price import NcclPrice
@@ -91,7 +91,7 @@ def _ring(collective: str, ranks: int, nbytes: int, price: NcclPrice) -> dict[st
     return {"steps": int(found.messages), "bytes_per_rank": float(found.nbytes)}
 
 
-def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
+def in_words(found: dict[str, Any]) -> str:
     """The result for a terminal."""
     from allranks.theory.cost.calibrated import PARTS
 
@@ -104,7 +104,7 @@ def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
         f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, on {where}, "
         f"as NCCL {found['nccl_version']} would",
         f"  chosen       {chosen}",
-        f"  time         {interval(found, seconds_in_words)}",
+        f"  time         {interval(found)}",
         f"  busbw        {found['busbw_gb_per_s']:.4g} GB/s (algbw {found['algbw_gb_per_s']:.4g}), "
         "as nccl-tests counts them",
         f"  width        x {found['width']:.2g}: {parts}",
@@ -120,9 +120,9 @@ def in_words(found: dict[str, Any], seconds_in_words: Any) -> str:
     return "\n".join(lines)
 
 
-def interval(found: dict[str, Any], seconds_in_words: Any) -> str:
+def interval(found: dict[str, Any]) -> str:
     """Such as "13 to 31 µs (8 of 10 sites), most likely 20 µs"."""
-    low, high, middle = (seconds_in_words(float(f"{found[key]:.2g}")) for key in ("low", "high", "median"))
+    low, high, middle = (duration(float(f"{found[key]:.2g}")) for key in ("low", "high", "median"))
     number, unit = low.split()
     low = number if unit == high.split()[1] else low
     return f"{low} to {high} ({10 * found['coverage']:.0f} of 10 sites), most likely {middle}"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from allranks.cli._shared import CommandError
+from allranks.cli._shared import CommandError, duration
 
 
 def has(name: str | None, collective: str) -> bool:
@@ -52,16 +51,16 @@ def priced(collective: str, nbytes: int, name: str | None, nodes: int | None, ra
     }
 
 
-def in_words(found: dict[str, Any], seconds_in_words: Callable[[float], str]) -> str:
+def in_words(found: dict[str, Any]) -> str:
     """The result for a terminal."""
     lines = [
         f"{found['collective']}, {found['ranks']} ranks, {found['bytes']} bytes, as measured on {found['topology']}",
-        f"  time         {seconds_in_words(found['seconds'])}",
+        f"  time         {duration(found['seconds'])}",
     ]
     if found["held_out_error"] is not None:
         lines.append(
-            f"  band         {seconds_in_words(found['low_seconds'])} to "
-            f"{seconds_in_words(found['high_seconds'])}: half of the sizes that a fit had not seen lie so far "
+            f"  band         {duration(found['low_seconds'])} to "
+            f"{duration(found['high_seconds'])}: half of the sizes that a fit had not seen lie so far "
             "from it"
         )
     lines.append(f"  bandwidth    algbw {found['algbw_gb_per_s']:.2f} GB/s, busbw {found['busbw_gb_per_s']:.2f} GB/s")

@@ -1,7 +1,8 @@
-"""What several commands share: how they fail, how they write a file, and how a number of bytes is read."""
+"""What several commands share: how they fail, write a file, read a number of bytes and say a time."""
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from fractions import Fraction
@@ -10,9 +11,10 @@ from typing import IO, Any
 
 import click
 
-from allranks.base.errors import CourseError
+from allranks.base.errors import CourseError, seconds_in_words
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+duration = functools.partial(seconds_in_words, digits=4)
 
 
 class CommandError(click.ClickException):

@@ -45,11 +45,10 @@ def command() -> None:
     "--bucket", type=Size(), default="25MiB", show_default=True, help="Bytes of a bucket; 0 is one call for all."
 )
 @click.option("--backward-seconds", "backward_s", type=float, help="Of the backward pass, for what it can hide.")
-@click.option("--compute-seconds", "compute_s", type=float, help="Of the whole step, for the efficiency.")
 @_common_options
-def ddp(parameters, dtype, bucket, backward_s, compute_s, **place) -> None:
+def ddp(parameters, dtype, bucket, backward_s, **place) -> None:
     """Data parallel: one all_reduce for each bucket."""
-    options = {"dtype": dtype, "bucket_nbytes": bucket or None, "backward_s": backward_s, "compute_s": compute_s}
+    options = {"dtype": dtype, "bucket_nbytes": bucket or None, "backward_s": backward_s}
     _show("ddp", (parameters,), options, **place)
 
 
@@ -217,8 +216,6 @@ def _show(
             f"  exposed: {found.exposed_s * 1e3:.4g} ms (if buckets become ready at equal intervals; "
             "communication also slows computing a little)"
         )
-    if found.efficiency is not None:
-        click.echo(f"  scaling efficiency: {found.efficiency:.1%}")
 
 
 def _band(found: workload.Price, topology: str | None, ranks: int) -> dict[str, Any]:

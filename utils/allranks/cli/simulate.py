@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from allranks.cli import _nccl, _own
-from allranks.cli._shared import CommandError, Size
+from allranks.cli._shared import CommandError, Size, duration
 
 if TYPE_CHECKING:
     from allranks.theory.simulator.simulation import Simulation
@@ -53,7 +53,6 @@ TUNERS = {
     "--segments", type=int, help="Segments of a pipelined algorithm. Default: the best by its formula, at most 64."
 )
 @click.option("--ranks-per-node", type=int, help="Of hierarchical algorithms. Default: the machine's.")
-@click.option("--columns", type=int, help="Of the torus.")
 @click.option("--in-flight", type=int, help="Chunks that PAT sends at once. Default: all of a step.")
 @click.option(
     "--straggler", multiple=True, metavar="RANK=FACTOR", help="This rank's messages take FACTOR times as long."
@@ -74,11 +73,6 @@ TUNERS = {
 @click.option("--nodes-per-leaf", type=int, help="Nodes below one leaf switch.")
 @click.option("--oversubscription", type=float, help="Bandwidth of a leaf's ports over that of its uplinks.")
 @click.option("--rails", is_flag=True, help="A leaf switch for each card number.")
-@click.option(
-    "--method",
-    type=click.Choice(["events", "symmetry"]),
-    help="Simulate each message, or only one of several equal parts of the machine.",
-)
 @click.option("--trace", type=click.Path(path_type=Path), help="Write the trace, for the player and Trace.load.")
 @click.option("--chrome", type=click.Path(path_type=Path), help="Write the trace for Perfetto.")
 @click.option("--floor", type=float, help="Seconds that a call takes at least; with --algorithm nccl.")
@@ -150,9 +144,9 @@ def _by_torus(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     }  # fmt: skip
     return answer, (
         f"{found.collective}, {found.ranks} chips, {asked.nbytes} bytes, on {asked.name}: {axes}\n"
-        f"  time         {_time(found.seconds)}\n"
-        f"  for bytes    {_time(found.moving_s)}, all axes at once\n"
-        f"  for hops     {_time(found.hops_s)} ({found.hops} hops)\n"
+        f"  time         {duration(found.seconds)}\n"
+        f"  for bytes    {duration(found.moving_s)}, all axes at once\n"
+        f"  for hops     {duration(found.hops_s)} ({found.hops} hops)\n"
         "  measured     nothing: this is a formula"
     )
 
@@ -160,13 +154,13 @@ def _by_torus(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
 def _by_tuner(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     """What NCCL would choose and how long that takes, as an object and in words."""
     found = _nccl.priced(asked)
-    return found, _nccl.in_words(found, _time)
+    return found, _nccl.in_words(found)
 
 
 def _by_measurements(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     """What the topology's file measured, as an object and in words."""
     found = _own.priced(asked.collective, asked.nbytes, asked.name, asked.nodes, asked.ranks)
-    return found, _own.in_words(found, _time)
+    return found, _own.in_words(found)
 
 
 def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
@@ -178,11 +172,11 @@ def _by_messages(asked: SimpleNamespace) -> tuple[dict[str, Any], str]:
     ranks = _ranks(asked.ranks, asked.nodes, machine)
     healthy = _with_leaves(machine, asked)
     machine = _disturbed(healthy, asked.straggler, asked.background, asked.fail, asked.slow_link, asked.lost_card)
-    names = ("root", "segments", "ranks_per_node", "columns", "in_flight")
+    names = ("root", "segments", "ranks_per_node", "in_flight")
     options = {name: value for name in names if (value := getattr(asked, name)) is not None}
     traced = asked.trace or asked.chrome
-    wanted = asked.algorithm or _default(asked.collective, ranks, machine, asked.method or traced or options)
-    method = asked.method or ("events" if traced else None)
+    wanted = asked.algorithm or _default(asked.collective, ranks, machine, traced or options)
+    method = "events" if traced else None
     found = simulate(
         asked.collective, wanted, ranks, asked.nbytes, machine, gamma=asked.gamma, method=method, **options
     )
@@ -304,8 +298,8 @@ def _report(found: Simulation, bound_s: float, band: dict[str, Any], cost: dict[
     """The result for a terminal."""
     words = [
         f"{found.algorithm} {found.collective}, {found.ranks} ranks, {found.nbytes} bytes, on {found.topology.name}",
-        f"  time         {_time(found.seconds)}",
-        f"  lower bound  {_time(bound_s)}",
+        f"  time         {duration(found.seconds)}",
+        f"  lower bound  {duration(bound_s)}",
         f"  steps        {found.steps}",
         f"  bytes sent   {found.bytes_per_rank} by the busiest rank",
     ]
@@ -319,23 +313,15 @@ def _report(found: Simulation, bound_s: float, band: dict[str, Any], cost: dict[
     words.append(f"  simulated    {how}")
     if cost:
         words.append(
-            f"  disturbed    {cost['times_as_long']:.3g} times the {_time(cost['healthy_seconds'])} of the "
+            f"  disturbed    {cost['times_as_long']:.3g} times the {duration(cost['healthy_seconds'])} of the "
             "same machine in health"
         )
     if band:
         words.append(
-            f"  measured     {_nccl.interval(band, _time)}: {band['sites']} sites ({band['kind']}); "
+            f"  measured     {_nccl.interval(band)}: {band['sites']} sites ({band['kind']}); "
             "--algorithm nccl knows more"
         )
     return "\n".join(words)
-
-
-def _time(time_s: float) -> str:
-    """The time with the largest unit that fits."""
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if time_s >= scale:
-            return f"{time_s / scale:.4g} {unit}"
-    return f"{time_s * 1e9:.4g} ns"
 
 
 def _catalogue() -> dict[str, list[dict[str, Any]]]:

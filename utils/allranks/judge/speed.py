@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from allranks.base.errors import CourseError
+from allranks.base.errors import CourseError, seconds_in_words, size_in_words
 from allranks.judge.cases import Args, Setup, views
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 from allranks.theory import topology as machines
@@ -107,9 +107,9 @@ def of(run: Run | None, bound: Bound | None = None) -> Speed | None:
     bound = bound or next((rule.bound for rule in run.exercise.rules if isinstance(rule, FastRule)), bound_s)
     took, least = float(run.outcome.seconds), bound(run)
     each = " a rank" if run.exercise.collective == "all_gather" else ""
-    words = f"On {where.name}, {run.ranks} ranks take {_duration(took)} for {_size(where.nbytes)}{each}"
+    words = f"On {where.name}, {run.ranks} ranks take {seconds_in_words(took)} for {size_in_words(where.nbytes)}{each}"
     if least > 0:
-        words += f", {took / least:.2f} times the lower bound of {_duration(least)}"
+        words += f", {took / least:.2f} times the lower bound of {seconds_in_words(least)}"
     better: list[str] = []
     if _is_plain(run.exercise) and run.exercise.collective in _PARTS:
         found = run.outcome.what_if(any_order=run.exercise.collective in _ANY_ORDER, segmented=_sends_segments(run))
@@ -195,20 +195,6 @@ def setup_on(exercise: Exercise, machine: Machine, most: int) -> Setup:
     except Exception:  # inputs of another number of ranks need other sizes: then the case as it is
         return exercise.demo_setup.with_options(_machine=machine)
     return wanted
-
-
-def _duration(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
-def _size(nbytes: float) -> str:
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.3g} {unit}"
-    return f"{nbytes:.3g} bytes"
 
 
 # ------------------------------------------------------------------------------------- what exercises on speed have in common

@@ -30,8 +30,6 @@ from allranks.base.whole import make_whole
 if TYPE_CHECKING:
     import urllib.request
 
-__all__ = ["BoardError", "join_board", "leave_board"]
-
 WAIT_S = 3.0  # for one message, in a thread of its own
 WAITING = 20  # messages; more are dropped
 MAX_NAME = 40

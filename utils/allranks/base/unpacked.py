@@ -17,8 +17,6 @@ from typing import IO, Any
 
 from allranks.base.errors import CourseError
 
-__all__ = ["CHUNK", "PackedError", "Unpacked", "plain_text"]
-
 CHUNK = 1 << 20
 _WAYS = {"gzip": b"\x1f\x8b", "bzip2": b"BZh", "xz": b"\xfd7zXZ\x00", "zstd": b"\x28\xb5\x2f\xfd"}  # how each begins
 _COLOURS = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")

@@ -16,7 +16,7 @@ from allranks.judge.exercise import P2P, About, Exercise, Rule, Run
 from allranks.ranks.wire import LogEntry
 from allranks.ranks.wire.messages import OpKind as Op
 from allranks.theory import topology
-from allranks.theory.simulator.simulation import lower_bound_seconds
+from allranks.theory.cost.bounds import lower_bound_seconds
 
 NODE = topology.preset("dgx-h100")
 MACHINE = speed.Machine("one node of 8 H100s", NODE, 1 << 30)

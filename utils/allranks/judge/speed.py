@@ -12,7 +12,8 @@ from allranks.base.errors import CourseError, seconds_in_words, size_in_words
 from allranks.judge.cases import Args, Setup, views
 from allranks.judge.exercise import Exercise, Group, Rule, Run
 from allranks.theory import topology as machines
-from allranks.theory.simulator.simulation import TopologyNetwork, lower_bound_seconds
+from allranks.theory.cost.bounds import lower_bound_seconds
+from allranks.theory.simulator.simulation import TopologyNetwork
 from allranks.theory.topology import Topology
 
 NBYTES = 64 << 20

@@ -15,13 +15,6 @@ from typing import Any
 
 from allranks.base.errors import CourseError
 
-__all__ = [
-    "Event",
-    "Message",
-    "Trace",
-    "TraceError",
-]
-
 KINDS = ("schedule", "wire", "live", "simulated")
 CLOCKS = ("step", "virtual", "wall")
 VERSION = 1

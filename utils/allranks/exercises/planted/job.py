@@ -7,8 +7,6 @@ from typing import Any
 from allranks.jobs.job import Call, Job, RankRecord, merged
 from allranks.jobs.root_cause import Diagnosis, Measured, accepts
 
-__all__ = ["PlantedJob", "as_job"]
-
 
 class PlantedJob(dict[str, Any]):
     """A job as lab 11 gives it, and what only the marking knows: the `answer`, and the job with one `true` clock.

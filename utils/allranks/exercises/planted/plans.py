@@ -9,8 +9,6 @@ from enum import StrEnum
 from allranks.exercises.planted.steps import Break, Collective, Compute, Draw, Op, Plan, Wait
 from allranks.jobs.root_cause import SMALL_NBYTES, Kind
 
-__all__ = ["Trap", "plan_of"]
-
 
 class Trap(StrEnum):
     """What a job has beside its fault, or in place of one, so that a wrong reading of the contract gives another answer."""

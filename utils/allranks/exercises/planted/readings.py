@@ -26,8 +26,6 @@ from allranks.jobs.root_cause import (
     total_us,
 )
 
-__all__ = ["READINGS", "Tell"]
-
 Tell = Callable[[PlantedJob], Diagnosis | None]  # None: what is right
 Plain = Mapping[str, Any]
 _OF_TOTAL = (Kind.STRAGGLER, Kind.TINY_CALLS, Kind.NO_OVERLAP)

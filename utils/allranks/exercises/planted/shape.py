@@ -21,8 +21,6 @@ from allranks.jobs.root_cause import (
     union,
 )
 
-__all__ = ["SHAPES", "Shape", "shaped"]
-
 # no figure is nearer to its limit: what the lab's text promises
 NEAR = {kind: Limit(0.9 * limit.at, limit.at, 1.1 * limit.at) for kind, limit in LIMITS.items()}
 SHARES = (Kind.STRAGGLER, Kind.TINY_CALLS, Kind.NO_OVERLAP)  # of the total time: more compute makes them smaller

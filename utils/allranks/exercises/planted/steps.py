@@ -6,8 +6,6 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Break", "Collective", "Compute", "Draw", "Plan", "Wait", "simulate"]
-
 
 class Draw:
     """Draws of one seed, made of `random()` only, so that they are the same with every version of Python.

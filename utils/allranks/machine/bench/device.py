@@ -10,8 +10,6 @@ from allranks.machine.bench.sweeps import BenchError, seconds_of
 if TYPE_CHECKING:
     from allranks.ranks.world import World
 
-__all__ = ["fitted_words", "lasting", "up_to_plateau"]
-
 LEAST_S = 1e-3  # a sleep is exact to about a tenth of this, and Python's own work is hidden below it
 PLATEAU_NBYTES = {"nccl": 1 << 30, "gloo": 64 << 20}  # where a doubling of the size no longer raises the bandwidth
 

@@ -18,8 +18,6 @@ from allranks.theory.cost.plan import MODELS, Plan
 from allranks.theory.cost.step import TrainingStep
 from allranks.theory.cost.workload import WorkloadError
 
-__all__ = ["MyModel", "my_model"]
-
 _KEPT = kept_file.MY_MODEL
 
 

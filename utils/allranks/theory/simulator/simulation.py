@@ -17,7 +17,7 @@ from typing import Any
 from allranks.base.errors import CourseError
 from allranks.theory import cost
 from allranks.theory.cost.bounds import lower_bound_seconds
-from allranks.theory.schedules import Algorithm, Schedule, ScheduleError, describe
+from allranks.theory.schedules import Algorithm, Schedule, describe
 from allranks.theory.schedules.symmetric import SymmetricSchedule, symmetric_schedule
 from allranks.theory.simulator import channels
 from allranks.theory.simulator.clock import Compute, Recv, Send, Step, Timeline, Wait, collective_seconds, replay
@@ -476,16 +476,3 @@ def _replayed(
             f"rank {timeline.finished.index(None)} never finishes: messages of the schedule wait for each other"
         )
     return float(timeline.seconds)
-
-
-__all__ = [
-    "ScheduleError",
-    "SimulateError",
-    "Simulation",
-    "TopologyError",
-    "TopologyNetwork",
-    "lower_bound_seconds",
-    "programs",
-    "run_schedule",
-    "simulate",
-]

@@ -17,8 +17,6 @@ from typing import Any, cast
 
 from allranks.theory.topology.machines import Link, Topology, TopologyError
 
-__all__ = ["DGX1_LANES", "PS", "Cut", "Fabric", "FabricLink", "mesh_fabric", "node_fabric", "torus_fabric"]
-
 PS = 10**12  # picoseconds of a second
 LinkName = tuple[Any, ...]  # a kind of link, then where it is
 # How many NVLinks join each pair of GPUs of a DGX-1 with V100 (microsoft/msccl-tools, msccl/topologies/nvidia.py).

@@ -9,8 +9,6 @@ from typing import Any
 
 from allranks.theory.topology.machines import PRESETS, Link, Topology, TopologyError
 
-__all__ = ["FORMAT", "is_file_name", "load_topology", "preset", "read_topology_file"]
-
 FORMAT = 1
 MAX_NBYTES = 16 << 20
 _LINKS = ("inside", "host", "nic")

@@ -15,15 +15,6 @@ from functools import cached_property
 
 from allranks.base.errors import CourseError
 
-__all__ = [
-    "PRESETS",
-    "Link",
-    "Topology",
-    "TopologyError",
-    "round_robin",
-    "uniform",
-]
-
 NVLINK_SOURCE = "NCCL 2.30.7 src/graph/topo.h: what NCCL counts on for all NVLinks of a GPU together"
 ALPHA_NOTE = "alpha is a teaching value of the right order, not a measurement: fit your own with `allranks bench`"
 KINDS = ("inside", "host", "nic", "leaf")

@@ -13,8 +13,6 @@ from dataclasses import replace
 from allranks.theory.topology.fabrics import PS, Fabric, LinkName, link_in_words, node_fabric
 from allranks.theory.topology.machines import Topology, TopologyError
 
-__all__ = ["cable_names", "flow_seconds", "hashed_fabric", "hashed_spine", "spine_loads"]
-
 _WORD = 0xFFFFFFFF
 
 

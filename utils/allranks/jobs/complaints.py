@@ -27,13 +27,21 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.9,
     ),
     (
+        r"attaching to shared memory segment.*No such file",
+        "A rank could not open the segment of shared memory that another rank of its machine made.",
+        "containers of one machine must share /dev/shm (--ipc=host); NCCL_SHM_DISABLE=1 goes on without it; the other "
+        "rank "
+        "may also have ended",
+        0.75,
+    ),
+    (
         r"shared memory segment|/dev/shm",
         "NCCL could not make its segment of shared memory in /dev/shm.",
         "look at df -h /dev/shm, its rights and ulimit; a container needs --shm-size or --ipc=host",
         0.7,
     ),
     (
-        r"status=12\b|vendor err 129|IBV_WC_RETRY_EXC_ERR|transport retry counter exceeded",
+        r"(?:status=|error )12\b|vendor err 129|IBV_WC_RETRY_EXC_ERR|transport retry counter exceeded",
         "A message over InfiniBand or RoCE was never answered: the other side is dead, or the fabric or the GID "
         "is wrong.",
         "look first whether the peer's process had ended before; if not, look at the port (ibstat, ibv_devinfo, "
@@ -41,7 +49,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
-        r"status=5\b|vendor err 249|IBV_WC_WR_FLUSH_ERR",
+        r"(?:status=|error )5\b|vendor err 249|IBV_WC_WR_FLUSH_ERR",
         "A message over InfiniBand or RoCE was given up, as its connection had failed before: an earlier error closed "
         "it, or the other side had ended.",
         "look for the first error of all ranks, and whether the peer's process had ended; then at the port (ibstat, "
@@ -98,7 +106,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
-        r"status=4\b|IBV_WC_LOC_PROT_ERR|local access violation|local protection",
+        r"(?:status=|with error )4\b|IBV_WC_LOC_PROT_ERR|local access violation|local protection",
         "A card of InfiniBand or RoCE was told to use memory that it may not use: it was freed, or was never "
         "registered with the card.",
         "look for the first such rank, whether buffers of a graph or of registered memory were freed, and at the "
@@ -120,7 +128,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
-        r"status=\d+ opcode|ibv_\w+ failed|async (?:fatal )?event",
+        r"(?:status=|with error )\d+,? opcode|ibv_\w+ failed|async (?:fatal )?event",
         "The InfiniBand or RoCE card reported an error.",
         "look at ibstat, at dmesg and at the counters of the port; locked memory may be too small (ulimit -l)",
         0.6,
@@ -157,7 +165,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.5,
     ),
     (
-        r"no socket interface found|No (?:usable )?(?:socket )?interface found",
+        r"no socket interface found|Address family not supported|No (?:usable )?(?:socket )?interface found",
         "NCCL found no network interface that it may use.",
         "look at NCCL_SOCKET_IFNAME: it must name an interface of this host (ip addr)",
         0.85,
@@ -207,10 +215,25 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.85,
     ),
     (
-        r"^(?:unhandled (?:cuda|system) error|internal error\b)",
+        r"^(?:unhandled (?:cuda|system) error|internal error\b|nccl\w+Error)",
         "A call of NCCL's failed, and this text does not say why.",
         "run it again with NCCL_DEBUG=WARN: NCCL's own line before it says which call, and on which rank",
         0.4,
+    ),
+    (
+        r"^invalid (?:usage|argument)",
+        "NCCL refused the arguments of a call.",
+        "run it again with NCCL_DEBUG=WARN, which names the argument; mostly two ranks have one GPU, or the number of "
+        "ranks "
+        "is not that of the processes",
+        0.5,
+    ),
+    (
+        r"Cuda failure",
+        "A call of CUDA's failed inside NCCL.",
+        "the words name it; look at the line before it in NCCL's log for the file (nvls.cc: NCCL_NVLS_ENABLE=0 goes on "
+        "without NVLink SHARP; p2p.cc: NCCL_P2P_DISABLE=1), and at nvidia-smi",
+        0.5,
     ),
     (
         r"driver version is insufficient|forward compat",

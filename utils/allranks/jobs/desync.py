@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from allranks.base.errors import capital, name_ranks
 from allranks.jobs.coll_lines import calls_that_differ
 from allranks.jobs.complaints import complaints, settings_words, slow_settings
+from allranks.jobs.error_lines import SIGNALS
 from allranks.jobs.formats import STANDS
 from allranks.jobs.job import Call, Cause, Job, RankRecord
-from allranks.jobs.logs import LOG, NO_GROUP, SIGNALS
+from allranks.jobs.logs import LOG, NO_GROUP
 from allranks.jobs.names import operation
 from allranks.jobs.reading import sources
+from allranks.jobs.signs import sign
 
 COALESCED = "COALESCED"  # a watchdog's word for several calls at once
 # collectives whose inputs (outputs) must have one size on all ranks
@@ -114,8 +116,9 @@ def desync(job: Job) -> tuple[Cause, ...]:
     return tuple(cause for _, cause in sorted(found, key=lambda item: item[0]))
 
 
-def _tasks(numbers: Sequence[int]) -> str:
-    return f"task{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:8]))}"
+def _tasks(numbers: Sequence[str]) -> str:
+    several = len(numbers) > 1 or not numbers[0].isdigit()
+    return f"task{'s' if several else ''} {', '.join(numbers[:8])}"
 
 
 def _by_launcher(job: Job) -> tuple[Cause, ...]:
@@ -140,11 +143,15 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
             why = "Slurm's log says so; the others wait for it: look at the host's memory (sacct -o MaxRSS), at data "
             why += "loaders and at copies of the model on the host; ask for more with --mem"
             found.append(Cause(f"{who} was ended for lack of the host's memory.", why, None, 0.9, "failed_rank"))
-        others = {n: how for n, how in record.facts.get("tasks", {}).items() if how not in ("Out Of Memory", "Killed")}
+        others = {
+            n: how
+            for n, how in record.facts.get("tasks", {}).items()
+            if how not in ("Out Of Memory", "Killed", "Terminated")
+        }
         if others and not lacked:
             first, how = next(iter(others.items()))
-            why = "Slurm's log names it first; with one task a rank, that is the rank. Look at what it printed last"
-            found.append(Cause(f"Slurm's task {first} failed: {how}.", why, None, 0.7, "failed_rank"))
+            why = "Slurm's log names this first; with one task a rank, a task's number is the rank. Look at its end"
+            found.append(Cause(f"Slurm's {_tasks([first])} failed: {how}.", why, None, 0.7, "failed_rank"))
         if signal := record.facts.get("stopped"):
             name = f" (signal {signal})" if signal.isdigit() else f" ({signal})"
             why = (
@@ -166,14 +173,15 @@ def by_logs(job: Job) -> tuple[Cause, ...]:
     """
     told = [r for r in job.records if r.facts.get("said")]
     causes = [cause for r in job.records for cause in r.facts.get("causes", ())]
+    later = [cause for r in job.records for cause in r.facts.get("later", ())]
     causes += calls_that_differ(calls for r in job.records for calls in r.facts.get("enqueued_calls", ()))
     if not told:
-        return (*causes, *_by_launcher(job))
+        return (*causes, *_by_launcher(job), *later)
     settings = {name: value for r in told for name, value in r.facts.get("settings", {}).items()}
     warnings = dict.fromkeys(w for r in told for w in r.facts.get("warnings", ()))
     warned = {w: ranks for r in told for w, ranks in r.facts.get("warned", {}).items()}
     found = [*causes, *complaints(warnings, warned)]
-    found += _by_launcher(job)
+    found += [*_by_launcher(job), *later]
     slow = next((r for r in told if r.facts.get("sockets")), None)
     if slow is not None:
         found.append(_over_sockets(slow, settings))
@@ -216,6 +224,8 @@ def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
     words = f"{capital(name_ranks(first))} failed" + (f" first, then {name_ranks(later)}" if later else "")
     words += f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
     evidence = "; ".join(f"rank {rank}: {failed[rank]}" for rank in [*first, *later][:3])
+    if not records[first[0]].facts.get("by_launcher") and (known := sign(failed[first[0]])):
+        evidence += f". {known[0].cause[:-1]}: {known[0].evidence}"
     if all(records[rank].facts.get("at_once") for rank in failed):
         words = f"{words[:-1]} in the same second."
         evidence += "; the launcher does not say which was first: look for the first error above its report"
@@ -273,7 +283,8 @@ def _alone(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tu
 
 def _behind(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     """Of ranks whose log has only how many calls were enqueued and completed: in which they stood."""
-    found = []
+    found: list[tuple[int, Cause]] = []
+    waits = [rank for rank, record in records.items() if record.facts.get("gave_up")]
     for rank, record in records.items():
         for name, last in record.facts.get("enqueued", {}).items():
             done = groups[name].completed.get(rank, last)
@@ -285,6 +296,12 @@ def _behind(records: dict[int, RankRecord], groups: dict[str, _Group]) -> list[t
                     "the lines that name the call are not here"
                 )
                 found.append((4, Cause(words, why, None, 0.6, "hang", None)))
+            elif record.source == "watchdog" and done == last > 0 and waits and rank not in waits:
+                gave_up = f"when the watchdog of {name_ranks(waits)} gave up"
+                words = f"Rank {rank} waited in no call of {groups[name].words()} {gave_up}."
+                why = f"it had ended all {last} calls that it enqueued there: it did not come to a later one, or waits "
+                why += "elsewhere; look where it stands (py-spy dump)"
+                found.append((3, Cause(words, why, None, 0.5, "missing_rank", None)))
     return found
 
 
@@ -604,6 +621,9 @@ def _no_file(job: Job, groups: dict[str, _Group]) -> list[tuple[int, Cause]]:
     # where all other members wait in one call, the member without a file is the one that did not come
     awaited = {r for g in waits if _all_wait(g, absent) for r in absent & set(g.members)}
     logged = any(r.source == "watchdog" for r in job.records)
+    if logged and not any(r.facts.get("timed_out") or r.facts.get("stuck_s") for r in job.records):
+        if any(r.facts.get("error") for r in job.records):
+            return []  # a rank failed, and no watchdog was asked
     compared = [r for r in job.records if r.source == "watchdog" and r.calls and not r.facts.get("timed_out")]
     if compared and not any(r.facts.get("timed_out") for r in job.records):
         return []  # torch compared the calls of two ranks before they ran: no watchdog had a part in it

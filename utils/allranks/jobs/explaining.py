@@ -237,6 +237,8 @@ def _ordered(stopped: Sequence[Cause], logged: Sequence[Cause]) -> list[Cause]:
     """What stopped the job and what the log warns of: NCCL's errors stand after ranks that failed or differ, before a
     hang."""
     ends = ("nccl_error", "failed_rank", "stopped", "desync")
+    if not stopped:  # then these stand in their own order
+        return sorted(logged, key=lambda c: c.kind != "desync" and c.sure < 0.9)
     errors = [c for c in logged if c.kind in ends and c.sure >= 0.5]
     # a full /dev/shm or a GPU used twice fails the rank itself; NCCL's lines of calls say which call differs
     first = [c for c in errors if c.sure >= 0.9 or c.kind == "desync"]

@@ -94,8 +94,9 @@ class HcclErrors:
         self.unfinished: dict[int, tuple[str, int | None]] = {}  # of a device: HCCL's limit of time, and its rank
         self.rank: int | None = None
 
-    def take(self, line: str) -> None:
-        """Files a line of HCCL's or torch_npu's."""
+    def take(self, line: str) -> bool:
+        """Files a line of HCCL's or torch_npu's; whether it is an error that is known."""
+        before = len(self.errors), len(self.plog), len(self.unfinished)
         own = _OWN.search(line)
         if own:
             number = int(own[1] or own[2])
@@ -107,6 +108,7 @@ class HcclErrors:
         found = _CODE.search(line)
         if found and len(self.errors) < MOST and found[2].strip():
             self.errors.setdefault(_Error(found[1], self.rank, found[2].strip()[:2000]))
+        return bool(found) or before != (len(self.errors), len(self.plog), len(self.unfinished))
 
     def _plog(self, text: str) -> None:
         """Files a line of CANN's own log: of each kind the first."""

@@ -21,14 +21,15 @@ from allranks.base.errors import counted
 from allranks.jobs.coll_lines import CollLines, said_of_calls
 from allranks.jobs.complaints import shortened
 from allranks.jobs.dumps import DTYPES
+from allranks.jobs.error_lines import DIGITS, SENT, SIGNALS, Errors, rank_in_label, signal_of, thrown
 from allranks.jobs.formats import STANDS, Format
 from allranks.jobs.hccl import HcclErrors
-from allranks.jobs.horovod import STALLED, HorovodStalls
+from allranks.jobs.horovod import HorovodStalls
 from allranks.jobs.job import MAX_RANKS, Call, Cause, ProfileError, RankRecord
 from allranks.jobs.names import operation
 from allranks.jobs.nccl_files import RAS_GROUP
 from allranks.jobs.scan import lines_of
-from allranks.jobs.signs import SIGNS, Xids, sign
+from allranks.jobs.signs import Xids, sign
 from allranks.jobs.xla_waits import XlaWaits
 from allranks.theory.cost.sweep_tables import is_row
 
@@ -37,7 +38,6 @@ __all__ = ["FORMAT", "LOG", "WATCHDOG", "read_lines"]
 WATCHDOG, LOG = "watchdog", "log"
 TABLE = "it has rows of nccl-tests, which are not read here: allranks fit says whether their bandwidth is normal"
 NO_GROUP = "of this log"  # the group of texts that name none
-MOST_LETTERS = 256 << 20  # of a text that so far says nothing of NCCL
 MOST_WARNINGS = 1000  # different ones; addresses in them make many of one kind
 MOST_LINE = 4000  # letters of a line that are looked at
 _WORK = re.compile(
@@ -64,17 +64,17 @@ _OF_A_RANK = (*_BEGUN[:2], "ast enqueued", "watchdog got stuck")  # texts before
 _SPOKE = ("Some NCCL operations have failed", "preparing to dump debug info", "Stack trace of the failed collective")
 _BROKEN = (*_BEGUN, "watchdog got stuck")  # what a line has in it that may be a part of its text only
 _STUCK = re.compile(r"[Ww]atchdog got stuck for (\d{1,12}) (milli)?second")
-_ERROR = re.compile(r"\b((?:\w+\.)*\w*(?:Error|Exception|Interrupt))\b(?:: (.*))?$")
 _EXIT = re.compile(r"\brank\s*:\s*(\d+) \(local_rank: \d+\).*")
 _FAILED_LOCAL = re.compile(
     r"failed \(exitcode: (-?\d{1,5})\) local_rank: (\d{1,4}) "
 )  # torchrun, before it knows ranks
 _DEATH = re.compile(r"Received (\d{1,2}|Signals\.\w+) death signal")
-_OLD_LINE = re.compile(r"(:\d+:\d+ \[\d+\]) (INFO|WARN) ")  # NCCL 2.0 to 2.2 does not write its name
+_OLD_LINE = re.compile(r"(:\d+:\d+ \[\d+\](?: \S+:\d+)?) (INFO|WARN) ")  # NCCL 2.0 to 2.2 does not write its name
 _TASK = re.compile(
-    r"srun: error: \S+: task (\d{1,7}): (Out Of Memory|Killed|Segmentation fault|Exited with exit code \d+)"
+    r"srun: error: \S+: tasks? (\d[\d,-]*): (Out Of Memory|Killed|Segmentation fault[^\n]*|Aborted[^\n]*|Terminated|"
+    r"Exited with exit code \d+)"
 )
-_CANCELLED = re.compile(r"\bCANCELLED AT \S+ DUE TO (?!JOB REQUEUE|PREEMPTION)([A-Z ]+\b)")
+_CANCELLED = re.compile(r"\bCANCELLED AT \S+ (?:DUE TO (?!JOB REQUEUE|PREEMPTION)([A-Z ]+\b)|\*\*\*)")
 _ASYNC = re.compile(r"Collective WorkNCCL\(SeqNum=(\d{1,18}), OpType=(\w+).*raised the following async exception")
 _CHANNELS = re.compile(r"(\d+) coll channels, (?:\d+ collnet channels, )?(\d+) nvls channels")
 _TIMINGS = re.compile(r"Init timings.*?: rank (\d{1,7}) nranks \d+ total ([\d.]+) \((.*)\)")
@@ -85,6 +85,13 @@ _XLA_FAILED = re.compile(
 )
 # vLLM's pynccl, CuPy, TensorRT-LLM, and what torch puts into one line
 _NCCL_ERROR = re.compile(r"(?:\b\w*Error: NCCL error: |\bLast error: |\bFailed, NCCL error \S+ ')(.{1,300}?)'?\s*$")
+_IN_BLOCK = re.compile(r".*\b(?:traceback *: |error_file *: |host +: |rank +: )|\W*\S+ FAILED\s*$")
+# of NCCL's results: the words that do not say why
+_VAGUE = re.compile(
+    r"unhandled (?:cuda|system) error|internal error\b|invalid (?:usage|argument)|remote process exited|nccl(?:System|"
+    r"Internal|"
+    r"Remote|UnhandledCuda|InvalidUsage)Error"
+)
 _SECOND = re.compile(r"\btime\s+: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _EXITCODE = re.compile(r"exitcode\s*:\s*(-?\d+)")
 # errors that tell of other ranks, or that follow from one of HCCL's
@@ -98,13 +105,6 @@ _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO
 _CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
 NEAR = 4  # so many calls apart are ranks of one group that stopped for one reason
 APART_S = 60  # one process's timeouts of one moment are closer together
-SIGNALS = {
-    9: "SIGKILL, as the out-of-memory killer sends it",
-    11: "SIGSEGV",
-    7: "SIGBUS, as of a full /dev/shm",
-    6: "SIGABRT",
-}
-_SENT = (1, 2, 15)  # signals that a launcher, a scheduler or a person sends to ranks that run
 _SYMPTOMS = (
     "DistBackendError",
     "DistStoreError",
@@ -112,6 +112,7 @@ _SYMPTOMS = (
     "ChildFailedError",
     "SignalException",
     "ProcessRaisedException",
+    "CheckpointException",
     "ncclSystemError",
     "ncclRemoteError",
     "ncclInternalError",
@@ -134,65 +135,35 @@ _CHOSEN = re.compile(r"(\w+): (\d+) Bytes -> Algo (\S+) proto (\S+)(?: .*channel
 _ALGORITHMS = ("tree", "ring", "collnet direct", "collnet chain", "NVLS", "NVLS tree", "PAT")
 _PROTOCOLS = ("LL", "LL128", "simple")
 
-_LAUNCHERS = (
-    "Root Cause (first observed failure)",
-    "failed to pass monitoredBarrier",
-    "Detected mismatch between collectives",
-    "slurmstepd: error",
-    "srun: error",
-    "torch.distributed.elastic",
-    "torch/distributed/elastic",
-)
-_WATCHDOGS = ("Watchdog caught", "watchdog thread terminated", "timed out in blocking wait", "watchdog got stuck")
-_OF_XLA = ("async NCCL error: ", "NCCL operation ")  # what XLA says of a call of NCCL's that failed
-HCCL_LATE = "hccl fftsplus task timeout"
-_OF_HCCL = ("EI00", "EJ00", "RankID:", "HCCL(", HCCL_LATE)
-_OTHERS = (
-    "may be stuck",
-    "EI0002",
-    "EI0005",
-    "EI0006",
-    "EI0009",
-    "EJ0001",
-    "HcclA",
-    "HCCL(",
-    HCCL_LATE,
-    STALLED,
-    *_OF_XLA,
-)
-_FURTHER_ON = (
-    *_WATCHDOGS,
-    "NCCL INFO",
-    "NCCL WARN",
-    *_LAUNCHERS,
-    *_OTHERS,
-    *SIGNS,
-)  # what makes a text a log of ours anywhere
-_AT_ONCE = (*_FURTHER_ON, "NCCL error", "ProcessGroupNCCL", "NCCL version ")  # and in its first bytes
+_OF_HCCL = ("EI00", "EJ00", "RankID:", "HCCL(", "hccl fftsplus task timeout")
+_NO_LOGS = (".md .rst .py .ipynb .sh .c .cc .cpp .cu .h .hpp .js .ts .css .html .svg .xml .yaml .yml .toml .ini .cfg "
+".csv "
+            ".tsv .json .tex .patch .diff").split()  # fmt: skip
+# what a line of interest has in it, in small letters
+_WORDS = (
+    "err|fail|abort|kill|timed out|timeout|exce|traceback|sig|refus|reset|cannot|could not|unable|denied|reach|termin|"
+    "assert|crash|died|stuck|exit|return code|critical|fatal|nan|waiting|heartbeat|lame|healthy|diverge|warn|ccl|"
+    "watchdog|ei00|ej00|rankid:|ranks:|local_rank|cancelled|nvrm|block found|enqueued|fingerprint|memory|member: |"
+    "worker group|no space|quota|already in use|deadline|initialization|float|running|grad for|connect|broken pipe|"
+    "fallen|/task:|what():|death|[e |] info "
+).split("|")
+MOST_SHAPES = 20_000
+NEAR_LINES = 12  # behind a line of interest: the rest of a text that a terminal broke, or of a launcher's block
+_CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x1b\b\f")  # what no text has
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
 
 def _looks(path: Path, head: bytes) -> bool:
+    """Whether it is a text: anything may be a log, and the reader says where nothing in it is an error or a choice."""
+    if path.suffix.lower() in _NO_LOGS and not any(
+        word in head for word in (b"NCCL INFO", b"NCCL WARN", b"Watchdog ca")
+    ):
+        return False  # sources and documents speak of errors, too
     start = head.lstrip()
     # {"..." is JSON; {'loss': ...} is what a trainer prints
     if (re.match(rb'\x80|\{\s*(?:["}]|\Z)', start) and not start.startswith(_DOCKER.encode())) or b"\0" in head:
         return False
-    text = head.decode("utf-8", "replace")
-    return bool(_OLD_LINE.search(text)) or any(word in text for word in _AT_ONCE) or _text_with_watchdog(path)
-
-
-def _text_with_watchdog(path: Path) -> bool:
-    """Whether a text speaks of a watchdog or of NCCL further on: a log begins with anything."""
-    if path.suffix.lower() not in (".log", ".txt", ".out", ".err", ".stderr", ".stdout"):
-        return False
-    letters = 0
-    for line in lines_of(path):
-        if _has_one(line, _FURTHER_ON):
-            return True
-        letters += len(line)
-        if letters > MOST_LETTERS:
-            break
-    return False
+    return len(head[:4096].translate(None, _CONTROL)) == len(head[:4096])
 
 
 @dataclass
@@ -215,6 +186,7 @@ class _Rank:
     told_s: float | None = None  # the clock of its last timeout
     attempt: int = 0
     spoke: bool = False  # its watchdog said that it gave up
+    gave_up: bool = False  # another rank's text says that its watchdog gave up
     not_come: str = ""  # which rank waited for it in a monitored_barrier
     compared: bool = False  # its call is from a comparison before the call ran, not from a watchdog
     world: int | None = None
@@ -249,12 +221,15 @@ class _Log:
         self.label = ""
         self.nccl = False
         self.broken = 0  # lines that begin as a timeout's text and do not go on as one
+        self.known_at: int | None = None  # the line at which something was found that stops a job
+        self.claimed = False  # whether what this line says is known
+        self.failed_call = ""  # of NCCL: an error's words that do not say why
         self.held = ""  # a line that begins such a text, until the next ones have the rest
         self.parts = 0
         self.last = ""  # the line before, of which this one may be the rest
         self.local_exits: dict[int, int] = {}  # of a machine's own numbers: the exit code
         self.stopped = ""  # the signal that ended the launcher
-        self.tasks: dict[int, str] = {}  # of Slurm's tasks: how they ended
+        self.tasks: dict[str, str] = {}  # of Slurm's tasks, in its words: how they ended
         self.out_of_memory = False  # whether Slurm's log says so of a task that it does not name
         self.in_async: dict[int, str] = {}  # the call of a rank whose communicator failed
         self.nvls_channels: tuple[int, int] | None = None
@@ -271,7 +246,7 @@ class _Log:
         self.lines = 0
         # of communicators that RAS lists: how many ranks, and what it says of them
         self.ras: list[tuple[int, str]] = []
-        self.signs: dict[str, Cause] = {}  # what lines of other programs name, by the words
+        self.errors = Errors()
         self.xids = Xids()
         self.rows = 0  # of a table of nccl-tests
         self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
@@ -280,6 +255,7 @@ class _Log:
 
     def take(self, line: str) -> None:
         """Files one line, or its beginning until the rest has come."""
+        self.lines += 1
         line = line[:MOST_LINE]
         if self.held and ("ProcessGroup" in line or "[rank" in line or self.parts == 3):
             self._give_up()  # the next text begins
@@ -302,6 +278,10 @@ class _Log:
             return
         self._file(line)
 
+    def skip(self, line: str) -> None:
+        """Passes a line in which nothing is of interest."""
+        self.lines, self.last = self.lines + 1, line
+
     def _with_its_rank(self, line: str) -> str:
         """The line; a text whose rank a terminal left on the line before gets that line's end back."""
         if not _has_one(line, _OF_A_RANK) or _rank_of(line) is not None:
@@ -322,28 +302,72 @@ class _Log:
             self._file(held)
 
     def _file(self, line: str) -> None:
-        self.lines, self.now = self.lines + 1, line
+        self.now, self.claimed = line, False
+        if "NCCL INFO" in line and not self.after_last_error and "rror" not in line and "Watchdog" not in line:
+            self._of_nccl(line)
+            return
         if "RUNNING" in line and (comm := RAS_GROUP.match(line)) and 0 < int(comm[2]) <= MAX_RANKS:
             self.ras.append((int(comm[2]), comm[3]))
         if " float " in line and is_row(line):  # the type that nccl-tests takes by itself
             self.rows += 1
-        old = "] INFO " in line or "] WARN " in line
-        if old and "NCCL INFO" not in line and "NCCL WARN" not in line:
+        if ("] INFO " in line or " WARN " in line) and "NCCL INFO" not in line and "NCCL WARN" not in line:
             line = _OLD_LINE.sub(r"\1 NCCL \2 ", line)
         if ("orker group" in line or "DUE TO" in line) and _RESTART.search(line):
             self._restart()
         if "Watchdog caught" in line and not _WORK.search(line):
             self.broken += 1
+        self._of_nccl(line)
+        if self.after_last_error and line.strip():
+            text = re.sub(r"^\s*(?:\[rank\d+\]:)?\s*", "", line.removeprefix(self.label)).strip()
+            known = any(text in told for told in self.warnings)
+            if text and not known and not text.startswith(("Traceback", "Exception raised from")):
+                self._warns(text)
+        self.claimed |= self.after_last_error
+        self.after_last_error = line.rstrip().endswith("Last error:")
+        self.label = line.rpartition("Last error:")[0]  # of a launcher, which the next line has too
+        if "monitoredBarrier" in line and (barrier := _MONITORED.search(line)):
+            self.claimed = True
+            for number in re.findall(r"\d{1,7}", barrier[2]):
+                self.not_come[int(number)] = (
+                    f"rank {barrier[1]} waited {int(barrier[3]) / 1000:,.0f} s in monitored_barrier"
+                )
+        if "CollectiveFingerPrint" in line:
+            self.claimed = True
+            self._fingerprints(line)
+        if "NVRM: Xid" in line:
+            self.claimed = True
+            self._knows()
+            self.xids.take(line)
+        if "stuck" in line or "Termination timeout for `" in line:
+            self.claimed = True
+            self.xla.take(line)
+        if _has_one(line, _OF_HCCL):
+            self.claimed |= self.hccl.take(line)
+            if self.claimed:
+                self._knows()
+        if "ranks:" in line or self.horovod.listing:
+            self.horovod.take(line)
+        self._failures(line)
+        if not self.claimed:
+            self.errors.take(line, self.lines)
+
+    def _of_nccl(self, line: str) -> None:
+        """What torch's watchdog and NCCL say."""
         if _TIMEOUT in line and (work := _WORK.search(line)):
             self.nccl |= "NCCL" in line
+            self.claimed = True
             self._timeout(line, work[1], work[2])
             if hidden := _REPEATED.search(line):
                 self.repeated = max(self.repeated, int(hidden[1]))
         elif "timed out in" in line and (work := _BLOCKING.search(line)):
             self.nccl |= "NCCL" in line
+            self.claimed = True
             self._timeout(line, work[1], None)
         elif "NCCL" in line:
             self.nccl = True
+            self.claimed = _has_one(
+                line, ("NCCL INFO", "NCCL WARN", "ProcessGroupNCCL.cpp", "Last error:", ": opCount ")
+            )
             if ": opCount " in line:
                 self.colls.take(line)
             elif "NCCL INFO" in line:
@@ -351,44 +375,30 @@ class _Log:
             elif "NCCL WARN" in line:
                 self._warns(line.partition("NCCL WARN ")[2].strip())
             elif failed := _XLA_FAILED.search(line):
+                self.claimed = True
                 self._warns(failed[2] or failed[1])
             elif failed := _NCCL_ERROR.search(line):
+                self.claimed = True
                 self._warns(failed[1])
             if "NCCL INFO" not in line and (found := re.search(r"NCCL version ([\w.+]+)", line)):
                 self.version = found[1]
+        if ("ccl" in line or "NCCL" in line) and not self.claimed and (vague := _VAGUE.search(line)):
+            self.claimed, self.failed_call = True, self.failed_call or shortened(line[vague.start() :])
         if "ast enqueued" in line and (status := _STATUS.search(line)) and (rank := _rank_of(line)) is not None:
             self._status(rank, _group_of(line), status[1], int(status[2]), int(status[3]))
+        if "ollective timeout from" in line and (first := re.search(r"timeout from +rank (\d{1,7})\b", line)):
+            if int(first[1]) < MAX_RANKS:
+                self.ranks[int(first[1])].gave_up = True
         if _has_one(line, _SPOKE) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].spoke = True
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
-        if self.after_last_error and line.strip():
-            text = re.sub(r"^\s*(?:\[rank\d+\]:)?\s*", "", line.removeprefix(self.label)).strip()
-            known = any(text in told for told in self.warnings)
-            if text and not known and not text.startswith(("Traceback", "Exception raised from")):
-                self._warns(text)
-        self.after_last_error = line.rstrip().endswith("Last error:")
-        self.label = line.rpartition("Last error:")[0]  # of a launcher, which the next line has too
-        if "monitoredBarrier" in line and (barrier := _MONITORED.search(line)):
-            for number in re.findall(r"\d{1,7}", barrier[2]):
-                self.not_come[int(number)] = (
-                    f"rank {barrier[1]} waited {int(barrier[3]) / 1000:,.0f} s in monitored_barrier"
-                )
-        if "CollectiveFingerPrint" in line:
-            self._fingerprints(line)
-        if _has_one(line, SIGNS):
-            self.xids.take(line)
-            if cause := sign(line):
-                self.signs.setdefault(cause.cause, cause)
-        if "stuck" in line or "Termination timeout for `" in line:
-            self.xla.take(line)
-        if _has_one(line, _OF_HCCL):
-            self.hccl.take(line)
-        if "ranks:" in line or self.horovod.listing:
-            self.horovod.take(line)
-        self._failures(line)
+
+    def _knows(self) -> None:
+        self.known_at = self.known_at or self.lines
 
     def _warns(self, text: str) -> None:
+        self._knows()
         if len(self.warnings) < MOST_WARNINGS or text in self.warnings:
             self.warnings[text] += 1
             if label := _OF_MPI.match(self.now):
@@ -443,15 +453,15 @@ class _Log:
         """How ranks ended, by the launcher's block: a failure of their own, or one that follows from another."""
         gave_up = self.aborted or any(r.calls or r.stuck_s for r in self.ranks.values())
         began = min((second for _, _, second in self.exits.values() if second), default=None)
-        alike = [r for r, (code, _, second) in self.exits.items() if second == began and _signal(code) not in _SENT]
+        alike = [r for r, (code, _, second) in self.exits.items() if second == began and signal_of(code) not in SENT]
         if any(self.ranks[rank].error for rank in self.exits):
             alike = []  # the log has an error's text, which says more than the launcher's clock
         for rank, (code, root, _) in self.exits.items():
-            told, signal = self.ranks[rank], _signal(code)
+            told, signal = self.ranks[rank], signal_of(code)
             name = f" ({SIGNALS[signal]})" if signal in SIGNALS else ""
             at_once = len(alike) > 1 and rank in alike  # the launcher's clock does not say which was first
             follows = told.calls or told.symptom or not (root or at_once)
-            if signal in _SENT or (signal == 6 and gave_up) or (not signal and follows):
+            if signal in SENT or (signal == 6 and gave_up) or (not signal and follows):
                 told.ended = f"signal {signal}{name}" if signal else f"exit code {code}"
             elif code and not told.error:
                 told.by_launcher, told.at_once = True, at_once
@@ -505,6 +515,7 @@ class _Log:
             self.fell_at = self.lines
             mine = self.ranks[rank] = _Rank(attempt=mine.attempt + 1, world=mine.world)
         mine.told_s = now
+        self._knows()
         if group == NO_GROUP and seq is not None:
             group = mine.group_of.pop(seq, group)
         torn = seq is None and op == "unknown" and mine.calls  # another process wrote into it
@@ -520,41 +531,67 @@ class _Log:
             mine.world = many // one
 
     def _failures(self, line: str) -> None:
+        """What launchers say of ends, and errors of ranks."""
+        claimed = True
         if "Root Cause" in line or line.strip().endswith("Failures:"):
             self.root = "Root Cause" in line
-        if "watchdog thread terminated with exception" in line:
+        elif "watchdog thread terminated with exception" in line:
             self.aborted = True
             if (died := _DIED.search(line)) and (rank := _rank_of(line)) is not None:
                 self._died(line, rank, died[1])
+        elif "death signal" in line and (death := _DEATH.search(line)):
+            self._knows()
+            self.stopped = death[1].removeprefix("Signals.")
+        elif "srun: error" in line and (task := _TASK.search(line)):
+            self._knows()
+            self.tasks.setdefault(task[1], task[2])
+        elif "oom_kill event" in line or "oom-kill event" in line:
+            self.out_of_memory = True
+        elif "CANCELLED AT" in line and (cancelled := _CANCELLED.search(line)):
+            self._knows()
+            self.stopped = f"Slurm: {(cancelled[1] or 'cancelled').lower()}"
+        elif "async exception" in line and (was := _ASYNC.search(line)) and (rank := _rank_of(line)) is not None:
+            self.in_async[rank] = f"call {was[1]}, {operation(was[2])}"
+        elif "Heartbeat monitor timed out" in line and (rank := _rank_of(line)) is not None:
+            mine = self.ranks[rank]
+            mine.stuck_s = mine.stuck_s or 1e-3  # for how long, another line says
+        elif "exitcode: " in line and (local := _FAILED_LOCAL.search(line)):
+            self._knows()
+            self.local_exits[int(local[2])] = int(local[1])
+        else:
+            claimed = self._of_a_block(line) or self._thrown(line)
+        self.claimed |= claimed
+
+    def _of_a_block(self, line: str) -> bool:
+        """Files a line of torchrun's block on a rank that ended; a logger may have made one line of it."""
         if "time " in line and (found := _SECOND.search(line)):
             self.second = found[1]
         if "(local_rank: " in line and (exited := _EXIT.search(line)) and int(exited[1]) < MAX_RANKS:
             self.last_failed = int(exited[1])
         if self.last_failed is not None and (code := _EXITCODE.search(line)):
+            self._knows()
             self.exits[self.last_failed] = (int(code[1][:8]), self.root, self.second)
             self.last_failed, self.second = None, ""
-        if "exitcode: " in line and (local := _FAILED_LOCAL.search(line)):
-            self.local_exits[int(local[2])] = int(local[1])
-        if "death signal" in line and (death := _DEATH.search(line)):
-            self.stopped = death[1].removeprefix("Signals.")
-        if "srun: error" in line and (task := _TASK.search(line)):
-            self.tasks.setdefault(int(task[1]), task[2])
-        self.out_of_memory |= "oom_kill event" in line or "oom-kill event" in line
-        if "CANCELLED AT" in line and (cancelled := _CANCELLED.search(line)):
-            self.stopped = f"Slurm: {cancelled[1].lower()}"
-        if "async exception" in line and (was := _ASYNC.search(line)) and (rank := _rank_of(line)) is not None:
-            self.in_async[rank] = f"call {was[1]}, {operation(was[2])}"
-        if "Heartbeat monitor timed out" in line and (rank := _rank_of(line)) is not None:
-            mine = self.ranks[rank]
-            mine.stuck_s = mine.stuck_s or 1e-3  # for how long, another line says
-        if ("Error" in line or "Exception" in line) and (rank := _rank_of(line)) is not None:
-            found = _ERROR.search(line.rstrip())
-            if found and (found[1].endswith(_SYMPTOMS) or any(text in line for text in _READ_ELSEWHERE)):
-                self.ranks[rank].symptom = True
-            elif found and "Watchdog" not in line and not self.ranks[rank].error:
-                if re.match(r"^\W*(?:[Rr]ank ?\d+)?\W*" + re.escape(found[1]), line):
-                    self.ranks[rank].error = f"{found[1]}: {(found[2] or '').strip()[:160]}".rstrip(": ")
-                    self.ranks[rank].line = self.lines
+            return True
+        return self.last_failed is not None or _IN_BLOCK.match(line) is not None
+
+    def _thrown(self, line: str) -> bool:
+        """Files an exception that a rank printed: its own failure, or one that follows from another rank's."""
+        if "Error" not in line and "Exception" not in line:
+            return False
+        rank, found = rank_in_label(line), thrown(line)
+        if rank is None or found is None or "Watchdog" in line:
+            return False
+        known = sign(line)
+        follows = known is not None and (known[1] or known[0].kind in ("hang", "missing_rank"))
+        if follows or "NCCL error" in line or found[0].endswith(_SYMPTOMS) or _has_one(line, _READ_ELSEWHERE):
+            self.ranks[rank].symptom = True
+            return "NCCL" in line and not follows
+        mine = self.ranks[rank]
+        self._knows()
+        if not mine.error:
+            mine.error, mine.line = f"{found[0]}: {found[1].strip()[:160]}".rstrip(": "), self.lines
+        return True
 
     def _died(self, line: str, rank: int, text: str) -> None:
         """Files what ended a rank's watchdog, where that is the rank's own failure and no timeout."""
@@ -675,26 +712,31 @@ class _Log:
         ]
         return words
 
-    def _causes(self) -> tuple[Cause, ...]:
+    def _causes(self) -> list[Cause]:
         """What lines name by themselves, without a comparison of ranks."""
-        signs = sorted(self.signs.values(), key=lambda cause: -cause.sure)
         readers = (self.xids, self.xla, self.hccl, self.horovod)
-        return (*signs, *(cause for reader in readers for cause in reader.causes()))
+        return [cause for reader in readers for cause in reader.causes()]
 
     def records(self, name: str) -> list[RankRecord]:
         """A record for each rank that the log names."""
         self._give_up()
+        if self.failed_call and not self.warnings:
+            self._warns(self.failed_call)
         self._of_communicators()
         attempts = self._last_attempt()
         self._unnamed()
         self._ends()
         said = [*self.said(), *said_of_calls(self.colls.calls), *self.xla.said()]
+        said += self.errors.said(self.known_at is not None)
         if self.ras:
             size, status = max(self.ras)
             said.append(f"RAS knew {counted(size, 'rank')} of the largest communicator, and says of it: {status}")
             for told in self.ranks.values():
                 told.world = max(size, told.world or 0)
         causes = self._causes()
+        errors = self.errors.causes(self.known_at)
+        later = tuple(cause for cause in errors if cause.kind == "no_times")
+        causes += [cause for cause in errors if cause not in later]
         if self.broken:
             said.append(f"of watchdogs, texts that are cut in the middle and are not read: {self.broken}")
         if self.repeated:
@@ -723,7 +765,8 @@ class _Log:
             "tasks": self.tasks,
             "out_of_memory": self.out_of_memory,
             "enqueued_calls": self.colls.calls,
-            "causes": causes,
+            "causes": tuple(causes),
+            "later": later,
             "nccl_version": self.version.split("+")[0],
         }
         facts = {k: v for k, v in facts.items() if v}
@@ -741,11 +784,13 @@ class _Log:
             raise ProfileError(TABLE)  # of a log that names only NCCL's version, the table is what was meant
         notes = (TABLE,) if self.rows > 1 else ()
         if not self.ranks and not self.not_come:
-            if not said and not any((self.local_exits, self.stopped, self.tasks, self.out_of_memory, causes)):
+            ends = (self.local_exits, self.stopped, self.tasks, self.out_of_memory)
+            if not said and not any((*ends, causes, later)):
                 raise ProfileError(
-                    "it is a log, and no line of it is of a kind that is read: a timeout of a watchdog, an error of "
-                    "a rank, NCCL's network, rings, connections, choices, calls and warnings, XLA's waits or HCCL's "
-                    "errors"
+                    "its format is not known: it is a text, and no line of it is of a kind that is read: an error, a "
+                    "timeout of a watchdog, "
+                    "NCCL's network, rings, connections, choices, calls and warnings, XLA's waits or HCCL's "
+                    "errors" + (f"; {self.errors.looks_so}" if self.errors.looks_so else "")
                 )
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown", notes=notes)]
         world = world if world and world > max(self.ranks) else None
@@ -764,10 +809,13 @@ class _Log:
                 "at_once": told.at_once,
                 "ended": told.ended,
                 "not_come": told.not_come,
+                "gave_up": told.gave_up,
                 **(facts if not found else {}),
             }
             calls = tuple(told.calls)
-            speaks = told.error or told.enqueued or told.stuck_s or told.ended or told.not_come or told.spoke
+            speaks = (
+                told.error or told.enqueued or told.stuck_s or told.ended or told.not_come or told.spoke or told.gave_up
+            )
             source = WATCHDOG if calls or speaks or not (self.nccl or causes) else LOG
             found.append(
                 RankRecord(
@@ -805,11 +853,6 @@ def _has_one(line: str, words: Iterable[str]) -> bool:
         if word in line:
             return True
     return False
-
-
-def _signal(code: int) -> int:
-    """The signal that ended a process, by its exit code; 0 for none."""
-    return -code if code < 0 else code - 128 if code > 128 else 0
 
 
 def _elements(shape: str) -> int | None:
@@ -854,8 +897,21 @@ def read_lines(name: str, lines: Iterable[str]) -> list[RankRecord]:
     (1, 'all_reduce', 7, 600.01)
     """
     log = _Log()
+    near = 0  # so many lines are looked at, as one before them was of interest
+    dull: set[str] = set()  # lines without their digits: a job prints few different ones, and each very often
     for line in lines:
-        log.take(_of_docker(line) if line.startswith(_DOCKER) else line)
+        if not near and not log.horovod.listing and (shape := line.translate(DIGITS)) in dull:
+            log.skip(line)
+        elif _has_one(line.lower(), _WORDS):
+            near = NEAR_LINES
+            log.take(_of_docker(line) if line.startswith(_DOCKER) else line)
+        elif near or log.horovod.listing:
+            near -= near > 0
+            log.take(_of_docker(line) if line.startswith(_DOCKER) else line)
+        else:
+            log.skip(line)
+            if len(dull) < MOST_SHAPES:
+                dull.add(shape)
     return log.records(name)
 
 

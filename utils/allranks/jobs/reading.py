@@ -115,7 +115,11 @@ _OTHERS = (
     ("", rb"\bdcgmi diag\b|\| DCGM Version ", "it is the output of NVIDIA's dcgmi diag, which is not read"),
     ("", rb'"schema"\s*:\s*"1\.', "it is an execution trace of torch (ExecutionTraceObserver), which has no times"),
     ("", rb'"rocprofiler[-_]', "it is the output of AMD's rocprof; a profile of torch's has the same kernels"),
-    ("", rb"/host:CPU|/device:GPU:\d|Task Environment", "it may be an XPlane file: give the .trace.json.gz beside it"),
+    (
+        "",
+        rb"(?s)\0.*(?:/host:CPU|/device:GPU:\d|Task Environment)",
+        "it may be an XPlane file: give the .trace.json.gz beside it",
+    ),
     ("", rb"device_traces|\bsegments\b", "it is a snapshot of torch's memory, which has no calls"),
     (
         "",

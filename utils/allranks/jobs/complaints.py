@@ -27,6 +27,14 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.9,
     ),
     (
+        r"unlink shared memory",
+        "A segment of NCCL's shared memory had been removed while the job ran.",
+        "systemd removes files in /dev/shm of users that it holds for logged out: RemoveIPC=no in logind.conf, or "
+        "loginctl "
+        "enable-linger",
+        0.75,
+    ),
+    (
         r"attaching to shared memory segment.*No such file",
         "A rank could not open the segment of shared memory that another rank of its machine made.",
         "containers of one machine must share /dev/shm (--ipc=host); NCCL_SHM_DISABLE=1 goes on without it; the other "

@@ -55,11 +55,14 @@ _TYPE = re.compile(
 _BARE_TYPE = re.compile(r"((?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt))\s*$")
 _WHAT = re.compile(r"\bwhat\(\): +(.+)|(Memory access fault by .+)|(Fatal error in .+)|(Fatal Python error: .+)")
 _LEVEL = re.compile(
-    r"(?:^|[\s\[(|:*])(?:(?:\w+_)?(?:ERROR|FATAL|CRITICAL|ABORT)\b(?![ _=]*[\d.]+)|(?:[Ee]rror|"
+    r"(?:^|[\s\[(|:*])(?:(?:\w+_)?(?:ERROR|FATAL|CRITICAL|ABORT)\b(?!=)|(?:[Ee]rror|"
     r"[Ff]atal(?: error)?)(?=: ?\D|\]))|"
     r"(?:^|[\s\[])[EF]\d{3,4} |\[E |hit an exception"
 )
 _MILD = re.compile(r"(?:^|[\s\[(|])(?:\w+_)?(?:WARN(?:ING)?|Warning|warning|UserWarning)\b|(?:^|[\s\[])W\d{3,4} |\[W ")
+# what a program says that goes on
+_IGNORED = re.compile(r"(?i)\bignored\.?$|\bignoring\b|register factory|\bskipp(?:ed|ing)\b|exception ignored")
+_TRIES = re.compile(r"(?i)\bretry(?:ing)?\b|\bfall(?:ing|s)? ?back|\berror ignored")
 _TOLD = re.compile(r"(?:^|[\s\[(|-])(?:INFO|DEBUG|TRACE)\b|(?:^|\[)I\d{3,4} |\[I ")
 _WEAK = re.compile(
     r"(?i)\b(?:failed|failure|fatal|timed? ?out|refused|cannot|can't|could not|unable to|abort(?:ed|ing)?|killed|died|"
@@ -79,7 +82,7 @@ _SIGNAL = re.compile(
 )
 _WHOSE = re.compile(
     r"(?i)process rank (\d{1,7})\b|\bon rank (\d{1,7})\b|\brank=\[?(\d{1,7}(?:, ?\d{1,7})*)|grad for rank (\d{1,7})|"
-    r"\brank (\d{1,7}) (?:exited|died|failed|aborted|terminated)"
+    r"\brank = (\d{1,7})\b|\brank (\d{1,7}) (?:exited|died|failed|aborted|terminated)"
 )
 _LOCAL = re.compile(r"local_rank[=:] ?(\d{1,4})|\bprocess (\d{1,4}) terminated|\bProcess (\d{1,4}) terminated")
 _TASKS = re.compile(r"^\W*/job:\w+/replica:\d+/task:(\d{1,7})\s*$")
@@ -176,7 +179,7 @@ def _who(line: str) -> str:
     """What a label calls a process whose rank it does not say."""
     if named := _NAMED.search(line):
         one, worker, pid, host, host2 = named.groups()
-        return one or host or host2 or f"{worker}, process {pid}"
+        return one or host or host2 or f"{worker} process {pid}"
     return ""
 
 
@@ -205,6 +208,10 @@ class _Kind:
             return name_ranks(sorted(self.ranks))
         names = list(self.others)
         return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+    def order(self) -> float:
+        """A warning stands behind what is marked as an error, and before a launcher's words on another one's end."""
+        return self.place if not self.weak else 2.5 if self.place < 2 else 4
 
     def words(self) -> str:
         """The cause, with who says it."""
@@ -253,7 +260,7 @@ class Errors:
             return True
         label = _LABEL.match(line)
         text = line[label.end() if label else 0 :].strip()
-        if not text or _SOURCE.match(text):
+        if not text or _SOURCE.match(text) or _IGNORED.search(text):
             return False
         if text.endswith("Traceback (most recent call last):"):
             self.whose = _who(line) or self.whose
@@ -271,9 +278,9 @@ class Errors:
         level = not told and _LEVEL.search(head) is not None
         if told and not found and not ended and not (known and known[2]):
             return False
-        mild = _MILD.search(head) is not None and not (found or ended)
+        mild = _TRIES.search(text) is not None or (_MILD.search(head) is not None and not (found or ended))
         by_form = bool(found or ended or level or (known and known[2]))
-        if not by_form and not (mild and known):
+        if not (by_form or (mild and known)) or (mild and not (known or ended or found)):
             if not self.looks_so and _WEAK.search(text):
                 self.looks_so = f"line {self.line} looks like an error: {shortened(text)}"
             return False
@@ -335,12 +342,10 @@ class Errors:
 
     def _shown(self, others: bool) -> list[_Kind]:
         """The kinds that are causes: without one of its own, the first of what follows or only looks like an error."""
-        kinds = sorted(self.kinds.values(), key=lambda k: (k.weak, k.place, k.line))
-        own = [k for k in kinds if not (k.weak or k.place)][:3]
-        return (
-            own
-            or [k for k in kinds if not (others and (k.weak or k.place == 2))][: 1 if kinds and kinds[0].weak else 2]
-        )
+        kinds = sorted(self.kinds.values(), key=lambda k: (k.order(), k.line))
+        own = [k for k in kinds if not k.order()][:3]
+        rest = [k for k in kinds if not (others and (k.weak or k.place == 2))]
+        return own or rest[: 1 if rest and rest[0].weak else 2]
 
     def said(self, others: bool = False) -> list[str]:
         """The other lines that look like errors, as they came."""

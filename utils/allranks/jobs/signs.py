@@ -110,6 +110,13 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "A worker sent no heartbeat any more: it ended, its machine was taken away, or it did not run.",
      "look whether that machine still runs (a preemptible one may be taken), and at the worker's own log", 0.6,
      "missing_rank"),
+    (r"RendezvousConnectionError|failed to send a keep-alive",
+     "A node of torchrun lost the place where the nodes meet: the process that has it ended, or the network failed.",
+     "that process is the first node's agent: look at its first error, and how it ended", 0.6, "hang"),
+    (r"DeepEP .*timeout", "A rank waited in DeepEP for messages that did not come in time.",
+     "look whether a rank did not come (its first error), at the network between the hosts, and whether this DeepEP "
+     "fits "
+     "its NVSHMEM", 0.6, "hang"),
 )  # fmt: skip
 # what any program may say
 _ANY: tuple[tuple[str, str, str, float, str], ...] = (

@@ -244,6 +244,12 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.5,
     ),
     (
+        r"falling back to",
+        "NCCL could not take its first choice, and goes on with another one.",
+        "this is no failure by itself, and may be slower: compare nvidia-smi topo -m with what NCCL says of its rings",
+        0.3,
+    ),
+    (
         r"driver version is insufficient|forward compat",
         "The driver does not fit this NCCL or CUDA.",
         "compare nvidia-smi's CUDA version with torch.version.cuda",

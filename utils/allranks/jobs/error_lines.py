@@ -31,7 +31,8 @@ SENT = (1, 2, 3, 15)  # signals that a launcher, a scheduler or a person sends t
 _NUMBERS = {"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "SEGV": 11, "TERM": 15}
 # of loggers: a time, a level, a place in a source, a process; of launchers: a rank, a host
 _LABEL = re.compile(
-    r"(?:(?:\d{1,6}|[\w.-]*\d[\w.-]*): (?=\S))?(?:[\s|>]*(?:\[[^\[\]'\"]{0,100}\]:?|<std(?:out|err)>:?|"
+    r"(?:(?:\d{1,6}|[\w.-]*\d[\w.-]*): (?=\S))?(?:[\s|>]*(?:\[(?![\d, ]+\](?!<std))[^\[\]'\"]{0,100}\]:?|<std(?:out|"
+    r"err)>:?|"
     r"\((?:[\w.]+[ ,]+)?(?:\w+=[^)\s]*[ ,]*)+\)|\(raylet\)"
     r"|\d{4}[-/]\d\d[-/]\d\d[T_ ]\d\d:\d\d:\d\d\S*|\d\d[-/]\d\d \d\d:\d\d:\d\d\S*|\d\d:\d\d:\d\d\S*"
     r"|[EWFI]\d{4} \d\d:\d\d:\d\d\S* +\d+ \S+\]|(?:- [\w.]+ )?(?:- )?(?:ERROR|CRITICAL|FATAL|WARNING|WARN|INFO|"
@@ -240,17 +241,19 @@ class Errors:
         self.looks_so = ""  # the first line that has an error's words, and not its form
         self.whose = ""  # of spawned processes: the one whose error the next exception is
 
-    def take(self, line: str, number: int) -> None:
-        """Files a line, if it is an error by its form or its words."""
+    def take(self, line: str, number: int) -> bool:
+        """Files a line, if it is an error by its form or its words; whether it is of use."""
         self.line = number
         shape = line.translate(DIGITS)
         if shape in self.dull:
-            return
-        if not self._take(line) and len(self.dull) < MOST_SHAPES and not _MAY_DIFFER.search(line):
+            return False
+        taken = self._take(line)
+        differs = _MAY_DIFFER.search(line) is not None
+        if not taken and not differs and len(self.dull) < MOST_SHAPES:
             self.dull.add(shape)
+        return taken or differs
 
     def _take(self, line: str) -> bool:
-        """Whether a line is of use."""
         if "/task:" in line and (task := _TASKS.match(line)):
             self.tasks[int(task[1])] = None
             return True
@@ -331,7 +334,9 @@ class Errors:
         if self.began and known_at is None and (cause := _of_members(self.began, self.members)):
             found.append(cause)
         for kind in self._shown(known_at is not None):
-            late = known_at is not None and (kind.place > 0 or kind.line > known_at)
+            late = (
+                known_at is not None and (kind.place > 0 or kind.line > known_at) and kind.cause.kind != "missing_rank"
+            )
             sure = min(kind.cause.sure, 0.35 if kind.weak else 0.4 if late else 1)
             more = f" (and {counted(kind.count - 1, 'like line')})" if kind.count > 1 else ""
             evidence = f"line {kind.line} says: {shortened(kind.text)}{more}; {kind.cause.evidence}"

@@ -223,7 +223,7 @@ def explain(job: Job | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     logged = by_logs(job)
     found = causes(Seen(timed, matching, times, rows)) if timed.records or not (stopped or logged) else []
     found = found if stopped else leading(timed, matching, found)
-    dumps = [r for r in job.records if r.source in sources(STANDS)]
+    dumps = [r for r in job.records if r.source in sources(STANDS) and (r.calls or r.source != "watchdog")]
     if dumps and not stopped and all(c.state == "completed" for r in dumps for c in r.calls):
         calls = sum(len(r.calls) for r in dumps)
         words = f"{counted(calls, 'recorded call')} of {counted(len(dumps), 'rank')}, and none is open"
@@ -239,7 +239,7 @@ def _ordered(stopped: Sequence[Cause], logged: Sequence[Cause]) -> list[Cause]:
     ends = ("nccl_error", "failed_rank", "stopped", "desync")
     if not stopped:  # then these stand in their own order
         return sorted(logged, key=lambda c: c.kind != "desync" and c.sure < 0.9)
-    errors = [c for c in logged if c.kind in ends and c.sure >= 0.5]
+    errors = [c for c in logged if (c.kind in ends and c.sure >= 0.5) or (c.kind == "missing_rank" and c.sure >= 0.8)]
     # a full /dev/shm or a GPU used twice fails the rank itself; NCCL's lines of calls say which call differs
     first = [c for c in errors if c.sure >= 0.9 or c.kind == "desync"]
     place = next((i for i, c in enumerate(stopped) if c.kind == "hang" or c.sure < 0.5), len(stopped))

@@ -139,17 +139,25 @@ _OF_HCCL = ("EI00", "EJ00", "RankID:", "HCCL(", "hccl fftsplus task timeout")
 _NO_LOGS = (".md .rst .py .ipynb .sh .c .cc .cpp .cu .h .hpp .js .ts .css .html .svg .xml .yaml .yml .toml .ini .cfg "
 ".csv "
             ".tsv .json .tex .patch .diff").split()  # fmt: skip
-# what a line of interest has in it, in small letters
-_WORDS = (
-    "err|fail|abort|kill|timed out|timeout|exce|traceback|sig|refus|reset|cannot|could not|unable|denied|reach|termin|"
-    "assert|crash|died|stuck|exit|return code|critical|fatal|nan|waiting|heartbeat|lame|healthy|diverge|warn|ccl|"
-    "watchdog|ei00|ej00|rankid:|ranks:|local_rank|cancelled|nvrm|block found|enqueued|fingerprint|memory|member: |"
-    "worker group|no space|quota|already in use|deadline|initialization|float|running|grad for|connect|broken pipe|"
-    "fallen|/task:|what():|death|[e |] info "
+# what a line has in it, in small letters, that a reader here looks for; and what an error of any program has
+_KNOWN = (
+    "ccl|watchdog|enqueued|fingerprint|monitoredbarrier|ei00|ej00|rankid:|ranks:|local_rank|exitcode|cancelled|srun|nvrm|"
+    "oom|worker group|due to|death|stuck|waiting|/task:|member: | float |running|collective|] info | warn "
+).split("|")
+_ERRORS = (
+    "err|fail|abort|kill|timed out|timeout|exce|sig|refus|reset|cannot|could "
+    "not|unable|denied|reach|termin|assert|crash|"
+    "died|exit|return code|critical|fatal|nan|heartbeat|lame|healthy|diverge|warn|memory|no space|quota|already in use|"
+    "deadline|initialization|grad for|connect|broken pipe|fallen|what():|block found|[e |traceback"
 ).split("|")
 MOST_SHAPES = 20_000
 NEAR_LINES = 12  # behind a line of interest: the rest of a text that a terminal broke, or of a launcher's block
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x1b\b\f")  # what no text has
+_GAVE_UP = Cause(
+    "A watchdog of torch's gave up on a call of NCCL's, and the line that names the rank and the call is not here.",
+    "look above it for Watchdog caught collective operation timeout, and for the first error of all "
+    "ranks", None, 0.4, "hang",
+)  # fmt: skip
 _DOCKER = '{"log":'  # Docker's own files: a line of the program's in each
 
 
@@ -181,7 +189,6 @@ class _Rank:
     by_launcher: bool = False  # its error is only what the launcher says of its end
     at_once: bool = False  # others failed in the same second
     ended: str = ""  # how it was ended, where that only follows from another failure
-    symptom: bool = False  # it printed an error that only follows from another failure
     line: int = 0  # of its error
     told_s: float | None = None  # the clock of its last timeout
     attempt: int = 0
@@ -222,6 +229,8 @@ class _Log:
         self.nccl = False
         self.broken = 0  # lines that begin as a timeout's text and do not go on as one
         self.known_at: int | None = None  # the line at which something was found that stops a job
+        self.symptoms: set[int] = set()  # ranks that printed an error that only follows from another failure
+        self.spoke = False  # a watchdog that gave up, of no rank that the line names
         self.claimed = False  # whether what this line says is known
         self.failed_call = ""  # of NCCL: an error's words that do not say why
         self.held = ""  # a line that begins such a text, until the next ones have the rest
@@ -253,8 +262,8 @@ class _Log:
         # of a process and its GPU: the ranks that it has in communicators of each size
         self.comms: dict[tuple[str, str], dict[int, set[int]]] = {}
 
-    def take(self, line: str) -> None:
-        """Files one line, or its beginning until the rest has come."""
+    def take(self, line: str) -> bool:
+        """Files one line, or its beginning until the rest has come; whether it was of use."""
         self.lines += 1
         line = line[:MOST_LINE]
         if self.held and ("ProcessGroup" in line or "[rank" in line or self.parts == 3):
@@ -266,17 +275,18 @@ class _Log:
                 self._file(joined)
             else:
                 self.held += line.rstrip("\r\n")
-            return
+            return True
         if not _has_one(line, _BROKEN):  # as most lines
             self.last = line
             self._file(line)
-            return
+            return self.claimed
         line, self.last = self._with_its_rank(line), line
         text = line.rstrip("\r\n")
         if _has_one(line, _BEGUN) and "[" in line and not _numbers(text):
             self.held, self.parts = text, 0
-            return
+            return True
         self._file(line)
+        return True
 
     def skip(self, line: str) -> None:
         """Passes a line in which nothing is of interest."""
@@ -348,8 +358,7 @@ class _Log:
         if "ranks:" in line or self.horovod.listing:
             self.horovod.take(line)
         self._failures(line)
-        if not self.claimed:
-            self.errors.take(line, self.lines)
+        self.claimed = self.claimed or self.errors.take(line, self.lines)
 
     def _of_nccl(self, line: str) -> None:
         """What torch's watchdog and NCCL say."""
@@ -365,9 +374,8 @@ class _Log:
             self._timeout(line, work[1], None)
         elif "NCCL" in line:
             self.nccl = True
-            self.claimed = _has_one(
-                line, ("NCCL INFO", "NCCL WARN", "ProcessGroupNCCL.cpp", "Last error:", ": opCount ")
-            )
+            self.claimed = _has_one(line, ("NCCL INFO", "NCCL WARN", "Last error:", ": opCount "))
+            self.claimed |= "ProcessGroupNCCL.cpp" in line and "[W" not in line
             if ": opCount " in line:
                 self.colls.take(line)
             elif "NCCL INFO" in line:
@@ -389,8 +397,10 @@ class _Log:
         if "ollective timeout from" in line and (first := re.search(r"timeout from +rank (\d{1,7})\b", line)):
             if int(first[1]) < MAX_RANKS:
                 self.ranks[int(first[1])].gave_up = True
-        if _has_one(line, _SPOKE) and (rank := _rank_of(line)) is not None:
-            self.ranks[rank].spoke = True
+        if _has_one(line, _SPOKE):
+            if (rank := _rank_of(line)) is not None:
+                self.ranks[rank].spoke = True
+            self.spoke |= rank is None
         if "got stuck" in line and (stuck := _STUCK.search(line)) and (rank := _rank_of(line)) is not None:
             self.ranks[rank].stuck_s = int(stuck[1]) / (1000 if stuck[2] else 1)
 
@@ -460,7 +470,7 @@ class _Log:
             told, signal = self.ranks[rank], signal_of(code)
             name = f" ({SIGNALS[signal]})" if signal in SIGNALS else ""
             at_once = len(alike) > 1 and rank in alike  # the launcher's clock does not say which was first
-            follows = told.calls or told.symptom or not (root or at_once)
+            follows = told.calls or rank in self.symptoms or not (root or at_once)
             if signal in SENT or (signal == 6 and gave_up) or (not signal and follows):
                 told.ended = f"signal {signal}{name}" if signal else f"exit code {code}"
             elif code and not told.error:
@@ -573,7 +583,9 @@ class _Log:
             self.exits[self.last_failed] = (int(code[1][:8]), self.root, self.second)
             self.last_failed, self.second = None, ""
             return True
-        return self.last_failed is not None or _IN_BLOCK.match(line) is not None
+        return self.last_failed is not None or (
+            ("FAILED" in line or bool(self.exits)) and _IN_BLOCK.match(line) is not None
+        )
 
     def _thrown(self, line: str) -> bool:
         """Files an exception that a rank printed: its own failure, or one that follows from another rank's."""
@@ -585,7 +597,7 @@ class _Log:
         known = sign(line)
         follows = known is not None and (known[1] or known[0].kind in ("hang", "missing_rank"))
         if follows or "NCCL error" in line or found[0].endswith(_SYMPTOMS) or _has_one(line, _READ_ELSEWHERE):
-            self.ranks[rank].symptom = True
+            self.symptoms.add(rank)
             return "NCCL" in line and not follows
         mine = self.ranks[rank]
         self._knows()
@@ -734,6 +746,8 @@ class _Log:
             for told in self.ranks.values():
                 told.world = max(size, told.world or 0)
         causes = self._causes()
+        if self.spoke and not self.ranks:
+            causes.append(_GAVE_UP)
         errors = self.errors.causes(self.known_at)
         later = tuple(cause for cause in errors if cause.kind == "no_times")
         causes += [cause for cause in errors if cause not in later]
@@ -749,7 +763,11 @@ class _Log:
         slow = (
             bool(self.networks)
             and all("Socket" in n for n in self.networks)
-            and (len(self.hosts) > 1 or any("NET/" in v for v in self.vias))
+            and (
+                len(self.hosts) > 1
+                or any("NET/" in v for v in self.vias)
+                or ("lo" in self.interfaces and len(self.interfaces) > 1)
+            )
         )
         facts: dict[str, Any] = {
             "said": tuple(said),
@@ -900,18 +918,25 @@ def read_lines(name: str, lines: Iterable[str]) -> list[RankRecord]:
     near = 0  # so many lines are looked at, as one before them was of interest
     dull: set[str] = set()  # lines without their digits: a job prints few different ones, and each very often
     for line in lines:
-        if not near and not log.horovod.listing and (shape := line.translate(DIGITS)) in dull:
-            log.skip(line)
-        elif _has_one(line.lower(), _WORDS):
-            near = NEAR_LINES
-            log.take(_of_docker(line) if line.startswith(_DOCKER) else line)
-        elif near or log.horovod.listing:
+        shape = line.translate(DIGITS)
+        if shape not in dull:
+            low = line.lower()
+            if _has_one(low, _KNOWN):
+                near = NEAR_LINES
+            elif _has_one(low, _ERRORS):
+                if log.take(_of_docker(line) if line.startswith(_DOCKER) else line):
+                    near = NEAR_LINES
+                    continue
+                dull.add(shape)
+                near -= near > 0
+                continue
+            elif len(dull) < MOST_SHAPES:
+                dull.add(shape)
+        if near or log.horovod.listing:
             near -= near > 0
             log.take(_of_docker(line) if line.startswith(_DOCKER) else line)
         else:
             log.skip(line)
-            if len(dull) < MOST_SHAPES:
-                dull.add(shape)
     return log.records(name)
 
 

@@ -1,8 +1,9 @@
-"""Lines of other programs than NCCL that name what went wrong: torch's rendezvous and gloo, UCX, JAX's coordination
-service, UCCL and perftest, vLLM, Ray, and NVIDIA's driver in the kernel's log.
+"""What an error's words mean, of programs other than NCCL: torch's rendezvous and gloo, UCX, JAX, vLLM, Ray, launchers,
+the kernel; and what any program may say of memory, ports, connections and files. NVIDIA's driver has its Xids.
 
-Seen: torch 1.9 to 2.13 (c10d/socket.cpp, TCPStore.cpp, ProcessGroupNCCL.cpp, elastic/rendezvous), UCX 1.8 to 1.15
-(ib_mlx5_log.c), jaxlib 0.4 (coordination_service.cc), vLLM 0.6 to 0.11, Ray 2, NVIDIA's list of Xids.
+Seen: torch 1.9 to 2.13 (c10d/socket.cpp, TCPStore.cpp, ProcessGroupNCCL.cpp, TraceUtils.h, elastic/rendezvous), UCX 1.8
+to 1.16 (ib_mlx5_log.c), jaxlib 0.4 (coordination_service.cc), vLLM 0.6 to 0.11, SGLang 0.4 and 0.5, Ray 2, DeepEP 1,
+NVIDIA's list of Xids, and issues of these projects.
 """
 
 from __future__ import annotations
@@ -117,6 +118,12 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "look whether a rank did not come (its first error), at the network between the hosts, and whether this DeepEP "
      "fits "
      "its NVSHMEM", 0.6, "hang"),
+    (r"\[([\d, ]+)\] finished collective #(\d+), but didn't join collective #(\d+)",
+     "Torch's own report names rank {1}: it ended call {2}, and did not join call {3}.",
+     f"torch counts here from 1, over all groups of the rank; {_ENDED}, or where it stands", 0.85, "missing_rank"),
+    (r"using best-guess GPU", "A rank had not said which GPU is its own, and torch guessed one.",
+     "ranks that guess one GPU hang: torch.cuda.set_device(local_rank), or device_id= of "
+     "init_process_group", 0.4, "hang"),
 )  # fmt: skip
 # what any program may say
 _ANY: tuple[tuple[str, str, str, float, str], ...] = (
@@ -216,9 +223,11 @@ _FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
      "what other ranks say follows from it", 0.5, "failed_rank"),
 )  # fmt: skip
 _ANY_FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
+    (r"CalledProcessError", "A program that a process had started failed, and this line does not say why.",
+     "its own error stands above, or in another log", 0.4, "no_times"),
     (r"(?i)SIGTERM|SIGINT|SIGHUP|sigquit|killing subprocess|closing signal|see stack trace|root cause above|"
      r"in a background process|ChildFailed|"
-     r"CalledProcessError|ProcessRaisedException|ActorDied|RayActorError|EngineDead|engine.{0,20}dead|worker died|"
+     r"ProcessRaisedException|ActorDied|RayTaskError|RayActorError|EngineDead|engine.{0,20}dead|worker died|"
      r"The actor died|was aborted|ABORT!!!|"
      r"child (?:process )?(?:failed|died)|shutting down|Job step aborted|fatal signal from worker",
      "A process was ended after another one had failed, and this line does not say why that one did.",

@@ -1,0 +1,136 @@
+"""Errors in any program's words: which line is the first, who says it, what it means, and what only follows."""
+
+import pytest
+from allranks.jobs import ProfileError, explain
+
+MPI = "-" * 40
+
+
+def told(tmp_path, text, name="job.log"):
+    (tmp_path / name).write_text(text)
+    return explain(tmp_path / name)
+
+
+CLASSES = [
+    # an exception of an unknown kind, behind a logger's and a launcher's labels
+    ("(Engine_2 pid=71) ERROR 02-11 08:00:01 [core.py:9] TypeError: load() missing 1 argument: 'x'\n", "failed_rank",
+     ["TypeError: load() missing 1 argument: 'x' (Engine_2 process 71)", "line 1 says"]),
+    ("2031-02-11 08:00:01,473 - tuner - INFO - [rank5]: KeyError: 'epoch'\n", "failed_rank", ["Rank 5 failed", "KeyError: 'epoch'"]),
+    ("(VllmWorker rank=3 pid=9) ERROR 02-11 08:00:01 [m.py:7] torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB\n",
+     "failed_rank", ["Rank 3 failed", "The memory of a GPU was full"]),
+    # how a process ended, by launchers that nobody lists
+    ("['/bin/python', 'a.py', '--local_rank=2'] exits with return code = -9\n", "failed_rank",
+     ["A process (local rank 2) was ended by signal 9 (SIGKILL"]),
+    (f"{MPI}\nmpirun noticed that process rank 5 with PID 0 on node n7 exited on signal 11 (Segmentation fault).\n", "failed_rank",
+     ["Rank 5 was ended by signal 11 (SIGSEGV)"]),
+    ("1.7e+09 DEBUG events Pod: a.b-worker-3 exited with code 1 {}\n", "failed_rank", ["A process ended with exit code 1"]),
+    (" 40%|##  | 3/9 [04:47<1:10, 1.8it/s]Killed\n", "failed_rank", ["signal 9"]),
+    ("srun: error: n0: tasks 4-7: Exited with exit code 3\nsrun: error: n1: task 9: Exited with exit code 1\n", "failed_rank",
+     ["Slurm's tasks 4-7 failed: Exited with exit code 3"]),
+    ("slurmstepd: error: *** STEP 77.0 ON n3 CANCELLED AT 2031-02-11T08:00:01 ***\n", "stopped", ["Slurm: cancelled"]),
+    ("[9.1] Memory cgroup out of memory: Killed process 712 (python) total-vm:9kB\n", "failed_rank", ["ended process 712 (python)"]),
+    # what follows from another process' end is not called its fault
+    ("[rank1]:[W211 08:00:01.02 TCPStore.cpp:1] [c10d] recvValue failed on SocketImpl(fd=9): Connection reset by peer\n", "hang",
+     ["Rank 1: the connection to another process was lost", "rarely at fault"]),
+    ("ERROR 02-11 08:00:01 w.py:1] Worker pid 9 died, exit code: -15\n", "no_times", ["ended from outside, as after another"]),
+    ("Exception: Worker initialization failed. See stack trace above.\n", "no_times", ["does not say why that one did"]),
+    # waits
+    ("[rank2]: torch.distributed.DistStoreError: wait timeout after 900000ms, keys: /default_pg/0//k\n", "hang",
+     ["Rank 2 waited for the store where the ranks meet", "process of rank 0"]),
+    ("[2031-02-11 08:00:01 TP3] Watchdog timeout (a=1)\n[2031-02-11 08:00:01 TP1] Watchdog timeout (a=1)\n[2031-02-11 08:00:04] Killed\n",
+     "hang", ["made no progress (TP3, TP1)"]),
+    ("INFO 02-11 08:00:01 r.py:2] Waiting for creating a placement group for 40 seconds.\n", "hang", ["waits for creating a placement"]),
+    ("Init: GLOBAL_RANK: 1, MEMBER: 2/4\nInit: GLOBAL_RANK: 1, MEMBER: 2/4\nInit: GLOBAL_RANK: 0, MEMBER: 1/4\n", "missing_rank",
+     ["Of 4 ranks, ranks 2 and 3 did not print that they begin", "rank 1 printed it more than once"]),
+    # what any program may say of a resource
+    ("torch.distributed.DistNetworkError: failed to listen. port: 29511, code: -98, name: EADDRINUSE\n", "failed_rank", ["port that the job asks for is taken"]),
+    ("[171.5] [g1:81:0] sock.c:3 UCX ERROR connect(fd=8, dest_addr=172.17.0.1:4) failed: Connection refused\n", "hang",
+     ["A process (g1:81) could not connect to another one", "docker0"]),
+    ("RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error. It may be out of shared memory.\n", "failed_rank", ["/dev/shm"]),
+    ("ERROR:state:Unexpected result nan on rank 6 at iteration #9\n", "failed_rank", ["Rank 6: the numbers of the model became NaN"]),
+    ("RuntimeError: Expected to have finished reduction in the prior iteration\nParameters which did not receive grad for rank 3: a.b\n",
+     "failed_rank", ["Rank 3: parameters of the model got no gradient"]),
+    # of NCCL's results that do not say why
+    ("errors_impl.UnknownError: ncclCommInitRank failed: unhandled cuda error\n [[Node: a, device:GPU:0]]\n", "nccl_error", ["does not say why"]),
+    ("(W pid=3) ERROR 02-11 08:00:01 [n.py:4] RuntimeError: NCCL error: invalid usage (run with NCCL_DEBUG=WARN)\n", "nccl_error", ["refused the arguments"]),
+    ("[E ProcessGroupNCCL.cpp:455] Some NCCL operations have failed or timed out. Due to the\n", "hang", ["names the rank and the call is not here"]),
+    # a launcher's label before what only says that a program failed
+    ("[1,2]<stderr>:subprocess.CalledProcessError: Command 'a' returned non-zero exit status 1.\n", "no_times",
+     ["Rank 2: a program that a process had started failed"]),
+    ("a:1:2 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0> [1]eth3:10.0.0.1<0>\na:1:2 [0] NCCL INFO Using network Socket\n", "wrong_interface",
+     ["lo is the loopback"]),
+    # marked as an error, in words that nobody knows
+    ("|CCL_ERROR| atl.cpp:7 run: unexpected status: FAILURE\n", "failed_rank", ["in words that this report does not know", "unexpected status"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "kind", "words"), CLASSES, ids=range(len(CLASSES)))
+def test_each_class_of_text_is_told_by_its_form(tmp_path, text, kind, words):
+    found = told(tmp_path, f"begin\n{text}".replace("begin\n", "", 1))
+    said = " ".join(found.text().split())
+    assert found.causes[0].kind == kind, said
+    assert [part for part in words if part not in said] == [] and "Every recorded call" not in said
+
+
+def test_the_first_error_leads_and_a_launchers_words_on_it_do_not(tmp_path):
+    text = "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    raise ValueError('x: y')\nValueError: bad batch\n"
+    text += "KeyError: 'later'\nsubprocess.CalledProcessError: Command 'a' returned non-zero exit status 1.\n"
+    found = told(tmp_path, text)
+    assert [cause.cause for cause in found.causes] == ["ValueError: bad batch.", "KeyError: 'later'."]
+    assert "line 4 says" in found.causes[0].evidence and any("CalledProcess" in said for said in found.said)
+
+
+def test_a_worker_that_ended_after_a_timeout_does_not_lead(tmp_path):
+    wait = "[rank0]:[E211 08:00:01.0 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL("
+    wait += "SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.\n"
+    end = "(raylet) A worker died. Worker exit type: SYSTEM_ERROR Worker exit detail: End of file.\n"
+    assert [cause.kind for cause in told(tmp_path, wait + end).causes] == ["hang", "no_times"]
+
+
+def test_a_process_that_others_dump_for_is_said_to_wait_in_no_call(tmp_path):
+    text = "[rank5]:[E211 08:00:01.0 ProcessGroupNCCL.cpp:17] [PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a "
+    text += (
+        "collective timeout from  rank 2 and we will try. Last enqueued NCCL work: 31, last completed NCCL work: 31.\n"
+    )
+    first = told(tmp_path, text).causes[0]
+    assert first.cause == "Rank 5 waited in no call of the group of all ranks when the watchdog of rank 2 gave up."
+
+
+def test_the_rank_that_torchs_own_report_names_stands_before_those_who_waited(tmp_path):
+    wait = "[rank0]:[E211 08:00:01.0 ProcessGroupNCCL.cpp:6] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL("
+    wait += "SeqNum=7, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.\n"
+    report = "\t     [5] finished collective #41, but didn't join collective #42 (count from 1)\n"
+    found = told(tmp_path, wait + report)
+    assert "names rank 5: it ended call 41" in found.causes[0].cause and found.causes[1].kind == "hang"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: ld.so: object 'a.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.",
+        "2031-02-11 08:00:01.1: E xla/cuda_dnn.cc:9] Unable to register cuDNN factory: Attempting to register factory again",
+        "w.py:20: UserWarning: A is not set, all archs are included.",
+        "INFO 02-11 08:00:01 [m.py:2] 0 errors, 2 warnings, timeout=600",
+        "step 40 loss 2.34 grad_norm 0.91",
+    ],
+)
+def test_what_a_program_goes_on_after_is_no_failure(tmp_path, line):
+    with pytest.raises(ProfileError, match="it is a text, and no line of it is of a kind that is read"):
+        told(tmp_path, f"{line}\n{{'loss': 1.2}}\n" * 3)
+
+
+def test_a_refusal_quotes_the_line_that_looks_most_like_an_error(tmp_path):
+    with pytest.raises(ProfileError, match="line 2 looks like an error: the gadget failed to spin"):
+        told(tmp_path, "step 1\nthe gadget failed to spin\n")
+
+
+@pytest.mark.parametrize("name", ["notes.md", "train.py", "config.yaml"])
+def test_sources_and_documents_that_speak_of_errors_are_no_logs(tmp_path, name):
+    with pytest.raises(ProfileError, match="its format is not known"):
+        told(tmp_path, "ValueError: this is what you get\n", name)
+
+
+def test_an_error_behind_many_like_lines_is_found(tmp_path):
+    text = "".join(f"INFO 02-11 08:00:{n % 60:02d} [m.py:{n}] 0 errors, connected to {n} peers\n" for n in range(3000))
+    found = told(tmp_path, text + "[rank7]: RuntimeError: lost it\n" + text)
+    assert found.causes[0].rank == 7 and "lost it" in found.causes[0].evidence

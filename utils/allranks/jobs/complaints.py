@@ -30,16 +30,14 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         r"unlink shared memory",
         "A segment of NCCL's shared memory had been removed while the job ran.",
         "systemd removes files in /dev/shm of users that it holds for logged out: RemoveIPC=no in logind.conf, or "
-        "loginctl "
-        "enable-linger",
+        "loginctl enable-linger",
         0.75,
     ),
     (
         r"attaching to shared memory segment.*No such file",
         "A rank could not open the segment of shared memory that another rank of its machine made.",
         "containers of one machine must share /dev/shm (--ipc=host); NCCL_SHM_DISABLE=1 goes on without it; the other "
-        "rank "
-        "may also have ended",
+        "rank may also have ended",
         0.75,
     ),
     (
@@ -232,8 +230,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         r"^invalid (?:usage|argument)",
         "NCCL refused the arguments of a call.",
         "run it again with NCCL_DEBUG=WARN, which names the argument; mostly two ranks have one GPU, or the number of "
-        "ranks "
-        "is not that of the processes",
+        "ranks is not that of the processes",
         0.5,
     ),
     (

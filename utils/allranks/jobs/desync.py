@@ -225,7 +225,7 @@ def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
     words += f", and {name_ranks(waits)} waited until the watchdog gave up." if waits else "."
     evidence = "; ".join(f"rank {rank}: {failed[rank]}" for rank in [*first, *later][:3])
     if not records[first[0]].facts.get("by_launcher") and (known := sign(failed[first[0]])):
-        evidence += f". {known[0].cause[:-1]}: {known[0].evidence}"
+        evidence = f"{evidence.removesuffix('.')}. {known[0].cause[:-1]}: {known[0].evidence}"
     if all(records[rank].facts.get("at_once") for rank in failed):
         words = f"{words[:-1]} in the same second."
         evidence += "; the launcher does not say which was first: look for the first error above its report"

@@ -22,6 +22,7 @@ MOST_SHAPES = 20_000
 DIGITS = {ord(digit): None for digit in "0123456789"}  # for str.translate: what remains is a line's shape
 _MAY_DIFFER = re.compile(r"(?i)exit|code|signal|status|local_rank")  # there the number says whether it is an error
 SIGNALS = {
+    4: "SIGILL",
     9: "SIGKILL, as the out-of-memory killer sends it",
     11: "SIGSEGV",
     7: "SIGBUS, as of a full /dev/shm",
@@ -355,7 +356,7 @@ class Errors:
     def said(self, others: bool = False) -> list[str]:
         """The other lines that look like errors, as they came."""
         shown = self._shown(others)
-        rest = sorted((k for k in self.kinds.values() if k not in shown), key=lambda k: k.line)
+        rest = sorted((k for k in self.kinds.values() if k not in shown and " " in k.text), key=lambda k: k.line)
         return [
             f"another error, line {k.line}{f' ({k.who()})' if k.who() else ''}: {shortened(k.text)}" for k in rest[:5]
         ]
@@ -382,7 +383,8 @@ def _of_members(began: Counter[int], members: int) -> Cause | None:
     why = "the others wait for them: look how they were started, and at their logs"
     if twice:
         words = f"{words[:-1]}, and {name_ranks(twice)} printed it more than once."
-        why = "of one start this means that processes were not told their own rank: look at what gives each its "
-        "number (the "
-        why += "tasks of a node, SLURM_NTASKS, NODE_RANK); of several attempts in one log it means nothing"
+        why = (
+            "of one start this means that processes were not told their own rank: look at what gives each its number "
+            "(the tasks of a node, SLURM_NTASKS, NODE_RANK); of several attempts in one log it means nothing"
+        )
     return Cause(words, why, None, 0.6, "missing_rank", gone[0] if len(gone) == 1 else None)

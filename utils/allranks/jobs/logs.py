@@ -137,8 +137,7 @@ _PROTOCOLS = ("LL", "LL128", "simple")
 
 _OF_HCCL = ("EI00", "EJ00", "RankID:", "HCCL(", "hccl fftsplus task timeout")
 _NO_LOGS = (".md .rst .py .ipynb .sh .c .cc .cpp .cu .h .hpp .js .ts .css .html .svg .xml .yaml .yml .toml .ini .cfg "
-".csv "
-            ".tsv .json .tex .patch .diff").split()  # fmt: skip
+            ".csv .tsv .json .tex .patch .diff").split()  # fmt: skip
 # what a line has in it, in small letters, that a reader here looks for; and what an error of any program has
 _KNOWN = (
     "ccl|watchdog|enqueued|fingerprint|monitoredbarrier|ei00|ej00|rankid:|ranks:|local_rank|exitcode|cancelled|srun|nvrm|"
@@ -334,6 +333,7 @@ class _Log:
                 self._warns(text)
         self.claimed |= self.after_last_error
         self.after_last_error = line.rstrip().endswith("Last error:")
+        self.claimed |= self.after_last_error
         self.label = line.rpartition("Last error:")[0]  # of a launcher, which the next line has too
         if "monitoredBarrier" in line and (barrier := _MONITORED.search(line)):
             self.claimed = True
@@ -806,9 +806,8 @@ class _Log:
             if not said and not any((*ends, causes, later)):
                 raise ProfileError(
                     "its format is not known: it is a text, and no line of it is of a kind that is read: an error, a "
-                    "timeout of a watchdog, "
-                    "NCCL's network, rings, connections, choices, calls and warnings, XLA's waits or HCCL's "
-                    "errors" + (f"; {self.errors.looks_so}" if self.errors.looks_so else "")
+                    "timeout of a watchdog, NCCL's network, rings, connections, choices, calls and warnings, XLA's "
+                    "waits or HCCL's errors" + (f"; {self.errors.looks_so}" if self.errors.looks_so else "")
                 )
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown", notes=notes)]
         world = world if world and world > max(self.ranks) else None

@@ -85,8 +85,7 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      r"[Tt]imeout waiting for key",
      "A process waited for the store where the ranks meet, and what it waited for did not come in time.",
      "the store is in the process of rank 0, which may be late, busy (reading data, a checkpoint) or gone: look where "
-     "it "
-     "stands, and at its first error; then at MASTER_ADDR and the firewall", 0.6, "hang"),
+     "it stands, and at its first error; then at MASTER_ADDR and the firewall", 0.6, "hang"),
     (r"(?i)watchdog timeout", "A watchdog ended processes that made no progress.",
      "who did not come, this text does not say: those that print it first need not be at fault. Look at the stack of "
      "each (py-spy dump) the next time, before it ends them", 0.6, "hang"),
@@ -96,8 +95,7 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "the call. NCCL and other ranks that complain later only follow", 0.8, "failed_rank"),
     (r"[Kk]illed process (\d+) ?(\([^)]*\))?", "The kernel ended process {1} {2} for lack of the host's memory.",
      "which rank that is, the process' number says; look at the limit of the container or the job (Slurm's --mem), at "
-     "data "
-     "loaders' workers and at copies of the model on the host (each rank loads its own)", 0.9, "failed_rank"),
+     "data loaders' workers and at copies of the model on the host (each rank loads its own)", 0.9, "failed_rank"),
     (r"RendezvousClosedError", "The place where torchrun's nodes meet was closed: the others had ended, or had given "
      "up.",
      "look at the first error of the other nodes; a node that starts again after the job's end meets nobody, too", 0.7,
@@ -116,28 +114,26 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "that process is the first node's agent: look at its first error, and how it ended", 0.6, "hang"),
     (r"DeepEP .*timeout", "A rank waited in DeepEP for messages that did not come in time.",
      "look whether a rank did not come (its first error), at the network between the hosts, and whether this DeepEP "
-     "fits "
-     "its NVSHMEM", 0.6, "hang"),
+     "fits its NVSHMEM", 0.6, "hang"),
     (r"\[([\d, ]+)\] finished collective #(\d+), but didn't join collective #(\d+)",
      "Torch's own report names rank {1}: it ended call {2}, and did not join call {3}.",
      f"torch counts here from 1, over all groups of the rank; {_ENDED}, or where it stands", 0.85, "missing_rank"),
-    (r"using best-guess GPU", "A rank had not said which GPU is its own, and torch guessed one.",
-     "ranks that guess one GPU hang: torch.cuda.set_device(local_rank), or device_id= of "
-     "init_process_group", 0.4, "hang"),
+    (r"using best-guess GPU|using GPU \d+ .*currently unknown",
+     "A rank had not said which GPU is its own, and torch guessed one.",
+     "ranks that guess one GPU hang: torch.cuda.set_device(local_rank), or device_id= of init_process_group",
+     0.4, "hang"),
 )  # fmt: skip
 # what any program may say
 _ANY: tuple[tuple[str, str, str, float, str], ...] = (
     (r"server socket has failed to listen(?!.*(?:EADDRINUSE|Permission|in use))",
      "A process could not open the port at which the ranks meet.", "the lines around it say why: another job or a "
-     "process "
-     "of an earlier run has it (ss -ltnp), or the user may not open it; choose another one (MASTER_PORT, "
-     "--master_port, "
-     "--main_process_port)", 0.8, "failed_rank"),
+     "process of an earlier run has it (ss -ltnp), or the user may not open it; choose another one (MASTER_PORT, "
+     "--master_port, --main_process_port)", 0.8, "failed_rank"),
     (r"(?i)\bnan in\b|loss (?:=|is|:|became) ?nan|\bnan loss|diverged|result nan|\binf or nan|(?:inf|nan) (?:grad|"
      r"value|detect)",
      "The numbers of the model became NaN or infinite.", "this is no fault of the network: look at the rank that says "
-     "it "
-     "first, its data, the learning rate and the types; the same batch on another GPU tells a bad GPU from bad numbers",
+     "it first, its data, the learning rate and the types; the same batch on another GPU tells a bad GPU from bad "
+     "numbers",
      0.75, "failed_rank"),
     (r"EADDRINUSE|[Aa]ddress already in use", "A port that the job asks for is taken.",
      "another job or a process of an earlier run has it (ss -ltnp): end that one, or choose another port "
@@ -152,14 +148,12 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
     (r"out of shared memory|insufficient shared memory",
      "The shared memory of the machine or container (/dev/shm) was full.",
      "look at df -h /dev/shm; give a container more (docker run --shm-size=8g or --ipc=host; in Kubernetes an "
-     "emptyDir of "
-     "medium Memory), or let data loaders have fewer workers", 0.75, "failed_rank"),
+     "emptyDir of medium Memory), or let data loaders have fewer workers", 0.75, "failed_rank"),
     (r"(?i)oom[-_ ]?kill|is killed by signal: killed|cannot allocate memory|std::bad_alloc|"
      r"defaultcpuallocator|\bMemoryError\b|low on memory|exceed\w* .{0,30}memory limit",
      "The host's memory was used up: a process was ended for lack of it, or got none.",
      "look at dmesg, at the limit of the container or the job (Slurm's --mem), at data loaders' workers and at copies "
-     "of "
-     "the model on the host (each rank loads its own)", 0.8, "failed_rank"),
+     "of the model on the host (each rank loads its own)", 0.8, "failed_rank"),
     (r"No space left on device|Disk quota exceeded", "A disk is full, or /dev/shm, or a quota is used up.",
      "look at df -h and df -i of the path, at /dev/shm, and at quota", 0.8, "failed_rank"),
     (r"(?i)illegal memory access|misaligned address|unspecified launch failure|memory access fault by gpu|"
@@ -169,8 +163,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "for an error of the GPU", 0.7, "failed_rank"),
     (r"(?i)uncorrectable|\bECC error|fallen off the bus|gpu is lost|nvlink error|unable to determine the device handle",
      "A GPU, its memory or a link failed.", "look at dmesg for Xid, at nvidia-smi -q and dcgmi diag, before this "
-     "machine "
-     "gets work again", 0.8, "failed_rank"),
+     "machine gets work again", 0.8, "failed_rank"),
     (r"(?i)no cuda-capable device|cuda driver version|cuda unknown error|invalid device ordinal|no hip gpus|"
      r"no nvidia driver|"
      r"system not yet initialized|devices? (?:is|are) busy or unavailable|no cuda gpus|re-initialize cuda in forked",
@@ -200,8 +193,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "A process could not connect to another one.",
      "nobody listened there (it had not begun, or had ended), or the address is not one that this host reaches "
      "(172.17.0.1 is docker0): look at that process first, then at ip addr of both hosts, at the variable that names "
-     "the "
-     "interface (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, UCX_NET_DEVICES), and at the firewall", 0.6, "hang"),
+     "the interface (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, UCX_NET_DEVICES), and at the firewall", 0.6, "hang"),
     (r"(?i)(?<!operation )\btimed? ?out\b|deadline[_ ]exceeded|timeouterror|no response|did not respond|"
      r"failed to receive from",
      "Something was waited for that did not come in time.",

@@ -108,13 +108,11 @@ def _k(k: int, *setups: Setup) -> tuple[Setup, ...]:
 
 def _with_slow_rank(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
     slow = drawn["slow"]
+    rule = Rule(f"{YOUR_VARIANT}: rank {slow} is last", 4, lambda run: rules.only_receives(run, slow))
     return replace(
         exercise,
         groups=(*exercise.groups, Group(YOUR_VARIANT, 2, _k(2, *every_root(8, 4)))),
-        rules=(
-            *exercise.rules,
-            Rule(f"{YOUR_VARIANT}: rank {slow} is last", 4, lambda run: rules.only_receives(run, slow)),
-        ),
+        rules=(*exercise.rules, rule),
         peer_advice="The chain begins at src and goes on modulo p, without the slow rank, which comes last; the last rank sends to nobody.",
     )
 

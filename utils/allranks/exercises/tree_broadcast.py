@@ -18,8 +18,7 @@ def from_root(setup: Setup, args: Sequence[Args]) -> list[Expected]:
 
 
 def _rounds(run: Run) -> str | None:
-    limit = ceil_lg(run.ranks)
-    return rules.rounds(run, limit, f"ceil(lg {run.ranks})")
+    return rules.rounds(run, ceil_lg(run.ranks), f"ceil(lg {run.ranks})")
 
 
 def _once(run: Run) -> str | None:
@@ -36,14 +35,9 @@ def _once(run: Run) -> str | None:
 
 def _with_slow_rank(exercise: Exercise, drawn: Mapping[str, int]) -> Exercise:
     slow = drawn["slow"]
-    return replace(
-        exercise,
-        groups=(*exercise.groups, Group(YOUR_VARIANT, 2, every_root(8, 4))),
-        rules=(
-            *exercise.rules,
-            Rule(f"{YOUR_VARIANT}: rank {slow} only receives", 4, lambda run: rules.only_receives(run, slow)),
-        ),
-    )
+    rule = Rule(f"{YOUR_VARIANT}: rank {slow} only receives", 4, lambda run: rules.only_receives(run, slow))
+    cases = Group(YOUR_VARIANT, 2, every_root(8, 4))
+    return replace(exercise, groups=(*exercise.groups, cases), rules=(*exercise.rules, rule))
 
 
 EXERCISE = Exercise(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from html import escape
 from itertools import pairwise
@@ -74,14 +75,12 @@ class ChapterEnd:
 
         return my_model_story.won(my_model_story.name_of(self.chapter)) if self.chapter.core else ""
 
-    def _checks(self) -> list[tuple[str, bool, str, Item]]:
+    def _checks(self) -> Iterator[tuple[str, bool, str, Item]]:
         """Each check: its name, whether it passed, what it still lacks in words."""
-        found = []
         for item in self.progress.contents.checks:
             lacks = self.progress.missing(item)
             said = f": {lacks[0]}{f', and {len(lacks) - 1} more' if len(lacks) > 1 else ''}" if lacks else ""
-            found.append((item.name, self.progress.passed(item), said, item))
-        return found
+            yield item.name, self.progress.passed(item), said, item
 
     def _list(self) -> str:
         rows = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from allranks.base.errors import name_ranks
 from allranks.ranks.wire import collectives, requests
@@ -551,20 +551,16 @@ class Router:
         """The fault with the lowest operation number; among equals, the one on the lowest rank."""
         return min((*self._groups_apart(), *self.faults), key=lambda f: (f.step, f.rank), default=None)
 
-    def _groups_apart(self) -> list[WireFault]:
+    def _groups_apart(self) -> Iterator[WireFault]:
         """A fault for each group whose members differ from those of the group of the same name on a lower rank.
 
         gloo would treat the two as one group.
         """
-        found: list[WireFault] = []
         first: dict[str, tuple[int, tuple[int, ...]]] = {}
         for rank, name, members, step, file, line in sorted(self.made, key=lambda made: made[0]):
             lower, theirs = first.setdefault(name, (rank, members))
             if members != theirs:
-                found.append(
-                    WireFault(FailureKind.DESYNC, rank, step, file, line, _other_group(lower, theirs, members))
-                )
-        return found
+                yield WireFault(FailureKind.DESYNC, rank, step, file, line, _other_group(lower, theirs, members))
 
     def stuck(self) -> bool:
         """Whether some rank waits for what never comes."""

@@ -374,7 +374,8 @@ world.reset()
 # **Not every rank writes one.** A rank that was killed can't, and a rank that is already in `destroy_process_group` doesn't (in torch 2.15, a rank that
 # waits for nothing may not either). So a missing file is a clue.
 #
-# Gloo's calls are recorded too, but nobody writes them. Here each rank writes its own, after a second, while `two_plans` from section 2 waits:
+# Gloo's calls are recorded too, but nobody writes them. Here each rank writes its own, after a second, while `two_plans` from section 2 waits. The cell
+# takes 8 s, because a rank's first look for its source lines takes one or two:
 
 
 # %% name="flight_dump"
@@ -388,7 +389,7 @@ def recorded(folder):
 
 folder = Path(tempfile.mkdtemp())
 try:
-    world.run(recorded, folder, deadline=3)
+    world.run(recorded, folder, deadline=8)
 except RanksStuck:
     cause = profiles.explain(profiles.read(folder)).causes[0]
     print(cause.text())

@@ -16,11 +16,10 @@ from allranks.judge.drawing import Draws
 from allranks.judge.exercise import P2P, About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import record
 
-WIDTH = 3  # of a head: enough to tell values apart
+WIDTH = 3  # of most heads: enough to tell values apart
 POSITION_NBYTES = 8
-LONG = Setup(
-    13, 4, "float64", values="random"
-)  # where the blocks of all ranks are far more than a few, and none is too small to be seen
+# where the blocks of all ranks are far more than a few, and so large that what a rank keeps is seen in whatever form
+LONG = Setup(13, 4, "float64", values="random").with_options(order="zigzag", watched=True, width=2048)
 ROOM = 8  # blocks that a rank may hold beside its arguments: this one and the next, their scores, and a summary
 
 
@@ -45,7 +44,7 @@ def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
         own = rng.of_rank(rank)
         scale = setup.option("scale", 1)
         # small, so that no score alone decides, and exp is finite where the scores are not scaled
-        tensors = [draw(setup, own, setup.size, WIDTH, most=2) for _ in range(3)]
+        tensors = [draw(setup, own, setup.size, setup.option("width", WIDTH), most=2) for _ in range(3)]
         tensors[0] = tensors[0] * scale
         watched = (Peak(),) if setup.option("watched", False) else ()
         yield (*(View.of(t, setup.layout) for t in tensors), View.of(torch.tensor(where)), *watched)
@@ -64,7 +63,7 @@ def attention(
     args: Sequence[Args],
     sees: Sees = lambda mine, theirs: theirs <= mine,
     keep: Callable[[int, int, int], bool] = lambda rank, other, p: True,
-    scale: float = 1 / math.sqrt(WIDTH),
+    scaled: Callable[[int], float] = lambda width: 1 / math.sqrt(width),
     at: At = lambda setup, args, rank, other: plain(args[other][3]),
     own_too: bool = False,
 ) -> list[Expected]:
@@ -75,6 +74,7 @@ def attention(
         others = [other for other in range(setup.ranks) if keep(rank, other, setup.ranks)]
         q = plain(own[0]).double()
         k, v = (torch.cat([plain(args[other][i]) for other in others]).double() for i in (1, 2))
+        scale = scaled(q.shape[1])
         mine = at(setup, args, rank, rank) if own_too else plain(own[3])
         theirs = torch.cat([at(setup, args, rank, other) for other in others])
         scores = (q @ k.T * scale).masked_fill(~sees(mine[:, None], theirs[None, :]), float("-inf"))
@@ -89,7 +89,7 @@ _wrong: Callable[..., Oracle] = oracle_maker(attention)
 
 @oracle_maker
 def _root_of(setup: Setup, args: Sequence[Args], number: Callable[[Setup], int]) -> list[Expected]:
-    return attention(setup, args, scale=1 / math.sqrt(max(number(setup), 1)))
+    return attention(setup, args, scaled=lambda width: 1 / math.sqrt(max(number(setup), 1)))
 
 
 def _part(setup: Setup, number: int) -> torch.Tensor:
@@ -123,7 +123,7 @@ def _softmaxed(
         kind = own[0].base.dtype
         q = plain(own[0]).to(torch.float64 if wide else kind)
         k, v, theirs = (torch.cat([plain(a[i]) for a in args]) for i in (1, 2, 3))
-        scores = q @ k.to(q.dtype).T / math.sqrt(WIDTH)
+        scores = q @ k.to(q.dtype).T / math.sqrt(q.shape[1])
         scores = scores.masked_fill(theirs[None] > plain(own[3])[:, None], float("-inf"))
         yield Expected(make(scores, v.to(q.dtype)).to(kind), {}, 2 * right.atol)
 
@@ -154,10 +154,10 @@ def _not_scaled_again(setup: Setup, args: Sequence[Args], step: int, sum_is: boo
     for rank, (own, right) in enumerate(zip(args, attention(setup, args), strict=True)):
         q, mine = plain(own[0]).double(), plain(own[3])[:, None]
         top = torch.full((len(q), 1), float("-inf"), dtype=torch.float64)
-        out, total = torch.zeros(len(q), WIDTH, dtype=torch.float64), torch.zeros(len(q), 1, dtype=torch.float64)
+        out, total = torch.zeros_like(q), torch.zeros(len(q), 1, dtype=torch.float64)
         for i in range(p):
             k, v, theirs = (plain(args[(rank + step * i) % p][j]) for j in (1, 2, 3))
-            scores = (q @ k.double().T / math.sqrt(WIDTH)).masked_fill(theirs[None] > mine, float("-inf"))
+            scores = (q @ k.double().T / math.sqrt(q.shape[1])).masked_fill(theirs[None] > mine, float("-inf"))
             top, before = torch.maximum(top, scores.amax(1, keepdim=True)), top
             weights = (scores - top.clamp(min=-1e300)).exp()
             if sum_is:
@@ -223,7 +223,7 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (_case(1, 4), _case(5, 2, "zigzag"), _case(8, 2))),
         Group("many ranks", 2, (_case(9, 2).with_choices(ranks=(9, 11), order=("zigzag", "striped")),)),
         Group("any size", 1, (_case(3, 1), _case(2, 7))),
-        Group("a long sequence", 1, (LONG.with_options(order="zigzag", watched=True),)),
+        Group("a long sequence", 1, (LONG,)),
         Group("stable", 2, (_case(3, 4, "zigzag").with_options(scale=1000), _case(2, 4).with_options(scale=-1000))),
         Group(
             "any dtype and layout",
@@ -238,7 +238,12 @@ EXERCISE = Exercise(
         circumstances(_case(3, 4), delayed=_case(4, 2)),
     ),
     inputs=_inputs,
-    labels={"scale": "logits times {}", "order": "in {} order", "watched": "with its memory counted"},
+    labels={
+        "scale": "logits times {}",
+        "order": "in {} order",
+        "watched": "with its memory counted",
+        "width": "heads of width {}",
+    },
     oracle=attention,
     allow=P2P,
     rules=(
@@ -273,8 +278,10 @@ EXERCISE = Exercise(
         "q.shape[-1]": _root_of(lambda s: s.size),
         "the scores are divided by the root of the number of all tokens: it must be the root of the head's width, "
         "q.shape[-1]": _root_of(lambda s: s.ranks * s.size),
-        "the scores are not divided by the root of the head's width": _wrong(scale=1.0),
-        "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),
+        "the scores are not divided by the root of the head's width": _wrong(scaled=lambda width: 1.0),
+        "the scores are divided by the head's width: it must be the root of the width": _wrong(
+            scaled=lambda width: 1 / width
+        ),
         "the blocks' outputs were added, each with a softmax of its own: "
         "merge them with their maxima and sums": _blocks(mean=False),
         "the mean of the blocks' outputs, each with a softmax of its own: "

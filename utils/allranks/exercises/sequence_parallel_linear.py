@@ -18,6 +18,8 @@ from allranks.judge.exercise import About, Exercise, Group, Rule, Run
 from allranks.ranks.wire import LogEntry, record
 
 WIDTH = 3
+# so large that what a rank keeps until backward is seen in whatever form
+LARGE = Setup(8, 4, values="random").with_options(columns=8, width=8192)
 LATER_S = 64.0  # of virtual time, in which the layers behind this one compute
 NAMES = ("x", "w")
 GATHERS = frozenset({"all_gather", "all_gather_into_tensor"})
@@ -25,11 +27,11 @@ SCATTERS = frozenset({"reduce_scatter", "reduce_scatter_tensor"})
 
 
 def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
-    columns = setup.option("columns", 2 * setup.ranks)
-    shares = draw(setup, rng, WIDTH, columns).tensor_split(setup.ranks, 1)
+    columns, width = setup.option("columns", 2 * setup.ranks), setup.option("width", WIDTH)
+    shares = draw(setup, rng, width, columns).tensor_split(setup.ranks, 1)
     for rank, share in enumerate(shares):
         own = rng.of_rank(rank)
-        x = draw(setup, own, setup.size, WIDTH)
+        x = draw(setup, own, setup.size, width)
         upstream = View.of(draw(setup, own, setup.ranks * setup.size, share.shape[1]), setup.layout)
         tensors = [Parameter.without_gradient(n, t, setup.layout) for n, t in zip(NAMES, (x, share), strict=True)]
         yield (*tensors, Upstream(upstream, LATER_S))
@@ -150,7 +152,7 @@ def _after_the_gradient(run: Run) -> str | None:
 def _room(setup: Setup) -> int:
     """Elements that a rank may keep until backward, beside its arguments and the result: two copies of its rows and of its columns."""
     columns = setup.option("columns", 2 * setup.ranks)
-    return 2 * WIDTH * (setup.size + -(-columns // setup.ranks))
+    return 2 * setup.option("width", WIDTH) * (setup.size + -(-columns // setup.ranks))
 
 
 def _own_rows_kept(run: Run) -> str | None:
@@ -207,13 +209,14 @@ EXERCISE = Exercise(
                 Setup(3, 1),
             ),
         ),
+        Group("wide rows", 1, (LARGE,)),
         many_ranks(2, Setup(9, 2), columns=(19, 23, 29)),
         Group("any dtype", 1, (Setup(3, 4, "float64", values="random"), Setup(2, 2, values="random"))),
         layouts(Setup(3, 4), "strided", "transposed"),
         circumstances(Setup(3, 4)),
     ),
     inputs=_inputs,
-    labels={"columns": "{} columns"},
+    labels={"columns": "{} columns", "width": "rows of width {}"},
     oracle=_oracle_from(_right),
     allow=GATHERS | SCATTERS,
     rules=(
@@ -224,7 +227,7 @@ EXERCISE = Exercise(
             "only its own rows kept until backward",
             3,
             _own_rows_kept,
-            lambda setup: (setup.ranks - 1) * setup.size * WIDTH > _room(setup),
+            lambda setup: (setup.ranks - 1) * setup.size * setup.option("width", WIDTH) > _room(setup),
         ),
         Rule("one reduce_scatter of the gradient of x", 2, _one_scatter),
         rules.carried(_received, _sent),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import ctypes
 import gc
+import mmap
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from allranks.judge.in_rank.live import all_nbytes, each_of, kept_nbytes, memory_now
+from allranks.judge.in_rank.live import Use, each_of, grown_nbytes, kept_nbytes, memory_now
 from allranks.ranks.engines.alone import objects_made_here
 from allranks.ranks.wire.buffers import holds_poison
 from allranks.ranks.wire.endpoint import at_each_send, do_piece, take_piece
@@ -29,9 +30,9 @@ from allranks.ranks.wire.window import memory
 GUARD = 77  # fills the storage around a view; it must still be there afterwards
 KEPT_NBYTES = 8  # of the number that says how many bytes a call keeps until its gradient comes
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
-_BUFFERS = (bytes, bytearray, array.array)
+_BUFFERS = (bytes, bytearray, array.array, mmap.mmap)
 _COPIES = (torch.Tensor, np.ndarray, *_BUFFERS, list, tuple)  # what may hold a block's weights
-_LARGE = 1 << 14  # bytes of a block that is large
+_LARGE = 1 << 17  # bytes of a block beside which a rank's other things are nothing
 _NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 
 Arg = Any  # an Argument, a wire.Memory, a number, a dict of plain data, or a list or tuple of these
@@ -253,10 +254,8 @@ class Blocks(Argument):
         turns = iter(enumerate(order))
         used: list[StorageWeakRef] = []  # the memory of whole blocks that may still be there
         known: dict[bytes, int] = {}  # the weights that blocks computed with
-        # where all blocks are so large that the other things of a rank are nothing beside them
         counts = [0]  # of whole blocks, at each turn
-        large = min(sizes) * shards[0].element_size() >= _LARGE
-        there = all_nbytes(objects_made_here(held=True)) if large else 0
+        at_start = memory_now()[2] if min(sizes) * shards[0].element_size() >= _LARGE else None
         late: list[bool] = []  # whether weights had not arrived: who never waits for a gather keeps its memory too
 
         def compute(block: int, whole: torch.Tensor) -> torch.Tensor | None:
@@ -284,7 +283,7 @@ class Blocks(Argument):
             if len(weights) >= _NO_CHANCE and whole.numel() > shards[wanted].numel():
                 known[weights] = wanted
             # what a rank keeps from the forward pass in any form; behind it gradients are under way, as large as blocks
-            forward = there if turn < len(sizes) else 0
+            forward = at_start if turn < len(sizes) else None
             if counts[-1] <= MOST_WHOLE:  # else the rule is broken, and there may be much to count
                 counts.append(_count(used, known, shards, sizes, forward))
                 if counts[-1] > MOST_WHOLE:
@@ -323,11 +322,11 @@ class Upstream(Argument):
     def build(handles: list[Handle], before: list, *described: Any) -> Callable:
         late, *window = described
         gradient, _ = _window(*window)
-        there = memory_now() if late else (set(), 0)
+        there = memory_now() if late else None
 
         def differentiate(returned: Any) -> None:
             """Backward from what was returned; what can't be differentiated leaves no gradients, and the comparison says so."""
-            if late:
+            if there is not None:
                 kept = kept_nbytes(there, returned)
                 piece = take_piece(used=kept.to_bytes(KEPT_NBYTES, "big"))
                 gradient.copy_(from_raw(piece.read(), gradient.dtype, gradient.shape))
@@ -539,20 +538,23 @@ def _window(base: torch.Tensor, size: list[int], stride: list[int], offset: int)
 
 
 def _count(
-    used: list[StorageWeakRef], known: dict[bytes, int], shards: list[torch.Tensor], sizes: list[int], there: int
+    used: list[StorageWeakRef],
+    known: dict[bytes, int],
+    shards: list[torch.Tensor],
+    sizes: list[int],
+    before: Use | None,
 ) -> int:
     """How many whole blocks are in memory, two copies of one block as two.
 
     Each is a piece of memory that a block computed with, that has a block's weights, or that an all_gather is still to fill; or an
-    array, bytes or a list with a block's weights. Where `there` were so many bytes before the call, what is in memory in any other form
-    counts by its bytes too, beyond those of the shards and of their gradients.
+    array, bytes or a list with a block's weights. Where `before` was in use before the call, what is in memory in any other form counts by
+    its bytes too, beyond those of a copy of the shards and of what this function keeps itself.
     """
     used[:] = [memory for memory in used if _is_there(memory)]
     dtype, whole = shards[0].dtype, set(sizes) - {shard.numel() for shard in shards}
     lengths, found = {len(weights) for weights in known}, {memory.cdata for memory in used}
     ours = set(map(id, known))
-    things = objects_made_here(held=True)
-    for thing in each_of(_COPIES, things):
+    for thing in each_of(_COPIES, objects_made_here(held=True)):
         if type(thing) is torch.Tensor and thing.dtype == dtype and _has_memory(thing):
             # not by torch: under NCCL's rules a tensor that a gather still fills must not be read, and here nothing comes of it
             nbytes = thing.numel() * thing.element_size()
@@ -561,10 +563,10 @@ def _count(
                 found.add(thing.untyped_storage()._cdata)
         elif id(thing) not in ours and _copied(thing, dtype, lengths) in known:
             found.add(id(thing))
-    if not there:
+    if before is None:
         return len(found)
-    own = 2 * sum(shard.numel() * shard.element_size() for shard in shards) + sum(map(len, known))
-    return max(len(found), (all_nbytes(things) - there - own) // (max(sizes) * dtype.itemsize))
+    own = sum(shard.numel() * shard.element_size() for shard in shards) + sum(map(len, known))
+    return max(len(found), (grown_nbytes(before) - own) // (max(sizes) * dtype.itemsize))
 
 
 def _copied(thing: Any, dtype: torch.dtype, lengths: set[int]) -> bytes:

@@ -1,12 +1,14 @@
-"""How many bytes a call keeps in memory: in tensors, and in whatever else holds numbers: arrays, bytes, lists."""
+"""How many bytes a call keeps in memory: exactly in tensors, arrays, bytes and numbers, and from 0.5 MB on in whatever form."""
 
 from __future__ import annotations
 
 import array
+import ctypes
+import functools
 import gc
-import io
-from collections import deque
-from collections.abc import Iterable, Sequence
+import mmap
+import sys
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -18,15 +20,16 @@ _NUMBER_NBYTES = 8  # of a number that is an object, as in a list
 _BYTES_LEAST = 16  # shorter ones are no data of a case
 
 _NUMBERS = (float, complex, np.number)
-_BYTES = (bytes, bytearray)
+_BYTES = (bytes, bytearray, mmap.mmap)
 _COUNTED = (torch.Tensor, *_NUMBERS, np.ndarray, array.array, *_BYTES)
-# Of these only big ones are data: torch makes many small texts and whole numbers. Each with what says its size.
-_BIG_NBYTES = 1024
-_HOLDERS = (list, tuple, dict, set, frozenset, deque)
-_BIG = (str, int, io.BytesIO, io.StringIO, *_HOLDERS)
+_SMALL_NBYTES = 512  # Python has memory of its own for objects up to this size, and malloc has all larger ones
+# what torch, Python and the wire may take for themselves in a call: 0.43 MB was the most that was measured in right answers
+_NOISE_NBYTES = 1 << 19
 
-# The memory of tensors, and the bytes of all else. It is no class of ours: a rank's objects are of no type of the judge's.
-Memory = tuple[set[StorageWeakRef], int]
+# All bytes in use, and how many modules there are. They are no classes of ours: a rank's objects are of no type of the judge's.
+Use = tuple[int, int]
+# The memory of tensors, the bytes of all else that holds numbers, and what is in use.
+Memory = tuple[set[StorageWeakRef], int, Use]
 
 
 def memory_now() -> Memory:
@@ -35,19 +38,52 @@ def memory_now() -> Memory:
     Autograd keeps a tensor that it saved as the object that it was.
     """
     gc.collect()  # a circle of references lives for as long as the collector pleases
-    return _memory_of(objects_made_here(held=True))
-
-
-def _memory_of(things: Sequence[object]) -> Memory:
-    generator = torch.get_rng_state()
+    use, generator = in_use(), torch.get_rng_state()
     kept: set[StorageWeakRef] = set()
     nbytes = 0
-    for thing in each_of(_COUNTED, things):
+    for thing in each_of(_COUNTED, objects_made_here(held=True)):
         if not isinstance(thing, torch.Tensor):
             nbytes += _nbytes(thing)
         elif thing.layout == torch.strided and (thing.dtype, thing.shape) != (generator.dtype, generator.shape):
             kept.add(StorageWeakRef(thing.untyped_storage()))
-    return kept, nbytes
+    return kept, nbytes, use
+
+
+def in_use() -> Use:
+    """What this process has in memory, in whatever form: texts, whole numbers, closures, tensors that only autograd knows.
+
+    Each small object counts as the largest that a small one may be.
+    """
+    malloc = _malloc()
+    now = malloc() if malloc is not None else None
+    given = 0 if now is None else now.uordblks + now.hblkhd
+    return given + sys.getallocatedblocks() * _SMALL_NBYTES, len(sys.modules)
+
+
+def grown_nbytes(before: Use) -> int:
+    """How many bytes more are in use, beyond what torch and Python may take for themselves; 0 where a module was imported since."""
+    now, modules = in_use()
+    more = (now - before[0] + _WRAPS // 2) % _WRAPS - _WRAPS // 2
+    return max(0, more - _NOISE_NBYTES) if modules == before[1] else 0
+
+
+_WRAPS = 1 << 32  # malloc's counts have 32 bits
+
+
+class _Malloc(ctypes.Structure):
+    """What glibc's mallinfo() returns."""
+
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_uint) for name in _names.split()]
+
+
+@functools.cache
+def _malloc() -> Callable[[], _Malloc] | None:
+    """What asks malloc how much it gave out; None where the C library is not glibc."""
+    ask = getattr(ctypes.CDLL(None), "mallinfo", None)
+    if ask is not None:
+        ask.restype = _Malloc
+    return ask
 
 
 def each_of(types: tuple[type, ...], things: Sequence[object]) -> Iterable:
@@ -73,30 +109,21 @@ def _nbytes(thing: object) -> int:
     return 0
 
 
-def big_nbytes(things: Sequence[object]) -> int:
-    """The bytes of big texts, whole numbers and files in memory among these, and of what holds many things that are not counted by themselves."""
-    total = 0
-    for thing in each_of(_BIG, things):
-        kind = next(kind for kind in _BIG if isinstance(thing, kind))  # an answer's own type may say any size
-        nbytes = kind.__sizeof__(thing)
-        if nbytes >= _BIG_NBYTES and (kind not in _HOLDERS or not isinstance(next(iter(thing), 0.0), _COUNTED)):
-            total += nbytes
-    return total
-
-
 def kept_nbytes(before: Memory, returned: object) -> int:
-    """The bytes of tensors that are there beside those of `before` and what came back, and of all else that holds numbers."""
-    now, nbytes = memory_now()
-    known = before[0] | ({StorageWeakRef(returned.untyped_storage())} if isinstance(returned, torch.Tensor) else set())
-    return _storage_nbytes(now - known) + max(0, nbytes - before[1])
+    """The bytes that are in memory beside those of `before` and what came back.
+
+    Tensors, and all else that holds numbers, count exactly; what has another form counts with all that is in use.
+    """
+    there, counted, use = before
+    back = {StorageWeakRef(returned.untyped_storage())} if isinstance(returned, torch.Tensor) else set()
+    if grown_nbytes(use):
+        gc.collect()
+        if grown := grown_nbytes(use):  # there may be very many objects, so none is looked at
+            return max(0, grown - _nbytes_of(back - there))
+    now, nbytes, _ = memory_now()
+    return _nbytes_of(now - there - back) + max(0, nbytes - counted)
 
 
-def _storage_nbytes(memories: set[StorageWeakRef]) -> int:
+def _nbytes_of(memories: set[StorageWeakRef]) -> int:
     storages = (torch.UntypedStorage._new_with_weak_ptr(ref.cdata) for ref in memories)
     return sum(storage.nbytes() for storage in storages if storage is not None)
-
-
-def all_nbytes(things: Sequence[object]) -> int:
-    """The bytes of tensors among these, of what else holds numbers, and of big texts and the like."""
-    memories, nbytes = _memory_of(things)
-    return _storage_nbytes(memories) + nbytes + big_nbytes(things)

@@ -22,6 +22,7 @@ from allranks.ranks.wire.state import BLOCKED, Frame, Op, Phase, RankState, Used
 DELIVERIES = ("rendezvous", "buffered", "shuffled")
 MAX_OPERATIONS = 200_000
 MAX_UNDELIVERED_NBYTES = 2 << 30
+_USED_NBYTES = 24 << 20  # kept of what ranks computed with, in all: the largest case has 17 MB
 _LOGGED_NBYTES = 8 << 20  # payloads kept for the log, in all: a check keeps the logs of some 40 runs
 MAX_FILES = 1000  # how many the report lists for one rank
 _POLLS = 1000
@@ -65,7 +66,7 @@ class Router:
         self.slots: dict[tuple, dict[int, Op]] = {}
         self.matches = 0
         self.undelivered_nbytes = 0
-        self.logged_nbytes = 0
+        self.logged_nbytes = self.used_nbytes = 0
         self.outbox: list[tuple[int, Answer, Body | None]] = []
         self.advancing: deque[int] = deque()  # ranks whose queue may go on
         self.going_on: deque[int] = deque()  # ranks of which what was held is taken now
@@ -237,8 +238,8 @@ class Router:
 
     def _keep_used(self, state: RankState, data: Body, line: int | None) -> None:
         """Keeps what a rank says that it computes with; nothing of it, if there is much."""
-        fits = data.nbytes <= PAYLOAD_LOGGED_NBYTES and self.logged_nbytes + data.nbytes <= _LOGGED_NBYTES
-        self.logged_nbytes += data.nbytes if fits else 0
+        fits = self.used_nbytes + data.nbytes <= _USED_NBYTES
+        self.used_nbytes += data.nbytes if fits else 0
         kept = bytes(data.read()) if fits else b""
         state.used.append(Used(state.call, state.taken.get(state.call, 0), kept, line, len(state.program)))
 

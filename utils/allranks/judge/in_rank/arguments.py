@@ -32,6 +32,7 @@ KEPT_NBYTES = 8  # of the number that says how many bytes a call keeps until its
 MOST_WHOLE = 2  # blocks that `Blocks` computes with
 _BUFFERS = (bytes, bytearray, array.array, mmap.mmap)
 _COPIES = (torch.Tensor, np.ndarray, *_BUFFERS, list, tuple)  # what may hold a block's weights
+_NOISE_NBYTES = 1 << 18  # where no message waits: 0.12 MB was the most that right answers had beside two blocks
 _LARGE = 1 << 17  # bytes of a block beside which a rank's other things are nothing
 _NO_CHANCE = 16  # bytes of weights that nothing else has by chance
 
@@ -566,7 +567,7 @@ def _count(
     if before is None:
         return len(found)
     own = sum(shard.numel() * shard.element_size() for shard in shards) + sum(map(len, known))
-    return max(len(found), (grown_nbytes(before) - own) // (max(sizes) * dtype.itemsize))
+    return max(len(found), (grown_nbytes(before, _NOISE_NBYTES) - own) // (max(sizes) * dtype.itemsize))
 
 
 def _copied(thing: Any, dtype: torch.dtype, lengths: set[int]) -> bytes:

@@ -60,11 +60,11 @@ def in_use() -> Use:
     return given + sys.getallocatedblocks() * _SMALL_NBYTES, len(sys.modules)
 
 
-def grown_nbytes(before: Use) -> int:
+def grown_nbytes(before: Use, noise: int = _NOISE_NBYTES) -> int:
     """How many bytes more are in use, beyond what torch and Python may take for themselves; 0 where a module was imported since."""
     now, modules = in_use()
     more = (now - before[0] + _WRAPS // 2) % _WRAPS - _WRAPS // 2
-    return max(0, more - _NOISE_NBYTES) if modules == before[1] else 0
+    return max(0, more - noise) if modules == before[1] else 0
 
 
 _WRAPS = 1 << 32  # malloc's counts have 32 bits

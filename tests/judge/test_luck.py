@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from allranks.exercises import get, names
+from allranks.exercises import families, get, names
 from luck import lucky
 
 SECRETS = range(1, 4)
@@ -19,6 +19,18 @@ ONLY = {
 }
 
 
+class GaveUpError(Exception):
+    """No draw shows all mistakes that must show."""
+
+
+@pytest.fixture(autouse=True)
+def loud(monkeypatch):
+    def gave_up(words):
+        raise GaveUpError(words)
+
+    monkeypatch.setattr(families, "gave_up", gave_up)
+
+
 @pytest.mark.parametrize("name", names())
 def test_whether_a_mistake_shows_is_no_luck(name):
     found = lucky(get(name), SECRETS, ONLY.get(name, ("",)))
@@ -31,3 +43,11 @@ def test_luck_is_found_where_inputs_are_drawn_once():
     assert {one.cause.partition(":")[0] for one in found} >= {
         "the maximum of each column was subtracted, as max over dim 0 gives"
     }
+
+
+def test_no_draw_that_shows_a_mistake_is_told():
+    exercise = get("ring_shift")
+    as_right = replace(exercise, mistakes={"as it must be": exercise.oracle})
+    setup = exercise.groups[0].setups[0]
+    with pytest.raises(GaveUpError, match="ring_shift"):
+        families.steadied(as_right, {"as it must be": lambda setup: True}).inputs(setup, setup.draws(0))

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, html, as_json) -> None:
     """Fits overhead, alpha, bandwidth and efficiency to what nccl-tests or `allranks bench` printed, one or more FILES.
 
-    Tables of OSU's and Intel's MPI benchmarks, hccl_test, NVSHMEM's perftest and nccom-test are read too. Measurements
+    Tables of other tools are read by the names and units of their columns. Measurements
     of pairs (p2pBandwidthLatencyTest, nvbandwidth, osu_bw, ib_write_bw, sendrecv_perf) are told, and not fitted.
 
     The topology file goes into `allranks simulate --topology`, `allranks price --topology`, `cost.plan` and
@@ -62,6 +62,9 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
             else "\n\n".join(map(_pairs, pairs))
         )
         return
+    if not as_json:
+        for line in _wrong(measured):
+            click.echo(line)
     told = [sweep for sweep in measured if sweep.collective != "barrier" and sweep.ranks > 1]
     compared = [normal(sweep, machine, nodes) for sweep in told]
     if html:
@@ -89,7 +92,8 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
     for pair in pairs:
         click.echo("\n" + _pairs(pair))
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        if "has wrong elements at" not in note:  # told first
+            click.echo(f"note: {note}", err=True)
     if out:
         click.echo(f"Written to {out}. Try: allranks simulate --topology {out} --bytes 100MB")
 
@@ -104,9 +108,25 @@ def _read(files: tuple[Path, ...], known: dict[str, Any]) -> tuple[list[Measured
         sweeps, found, error = read_all(file, text_of(file), **known)
         if error is not None and not found:
             raise error
+        if error is not None and " shows " in str(error):
+            click.echo(f"note: {error}", err=True)
         measured += sweeps
         pairs += looks_of(found)
     return measured, pairs
+
+
+def _wrong(measured: Iterable[Measured]) -> list[str]:
+    """Runs with wrong results, which come before all figures: they are no measurements."""
+    lines = []
+    for sweep in measured:
+        if sweep.wrong or sweep.failed:
+            sizes = counted(len(sweep.wrong) + len(sweep.points), "size")
+            bad = ", ".join(map(str, sweep.wrong[:5])) + (", ..." if len(sweep.wrong) > 5 else "")
+            what = f"at {bad} bytes ({len(sweep.wrong)} of {sizes})" if sweep.wrong else f"({sweep.failed})"
+            text = f"WRONG RESULTS: {sweep.collective} on {counted(sweep.ranks, 'rank')} has wrong elements {what}. "
+            text += "Such a run is no measurement: find out why before you use any figure of it."
+            lines += wrapped(text, "", "  ")
+    return [*lines, ""] if lines else []
 
 
 def _pairs(report: PairReport) -> str:
@@ -160,6 +180,8 @@ def _report(cluster: OwnCluster) -> list[str]:
         )
         if s.setting:
             lines.append(f"    with {s.setting}")
+        if (end := _end(s)) is not None:
+            lines.append(f"    {end}")
     if any(s.efficiency[0][0] > 64 << 10 for s in cluster.sweeps):
         lines.append(
             "Where no size up to 64 KiB was measured, the latency is a guess: what the line through the others leaves."
@@ -220,6 +242,20 @@ def _normal(one: Normal, sweep: Measured, nodes: int | None) -> list[str]:
     return lines + _shapes(one.shapes)
 
 
+def _end(sweep: FittedSweep) -> str | None:
+    """Where a curve does not stay at its best: in words, what it ends with."""
+    from allranks.theory.cost import bus_factor
+
+    factor = float(bus_factor(sweep.collective, sweep.ranks))
+    rates = [(n, n * factor / sweep.seconds(n)) for n, _ in sweep.efficiency]
+    (at, best), (last, rate) = max(rates, key=lambda row: row[1]), rates[-1]
+    if rate >= STAYS * best:
+        return None
+    ends = f"{rate / 1e9:.4g} GB/s at {size_in_words(last)}, its largest size ({rate / best:.0%})"
+    return f"this busbw, at {size_in_words(at)}, is its best, and does not last: {ends}"
+
+
+STAYS = 0.85  # of the best busbw: what ends lower did not stay there
 GAP = 4  # sizes farther apart leave open where the half is
 
 

@@ -282,7 +282,10 @@ def _is_size_over_time(row: Cells) -> bool:
 
 
 def _printed(cell: str) -> tuple[float, float] | None:
-    """A printed number and the half of its last digit."""
+    """A printed number and the half of its last digit, which stands behind a ± where it is another one."""
+    figure, _, half = cell.partition("±")
+    if half:
+        return float(figure), float(half)
     if not re.fullmatch(r"\d+(\.\d+)?", cell):
         return None
     return float(cell), 0.5 * 10.0 ** -len(cell.partition(".")[2])

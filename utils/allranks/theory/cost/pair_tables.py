@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from allranks.theory.cost.any_table import may_be_head
+
 __all__ = ["PAIR_TESTS", "Matrix", "Messages", "PairTables", "holds_pairs", "read_pairs"]
 
 MOST_DEVICES = 1024
@@ -231,6 +233,8 @@ class _Reader:
                 word in line for word in ("Test:", "size", "ucx_perftest", "Final:", "====", "(usec)")
             ):
                 self._ucx(line)
+            if self.head is not None and may_be_head(line):
+                self.head = None  # of a table of another kind
             self._other(line)
 
     def _ucx(self, line: str) -> None:

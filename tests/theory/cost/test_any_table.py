@@ -1,0 +1,167 @@
+"""Tables of tools that nobody named here: what their columns, units and figures say, and what is refused."""
+
+import json
+import time
+
+import pytest
+from allranks.cli import main
+from allranks.theory.cost import CostError, read_measured
+from allranks.theory.cost.any_table import column_of, tables, unit_of
+from click.testing import CliRunner
+
+SIZES = (1 << 20, 1 << 24, 1 << 28)
+SECONDS = (41e-6, 152e-6, 1.31e-3)
+ALGBW = [n / s / 1e9 for n, s in zip(SIZES, SECONDS, strict=True)]
+ROWS = list(zip(SIZES, SECONDS, ALGBW, strict=True))
+
+
+def lines(head: str, row, above: str = "") -> str:
+    return "\n".join([above, head, *(row(*one) for one in ROWS), ""])
+
+
+FORMS = {
+    "Markdown, units in cells": lines(
+        "| payload | busbw | algbw |\n| --: | --: | --: |",
+        lambda n, s, a: f"| {n >> 20}MiB | {1.5 * a:.2f}GBps | **{a:.2f}GBps** |", "all_reduce over 4 ranks"),
+    "bits, thousands, MB that are MiB": lines(
+        "Size (Bytes)  Description  Duration  Throughput (Gbps)  BusBW (Gbps)",
+        lambda n, s, a: f"{n >> 20}.0 MB  {n}x1  {1e6 * s:,.2f} us  {8 * a:.3f}  {12 * a:.3f}",
+        "---- Performance of all_reduce on 4 devices ----"),
+    "units below, a host's label": lines(
+        "h1: # size  time  algbw  busbw  #wrong\nh1: # (B)  (us)  (GB/s)  (GB/s)",
+        lambda n, s, a: f"h1: {n} {1e6 * s:.1f} {a:.2f} {1.5 * a:.2f} 0", "$ ./all_reduce_perf -b 1M"),
+    "CSV": lines("op,nranks,size_bytes,time_ms", lambda n, s, a: f"all_reduce,4,{n},{1e3 * s:.4f}"),
+    "a box": lines(
+        "+----+----+\n| Message (MiB) | Avg latency [us] | Min latency [us] |\n+----+----+",
+        lambda n, s, a: f"| {n >> 20} | {1e6 * s:.2f} | 1.00 |", "AllReduce, world_size=4"),
+    "elements and percentiles": lines(
+        "   elements   min (us)   p50 (us)   p99 (us)   samples",
+        lambda n, s, a: f"   {n // 4}   {9e5 * s:.2f}   {1e6 * s:.2f}   {2e6 * s:.2f}   77",
+        "Algorithm: allreduce_ring\nOptions: processes=4"),
+    "records": json.dumps(
+        {"op": "all_reduce", "ranks": 4, "runs": [{"bytes": n, "latency_us": 1e6 * s, "in_place": {"latency_us": 1.0}}
+                                                  for n, s, _ in ROWS]}),
+    "named figures": lines(
+        "", lambda n, s, a: f"[rank0] all_reduce size={n >> 20}MB time={1e3 * s:.4f}ms algbw={a:.3f}GB/s busbw={1.5 * a:.3f}GB/s"),
+    "headings in Chinese": lines(
+        "| 消息大小 | 耗时(ms) | 带宽(GB/s) |\n|---|---|---|", lambda n, s, a: f"| {n >> 20}MiB | {1e3 * s:.4f} | {a:.2f} |",
+        "AllReduce 4 GPUs"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_sweep_is_read_alike_in_every_form(form):
+    (sweep,) = read_measured(FORMS[form])
+    assert (sweep.collective, sweep.ranks) == ("all_reduce", 4)
+    assert [n for n, _ in sweep.points] == list(SIZES)
+    assert [s for _, s in sweep.points] == pytest.approx(SECONDS, rel=0.01)
+
+
+def test_what_a_throughput_counts_is_told_by_size_and_time():
+    text = lines("Size  Duration  Throughput (GB/s)  BusBW (GB/s)", lambda n, s, a: f"{n} B  {1e6 * s:.3f} us  {2 * a:.4f}  {1.75 * a:.4f}",
+                 "all_reduce")  # fmt: skip
+    (sweep,) = read_measured(text)
+    assert sweep.ranks == 8 and "2 times size / time" in " ".join(sweep.notes)
+    parts = lines("Count   Size   Time, us   Bandwidth, GB/s\n  avg min max avg min max",
+                  lambda n, s, a: f"{n // 4} {n} {1e6 * s:.2f} 1.0 99.0 {5 * a:.2f} 1.0 99.0", "Collective: Alltoall")  # fmt: skip
+    (sweep,) = read_measured(parts)
+    assert sweep.ranks == 6 and sweep.points[0][0] == 6 * SIZES[0]
+
+
+def test_figures_that_contradict_each_other_are_refused_and_shown():
+    text = lines("Size  Time(us)  AlgBW(GB/s)  BusBW(GB/s)", lambda n, s, a: f"{n}  {1e6 * s:.1f}  {a * (n / 1e6):.2f}  {a * (n / 1e6):.2f}",
+                 "all_reduce, 2 ranks")  # fmt: skip
+    with pytest.raises(CostError, match=r"GB/s of busbw at 256 MiB.*contradict each other: .* bytes in"):
+        read_measured(text)
+
+
+def test_columns_of_several_programs_are_told_apart():
+    text = lines(
+        "Size  Mine(ms)  Theirs(ms)",
+        lambda n, s, a: f"{n >> 20}M  {1e3 * s:.3f}  {2e3 * s:.3f}",
+        "all_gather on 8 GPUs",
+    )
+    mine, theirs = read_measured(text)
+    assert (mine.setting, theirs.setting) == ("mine", "theirs")
+    assert theirs.points[2][1] == pytest.approx(2 * mine.points[2][1], rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| Run | busbw (GB/s) |\n|---|---|\n| 1 | 565.3 |\n| 2 | 565.0 |\n",
+        " elapsed time per iteration (ms): 1234.5 | learning rate: 1.0E-04 | global batch size:     8 |\n",
+        "# size  count  time\n# (B)  (elements)  (us)\n",
+    ],
+)
+def test_what_has_no_sizes_of_messages_is_no_table(text):
+    assert tables(text) == []
+
+
+def test_a_figure_whose_collective_nothing_names_is_shown_and_refused():
+    with pytest.raises(CostError, match=r"12.5 GB/s of busbw at 4 MiB.* which collective ran"):
+        read_measured("| size | busbw (Gbps) |\n|---|---|\n| 1 MiB | 40 |\n| 4 MiB | 100 |\n")
+
+
+def test_units_and_columns_by_their_names():
+    assert unit_of("Gbps")[1] == 1.25e8 and unit_of("GBps")[1] == 1e9 and unit_of("gbps")[1] == 0
+    assert column_of("BW average[Gb/sec]").kind == "bw" and column_of("stddev (us)").kind == ""
+    assert column_of("p99 (us)").rank > column_of("avg (us)").rank or column_of("p99 (us)").kind == ""
+
+
+@pytest.mark.parametrize(
+    "line", ["size time " + "9 " * 900, "| size | time |" * 140, "a: " * 600, "size=" * 390 + "1", "(" * 1900]
+)
+def test_hostile_lines_take_no_time(line):
+    began = time.process_time()
+    tables("\n".join([line] * 40))
+    assert time.process_time() - began < 10
+
+
+def said(tmp_path, text, name="out.txt"):
+    (tmp_path / name).write_text(text)
+    return CliRunner().invoke(main, ["fit", str(tmp_path / name)])
+
+
+HEAD = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+
+
+def test_wrong_results_come_before_all_figures(tmp_path):
+    rows = "".join(
+        f"{n} {n // 4} float sum -1 {1e6 * s:.1f} {a:.2f} {1.75 * a:.2f} {7 * (n > 1 << 24)}\n" for n, s, a in ROWS
+    )
+    ran = said(tmp_path, HEAD + rows)
+    assert ran.stdout.startswith(
+        "WRONG RESULTS: all_reduce on 8 ranks has wrong elements at 268435456 bytes (1 of 3 sizes)"
+    )
+    ran = said(tmp_path, HEAD + rows.replace(" 7\n", " 0\n") + "# Out of bounds values : 3 FAILED\n")
+    assert ran.stdout.startswith("WRONG RESULTS") and "Out of bounds values : 3 FAILED" in ran.stdout
+    old = HEAD.replace("#wrong", "error") + rows.replace(" 7\n", " 5e-07\n").replace(" 0\n", " 2e-07\n")
+    assert "WRONG" not in said(tmp_path, old).stdout
+
+
+def test_a_curve_that_does_not_stay_at_its_best_says_what_it_ends_with(tmp_path):
+    times = (41.0, 152.0, 41000.0)
+    rows = "".join(
+        f"{n} {n // 4} float sum -1 {t} {n / t / 1e3:.2f} {n / t / 572:.2f} 0\n"
+        for n, t in zip(SIZES, times, strict=True)
+    )
+    out = said(tmp_path, HEAD + rows).stdout
+    assert "at 16 MiB, is its best, and does not last: 11.46 GB/s at 256 MiB, its largest size (6%)" in out
+
+
+def test_a_collective_below_a_table_of_pairs_is_not_taken_for_its_rows(tmp_path):
+    text = """ #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]
+ 65536      5000         93.10             93.00
+ 1048576    5000         97.10             97.00
+# all_reduce_perf:
+#       size      time   algbw   busbw #wrong
+     1048576     41.0   25.58   44.76      0
+   268435456   1310.0  204.91  358.60      0
+"""
+    ran = said(tmp_path, text)
+    assert (
+        "all_reduce           8" in ran.stdout
+        and "12.12 GB/s (97 Gb/s) at 1 MiB" in ran.stdout
+        and "falls" not in ran.stdout
+    )

@@ -11,7 +11,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -55,10 +55,10 @@ _NOISE = re.compile(
 # words of a name that do not tell one program from another
 _WORDS = frozenset(
     "time latency lat duration elapsed bw bandwidth algbw busbw bus alg algo algorithm throughput tput t us usec per xfer call the of comm "
-    "in out place oop op collective rate kernel overall effective and size iteration wall bytes mb gb".split()
+    "in out place oop op collective rate kernel overall effective and size iteration wall bytes mb gb gbs mbs".split()
 )  # fmt: skip
 _LABEL = re.compile(
-    r"\s*(?:>+(?=\s)|#+(?!\w)|//|\*(?=\s)|\[[^\]]{1,90}\](?:<\w+>)?:?|(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*Z?(?=[\s|])|\d{4}-\d\d-\d\dT[\d:.]+Z?(?=\s)|\([\w.-]+ pid=\d+\)|[A-Za-z][\w.-]*:(?=\s)|\d+:(?=\s))"
+    r"\s*(?:>+(?=\s)|#+(?!\w)|//|\*(?=\s)|\[[^\]]{1,90}\](?:<\w+>)?:?|(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*Z?(?=[\s|\[])|\d{4}-\d\d-\d\dT[\d:.]+Z?(?=\s)|\([\w.-]+ pid=\d+\)|[A-Za-z][\w.-]*:(?=\s)|\d+:(?=\s))"
 )
 _RULE = re.compile(r"^[\s|+=:_\u2500-\u257f-]*$")
 ABROAD = (("消息大小", "size"), ("数据量", "size"), ("大小", "size"), ("大きさ", "size"), ("耗时", "time"), ("时延", "latency"),
@@ -229,8 +229,8 @@ def spoken(line: str) -> Spoken:
     return Spoken(names.pop() if len(names) == 1 else "?" if names else "", ranks, nodes)
 
 
-def tables(text: str) -> list[Found]:
-    """The tables in a text, in their order.
+def tables(text: str, known: Callable[[str], bool] = lambda head: False) -> list[Found]:
+    """The tables in a text, in their order, without those whose head is `known` to another reader.
 
     >>> found = tables("| size | busbw (Gbps) |\\n|---|---|\\n| 1 MiB | 2.9 |\\n| 4 MiB | 9.2 |\\n")
     >>> [(table.first, len(table.cells)) for table in found], as_rows(found[0])[0].nbytes
@@ -239,26 +239,47 @@ def tables(text: str) -> list[Found]:
     lines = text.splitlines()
     found: list[Found] = []
     table: Found | None = None
+    others = True  # whether the text has no table of another reader
     for number, line in enumerate(lines, 1):
         if len(line) > WIDEST:
             continue
         head = _head_in(lines, number) if may_be_head(line) else None
-        if head is not None:
+        if head is not None and known(head.head):
+            table, others = None, False
+        elif head is not None:
             table = head
             found.append(table)
         elif table is not None and len(table.cells) < MOST_ROWS:
             _take(table, number, line)
-    return [one for one in found if one.cells] or _records(text, lines) or _without_head(lines)
+    whole = [one for one in found if one.cells]
+    return whole or (_records(text, lines) or _without_head(lines) if others else [])
+
+
+def unread_head(lines: Sequence[str]) -> str:
+    """The first head that lines of numbers follow, where they are no rows of it that can be read; else ""."""
+    for place, line in enumerate(lines):
+        both = (
+            f"{line} {lines[place + 1]}" if place + 1 < len(lines) and not re.search(r"\d", lines[place + 1]) else line
+        )
+        if (may_be_head(line) or may_be_head(both)) and re.search(r"\S(?:\s{2,}|\s*\|\s*)\S", _unlabelled(line)):
+            below = (re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", row) for row in lines[place + 1 : place + 5])
+            if any(len(numbers) > 1 for numbers in below):
+                return " ".join(_unlabelled(line).split())
+    return ""
 
 
 def may_be_head(line: str) -> bool:
     """Whether a line may be a head: some names of columns, one of them of a size, and no number that stands alone."""
-    return bool(
-        re.search(r"size|byte|count|elem|payload|message|msg|length|大|数据", line, re.I)
-        and (re.search(r"time|lat|dura|bw|band|thr|tput|avg|/s|usec|\((?:us|ms|µs)\)|[µu]s\b", line, re.I) or "|" in line)
+    return (
+        _OF_SIZES.search(line) is not None
         and "NCCL INFO" not in line
+        and ("|" in line or _OF_FIGURES.search(line) is not None)
         and not re.search(r"(?<![\w.\[(#@-])\d[\d.]*(?![\w%.)])", _unlabelled(line))
-    )  # fmt: skip
+    )
+
+
+_OF_SIZES = re.compile(r"size|byte|count|elem|payload|message|msg|length|大|数据", re.I)
+_OF_FIGURES = re.compile(r"time|lat|dura|bw|band|thr|tput|avg|/s|usec|\((?:us|ms|µs)\)|[µu]s\b", re.I)
 
 
 def _head_in(lines: list[str], number: int) -> Found | None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from allranks.base.errors import counted, size_in_words
 from allranks.base.unpacked import PackedError, Unpacked, plain_text
-from allranks.theory.cost.any_table import Found, Row, as_rows, contradicted, several, spoken, tables
+from allranks.theory.cost.any_table import Found, Row, as_rows, contradicted, several, spoken, tables, unread_head
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.nccl_evidence import (
     by_columns,
@@ -255,10 +255,9 @@ class _Reader:
     def read(self, text: str) -> list[Measured]:
         lines = text.splitlines()
         cut = bool(text) and not text.endswith("\n")
-        for one in tables(text):
-            if not holds_pairs(one.head) and not any(form.head.search(one.head) for form in FORMS):
-                self.others[one.first or -len(self.others)] = one
-                self.theirs |= set() if not one.first else {number for number, _ in one.cells}
+        for one in tables(text, lambda head: holds_pairs(head) or any(form.head.search(head) for form in FORMS)):
+            self.others[one.first or -len(self.others)] = one
+            self.theirs |= {number for number, _ in one.cells} if one.first else set()
         for number, line in enumerate(lines, 1):
             self._line(line, number, cut and number == len(lines))
             if (failed := _FAILURE.search(line)) and not self.failure:
@@ -283,6 +282,8 @@ class _Reader:
             )
         if not found and not self.left_out and (alone := ran_alone(self.devices)):
             raise CostError(f"no size was measured, and {alone}")
+        if not found and not self.left_out and (head := unread_head(lines)):
+            raise CostError(f"its table has the head {_cut(head)}: its rows can't be read by it")
         if not found:
             what = f"only tests that are no collectives of equal parts ({', '.join(dict.fromkeys(self.left_out))})"
             what = what if self.left_out else "no table of sizes and times that is known"
@@ -493,7 +494,10 @@ class _Reader:
             for (which, ranks, *label), same in groups.items():
                 try:
                     sweep = self._of_rows(
-                        table, collective_of(which) or spoken(which).which, int(ranks) if ranks.isdigit() else 0, same
+                        table,
+                        collective_of(which) or spoken(which).which or spoken(apart).which,
+                        int(ranks) if ranks.isdigit() else 0,
+                        same,
                     )
                 except CostError as error:
                     causes.append(f"{_shown(same, ' '.join([which, apart, *label]))}{error}")
@@ -502,7 +506,8 @@ class _Reader:
                     sweep.setting = " ".join(filter(None, (sweep.setting, apart, *label)))
                     sweeps.append(sweep)
         if not sweeps and causes and len(self.sent) == told:
-            raise CostError("; ".join(causes[:4]))
+            head = f"its table has the head {_cut(of.head)}: " if of.head else ""
+            raise CostError(head + "; ".join(causes[:4]))
         if sweeps:
             sweeps[0].notes += [f"a part of the table was left out: {cause}" for cause in causes]
         return sweeps
@@ -525,6 +530,8 @@ class _Reader:
                 self._told(table, rows)
                 return None
             raise CostError("nothing in it says which collective ran; say it with --collective")
+        if not any(row.seconds or row.rates.keys() & {"algbw", "busbw"} for row in rows):
+            raise CostError("nothing in it says whether that is size / time or the bus bandwidth")
         times = _times_counted(rows)
         if collective in PARTS and (moved := _moved(rows)):
             known, times = known or moved + 1, moved + 1.0  # its bandwidth is what each rank sends to all others
@@ -598,6 +605,11 @@ def _as_cells(row: Row) -> dict[str, str]:
     )
 
 
+def _cut(head: str) -> str:
+    """A head, as far as a sentence takes it."""
+    return head if len(head) <= 100 else f"{head[:100].rsplit(' ', 1)[0]} ..."
+
+
 def _shown(rows: Sequence[Row], whose: str) -> str:
     """What a table shows by itself, whoever measured it."""
     rates = [
@@ -614,7 +626,7 @@ def _shown(rows: Sequence[Row], whose: str) -> str:
         for rate, n, kind in best
     ]
     words += [f"{1e6 * least[0]:.4g} µs at {size_in_words(least[1])}, the least"] if least else []
-    return f"{' '.join(whose.split()) or 'its table'} shows {' and '.join(words)}, but " if words else ""
+    return f"{' '.join(whose.split()) or 'it'} shows {' and '.join(words)}, but " if words else ""
 
 
 def _moved(rows: Sequence[Row]) -> int:

@@ -501,7 +501,8 @@ for name, a, rate in (
 #
 # <details><summary><b>Answer</b></summary>
 #
-# `dist.P2POp(dist.irecv, ...)` and `dist.P2POp(dist.isend, ...)`, which go into one batch: in a blocking call a stage would wait while its neighbour waits for it, as in section 3.
+# `dist.P2POp(dist.irecv, ...)` and `dist.P2POp(dist.isend, ...)`: started, and waited for later. Where a stage sends to a neighbour that sends to it, both go into one batch; with blocking
+# calls the two would wait for each other, as in section 3.
 # </details>
 #
 # You also meet it here:

@@ -206,8 +206,8 @@ for p in (8, 12):
 guess.reveal(sum(step), why="Each step sends half of what is left: 400, 200, 100.")
 
 # %% [markdown] name="halving_explained"
-# $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: it sends the ring's bytes in 3 steps. It is the first half of Rabenseifner's algorithm, and the reverse of
-# recursive doubling. If $p$ is not a power of two, some ranks also do the work of another rank, and the ring sends fewer bytes.
+# $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: it sends the ring's bytes in 3 steps. It is the first half of Rabenseifner's algorithm; the second half is
+# its reverse, an all-gather in which the pieces double. If $p$ is not a power of two, some ranks also do the work of another rank, and the ring sends fewer bytes.
 
 # %% [markdown] name="zero"
 # ## 5. What each rank keeps: ZeRO

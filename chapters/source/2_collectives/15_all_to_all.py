@@ -416,7 +416,7 @@ explore.skew(ranks=8, hottest=0.5, nbytes=560 * 7168 * 2, alpha_s=5e-6, bytes_pe
 # ### Nothing to overlap with
 #
 # Gradients can be averaged during the backward pass. But an expert can't start before its tokens arrive, and the next layer can't start before they
-# are back. Unless a second batch is computed meanwhile, all the communication is exposed.
+# are back. Unless there is other work meanwhile, such as a second batch or an expert that every token uses, all the communication is exposed.
 
 # %% [markdown] name="late_intro"
 # ### One late rank

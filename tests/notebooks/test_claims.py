@@ -167,6 +167,13 @@ def test_the_price_says_how_wrong_it_was():
     assert f"expect a step {len(sharded) / sum(sharded):.1f} times as long as the first line says" in told
 
 
+def test_the_seconds_of_my_model_are_not_measured():
+    measured = (ROOT / "docs/validation.md").read_text()
+    (low, high) = re.findall(r"^\| all \| 23 \| [\d.]+ \| ([\d.]+) to ([\d.]+) \|$", measured, flags=re.M)[0]
+    told = words("20_data_parallel", "my_model_now")
+    assert f"took {1 / float(high):.1f} to {1 / float(low):.1f} times as long" in told
+
+
 def test_the_reader_must_acquire_too():
     here = run("44_without_messages", "read_early")
     outcome = wire.run(here["hand_over_early"], ranks=2, memory=wire.Memory(2))

@@ -20,7 +20,7 @@ import nbformat
 import pytest
 import torch
 import torch.distributed as dist
-from allranks import World, cost, plan, rooflines, schedules, topology, wire, workload
+from allranks import World, cost, explore, plan, rooflines, schedules, topology, wire, workload
 from allranks.base.chapters import chapters, find
 from torch.nn.parallel import DistributedDataParallel
 
@@ -172,6 +172,25 @@ def test_the_seconds_of_my_model_are_not_measured():
     (low, high) = re.findall(r"^\| all \| 23 \| [\d.]+ \| ([\d.]+) to ([\d.]+) \|$", measured, flags=re.M)[0]
     told = words("20_data_parallel", "my_model_now")
     assert f"took {1 / float(high):.1f} to {1 / float(low):.1f} times as long" in told
+
+
+def test_the_answers_to_the_first_picture_of_tensor_parallelism():
+    def seen(**values):
+        waits, took, unit = re.search(r"waits ([\d.]+) % of ([\d.]+) (m?s)", explore.tensor(**values).text()).groups()
+        return float(waits), float(took) * (1 if unit == "s" else 1e-3)
+
+    told = words("24_tensor_parallel", "share_explained")
+    waits, took = seen(p=8)
+    assert f"the first picture says {waits:.0f} %" in told
+    weights = 96 * 12 * 12_288**2
+    assert 6 * weights * 2048 / 8 / (took * (1 - waits / 100)) / 400e12 == pytest.approx(1.85, abs=0.1)  # nearly twice
+    assert 2 * weights / 4 > 80e9 > 2 * weights / 8  # "the weights need 8 GPUs"
+    for machine in ("dgx-h100", "gb200-nvl72"):
+        assert seen(p=8, machine=machine)[1] / seen(p=16, machine=machine)[1] == pytest.approx(1.4, abs=0.05)
+    assert seen(p=16, machine="cloud-ethernet")[1] > seen(p=8, machine="cloud-ethernet")[1]
+    narrow, wide = seen(width=4096)[0], seen(width=8192)[0]
+    assert f"With layers 8192 wide 8 H100 wait {wide:.0f} % of the time, with 4096 wide {narrow:.0f} %" in told
+    assert wide < 100 / 3 < narrow
 
 
 def test_the_reader_must_acquire_too():

@@ -505,6 +505,9 @@ tensor_guess.reveal(
 # parallelism stays where the links are fast**: inside the NVLink domain, which is a node or a whole rack. It also stays at few ranks: with 64 the pieces of each product would be small, and small
 # products use a GPU badly (Narayanan et al. 2021).
 #
+# (For the same eight GPUs the first picture says 22 %: there they compute nearly twice as fast as the 400 TFLOP/s assumed here. Its answers: the weights need 8 GPUs; 16 take a
+# sequence 1.4 times as fast on nodes of 8 and in a rack of 72, and over Ethernet they are slower than 8. With layers 8192 wide 8 H100 wait 30 % of the time, with 4096 wide 46 %.)
+#
 # ### Hide it: the product in pieces
 #
 # A part can be hidden. In backward the input's gradient can be sent while the weight's is computed, as in Megatron-LM. Forward, the gather of sequence

@@ -199,7 +199,7 @@ balance.reveal(
 )
 
 # %% [markdown] name="zigzag"
-# Rank 0 has almost nothing to do after its own block, and waits. The repair sends no byte more: give each rank a short piece *and* a long one. Cut the
+# Rank 0 has nothing to do after its own block, and in step 4 the last rank alone has work. The repair sends no byte more: give each rank a short piece *and* a long one. Cut the
 # sequence in $2p$ chunks; rank $r$ takes chunk $r$ and chunk $2p-1-r$. This is called **zigzag**.
 
 # %% name="zigzag_pairs"

@@ -193,6 +193,16 @@ def test_the_answers_to_the_first_picture_of_tensor_parallelism():
     assert wide < 100 / 3 < narrow
 
 
+def test_the_answers_to_the_first_picture_of_experts():
+    from allranks.show.widgets.first_figures import MEAN, room, routed
+
+    told = words("27_mixture_of_experts", "drops_explained")
+    assert f"drops {100 * room(0, 1)[1]:.0f} % at factor 1 even if the router is even" in told
+    assert max(map(sum, routed(0.94))) / MEAN == pytest.approx(2, abs=0.02)
+    _, dropped, empty = room(0.94, 1.9)
+    assert dropped < 0.01 < room(0.94, 1.8)[1] and 0.45 < empty < 0.5  # "nearly half of the room"
+
+
 def test_the_reader_must_acquire_too():
     here = run("44_without_messages", "read_early")
     outcome = wire.run(here["hand_over_early"], ranks=2, memory=wire.Memory(2))

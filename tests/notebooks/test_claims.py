@@ -203,6 +203,13 @@ def test_the_answers_to_the_first_picture_of_experts():
     assert dropped < 0.01 < room(0.94, 1.8)[1] and 0.45 < empty < 0.5  # "nearly half of the room"
 
 
+def test_a_gated_expert_may_be_two_thirds_as_wide():
+    wide = rooflines.expert_parallel_width(989e12, 50e9)
+    assert f"as wide as {wide:,.0f}, or {2 * wide / 3:,.0f} if they are gated" in words(
+        "28_memory_and_rooflines", "bounds_explained"
+    )
+
+
 def test_the_reader_must_acquire_too():
     here = run("44_without_messages", "read_early")
     outcome = wire.run(here["hand_over_early"], ranks=2, memory=wire.Memory(2))

@@ -232,8 +232,8 @@ guess.reveal(
 )
 
 # %% [markdown] name="stage_explained"
-# A pipeline's first stage holds $p$ micro-batches at once, so splitting into stages saves nothing here: $L/p$ layers times $p$. Interleaved stages hold
-# $1 + \frac{p-1}{pv}$ times as much.
+# A *stage* is some of the layers, whole, on one rank of a [pipeline](25_pipelines.ipynb). The first of $p$ stages holds $p$ micro-batches at once, so splitting into stages saves nothing here: $L/p$ layers times $p$. With
+# $v$ short stages a rank, *chunks*, it holds $1 + \frac{p-1}{pv}$ times as much.
 #
 # ## 3. Compute it again
 #
@@ -428,6 +428,8 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 # - **Tensor parallel.** $4BhF/t$ operations of an MLP of inner width $F$ behind $4Bh$ bytes: hidden if $t < F\,W/C$.
 # - **Expert parallel.** A token and expert compute $4hF$ behind $4h$ bytes: hidden if $F > C/W$.
 #
+# The last two are for an MLP of two matrices. A gated one (SwiGLU) has three, so it computes half as much again behind the same bytes: $t$ may be $\frac32$ times as large, and $F$ needs to be only $\frac23$ as wide.
+#
 # In the first, the number of GPUs does not appear, in the second the tokens cancel, in the third the tokens and $k$.
 
 # %% name="guess_tokens"
@@ -499,7 +501,7 @@ tokens_guess.reveal(
 # %% [markdown] name="bounds_explained"
 # So with FSDP alone Llama 3 would wait for its gathers: 1024 tokens a GPU are too few, even in one micro-batch. Pipeline stages help: a node then gathers the layers of its stage
 # only, and computes them for the tokens of all stages. Tensor parallelism inside a node does not change what the node's cards must bring.
-# And a faster GPU needs *more* tokens, if the network stays the same: the B200 between nodes. Few experts are as wide as 19,780, so expert parallelism over
+# And a faster GPU needs *more* tokens, if the network stays the same: the B200 between nodes. Few experts are as wide as 19,780, or 13,187 if they are gated, so expert parallelism over
 # network cards is bound by communication; real systems send fewer bytes, use NVLink, and overlap with other layers.
 #
 # The player shows the gather that has to hide:

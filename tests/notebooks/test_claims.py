@@ -210,6 +210,14 @@ def test_a_gated_expert_may_be_two_thirds_as_wide():
     )
 
 
+def test_the_picture_of_recomputing_does_not_show_what_is_asked_below_it():
+    parameters, work = rooflines.gpt_parameters(1, 512), (512, 1, 512, 512)
+    model, again = rooflines.model_flop(parameters, *work), rooflines.recomputed_flop("full", parameters, *work)
+    assert again / model == pytest.approx(1 / 3) and again / (model + again) == pytest.approx(1 / 4)
+    assert "33.3 % more work" in explore.recompute(count=12, what="full").text()
+    assert answer("28_memory_and_rooflines", "reveal_again") == "a quarter"
+
+
 def test_the_reader_must_acquire_too():
     here = run("44_without_messages", "read_early")
     outcome = wire.run(here["hand_over_early"], ranks=2, memory=wire.Memory(2))

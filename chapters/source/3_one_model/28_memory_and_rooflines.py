@@ -242,9 +242,9 @@ guess.reveal(
 
 # %% name="guess_again"
 again = predict(
-    "Forward takes one part of the time, backward two. By how much does a step take longer if every layer is recomputed?",
-    choices=["not at all", "a third", "a half", "twice as long"],
-    title="With every layer recomputed",
+    "Every layer is recomputed. Of all that the GPU then computes in a step, how much has it computed before?",
+    choices=["an eighth", "a quarter", "a third", "a half"],
+    title="Computed a second time, of all",
 )
 again
 
@@ -291,8 +291,8 @@ print(f"forward is {forward / once:.0%} of a step here, so {1 + forward / once:.
 # %% name="reveal_again" jupyter={"source_hidden": true}
 # the answer: run this cell
 again.reveal(
-    "a third",
-    why="The forward pass is one of three parts and runs twice: four parts instead of three.",
+    "a quarter",
+    why="Forward is one part and backward two. With the second forward pass there are four, and one of them repeats another.",
 )
 
 # %% [markdown] name="selective"

@@ -57,7 +57,7 @@ Quiz(
 #
 # <details><summary><b>The calls and the bytes of twelve strategies</b></summary>
 #
-# $n$ is the bytes of all gradients (or weights) of the model, $a$ those of one activation of a layer on a rank, $p$ the ranks of the group. Bytes are what a rank sends in a step.
+# $n$ is the bytes of all gradients (or weights) of the model, $a$ those of one activation of a layer on a rank, $p$ the ranks of the group. Bytes are what a rank sends in a step of one micro-batch.
 #
 # | strategy | calls | bytes | chapter |
 # |---|---|---|---|

@@ -445,7 +445,7 @@ print("dispatch, combine:", *spent)
 # add up: each exchange takes as long as its own slowest rank, even if over the whole step all ranks have equally much to do.
 
 # %% [markdown] name="moe_bill"
-# ### The cost of one layer
+# ## 7. The cost of one layer
 #
 # Let each rank have $T$ tokens, each for $k$ experts, with hidden width $h$ and $e$ bytes a number, routed evenly. Then dispatch sends
 # $T\,k\,h\,e\,\frac{p-1}{p}$ bytes a rank. Here it is for 4096 tokens, $h = 7168$, $k = 8$ on 64 ranks, with dispatch in
@@ -494,7 +494,7 @@ guess.reveal(
 # instead of $p-1$ times. DeepEP's low-latency kernels took [173 µs](https://github.com/deepseek-ai/DeepEP/blob/main/docs/legacy.md) for 128 tokens of this shape on 64 ranks with such cards. By the formula
 # the bytes alone take 145 µs, so all 63 messages together cost about 28 µs, and not 315.
 #
-# ### Find it in torch
+# ## 8. Find it in torch
 #
 # **Your task.** Open `torch/distributed/nn/functional.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_AlltoAllSingle`. Which collective is the backward pass of an all-to-all, and with which two lists of sizes?
 #
@@ -512,7 +512,7 @@ guess.reveal(
 # - **Not DDP, FSDP or pipelines**: they use reductions, gathers or point to point.
 
 # %% [markdown] name="pitfalls"
-# ## 7. Pitfalls
+# ## 9. Pitfalls
 #
 # **Nothing to send.** By chance the last rank has no token, and the program skips the call there. The others wait: they must hear that its parts are empty,
 # and they may have something for it.
@@ -544,7 +544,7 @@ dist.all_to_all_single(inbox, outbox, there, here, group=gloo)
 # Gloo ends the process that received more than it had memory for, so you lose a rank. So never compute the two lists separately on each side: **exchange the counts**.
 
 # %% [markdown] name="quiz"
-# ## 8. Check yourself
+# ## 10. Check yourself
 #
 # <details><summary>1. Eight ranks, an input of 800 MB each. How much does a rank send, in how many messages?</summary>
 #

@@ -439,6 +439,14 @@ def test_a_call_of_nccl_that_failed_in_xla_is_read(tmp_path, text, words):
          "hang", "it tried 192.0.2.1:1234;"),
         ("[E socket.cpp:793] [c10d] The client socket has timed out after 60s while trying to connect to (IP1, 2222).",
          "hang", "it tried IP1:2222;"),
+        ("[E1 socket.cpp:9] [c10d] The client socket has timed out after 45000ms while trying to connect to (n9, 2222).",
+         "hang", "A process did not reach the place where the ranks meet, in 45 s"),
+        ("RuntimeError: Timed out initializing process group in store based barrier on rank: 3, for key: k:1 (world_size=6, "
+         "worker_count=5, timeout=0:30:00)", "missing_rank", "Rank 3 waited for others at the start of a group"),
+        ("[INFO] - Waiting in store based barrier to initialize process group for rank: 2, key: k:1 (world_size=6, "
+         "worker_count=4, timeout=0:30:00)", "missing_rank", "Rank 2 waited for others at the start of a group"),
+        ('E {"message": "RendezvousConnectionError: The connection to the C10d store has failed."', "hang",
+         "did not reach the place where the nodes meet, or lost it"),
         ("torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 4/8 clients joined.",
          "missing_rank", "Only 4 of 8 processes came"),
         ("RuntimeError: [1] is setting up NCCL communicator and retreiving ncclUniqueId from [0] via c10d key-value store "
@@ -456,6 +464,10 @@ def test_a_call_of_nccl_that_failed_in_xla_is_read(tmp_path, text, words):
          "missing_rank", "Task 4 of JAX sent no heartbeat"),
         ("E client.cc:96] Coordination service agent in error status: DEADLINE_EXCEEDED: Deadline Exceeded", "hang",
          "A task of JAX lost its coordination service, or never reached it: DEADLINE_EXCEEDED"),
+        ("E agent.cc:4] Failed to disconnect from coordination service with status: UNAVAILABLE: no", "hang",
+         "A task of JAX lost its coordination service, or never reached it: UNAVAILABLE"),
+        ("F client.h:7] Terminating process. absl::Status: UNAVAILABLE: Failed to send RPC to coordination service. Socket closed",
+         "hang", "A task of JAX lost its coordination service, or never reached it: UNAVAILABLE"),
         ("Failed to modify QP to RTR: Connection timed out", "hang", "the step to RTR failed"),
         ("[ 12.3] NVRM: (PCI ID: 10de:26b5) installed in this system has\n NVRM: fallen off the bus and is not responding",
          "failed_rank", "a GPU has fallen off the bus"),
@@ -470,6 +482,12 @@ def test_a_call_of_nccl_that_failed_in_xla_is_read(tmp_path, text, words):
 def test_what_other_programs_say_of_a_failure_is_told(tmp_path, text, kind, words):
     first = told(tmp_path, f"Setting OMP_NUM_THREADS\n{text}\n").causes[0]
     assert first.kind == kind and words in f"{first.cause} {first.evidence}"
+
+
+def test_a_start_at_which_all_ranks_met_is_no_wait(tmp_path):
+    text = "NCCL version 2.17.1+cuda12.1\nINFO:c10d:Added key: store_based_barrier_key:1 to store for rank: 2\n"
+    text += "INFO:c10d:Rank 2: Completed store-based barrier for key:store_based_barrier_key:1 with 3 nodes.\n"
+    assert "waited" not in told(tmp_path, text).text()
 
 
 def test_an_error_of_a_gpu_that_another_one_caused_counts_as_that_one(tmp_path):

@@ -83,7 +83,8 @@ _SIGNAL = re.compile(
     r"[%\]s] *(Killed)\s*$"
 )
 _WHOSE = re.compile(
-    r"(?i)process rank (\d{1,7})\b|\bon rank (\d{1,7})\b|\brank=\[?(\d{1,7}(?:, ?\d{1,7})*)|grad for rank (\d{1,7})|"
+    r"(?i)process rank (\d{1,7})\b|\bon rank (\d{1,7})\b|based barrier .{0,40}rank:? (\d{1,7})\b|"
+    r"\brank=\[?(\d{1,7}(?:, ?\d{1,7})*)|grad for rank (\d{1,7})|"
     r"\brank = (\d{1,7})\b|\brank (\d{1,7}) (?:exited|died|failed|aborted|terminated)"
 )
 _LOCAL = re.compile(r"local_rank[=:] ?(\d{1,4})|\bprocess (\d{1,4}) terminated|\bProcess (\d{1,4}) terminated")

@@ -27,7 +27,7 @@ _OTHERS = "look at the first error of the other processes, and how they ended"
 # a pattern; the cause and the evidence, with the pattern's groups; how sure, and its kind. The group `rank` is the rank
 # that the others wait for. The first that fits is taken: what one program says stands before what any may say
 _LINES: tuple[tuple[str, str, str, float, str], ...] = (
-    (r"client socket has timed out after (\d{1,7}) ?(?:s|seconds) while trying to connect to "
+    (r"client socket has timed out after (\d{1,7}?)(?:000ms| ?s| ?seconds) while trying to connect to "
      r"\(?([^\s,)]+?)(?:, (\d+)\))?\.?\s*$",
      "A process did not reach the place where the ranks meet, in {1} s.", f"it tried {{2}}:{{3}}; "
      f"{_WHERE}", 0.8, "hang"),
@@ -52,7 +52,8 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "time.",
      "it is {1}; look at the first error of the tasks that did not come, and whether they were started", 0.6,
      "missing_rank"),
-    (r"[Cc]oordination service agent in error status: (\w+)|(DEADLINE_EXCEEDED)(?=.*CoordinationService)",
+    (r"(?:[Cc]oordination service (?:agent in error|with) status: |(?=DEADLINE_EXCEEDED.*CoordinationService|"
+     r"UNAVAILABLE: Failed to send RPC to coordination))(\w+)",
      "A task of JAX lost its coordination service, or never reached it: {1}.",
      "the service runs in task 0: look whether that process runs and at its first error, at coordinator_address, and "
      "at the firewall", 0.6, "hang"),
@@ -81,7 +82,11 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "Parameters of the model got no gradient, so that DDP's all_reduce of them could not end.",
      "use all outputs in the loss, or find_unused_parameters=True; TORCH_DISTRIBUTED_DEBUG=DETAIL names them", 0.9,
      "failed_rank"),
-    (r"store->get|wait timeout after|waitForInput|store_based_barrier|key-value store|StoreTimeout|"
+    (r"store[- ]based barrier .{0,40}rank:? \d+.*world_size=",
+     "A process waited for others at the start of a group: not all had come.",
+     "the line has how many came, of world_size: look how the others were started and whether they ended before; more "
+     "than all of them means that processes of an earlier attempt were counted too", 0.7, "missing_rank"),
+    (r"store->get|wait timeout after|waitForInput|key-value store|StoreTimeout|"
      r"[Tt]imeout waiting for key",
      "A process waited for the store where the ranks meet, and what it waited for did not come in time.",
      "the store is in the process of rank 0, which may be late, busy (reading data, a checkpoint) or gone: look where "
@@ -110,8 +115,8 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "look whether that machine still runs (a preemptible one may be taken), and at the worker's own log", 0.6,
      "missing_rank"),
     (r"RendezvousConnectionError|failed to send a keep-alive",
-     "A node of torchrun lost the place where the nodes meet: the process that has it ended, or the network failed.",
-     "that process is the first node's agent: look at its first error, and how it ended", 0.6, "hang"),
+     "A node of torchrun did not reach the place where the nodes meet, or lost it.",
+     f"its process is the first node's agent: {_ENDED}; {_WHERE}", 0.6, "hang"),
     (r"DeepEP .*timeout", "A rank waited in DeepEP for messages that did not come in time.",
      "look whether a rank did not come (its first error), at the network between the hosts, and whether this DeepEP "
      "fits its NVSHMEM", 0.6, "hang"),

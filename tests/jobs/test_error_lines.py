@@ -28,6 +28,10 @@ CLASSES = [
     ("srun: error: n0: tasks 4-7: Exited with exit code 3\nsrun: error: n1: task 9: Exited with exit code 1\n", "failed_rank",
      ["Slurm's tasks 4-7 failed: Exited with exit code 3"]),
     ("slurmstepd: error: *** STEP 77.0 ON n3 CANCELLED AT 2031-02-11T08:00:01 ***\n", "stopped", ["Slurm: cancelled"]),
+    ("slurmstepd: error: *** STEP 77.0 ON n3 CANCELLED AT 2031-02-11T08:00:01 DUE TO TASK FAILURE ***\n", "failed_rank",
+     ["A task of the job failed, and Slurm ended the others"]),
+    ("slurmstepd: error: *** JOB 77 ON n3 CANCELLED AT 2031-02-11T08:00:01 DUE TO NODE FAILURE, SEE SLURMCTLD LOG ***\n", "failed_rank",
+     ["A machine of the job failed, and Slurm ended the others"]),
     ("[9.1] Memory cgroup out of memory: Killed process 712 (python) total-vm:9kB\n", "failed_rank", ["ended process 712 (python)"]),
     # what follows from another process' end is not called its fault
     ("[rank1]:[W211 08:00:01.02 TCPStore.cpp:1] [c10d] recvValue failed on SocketImpl(fd=9): Connection reset by peer\n", "hang",

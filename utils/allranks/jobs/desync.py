@@ -161,7 +161,14 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
                     "a scheduler sends it at the job's limit of time or when it takes the machine back, or a person did"
                 )
             )
-            found.append(Cause(f"The launcher was ended from outside{name}.", why, None, 0.8, "stopped"))
+            words, kind = f"The launcher was ended from outside{name}.", "stopped"
+            if "failure" in signal:
+                words = f"A {'machine' if 'node' in signal else 'task'} of the job failed, and Slurm ended the others."
+                why, kind = (
+                    "Slurm's log says so; look which it was (sacct, srun's lines), and at its end",
+                    "failed_rank",
+                )
+            found.append(Cause(words, why, None, 0.8, kind))
     return tuple(dict.fromkeys(found))
 
 

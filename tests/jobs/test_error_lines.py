@@ -126,6 +126,11 @@ def test_what_a_program_goes_on_after_is_no_failure(tmp_path, line):
 def test_a_refusal_quotes_the_line_that_looks_most_like_an_error(tmp_path):
     with pytest.raises(ProfileError, match="line 2 looks like an error: the gadget failed to spin"):
         told(tmp_path, "step 1\nthe gadget failed to spin\n")
+    stack = (
+        "Exception raised from watch at ../c10d/ProcessGroupNCCL.cpp:7 (most recent call first):\nframe #0: f() + 0x1\n"
+    )
+    with pytest.raises(ProfileError, match="line 1 looks like an error: Exception raised from watch at"):
+        told(tmp_path, stack)
 
 
 @pytest.mark.parametrize("name", ["notes.md", "train.py", "config.yaml"])

@@ -68,7 +68,8 @@ _TRIES = re.compile(r"(?i)\bretry(?:ing)?\b|\bfall(?:ing|s)? ?back|\berror ignor
 _TOLD = re.compile(r"(?:^|[\s\[(|-])(?:INFO|DEBUG|TRACE)\b|(?:^|\[)I\d{3,4} |\[I ")
 _WEAK = re.compile(
     r"(?i)\b(?:failed|failure|fatal|timed? ?out|refused|cannot|can't|could not|unable to|abort(?:ed|ing)?|killed|died|"
-    r"denied|unreachable|terminated|assertion|crashed|an exception|exception in|an error|error occurred)\b"
+    r"denied|unreachable|terminated|assertion|crashed|an exception|"
+    r"exception (?:in|raised from)|an error|error occurred)\b"
 )
 # how a process ended, by a launcher or a shell: rank or process, then the code or signal
 _CODE = re.compile(

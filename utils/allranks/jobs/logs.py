@@ -375,7 +375,7 @@ class _Log:
         elif "NCCL" in line:
             self.nccl = True
             self.claimed = _has_one(line, ("NCCL INFO", "NCCL WARN", "Last error:", ": opCount "))
-            self.claimed |= "ProcessGroupNCCL.cpp" in line and "[W" not in line
+            self.claimed |= "ProcessGroupNCCL.cpp" in line and not _has_one(line, ("[W", "Exception raised from"))
             if ": opCount " in line:
                 self.colls.take(line)
             elif "NCCL INFO" in line:

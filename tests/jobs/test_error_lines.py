@@ -39,6 +39,8 @@ CLASSES = [
     ("ERROR 02-11 08:00:01 w.py:1] Worker pid 9 died, exit code: -15\n", "no_times", ["ended from outside, as after another"]),
     ("Exception: Worker initialization failed. See stack trace above.\n", "no_times", ["does not say why that one did"]),
     # waits
+    ("ssh: Could not resolve hostname job-w-2: Temporary failure in name resolution\n", "hang", ["The name of a host was not found", "job-w-2"]),
+    ("[rank1]: ValueError: host not found: Name or service not known\n", "hang", ["Rank 1: the name of a host was not found"]),
     ("[rank2]: torch.distributed.DistStoreError: wait timeout after 900000ms, keys: /default_pg/0//k\n", "hang",
      ["Rank 2 waited for the store where the ranks meet", "process of rank 0"]),
     ("[2031-02-11 08:00:01 TP3] Watchdog timeout (a=1)\n[2031-02-11 08:00:01 TP1] Watchdog timeout (a=1)\n[2031-02-11 08:00:04] Killed\n",

@@ -114,6 +114,10 @@ _LINES: tuple[tuple[str, str, str, float, str], ...] = (
      "A worker sent no heartbeat any more: it ended, its machine was taken away, or it did not run.",
      "look whether that machine still runs (a preemptible one may be taken), and at the worker's own log", 0.6,
      "missing_rank"),
+    (r"[Nn]ame or service not known|failure in name resolution|ould not resolve host|nor servname provided",
+     "The name of a host was not found.",
+     "look whether the name is right and this host knows it (getent hosts NAME), whether the machine or pod of that "
+     "name has begun, and at DNS; a launcher that tries again goes on", 0.7, "hang"),
     (r"RendezvousConnectionError|failed to send a keep-alive",
      "A node of torchrun did not reach the place where the nodes meet, or lost it.",
      f"its process is the first node's agent: {_ENDED}; {_WHERE}", 0.6, "hang"),
@@ -193,8 +197,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "compare the versions of the EFA driver, libfabric and aws-ofi-nccl on all hosts; fi_info -p efa shows the cards, "
      "FI_LOG_LEVEL=warn libfabric's own text", 0.6, "nccl_error"),
     (r"(?i)connection refused|no route to host|network is unreachable|destination is unreachable|"
-     r"name or service not known|"
-     r"name resolution|connectFullMesh|failed to connect|could not connect|connect\(.*failed",
+     r"connectFullMesh|failed to connect|could not connect|connect\(.*failed",
      "A process could not connect to another one.",
      "nobody listened there (it had not begun, or had ended), or the address is not one that this host reaches "
      "(172.17.0.1 is docker0): look at that process first, then at ip addr of both hosts, at the variable that names "

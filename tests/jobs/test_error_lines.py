@@ -38,6 +38,10 @@ CLASSES = [
      ["Rank 1: the connection to another process was lost", "rarely at fault"]),
     ("ERROR 02-11 08:00:01 w.py:1] Worker pid 9 died, exit code: -15\n", "no_times", ["ended from outside, as after another"]),
     ("Exception: Worker initialization failed. See stack trace above.\n", "no_times", ["does not say why that one did"]),
+    # what C and C++ say before they end a process, and who it was
+    ("[rank3]: malloc(): unsorted double linked list corrupted\n", "failed_rank", ["Rank 3: malloc(): unsorted double linked list"]),
+    ("*** Error in `/opt/python': double free or corruption (out): 0x00000a1b ***\n", "failed_rank", ["double free or corruption (out)"]),
+    ("pure virtual method called\nAborted (core dumped)\n", "failed_rank", ["pure virtual method called", "line 1 says"]),
     # waits
     ("ssh: Could not resolve hostname job-w-2: Temporary failure in name resolution\n", "hang", ["The name of a host was not found", "job-w-2"]),
     ("[rank1]: ValueError: host not found: Name or service not known\n", "hang", ["Rank 1: the name of a host was not found"]),

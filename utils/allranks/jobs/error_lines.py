@@ -55,7 +55,11 @@ _TYPE = re.compile(
     r"(?:\(\w+\))?'?:(?: |$)(.*)"
 )
 _BARE_TYPE = re.compile(r"((?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt))\s*$")
-_WHAT = re.compile(r"\bwhat\(\): +(.+)|(Memory access fault by .+)|(Fatal error in .+)|(Fatal Python error: .+)")
+_WHAT = re.compile(
+    r"\bwhat\(\): +(.+)|(Memory access fault by .+)|(Fatal error in .+)|(Fatal Python error: .+)|"
+    r"^(?:\*\*\* Error in `.+': )?((?:free|munmap_chunk|(?:m|re|c)alloc\w*)\(\): [^:]+|double free .+|"
+    r"corrupted (?:size|double)\b.+|pure virtual method called|terminate called without .+)"
+)
 _LEVEL = re.compile(
     r"(?:^|[\s\[(|:*])(?:(?:\w+_)?(?:ERROR|FATAL|CRITICAL|ABORT)\b(?!=)|(?:[Ee]rror|"
     r"[Ff]atal(?: error)?)(?=: ?\D|\]))|"

@@ -147,7 +147,7 @@ _ERRORS = (
     "err|fail|abort|kill|timed out|timeout|exce|sig|refus|reset|cannot|could "
     "not|unable|denied|reach|termin|assert|crash|"
     "died|exit|return code|critical|fatal|nan|heartbeat|lame|healthy|diverge|warn|memory|no space|quota|already in use|"
-    "deadline|initialization|grad for|connect|broken pipe|fallen|what():|block found|[e |traceback"
+    "deadline|initialization|grad for|connect|broken pipe|fallen|(): |corrupt|pure virtual|block found|[e |traceback"
 ).split("|")
 MOST_SHAPES = 20_000
 NEAR_LINES = 12  # behind a line of interest: the rest of a text that a terminal broke, or of a launcher's block

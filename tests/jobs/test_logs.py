@@ -655,6 +655,8 @@ def test_a_mismatch_whose_two_numbers_differ_is_read_and_asks_for_no_watchdogs_t
 @pytest.mark.parametrize(
     ("at", "instead"),
     [
+        ("Watchdog caught", "Watchdog\ncaught"),
+        ("Watchdog caught", "Watch\ndog caught"),
         ("operation timeout", "opera\ntion timeout"),
         ("timeout: Work", "timeout: \nWork"),
         ("NumelIn=100,", "NumelIn=10\n0,"),

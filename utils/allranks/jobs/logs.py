@@ -275,14 +275,16 @@ class _Log:
             else:
                 self.held += line.rstrip("\r\n")
             return True
-        if not _has_one(line, _BROKEN):  # as most lines
+        end = line.rstrip().rpartition("] ")[2]
+        cut = end[:1] == "W" and _BEGUN[0].startswith(end)  # the text was wrapped within its first words
+        if not cut and not _has_one(line, _BROKEN):  # as most lines
             self.last = line
             self._file(line)
             return self.claimed
         line, self.last = self._with_its_rank(line), line
         text = line.rstrip("\r\n")
-        if _has_one(line, _BEGUN) and "[" in line and not _numbers(text):
-            self.held, self.parts = text, 0
+        if (cut or _has_one(line, _BEGUN)) and "[" in line and not _numbers(text):
+            self.held, self.parts = text + " " * (end == "Watchdog"), 0
             return True
         self._file(line)
         return True

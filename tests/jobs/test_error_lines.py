@@ -137,6 +137,9 @@ def test_a_refusal_quotes_the_line_that_looks_most_like_an_error(tmp_path):
     )
     with pytest.raises(ProfileError, match="line 1 looks like an error: Exception raised from watch at"):
         told(tmp_path, stack)
+    head = '[rank1]: Traceback (most recent call last):\n[rank1]:   File "a.py", line 3, in f\n'
+    with pytest.raises(ProfileError, match="line 1 looks like an error: Traceback"):
+        told(tmp_path, head)
 
 
 @pytest.mark.parametrize("name", ["notes.md", "train.py", "config.yaml"])

@@ -274,6 +274,7 @@ class Errors:
             return False
         if text.endswith("Traceback (most recent call last):"):
             self.whose = _who(line) or self.whose
+            self.looks_so = self.looks_so or f"line {self.line} looks like an error: {text}"
         if text.startswith("-- Process ") and (local := _LOCAL.search(text)):
             self.whose = f"process {local[2] or local[3]}"
             return True
@@ -291,7 +292,7 @@ class Errors:
         mild = _TRIES.search(text) is not None or (_MILD.search(head) is not None and not (found or ended))
         by_form = bool(found or ended or level or (known and known[2]))
         if not (by_form or (mild and known)) or (mild and not (known or ended or found)):
-            if not self.looks_so and _WEAK.search(text):
+            if (not self.looks_so or self.looks_so.endswith("last):")) and _WEAK.search(text):
                 self.looks_so = f"line {self.line} looks like an error: {shortened(text)}"
             return False
         sure = not (mild or (told and not found and not ended))

@@ -82,6 +82,12 @@ def test_each_class_of_text_is_told_by_its_form(tmp_path, text, kind, words):
     assert [part for part in words if part not in said] == [] and "Every recorded call" not in said
 
 
+def test_a_launchers_words_on_an_end_are_no_cause_beside_the_end_that_it_names(tmp_path):
+    text = "[W api.py:8] Sending process 61 closing signal SIGTERM\n[E api.py:9] failed (exitcode: 3) local_rank: 2 (pid: 63) of binary: p\n"
+    [cause] = told(tmp_path, text + "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n").causes
+    assert "local rank 2 failed, with exit code 3" in cause.cause
+
+
 def test_the_first_error_leads_and_a_launchers_words_on_it_do_not(tmp_path):
     text = "Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    raise ValueError('x: y')\nValueError: bad batch\n"
     text += "KeyError: 'later'\nsubprocess.CalledProcessError: Command 'a' returned non-zero exit status 1.\n"

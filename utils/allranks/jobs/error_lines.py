@@ -357,7 +357,7 @@ class Errors:
         """The kinds that are causes: without one of its own, the first of what follows or only looks like an error."""
         kinds = sorted(self.kinds.values(), key=lambda k: (k.order(), k.line))
         own = [k for k in kinds if not k.order()][:3]
-        rest = [k for k in kinds if not (others and (k.weak or k.place == 2))]
+        rest = [k for k in kinds if not (others and (k.weak or k.place > 1))]
         return own or rest[: 1 if rest and rest[0].weak else 2]
 
     def said(self, others: bool = False) -> list[str]:

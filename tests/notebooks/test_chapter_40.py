@@ -56,6 +56,9 @@ def test_topology(ranks, solved):
     by_formula, by_events, bound = numbers(chapter.text("two_formula"))
     assert by_formula == by_events == pytest.approx(two_ms, abs=1e-2)
     assert bound < by_formula
+    rings, levels, cloud_rings, cloud_levels = (numbers(line)[-1] for line in chapter.text("channels").splitlines())
+    assert bound < levels == pytest.approx(rings, rel=0.03)  # "eight rings are as good as two levels"
+    assert cloud_levels < cloud_rings == cloud["ring"]  # "two levels win after all"; "as one ring's bytes did"
     # the question's two figures
     assert f"in {by_formula:.0f} ms, or in {formula:.0f} ms" in source("title")
 

@@ -131,7 +131,8 @@ world.run(in_time)
 # %% [markdown] name="device"
 # ## 3. Only tensors on the GPU
 #
-# Seven of the nine lines of the next cell are legal on gloo. (It has no int16 either, and no message to oneself.) Read them; the cell after your guess runs them under NCCL's rules and prints what each one gets.
+# Gloo refuses only two of the nine lines of the next cell: int16, and a message to oneself. But one that it accepts is wrong: of the column it sums four numbers that lie side by side in memory,
+# a row ([Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). Read them; the cell after your guess runs them under NCCL's rules and prints what each one gets.
 
 
 # %% name="refused_programs"

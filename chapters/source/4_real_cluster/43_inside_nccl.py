@@ -206,7 +206,7 @@ slots.reveal(
 # the second is under way while the first is added.
 
 # %% name="cut"
-for nbytes in (2**20, 2**26, 2**30):
+for nbytes in (2**17, 2**26, 2**30):
     choice = next(o for o in cost.nccl_options("all_reduce", nbytes) if (o.algorithm, o.protocol) == ("ring", "Simple"))
     part = left = nbytes / choice.channels
     chunks = []  # of each loop, in KiB: 2 MiB, but the last loop has what is left
@@ -214,7 +214,7 @@ for nbytes in (2**20, 2**26, 2**30):
         chunks.append(round(min(left / 8, 2**21) / 1024))
         left -= 8 * 2**21
     print(
-        f"{nbytes / 2**20:6,.0f} MiB on 8 H100: {choice.channels:2} channels of {part / 2**20:5.2f} MiB, {len(chunks)} loops, chunks of {chunks} KiB"
+        f"{nbytes >> 10:9,} KiB on 8 H100: {choice.channels:2} channels of {part / 2**20:5.2f} MiB, chunks of {chunks} KiB, one for each loop"
     )
 
 # %% [markdown] name="chunks_explained"

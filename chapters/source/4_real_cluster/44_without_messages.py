@@ -431,7 +431,7 @@ print(f"process {os.getpid()} added nothing and holds {switched.tensor(rank)[:4]
 # %% name="guess_link"
 link = predict(
     "Eight GPUs, all-reduce of n. Two shots bring 1.75 n into each GPU. How much comes into each GPU if the switch adds?",
-    choices=["n / 8", "n", "1.75 n", "7 n"],
+    choices=["n / 8", "about n", "1.75 n", "7 n"],
     title="Into each GPU, with a switch that adds",
 )
 link
@@ -444,7 +444,7 @@ for p in (2, 4, 8, 72):
 # %% name="reveal_link" jupyter={"source_hidden": true}
 # the answer: run this cell
 link.reveal(
-    "n",
+    "about n",
     why="The sum has n numbers, and more need not come. NVLS needs n + n/p: each GPU asks for the sum of its own chunk, and hands it back to be copied to all. So on 8 GPUs the bytes into a GPU are 1.56 times fewer, and on many GPUs almost 2 times.",
 )
 

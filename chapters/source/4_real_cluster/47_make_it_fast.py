@@ -226,6 +226,8 @@ print(f"{1e3 * both.seconds:.1f} ms")
 print(*both.critical_path.sentences(), *(change.sentence() for change in both.what_if()), sep="\n")
 
 # %% [markdown] name="overlap_live"
+# (Segments help here, because the work is cut with them: a part travels while the next one is computed.)
+#
 # The same with your own ranks: `time.sleep` stands for a GPU that computes while its CPU is free. The all-reduce is the library's, begun with `async_op=True`; it has 4 MiB or, between fast GPUs, more.
 
 # %% name="guess_overlap"

@@ -34,7 +34,7 @@ world = World()
 world
 
 # %% [markdown] name="parts"
-# [Survive](46_survive.ipynb) had a formula for how often to save, with one number $R$ for the restart. In practice $R$ has the five parts of the picture, and each has its own remedy.
+# [Survive](46_survive.ipynb) had a formula for how often to save, with one number $R$ for the restart. The first four parts of the picture are its $R$; the fifth, the steps that are done again, is its $T/2$. Each part has its own remedy.
 #
 # ## 1. Notice
 #
@@ -413,7 +413,7 @@ check(heal)
 # %% [markdown] name="recap"
 # ## Recap
 #
-# A hang costs the time until somebody notices, so limits are short, and each kind of step has its own. A restart is the same training only with weights, optimizer, place in the data and random state. A copy in a neighbour's memory loads fast; files stay for the case that both nodes are lost. There must be spares enough when many nodes are in repair at once. **Write down the five parts of your own restart, and shorten the longest.**
+# A hang costs the time until somebody notices, so limits are short, and each kind of step has its own. A restart is the same training only with weights, optimizer, place in the data and random state. A copy in a neighbour's memory loads fast; files stay for the case that both nodes are lost. There must be spares enough when many nodes are in repair at once. **Write down the five parts of your own interruptions, and shorten the longest.**
 #
 # **On your own cluster.** Kill one process by hand on a quiet day, and stop another with SIGSTOP. Measure each of the five parts. Start again on fewer ranks, and compare a step.
 #

@@ -45,7 +45,7 @@ def test_send_less(ranks):
     assert with_it[1] < 1e-3 * with_it[0]
     assert 0.1 * without[0] < without[1] < 0.5 * without[0]  # it falls, since nothing cancels, but far less
     assert found["1 bit with feedback"] < 0.1 * found["1 bit"]
-    # "one bit with feedback needs the fewest bytes for each loss below 1", as far as it comes
+    # "one bit with feedback needs the fewest bytes for each loss below 1 that it reaches"
     curves = chapter.curves("one_bit_bytes")
     for loss in [y for _, y in curves["1 bit with feedback"] if y < 1]:
         needed = {name: min((kb for kb, y in curve if y <= loss), default=1e9) for name, curve in curves.items()}

@@ -344,7 +344,7 @@ axes.legend()
 figure
 
 # %% [markdown] name="one_bit_explained"
-# In this problem one bit with feedback needs the fewest bytes for each loss below 1. (DeepSpeed sends the bits in two steps, as uint8 above, so its bytes do not grow with $p$.) **1-bit Adam** found one more trap: Adam divides by the root of
+# In this problem one bit with feedback needs the fewest bytes for each loss below 1 that it reaches. (DeepSpeed sends the bits in two steps, as uint8 above, so its bytes do not grow with $p$.) **1-bit Adam** found one more trap: Adam divides by the root of
 # averaged *squares*. Errors with both signs cancel in a sum, but not in a sum of squares. So it runs plain Adam for a while, freezes the squares, and only then sends the *momentum* in
 # one bit, with feedback.
 #

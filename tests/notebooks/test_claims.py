@@ -766,7 +766,9 @@ def test_who_refuses_a_column():
         "`send` refuses them, its `gather` makes a copy, and its `scatter`, `broadcast`, `reduce` and `all_reduce` take the wrong"
         in told
     )
-    assert "But one that it accepts is wrong: of the column it sums four numbers" in words("42_what_changes_on_nccl", "device")
+    assert "But one that it accepts is wrong: of the column it sums four numbers" in words(
+        "42_what_changes_on_nccl", "device"
+    )
 
 
 def test_the_messages_of_deepep_cost_less_than_one_after_the_other():

@@ -338,7 +338,7 @@ print(sum(a != b for a, b in zip(before, after, strict=True)), "of", rows, "rows
 figure
 
 # %% [markdown] name="rows_explained"
-# The number in a square is the row's rank. If the ranks are alive, rows can travel in *messages* instead of files: you write that in the lab.
+# A bar is what one rank has. If the ranks are alive, rows can travel in *messages* instead of files: you write that in the lab.
 #
 # `.metadata` is written **last**, by one rank, when all others are done. A folder without it is no checkpoint: a rank died while they saved.
 # So never delete the last checkpoint before the next one is complete.

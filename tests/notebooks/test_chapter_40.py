@@ -53,10 +53,11 @@ def test_topology(ranks, solved):
     assert f"saves {saved_ms:.0f} ms, but the steps inside cost {pcie_ms:.0f} ms" in source("two_explained")
     assert {float(gb) for _, name, _, gb in found if name != "leader"} == {1.938}  # "equally many bytes in both cases"
     two_ms = 1e3 * (14 * 2e-6 + 1.75e9 / 371e9 + 6 * 5e-6 + 1.5e9 / 8 / 50e9)
-    by_formula, by_events, bound = numbers(chapter.text("two_formula"))
+    formulas, *in_pieces = chapter.text("two_formula").splitlines()
+    by_formula, by_events, bound = numbers(formulas)
     assert by_formula == by_events == pytest.approx(two_ms, abs=1e-2)
     assert bound < by_formula
-    rings, levels, cloud_rings, cloud_levels = (numbers(line)[-1] for line in chapter.text("channels").splitlines())
+    rings, levels, cloud_rings, cloud_levels = (numbers(line)[-1] for line in in_pieces)
     assert bound < levels == pytest.approx(rings, rel=0.03)  # "eight rings are as good as two levels"
     assert cloud_levels < cloud_rings == cloud["ring"]  # "two levels win after all"; "as one ring's bytes did"
     # the question's two figures

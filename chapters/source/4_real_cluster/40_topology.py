@@ -177,7 +177,7 @@ guess.reveal(
 # With two levels it takes 9 ms, with as many bytes from each rank as in the ring: all eight cards work. The leader uses one.
 #
 # In the cloud all eight parts share one card. It carries $1.5\,n$ instead of the ring's $1.94\,n$, which saves 36 ms, but the steps inside cost 56 ms
-# on PCIe: there the plain ring is faster, as long as each phase waits for the one before. **Two levels help most if a node has more cards than one ring uses.**
+# on PCIe: there the plain ring is faster, while each phase waits for the last. **Two levels help most if a node has more cards than one ring uses.**
 
 # %% [markdown] name="placement_intro"
 # Choose a machine, an algorithm and a placement, and see what leaves each node over which card.
@@ -187,6 +187,11 @@ from allranks import explore
 
 explore.placement()
 
+# %% [markdown] name="in_pieces"
+# ### Over all cards, in pieces
+#
+# Libraries cut a vector into pieces, so that cards send one piece while the links inside carry another, and run eight rings, each over another card. What is left of the difference?
+
 # %% name="two_formula"
 inner, outer = ((link.alpha_s, link.beta_s_per_byte) for link in (dgx.inside, dgx.nic))
 two = simulate("all_reduce", "hierarchical", gpus, n, dgx)
@@ -195,21 +200,13 @@ print(
     end="; ",
 )
 print(f"no algorithm is faster than {1e3 * two.lower_bound_seconds:.1f} ms")
-
-# %% [markdown] name="two_formula_explained"
-# ### Over all cards, in pieces
-#
-# Libraries do two things more. A vector is cut into pieces, so that the cards send one piece while the links inside carry another. And there is a part for each card: eight rings, each of which leaves the nodes over another one.
-# What is left of the difference?
-
-# %% name="channels"
 for machine in (dgx, cloud):
     for name in ("ring channels", "hierarchical channels"):
         print(f"{machine.name:16}{name:24}{1e3 * simulate('all_reduce', name, gpus, n, machine).seconds:6.1f} ms")
 
 # %% [markdown] name="channels_explained"
-# Now the times of links that work at the same time no longer add up, and only the busiest link counts. On DGX nodes eight rings are as good as two levels. In the cloud the eight rings share one card, as one ring's bytes did, and two levels win after
-# all, because they send less over it. (NCCL has no algorithm named two levels. It runs many rings at once; a tree that is a chain inside each node; or NVLS, in which the switch adds.)
+# Only the busiest link counts now. On DGX nodes eight rings are as good as two levels. In the cloud all still share one card, and two levels win after
+# all, because they send less over it. (NCCL has no algorithm named two levels: it has such rings; a tree that is a chain inside each node; and NVLS, in which the switch adds.)
 
 # %% [markdown] name="beyond"
 # ## 5. Beyond the card: leaves and rails

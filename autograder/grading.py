@@ -116,6 +116,7 @@ class Writer:
     def record(self, student: str, requests: list[dict], verdicts: list[dict], seconds: float) -> dict:
         """Runs nbgrader's autograde on the submission, with a verdict for each request. Returns {"row": ...}."""
         began = time.monotonic() - seconds
+        read = self._read_answers(student)
         self.api.config.TrustedStep.given = dict(zip(map(key_of, requests), verdicts, strict=True))
         try:
             done = self.api.autograde(self.lab, student, force=True)
@@ -123,7 +124,47 @@ class Writer:
             self.api.config.TrustedStep.given = {}
         if not done["success"]:
             return {"row": not_graded(student, _last_error(done), _seconds_since(began))}
+        self._keep_read(student, read)
         return {"row": self._row(student, began)}
+
+    def _read_answers(self, student: str) -> dict[tuple[str, str], tuple[float, str]]:
+        """The points that a person gave to answers in words, and the text that was read, by notebook and cell."""
+        texts = self._texts(student)
+        with self._gradebook() as gradebook:
+            try:
+                notebooks = gradebook.find_submission(self.lab, student).notebooks
+            except MissingEntry:
+                return {}
+            marks = {(n.name, g.name): g for n in notebooks for g in n.grades if not g.needs_manual_grade}
+            return {
+                place: (marks[place].manual_score, text)
+                for place, text in texts.items()
+                if place in marks and marks[place].manual_score is not None
+            }
+
+    def _keep_read(self, student: str, read: dict[tuple[str, str], tuple[float, str]]) -> None:
+        """Nobody must read an answer again that is as it was: nbgrader lets every mark by hand wait after it has graded."""
+        texts = self._texts(student)
+        with self._gradebook() as gradebook:
+            for (notebook, cell), (points, text) in read.items():
+                grade = gradebook.find_grade(cell, notebook, self.lab, student)
+                if texts.get((notebook, cell)) == text and grade.manual_score == points:
+                    grade.needs_manual_grade = False
+            gradebook.db.commit()
+
+    def _texts(self, student: str) -> dict[tuple[str, str], str]:
+        """The graded answers that a person marks, by notebook and cell."""
+        folder = Path(self.course.format_path(self.course.autograded_directory, student, self.lab))
+        found = {}
+        for name in self.released:
+            try:
+                cells = nbformat.read(folder / f"{name}.ipynb", as_version=4).cells
+            except (OSError, ValueError, nbformat.ValidationError):
+                continue
+            for about, cell in ((cell.metadata.get("nbgrader", {}), cell) for cell in cells):
+                if about.get("grade") and about.get("solution"):
+                    found[name, about["grade_id"]] = cell.source
+        return found
 
     def _gradebook(self) -> Gradebook:
         return Gradebook(self.course.db_url, self.course.course_id)

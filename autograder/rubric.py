@@ -196,8 +196,8 @@ class Rubric:
             said = self._gradebook.find_comment(place.cell, place.notebook, place.lab, student)
         except MissingEntry:
             return None
-        waits = grade.needs_manual_grade and grade.manual_score is None
-        seen = _digest(grade.manual_score, bool(grade.needs_manual_grade), said.manual_comment)
+        waits = bool(grade.needs_manual_grade)  # with points too: of another text, which was handed in since
+        seen = _digest(grade.manual_score, waits, said.manual_comment)
         score = None if waits else float(grade.score)
         last = self._last.get((place.notebook, place.cell, student))
         items = () if last is None else tuple(json.loads(last["items"]))

@@ -10,9 +10,10 @@ import shutil
 import nbformat
 import pytest
 from classes import allranks, hand_in
-from grading_course import LAB, NOTEBOOK, Course
+from grading_course import LAB, NOTEBOOK, Course, cell_of
 from nbgrader.api import Gradebook
 
+from autograder.reading import Reading
 from autograder.regrades import MAX_CHARACTERS, RegradeError, entries, keeping, marks_of, requests
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(300)]
@@ -122,3 +123,28 @@ def test_a_damaged_line_of_the_log_is_left_out(course):
         file.write("{broken\n[]\n")
     assert len(entries(course.root, LAB)) == before
     assert all(one.state for one in requests(course.root, LAB))
+
+
+def test_who_was_read_is_not_read_again_unless_the_answer_is_another(small_class, tmp_path):
+    made = Course(tmp_path / "course")
+    shutil.copytree(small_class.course.root, made.root)
+    with book_of(made) as book:
+        words = book.find_grade("when_not_a_ring", NOTEBOOK, LAB, "bo")
+        words.manual_score, words.needs_manual_grade = 1.5, False
+        book.db.commit()
+
+    def waits_with() -> tuple[bool, float | None, bool]:
+        """Whether the gradebook waits, with which points, and whether the page for answers says so."""
+        assert allranks(made, "grade", "--force", "--student", "bo").returncode == 0
+        question = Reading(made.root, LAB).question(0)
+        (shown,) = [answer.given.score for answer in question.answers if answer.student == "bo"]
+        with book_of(made) as book:
+            words = book.find_grade("when_not_a_ring", NOTEBOOK, LAB, "bo")
+            return words.needs_manual_grade, words.manual_score, shown is None
+
+    assert waits_with() == (False, 1.5, False)
+    path = made.submission("bo")
+    notebook = nbformat.read(path, as_version=4)
+    cell_of(notebook, "when_not_a_ring").source = "Now I say something else: a tree of 18 rounds."
+    nbformat.write(notebook, path)
+    assert waits_with() == (True, 1.5, True)

@@ -40,7 +40,7 @@ from sqlalchemy.orm import scoped_session, sessionmaker
 from traitlets.config import PyFileConfigLoader
 
 from autograder.classroom import first_lines, overview_of
-from autograder.intake import check_files, name_refusal, printable_name
+from autograder.intake import check_files, name_refusal, unread
 from autograder.judge import JudgeError
 from autograder.rows import not_graded
 from autograder.sections import only
@@ -106,8 +106,8 @@ class Writer:
                 requests += [q.request for q in self.step.questions(self.course, notebook, self.lab, name, student)]
             if not any((folder / f"{name}.ipynb").exists() for name in self.released):
                 wanted = " or ".join(f"{name}.ipynb" for name in self.released)
-                there = ", ".join(sorted(printable_name(path.name) for path in folder.glob("*.ipynb"))[:3])
-                hint = f" There is {there}: a notebook must keep its name." if there else ""
+                there = unread(folder, Path(self.course.format_path(self.course.source_directory, ".", self.lab)))[:3]
+                hint = f" There is {', '.join(there)}: a notebook must keep its name." if there else ""
                 raise Refused(f"There is no {wanted} in {folder.name}. It was not graded.{hint}")
         except Refused as reason:
             return {"row": not_graded(student, str(reason), _seconds_since(began))}

@@ -36,6 +36,7 @@ CHANGED = "vanished or was changed while it was being collected"
 MEANS_CHANGED = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.EEXIST, errno.ENXIO}
 )
+HOLDS_WORK = frozenset({".ipynb", ".py", ".zip", ".gz", ".tar", ".tgz", ".7z", ".rar", ".pdf", ".docx", ".html"})
 SHOWABLE = frozenset({".ipynb", ".txt", ".png", ".jpg", ".jpeg", ".gif", ".csv", ".json"})
 
 
@@ -52,6 +53,16 @@ def check_files(folder: Path) -> None:
     """Raises Refused if a submission holds anything but files and folders, too many or too large ones, or no time for a time."""
     check_folder(folder)
     _check_time(folder / "timestamp.txt")
+
+
+def unread(folder: Path, given: Path) -> list[str]:
+    """The files of a submission that may hold work and that nobody reads: they are not of the lab, whose folder is `given`.
+
+    Students leave their work in a copy beside the empty notebook, in a script or in an archive.
+    """
+    found = (path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in HOLDS_WORK)
+    own = [path for path in found if not (given / path).exists() and not any(part[:1] in "._" for part in path.parts)]
+    return sorted(printable_name(str(path)) for path in own)
 
 
 def _check_time(path: Path) -> None:

@@ -11,6 +11,7 @@ KINDS = {
     "crashed": "crashed",
     "changed": "handed in cells that are not as released",
     "suspicious": "used what no exercise asks for",
+    "beside": "handed in files that were not read",
     "unreadable": "could not be graded",
 }
 

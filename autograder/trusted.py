@@ -26,7 +26,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Dict, Enum, Float, Unicode
 
 from autograder.feedback import outputs_for
-from autograder.intake import check_files
+from autograder.intake import check_files, unread
 from autograder.judge import Judge, JudgeError
 from autograder.pairs import author
 from autograder.showing import strip
@@ -39,13 +39,19 @@ class RestoreCells(NbGraderPreprocessor):
         """The notebook with trusted metadata: from the gradebook for the cells that it knows, none for all others."""
         about = resources["nbgrader"]
         course = coursedir_of(self)
-        check_files(Path(course.format_path(course.submitted_directory, about["student"], about["assignment"])))
+        folder = Path(course.format_path(course.submitted_directory, about["student"], about["assignment"]))
+        check_files(folder)
         check_shape(nb, f"{about['notebook']}.ipynb")
         incidents = []
         released = released_cells(about["db_url"], about["assignment"], about["notebook"])
         for grade_id, remark in restore(nb, released, prose_of(course, about["assignment"], about["notebook"])):
             self.log.warning("%s: %s", about["student"], remark)
             incidents.append({"kind": "changed", "where": grade_id, "what": remark})
+        given = Path(course.format_path(course.source_directory, ".", about["assignment"]))
+        first = min(path.stem for path in folder.glob("*.ipynb") if (given / path.name).exists())
+        for name in unread(folder, given) if about["notebook"] == first else ():
+            self.log.warning("%s: %s was not read", about["student"], name)
+            incidents.append({"kind": "beside", "where": "", "what": name})
         nb.metadata["allranks"] = {"incidents": incidents}
         strip(nb)
         return nb, resources

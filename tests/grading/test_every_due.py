@@ -82,15 +82,20 @@ CASES: dict[str, Callable[[dict], None]] = {
 def told(tmp_path_factory) -> tuple[Course, dict[str, dict], str]:
     """The course after grading and feedback, the grader's row of each student, and what feedback said."""
     course = make_course(tmp_path_factory.mktemp("due") / "course")
-    enter(course, {name: ("", "", "") for name in (*CASES, "renamed", "absent")})
+    enter(course, {name: ("", "", "") for name in (*CASES, "renamed", "packed", "absent")})
     for student, change in CASES.items():
         book = as_json(course)
         change(book)
         course.submission(student).write_text(json.dumps(book), encoding="utf-8")
     book = as_json(course)
     course.submission("renamed").with_name("all_reduce (1).ipynb").write_text(json.dumps(book), encoding="utf-8")
+    course.submission("packed").with_name("lab.zip").write_bytes(b"PK")
+    beside = course.submission("honest").parent
+    for name in ("all_reduce-Copy1.ipynb", "old/mean.py", "data.csv", ".ipynb_checkpoints/all_reduce-checkpoint.ipynb"):
+        (beside / name).parent.mkdir(exist_ok=True)
+        (beside / name).write_text("{}", encoding="utf-8")
     done = allranks(course, "grade", "--json")
-    assert done.returncode == 1, done.stderr  # one could not be graded
+    assert done.returncode == 1, done.stderr  # two could not be graded
     rows = {row["student"]: row for row in json.loads(done.stdout)["students"]}
     said = course.nbgrader("generate_feedback", LAB)
     return course, rows, said.stdout
@@ -120,7 +125,13 @@ def test_what_was_put_back_is_said_to_the_teacher(told):
     assert any(
         "the locked cell imports was deleted" in incident["what"] for incident in told[1]["imports"]["incidents"]
     )
-    assert not told[1]["honest"]["incidents"] and not told[1]["bare"]["incidents"]
+    assert not told[1]["bare"]["incidents"]
+
+
+def test_work_that_nobody_reads_is_named(told):
+    found = [(incident["kind"], incident["what"]) for incident in told[1]["honest"]["incidents"]]
+    assert found == [("beside", "all_reduce-Copy1.ipynb"), ("beside", "old/mean.py")]
+    assert "There is lab.zip:" in told[1]["packed"]["reason"]
 
 
 def test_a_renamed_notebook_is_named_with_what_to_do(told):
@@ -136,7 +147,7 @@ def test_feedback_names_no_option_or_command_that_students_do_not_have(told):
         path.parents[1].name: page_of(course, path.parents[1].name)
         for path in Path(course.root).glob("autograder/feedback/*/*/*.html")
     }
-    assert set(pages) == {*CASES, "renamed"}
+    assert set(pages) == {*CASES, "renamed", "packed"}
     mine = {
         student: page.partition("Lab 3: all-reduce")[0] for student, page in pages.items()
     }  # above the notebook itself

@@ -61,6 +61,7 @@ class Writer:
         self.course = self.api.coursedir
         self.step = TrustedStep(parent=self.api)
         self.released: dict[str, dict] = {}
+        self.members: set[str] = set()  # before this run; none in a course without a class list
 
     def prepare(self) -> dict:
         """Adds the lab to the gradebook, if it is missing.
@@ -83,6 +84,7 @@ class Writer:
                 return {"error": _last_error(done)}
         with self._gradebook() as gradebook:
             names = [notebook.name for notebook in gradebook.find_assignment(self.lab).notebooks]
+            self.members = {student.id for student in gradebook.students}
         self.released = {name: released_cells(self.course.db_url, self.lab, name) for name in names}
         return {"sandbox": self.step.sandbox}
 
@@ -125,7 +127,12 @@ class Writer:
         if not done["success"]:
             return {"row": not_graded(student, _last_error(done), _seconds_since(began))}
         self._keep_read(student, read)
-        return {"row": self._row(student, began)}
+        row = self._row(student, began)
+        if self.members and student not in self.members:
+            same = [name for name in self.members if name.casefold() == student.casefold()]
+            what = f"{same[0]} is another student" if same else "nobody has this name"
+            row["incidents"].append({"kind": "new", "where": "", "what": what})
+        return {"row": row}
 
     def _read_answers(self, student: str) -> dict[tuple[str, str], tuple[float, str]]:
         """The points that a person gave to answers in words, and the text that was read, by notebook and cell."""

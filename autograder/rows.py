@@ -11,6 +11,7 @@ KINDS = {
     "crashed": "crashed",
     "changed": "handed in cells that are not as released",
     "suspicious": "used what no exercise asks for",
+    "new": "were not in the gradebook, and were entered",
     "beside": "handed in files that were not read",
     "unreadable": "could not be graded",
 }

@@ -89,6 +89,8 @@ def told(tmp_path_factory) -> tuple[Course, dict[str, dict], str]:
         course.submission(student).write_text(json.dumps(book), encoding="utf-8")
     book = as_json(course)
     course.submission("renamed").with_name("all_reduce (1).ipynb").write_text(json.dumps(book), encoding="utf-8")
+    for name in ("stranger", "Honest"):  # not in the gradebook
+        course.submission(name).write_text(json.dumps(as_json(course)), encoding="utf-8")
     course.submission("packed").with_name("lab.zip").write_bytes(b"PK")
     beside = course.submission("honest").parent
     for name in ("all_reduce-Copy1.ipynb", "old/mean.py", "data.csv", ".ipynb_checkpoints/all_reduce-checkpoint.ipynb"):
@@ -134,6 +136,12 @@ def test_work_that_nobody_reads_is_named(told):
     assert "There is lab.zip:" in told[1]["packed"]["reason"]
 
 
+def test_who_is_not_in_the_class_list_is_named(told):
+    new = {name: [one["what"] for one in row["incidents"] if one["kind"] == "new"] for name, row in told[1].items()}
+    assert new.pop("stranger") == ["nobody has this name"] and new.pop("Honest") == ["honest is another student"]
+    assert not any(new.values())
+
+
 def test_a_renamed_notebook_is_named_with_what_to_do(told):
     row = told[1]["renamed"]
     assert row["score"] is None
@@ -147,7 +155,7 @@ def test_feedback_names_no_option_or_command_that_students_do_not_have(told):
         path.parents[1].name: page_of(course, path.parents[1].name)
         for path in Path(course.root).glob("autograder/feedback/*/*/*.html")
     }
-    assert set(pages) == {*CASES, "renamed", "packed"}
+    assert set(pages) == {*CASES, "renamed", "packed", "stranger", "Honest"}
     mine = {
         student: page.partition("Lab 3: all-reduce")[0] for student, page in pages.items()
     }  # above the notebook itself
@@ -167,5 +175,5 @@ def test_a_sum_counts_no_answer_as_0_that_nobody_has_read(told, tmp_path, option
     lines = file.read_text(encoding="utf-8").splitlines()
     (absent,) = [line for line in lines if "absent" in line]
     (honest,) = [line for line in lines if "honest" in line]
-    assert done.returncode == 0 and f"{len(CASES)} answers to {WORDS} are not marked yet" in done.stderr
+    assert done.returncode == 0 and f"{len(CASES) + 2} answers to {WORDS} are not marked yet" in done.stderr
     assert honest.endswith(",") and absent.endswith(",0" if "--zero-missing" in options else ",")

@@ -76,10 +76,19 @@ def _as_text(words: str | None) -> str:
 def remarks(found: Overview, wanted: Wanted) -> list[str]:
     """What the file does not say, in sentences."""
     so = "these students have no sum yet" if wanted.as_sum else "they count for nothing in the file"
-    told = [f"{len(who)} answers to {name} are not marked yet: {so}." for name, who in found.waiting]
+    told = []
+    for part in found.parts:
+        marks = [(row.student, row.marks[part.cell]) for row in found.rows if part.cell in row.marks]
+        # one that waits with points, as after a correction in formgrader, has them in the file
+        if unread := [student for student, mark in marks if mark.score is None]:
+            answers = f"{len(unread)} answers to {part.name} are" if len(unread) != 1 else f"1 answer to {part.name} is"
+            told.append(f"{answers} not marked yet: {so} ({', '.join(unread)}).")
+    if empty := [row.student for row in found.rows if row.state == "not graded"]:
+        told.append(f"{', '.join(empty)}: not graded, so without points in the file.")
     late = [row.student for row in found.rows if row.late_penalty]
     if late and not wanted.as_sum:
-        told.append(f"{len(late)} students lose points for being late, which no exercise shows: use --sum.")
+        lose = "students lose" if len(late) != 1 else "student loses"
+        told.append(f"{len(late)} {lose} points for being late, which no exercise shows: use --sum.")
     return told
 
 
@@ -191,6 +200,8 @@ class Exercises(ExportPlugin):
         labs = [lab for lab in gradebook.assignments if not self.assignment or lab.name in self.assignment]
         course = CourseDirectory(config=self.parent.config if self.parent is not None else None)
         found = {lab.name: overview_of(course, lab.name) for lab in labs if lab.notebooks}
+        for row in (row for one in found.values() for row in one.rows if row.state == "not graded"):
+            self.log.warning("%s was not graded: the score 0 in the file is no mark.", row.student)
         columns = [title for one in found.values() for title in Wanted().titles(one)]
         with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, [*NBGRADER, *columns], restval="", lineterminator="\n")

@@ -176,4 +176,13 @@ def test_a_sum_counts_no_answer_as_0_that_nobody_has_read(told, tmp_path, option
     (absent,) = [line for line in lines if "absent" in line]
     (honest,) = [line for line in lines if "honest" in line]
     assert done.returncode == 0 and f"{len(CASES) + 2} answers to {WORDS} are not marked yet" in done.stderr
+    assert "outputs" in next(line for line in done.stderr.splitlines() if WORDS in line), "whose answers wait"
+    (without,) = [line for line in done.stderr.splitlines() if "not graded, so without points" in line]
+    assert "packed" in without and "renamed" in without and "honest" not in without
     assert honest.endswith(",") and absent.endswith(",0" if "--zero-missing" in options else ",")
+
+
+def test_nbgraders_export_says_whose_0_is_no_mark(told, tmp_path):
+    said = told[0].nbgrader("export", "--to", str(tmp_path / "all.csv"))
+    assert said.returncode == 0 and "renamed was not graded: the score 0 in the file is no mark." in said.stdout
+    assert "absent was not graded" not in said.stdout and "honest was not graded" not in said.stdout

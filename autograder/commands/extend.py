@@ -25,3 +25,4 @@ def command(lab: str, student: str, hours: float, course: Path | None) -> None:
 
     due = extensions.extend(root, known_lab(root, lab), student, timedelta(hours=hours))
     click.echo(f"{student} has until {due}.")
+    click.echo(f"Work that is graded already keeps its penalty until `allranks course run {lab}`.", err=True)

@@ -35,6 +35,7 @@ def course(small_class, tmp_path) -> Course:
 def test_more_time_takes_the_penalty_of_one_student_away(course):
     said = command(course, "ada", "25")
     assert said.stdout == "ada has until 2026-11-02 13:00 UTC.\n", said.stderr
+    assert f"keeps its penalty until `allranks course run {LAB}`" in said.stderr
     two = ("--student", "ada", "--student", "bo", "--jobs", "1")  # a second judge takes longer to start than to mark
     done = allranks(course, "grade", "--force", *two, "--json")
     penalties = {row["student"]: row["late_penalty"] for row in json.loads(done.stdout)["students"]}

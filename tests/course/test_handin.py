@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from allranks import ready
-from allranks.course.handin import Refused, answers, read_notebook
+from allranks.course.handin import Refused, answers, check_folder, read_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
 LAB, NAME = "lab03_all_reduce", "all_reduce.ipynb"
@@ -121,3 +121,10 @@ def test_the_hubs_submit_refuses_the_same_and_says_why(mine, tmp_path):
         said.returncode != 0 and "all_reduce (1).ipynb would be refused: a notebook must keep its name" in said.stderr
     )
     assert len(list((exchange / "allranks/inbound").iterdir())) == 1
+
+
+def test_who_hands_in_too_much_reads_that_outputs_count(tmp_path):
+    with open(tmp_path / "lab.ipynb", "wb") as file:
+        file.truncate(65 << 20)
+    with pytest.raises(Refused, match="; outputs of notebooks count, so clear them"):
+        check_folder(tmp_path)

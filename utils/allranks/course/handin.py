@@ -59,7 +59,9 @@ def check_folder(folder: Path) -> None:
             count, nbytes = count + 1, nbytes + about.st_size
             if count > MAX_FILES or nbytes > MAX_TOTAL_BYTES:
                 limits = f"{MAX_FILES} files or {MAX_TOTAL_BYTES >> 20} MiB"
-                raise Refused(f"There are more than {limits} in {folder.name}. It was not graded.")
+                raise Refused(
+                    f"There are more than {limits} in {folder.name}; outputs of notebooks count, so clear them. It was not graded."
+                )
 
 
 def read_notebook(path: Path) -> NotebookNode:

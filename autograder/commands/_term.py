@@ -167,7 +167,9 @@ def _feedback(folder: Path, lab: str, release: bool, section: frozenset[str] | N
     _, said = nbgrader(folder, "generate_feedback", lab, "--force", only=section)
     if release:
         said += nbgrader(folder, "release_feedback", lab, only=section)[1]
-    return said
+    return [
+        line for line in said if not line.startswith(("Removing existing assignment: ", "Late submission penalty: "))
+    ]
 
 
 def _summary(done: dict[str, Any], lab: str, told: str) -> list[str]:

@@ -14,6 +14,7 @@ from classes import ROSTER, digest, enter, lay, typed, wrong
 from grading_course import LAB, NOTEBOOK, ROOT, Course
 from nbgrader.api import Gradebook
 
+from autograder.commands import _term
 from autograder.commands._term import _summary
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.timeout(900)]
@@ -207,3 +208,9 @@ def test_a_rule_needs_the_lab_in_the_gradebook_and_makes_none(tmp_path):
     done = typed("course", "late", LAB, "10", "--course", tmp_path / "new")
     assert done.returncode == 2 and "is not in the gradebook yet" in done.stderr
     assert not (tmp_path / "new" / "autograder" / "gradebook.db").exists()
+
+
+def test_what_nbgrader_says_of_every_page_is_left_out(monkeypatch, tmp_path):
+    said = ["Removing existing assignment: feedback/bo", "Late submission penalty: 0.9", "flo: the page says only: x"]
+    monkeypatch.setattr(_term, "nbgrader", lambda *_, **__: (0, list(said)))
+    assert _term._feedback(tmp_path, LAB, False, None) == said[2:]

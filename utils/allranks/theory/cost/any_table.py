@@ -50,7 +50,7 @@ _PLAIN = ("type", "dtype", "redop", "root")
 _STATISTICS = {"avg": 0, "average": 0, "mean": 0, "typical": 1, "p50": 1, "50": 1, "median": 1, "": 2, "min": 3, "minimum": 3, "best": 3,
                "max": 4, "maximum": 4, "peak": 4, "total": 5}  # fmt: skip
 _NOISE = re.compile(
-    r"p?\d\d(?:\d|\.\d+)?(?: ?%(?:ile)?)?|std\w*|stdev|var\w*|jitter|cv|\S*%\S*|samples|iter\w*|diff\w*|delta|speedup|overhead|msgrate"
+    r"p?\d\d(?:\d|\.\d+)?(?: ?%(?:ile)?)?|std\w*|stdev|var\w*|jitter|tail|cv|\S*%\S*|samples|iter\w*|diff\w*|delta|speedup|overhead|msgrate"
 )
 # words of a name that do not tell one program from another
 _WORDS = frozenset(
@@ -244,7 +244,7 @@ def tables(text: str, known: Callable[[str], bool] = lambda head: False) -> list
         if len(line) > WIDEST:
             continue
         head = _head_in(lines, number) if may_be_head(line) else None
-        if head is not None and known(head.head):
+        if head is not None and known(line):
             table, others = None, False
         elif head is not None:
             table = head
@@ -308,7 +308,7 @@ def _head_in(lines: list[str], number: int) -> Found | None:
                 kinds = {column.kind for column in columns}
                 if not {"size", "count"} & kinds or not {"time", "algbw", "busbw", "bw"} & kinds:
                     continue
-                table = Found(number, " ".join(line.split()), columns)
+                table = Found(number, " ".join(_unlabelled(line).split()), columns)
                 _take(table, place + 1, below)
                 if not table.cells and more and columns[0].kind == "which" and place + 1 < len(lines):
                     _take(table, place + 2, lines[place + 1])

@@ -25,6 +25,8 @@ from allranks.base.unpacked import PackedError, Unpacked, plain_text
 from allranks.theory.cost.any_table import Found, Row, as_rows, contradicted, several, spoken, tables, unread_head
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.nccl_evidence import (
+    Cells,
+    Device,
     by_columns,
     by_world,
     columns_of,
@@ -40,6 +42,7 @@ from allranks.theory.cost.sweep_tables import (
     NCCL_TESTS,
     PARTS,
     TYPED,
+    UNKNOWN,
     UNTYPED,
     Form,
     collective_of,
@@ -224,9 +227,14 @@ class _Table:
     gpu: str
     form: Form = NCCL_TESTS
     said: Said = field(default_factory=lambda: Said())
-    found: Found | None = None  # of a tool that no form knows
+    found: Found | None = None  # by `any_table`
     rows: list[tuple[int, list[str]]] = field(default_factory=list)  # (number of the line, cells)
     cut: list[int] = field(default_factory=list)
+
+    @property
+    def filled(self) -> bool:
+        """Whether it has a row."""
+        return bool(self.rows or self.cut) or self.found is not None
 
 
 class _Reader:
@@ -249,13 +257,15 @@ class _Reader:
         self.failure = ""
         self.wrong = ""  # what the tool says at its end of wrong elements
         self.said = Said()
-        self.others: dict[int, Found] = {}  # tables of tools that no form knows, by the line of the head
+        self.others: dict[int, Found] = {}  # what `any_table` found, by the line of the head
         self.theirs: set[int] = set()  # the lines of their rows
 
     def read(self, text: str) -> list[Measured]:
         lines = text.splitlines()
         cut = bool(text) and not text.endswith("\n")
-        for one in tables(text, lambda head: holds_pairs(head) or any(form.head.search(head) for form in FORMS)):
+        for one in tables(
+            text, lambda head: holds_pairs(head) or any(form.head.search(head) for form in FORMS if not form.general)
+        ):
             self.others[one.first or -len(self.others)] = one
             self.theirs |= {number for number, _ in one.cells} if one.first else set()
         for number, line in enumerate(lines, 1):
@@ -264,10 +274,10 @@ class _Reader:
                 self.failure = failed[0].strip(" /")
         for one in self.others.values():
             if not one.first:
-                self._begin(["records"]).found, self.current = one, None
+                self._begin(["records"]).found = one
         found, causes = [], []
         for table in self.tables:
-            if not table.rows and not table.cut and table.found is None:
+            if not table.filled:
                 continue
             try:
                 found += self._sweeps(table) if table.found is None else self._of_any(table, table.found)
@@ -305,12 +315,13 @@ class _Reader:
 
     def _line(self, line: str, number: int, cut: bool) -> None:
         if number in self.others:
-            table = self._begin([f"table {number}"])
-            table.found, self.current = self.others[number], None
+            self._begin([f"table {number}"]).found = self.others[number]
+        if number in self.theirs and cut and line.rstrip()[-1] != "|" and (last := self.tables[-1]).found is not None:
+            last.cut.append(last.found.cells.pop()[0])  # its last number may lack digits
         if number in self.theirs or number in self.others:
             return
         for form in FORMS if "ize" in line or "ytes" in line else ():  # most lines of a log name no size
-            if head := form.head.search(line):
+            if not form.general and (head := form.head.search(line)):
                 self._begin(form.columns_in(head), form)
                 return
         if row := self._row_in(line):
@@ -360,12 +371,12 @@ class _Reader:
         if self.current is not None and self.current.form.row is not None:
             fixed = self.current.form.row.search(plain)
             return fixed[0].replace("|", " ").split() if fixed else None
-        typed = self.current is None or not self.current.columns or "type" in self.current.columns
-        row = (TYPED if typed else UNTYPED).search(plain)
+        untyped = self.current is not None and "size" in self.current.columns and "type" not in self.current.columns
+        row = (UNTYPED if untyped else TYPED).search(plain)
         return [row[1], row[2], *row[3].split()] if row else None
 
     def _device(self, line: str, device: re.Match[str]) -> None:
-        if self.current is not None and (self.current.rows or self.current.cut):
+        if self.current is not None and self.current.filled:
             self._next_run()  # the devices of the next run
         self.devices.append((int(device[1]), device[3], int(device[4])))
         self.gpu = self.gpu or re.sub(r"^\s*\[[^\]]*\]\s*", "", line[device.end() :]).strip()
@@ -374,7 +385,7 @@ class _Reader:
         self.settings |= {name: value for name, value in _SETTING.findall(line) if "NCCL WARN" not in line}
 
     def _next_run(self) -> None:
-        rows = self.current is not None and bool(self.current.rows or self.current.cut)
+        rows = self.current is not None and self.current.filled
         self.current, self.test, self.our_ranks = None, None, None
         if rows:
             self.devices, self.settings, self.gpu = [], {}, ""
@@ -401,7 +412,9 @@ class _Reader:
         return self.current
 
     def _row(self, cells: list[str], number: int, cut: bool) -> None:
-        table = self.current or self._begin([])  # the head may not have been pasted
+        table = self.current
+        if table is None or table.found is not None:
+            table = self._begin([])  # the head may not have been pasted
         columns, form = table.columns, table.form
         if form.nbytes != 1:  # IBM's prints megabytes, and no algbw
             cells[0] = str(round(form.nbytes * float(cells[0])))
@@ -419,7 +432,7 @@ class _Reader:
 
     def _sweeps(self, table: _Table) -> list[Measured]:
         """The sweeps of a table, none for a test that is no collective. Raises CostError where it can't be used."""
-        said, ranks, nodes = self.known
+        said, ranks, _ = self.known
         collective = collective_of(table.test) if table.test else None
         if table.test and collective is None:
             if "sendrecv" in table.test:
@@ -451,21 +464,9 @@ class _Reader:
         for places in worlds:
             part = [rows[place] for place in places]
             listed = table.devices if len(worlds) == 1 else []  # those of several runs do not say which is whose
-            world, why = count_of_ranks(
-                collective,
-                [cells for _, cells, _ in part],
-                listed,
-                (table.our_ranks, table.nranks, table.launched),
-                ranks,
-            )
-            on, deduced = count_of_nodes(listed, world, nodes)
-            if on is None and table.on_nodes and table.launched == world:
-                on, deduced = table.on_nodes, f"{counted(table.on_nodes, 'node')} by the command line"
-            if on is None and table.said.nodes and world % table.said.nodes == 0:
-                on, deduced = table.said.nodes, f"{counted(table.said.nodes, 'node')} by the text"
+            sweep = self._run(table, collective, [cells for _, cells, _ in part], listed, table.launched, ranks)
             kinds = [f"{name}={part[0][1][name]}" for name in table.form.apart if part and name in part[0][1]]
-            sweep = Measured(collective, world, on, setting=" ".join([table.setting, *kinds]).strip(), gpu=table.gpu)
-            sweep.notes += [note for note in (why, deduced) if note]
+            sweep.setting = " ".join([table.setting, *kinds]).strip()
             _fill(sweep, part, columns, table.form)
             found.append(sweep)
         found[-1].notes += [f"line {number} is cut off, and was left out" for number in table.cut]
@@ -476,8 +477,30 @@ class _Reader:
             )
         return found
 
+    def _run(
+        self,
+        table: _Table,
+        collective: str,
+        cells: list[Cells],
+        devices: Sequence[Device],
+        told: int | None,
+        known: int | None,
+    ) -> Measured:
+        """A sweep without its points: on how many ranks and nodes it ran. Raises CostError where nothing says it."""
+        world, why = count_of_ranks(collective, cells, devices, (table.our_ranks, table.nranks, told), known)
+        if why.endswith("the command line") and not table.launched:
+            why = f"{world} ranks by the text"
+        on, deduced = count_of_nodes(devices, world, self.known[2])
+        if on is None and table.on_nodes and table.launched == world:
+            on, deduced = table.on_nodes, f"{counted(table.on_nodes, 'node')} by the command line"
+        if on is None and table.said.nodes and world % table.said.nodes == 0:
+            on, deduced = table.said.nodes, f"{counted(table.said.nodes, 'node')} by the text"
+        notes = [note for note in (why, deduced) if note]
+        return Measured(collective, world, on, setting=table.setting, gpu=table.gpu, notes=notes)
+
     def _of_any(self, table: _Table, of: Found) -> list[Measured]:
-        """The sweeps of a table whose tool no form knows. Raises CostError where it can't be used."""
+        """The sweeps of a table that `any_table` found. Raises CostError where it can't be used."""
+        table.form = next((form for form in FORMS if form.head.search(of.head)), UNKNOWN)
         sweeps: list[Measured] = []
         causes: list[str] = []
         told = len(self.sent)
@@ -509,11 +532,14 @@ class _Reader:
             head = f"its table has the head {_cut(of.head)}: " if of.head else ""
             raise CostError(head + "; ".join(causes[:4]))
         if sweeps:
+            sweeps[-1].notes += [f"line {number} is cut off, and was left out" for number in table.cut]
             sweeps[0].notes += [f"a part of the table was left out: {cause}" for cause in causes]
         return sweeps
 
     def _of_rows(self, table: _Table, which: str, ranks: int, rows: list[Row]) -> Measured | None:
-        said, known, nodes = self.known
+        said, known, _ = self.known
+        if table.test and collective_of(table.test) is None and not PAIR_TESTS.search(table.test):
+            return None
         if why := contradicted(rows):
             raise CostError(f"its figures contradict each other: {why}")
         named = (which if which in COLLECTIVES else None) or (collective_of(table.test) if table.test else None) or said
@@ -530,31 +556,27 @@ class _Reader:
                 self._told(table, rows)
                 return None
             raise CostError("nothing in it says which collective ran; say it with --collective")
+        if collective in table.form.unsure:
+            raise CostError(f"{collective} of {table.form.tool} can't be read: {table.form.why}")
         if not any(row.seconds or row.rates.keys() & {"algbw", "busbw"} for row in rows):
             raise CostError("nothing in it says whether that is size / time or the bus bandwidth")
         times = _times_counted(rows)
         if collective in PARTS and (moved := _moved(rows)):
             known, times = known or moved + 1, moved + 1.0  # its bandwidth is what each rank sends to all others
         if times > 1 and (collective == "all_reduce" or known):  # a throughput that counts all that is moved
-            for row, cell in zip(rows, cells, strict=True):
+            for row, cell in ((row, cell) for row, cell in zip(rows, cells, strict=True) if row.seconds):
                 cell["algbw"] = (
                     f"{row.nbytes / row.seconds / 1e9}±{row.nbytes / row.seconds / 1e9 * (row.half / row.seconds + 1e-6)}"
                 )
-        sources = (table.our_ranks or None, table.nranks, table.launched or ranks or table.said.ranks or None)
-        world, why = count_of_ranks(collective, cells, table.devices, sources, known)
-        if why.endswith("the command line") and not table.launched:
-            why = f"{world} ranks by the text"
-        on, deduced = count_of_nodes(table.devices, world, nodes)
-        if on is None and table.said.nodes and world % table.said.nodes == 0:
-            on, deduced = table.said.nodes, f"{counted(table.said.nodes, 'node')} by the text"
-        sweep = Measured(
-            collective, world, on, setting=table.setting, gpu=table.gpu, notes=[n for n in (why, deduced) if n]
-        )
+        told = table.launched or ranks or table.said.ranks or None
+        sweep = self._run(table, collective, cells, table.devices, told, known)
         if named is None and proved is None:
             sweep.notes.append("that this is what ran is said by the text above the table only")
         if times > 1:
             sweep.notes.append(f"its throughput is {times:.3g} times size / time: size and time are taken")
-        parts = world if collective in PARTS and times > 1 and abs(times / world - 1) < 0.05 else 1
+        world = sweep.ranks
+        by_figures = collective in PARTS and times > 1 and abs(times / world - 1) < 0.05
+        parts = world if by_figures or collective in table.form.of_parts else 1
         factor = float(bus_factor(collective, world))
         for row in rows:
             nbytes, bad = round(row.nbytes * parts), row.words.get("wrong", "").lower()
@@ -564,6 +586,8 @@ class _Reader:
                 sweep.wrong.append(nbytes)
             elif nbytes > 0 and 0 < seconds < 1e6:
                 sweep.points.append((nbytes, seconds))
+            elif nbytes > 0:
+                sweep.notes.append(f"line {row.number} has a time of {1e6 * seconds:.4g} µs, and was left out")
         return sweep
 
     def _told(self, table: _Table, rows: Sequence[Row]) -> None:

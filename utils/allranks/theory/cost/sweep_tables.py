@@ -42,6 +42,7 @@ class Form:
     apart: tuple[str, ...] = ()
     unsure: frozenset[str] = frozenset()
     why: str = ""
+    general: bool = False  # whether `any_table` reads it
 
     @property
     def unit(self) -> str:
@@ -62,8 +63,9 @@ _TYPE = r"(?:u?int(?:8|16|32|64)?|u?long(?:long)?|half|float(?:16|32|64|8\w*)?|d
 _BEGINS = r"(?<![\w.,/:+-])"
 TYPED = re.compile(rf"{_BEGINS}(\d+)\s+(\d+)\s+({_TYPE}(?![a-z]).*)")
 UNTYPED = re.compile(rf"{_BEGINS}(\d+)\s+(\d+)\s+(\d[\d.]*\s+\d.*)")
-_TIME, _MORE = r"\d+\.\d+", r"(?:\s+[\d.]+)*"
+_TIME = r"\d+\.\d+"
 
+UNKNOWN = Form("", re.compile(r"$^"), general=True)
 NCCL_TESTS = Form(
     "nccl-tests",
     re.compile(r"\bsize(?:\(B\))?\s+count(?:\(elems\))?\s.*\b(?:cpu)?time\b.*"),
@@ -93,9 +95,8 @@ FORMS = (
     Form(
         "OSU Micro-Benchmarks",
         re.compile(r"\bSize\s+Avg Latency\(us\)"),
-        ("size", "time"),
-        re.compile(rf"{_BEGINS}\d+\s+{_TIME}{_MORE}(?:\s+(?:Pass|Fail))?\s*$"),
         of_parts=PARTS,
+        general=True,
     ),
     Form(
         "Intel MPI Benchmarks",

@@ -644,7 +644,7 @@ def _shown(rows: Sequence[Row], whose: str) -> str:
     ]
     kinds = [kind for kind in ("busbw", "algbw", "bw") if any(kind == one[2] for one in rates)]
     best = [max(one for one in rates if one[2] == kind) for kind in kinds[:1]]
-    least = min(((row.seconds, row.nbytes) for row in rows if row.seconds), default=None)
+    least = min(((row.seconds, row.nbytes) for row in rows if row.seconds and row.nbytes), default=None)
     words = [
         f"{rate / 1e9:.4g} GB/s of {kind.replace('bw', 'bandwidth') if kind == 'bw' else kind} at {size_in_words(n)}, the most"
         for rate, n, kind in best

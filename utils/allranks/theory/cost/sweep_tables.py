@@ -101,9 +101,8 @@ FORMS = (
     Form(
         "Intel MPI Benchmarks",
         re.compile(r"#bytes\s+#repetitions\s+t_min\[usec\]\s+t_max\[usec\]\s+t_avg\[usec\]"),
-        ("size", "repetitions", "least", "most", "time"),
-        re.compile(rf"{_BEGINS}\d+\s+\d+(?:\s+{_TIME}){{3,4}}\s*$"),
         of_parts=PARTS,
+        general=True,
         unsure=frozenset(("reduce_scatter",)),
         why="its size is that of all parts or of one, by how the benchmark was built, which the table does not say",
     ),

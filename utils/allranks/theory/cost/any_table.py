@@ -47,7 +47,7 @@ _WRONG = re.compile(r"wrong|errors?|check(?: result)?|res|validation|valid")
 _WHICH = re.compile(r"collective|coll|op|operation|primitive|comm op|test|benchmark|name")
 _PLAIN = ("type", "dtype", "redop", "root")
 # the less, the better a statistic stands for all calls
-_STATISTICS = {"avg": 0, "average": 0, "mean": 0, "typical": 1, "p50": 1, "50": 1, "median": 1, "": 2, "min": 3, "minimum": 3, "best": 3,
+_STATISTICS = {"avg": 0, "aveg": 0, "average": 0, "mean": 0, "typical": 1, "p50": 1, "50": 1, "median": 1, "": 2, "min": 3, "minimum": 3, "best": 3,
                "max": 4, "maximum": 4, "peak": 4, "total": 5}  # fmt: skip
 _NOISE = re.compile(
     r"p?\d\d(?:\d|\.\d+)?(?: ?%(?:ile)?)?|std\w*|stdev|var\w*|jitter|tail|cv|\S*%\S*|samples|iter\w*|diff\w*|delta|speedup|overhead|msgrate"

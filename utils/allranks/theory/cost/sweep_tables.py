@@ -111,8 +111,7 @@ FORMS = (
         re.compile(
             r"data_size\(Bytes\):?\s*\|\s*ave?g_time\(us\):?\s*\|\s*alg_bandwidth\(GB/s\):?\s*\|\s*check_result"
         ),
-        ("size", "time", "algbw", "check"),
-        re.compile(rf"{_BEGINS}\d+\s*\|\s*{_TIME}\s*\|\s*{_TIME}\s*\|\s*\w+"),
+        general=True,
     ),
 )
 

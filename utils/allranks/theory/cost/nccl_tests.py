@@ -368,9 +368,6 @@ class _Reader:
     def _row_in(self, line: str) -> list[str] | None:
         """The cells of the row that a line holds, whatever labels stand in it."""
         plain = _LABEL.sub(" ", line)
-        if self.current is not None and self.current.form.row is not None:
-            fixed = self.current.form.row.search(plain)
-            return fixed[0].replace("|", " ").split() if fixed else None
         untyped = self.current is not None and "size" in self.current.columns and "type" not in self.current.columns
         row = (UNTYPED if untyped else TYPED).search(plain)
         return [row[1], row[2], *row[3].split()] if row else None
@@ -415,16 +412,13 @@ class _Reader:
         table = self.current
         if table is None or table.found is not None:
             table = self._begin([])  # the head may not have been pasted
-        columns, form = table.columns, table.form
-        if form.nbytes != 1:  # IBM's prints megabytes, and no algbw
-            cells[0] = str(round(form.nbytes * float(cells[0])))
-            cells.append(f"{int(cells[0]) / float(cells[1]) / 1e3:.2f}")
+        columns = table.columns
         if "redop" in columns and len(cells) == len(columns) - 1 and _NUMBER.fullmatch(cells[columns.index("redop")]):
             cells.insert(columns.index("redop"), "")  # which old versions leave blank for an alltoall
         halves = columns.count("time")
         # a whole row of one half only: the other was not run, as in MSCCL++'s tests
         half = len(columns) - 4 if halves == 2 else None
-        short = form.row is None and len(cells) < max(4, len(columns)) and len(cells) != half
+        short = len(cells) < max(4, len(columns)) and len(cells) != half
         if cut or short:
             table.cut.append(number)
         else:
@@ -501,6 +495,7 @@ class _Reader:
     def _of_any(self, table: _Table, of: Found) -> list[Measured]:
         """The sweeps of a table that `any_table` found. Raises CostError where it can't be used."""
         table.form = next((form for form in FORMS if form.head.search(of.head)), UNKNOWN)
+        of.columns = [table.form.means.get(column.kind, column) for column in of.columns]
         sweeps: list[Measured] = []
         causes: list[str] = []
         told = len(self.sent)
@@ -617,6 +612,9 @@ class _Reader:
 
 def _as_cells(row: Row) -> dict[str, str]:
     """A row as `nccl_evidence` looks at it: figures with the half of their last digit."""
+    if row.seconds and "busbw" in row.rates and "algbw" not in row.rates:
+        algbw = row.nbytes / row.seconds
+        row = replace(row, rates=row.rates | {"algbw": (algbw, algbw * row.half / row.seconds)})
     shown = {kind: f"{figure / 1e9}±{half / 1e9}" for kind, (figure, half) in row.rates.items() if kind != "bw"}
     time = {"time": f"{1e6 * row.seconds}±{1e6 * row.half}"} if row.seconds else {}
     words = {name: row.words[name] for name in ("type", "redop", "root") if name in row.words}

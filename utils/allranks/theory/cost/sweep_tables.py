@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from allranks.theory.cost.any_table import Column
 from allranks.theory.schedules import COLLECTIVES
 
 __all__ = ["FORMS", "NCCL_TESTS", "Form", "collective_of", "is_row", "launched", "launched_nodes", "started"]
@@ -24,7 +25,7 @@ PARTS = frozenset(("all_gather", "all_to_all", "gather", "scatter"))
 class Form:
     """A tool's table. `head` finds its head in a line; without `columns`, the head names them itself.
 
-    `row` finds a row wherever it stands in a line. `seconds` and `nbytes` are what 1 of its times and sizes is. `of_parts` are the
+    `seconds` is what 1 of its times is, `means` what its columns hold that their names do not tell. `of_parts` are the
     collectives whose size is one rank's part, `unsure` those of whose size nothing is certain, and `why`. Tables that differ in
     the columns `apart` are of different settings.
 
@@ -35,9 +36,8 @@ class Form:
     tool: str
     head: re.Pattern[str]
     columns: tuple[str, ...] = ()
-    row: re.Pattern[str] | None = None
     seconds: float = 1e-6
-    nbytes: float = 1
+    means: dict[str, Column] = field(default_factory=dict)
     of_parts: frozenset[str] = frozenset()
     apart: tuple[str, ...] = ()
     unsure: frozenset[str] = frozenset()
@@ -63,7 +63,6 @@ _TYPE = r"(?:u?int(?:8|16|32|64)?|u?long(?:long)?|half|float(?:16|32|64|8\w*)?|d
 _BEGINS = r"(?<![\w.,/:+-])"
 TYPED = re.compile(rf"{_BEGINS}(\d+)\s+(\d+)\s+({_TYPE}(?![a-z]).*)")
 UNTYPED = re.compile(rf"{_BEGINS}(\d+)\s+(\d+)\s+(\d[\d.]*\s+\d.*)")
-_TIME = r"\d+\.\d+"
 
 UNKNOWN = Form("", re.compile(r"$^"), general=True)
 NCCL_TESTS = Form(
@@ -88,9 +87,8 @@ FORMS = (
     Form(
         "IBM's pytorch-communication-benchmarks",
         re.compile(r"size\(MB\)\s+tavg\(usec\)"),
-        ("size", "time", "least", "most", "busbw", "maxbw", "minbw", "algbw"),
-        re.compile(rf"^\s*({_TIME})\s+[1-9][\d.]*(?:\s+[\d.]+){{5}}\s*$"),
-        nbytes=1e6,
+        means={"size": Column("size", 1e6, binary=False), "bw": Column("busbw", 1e9)},
+        general=True,
     ),
     Form(
         "OSU Micro-Benchmarks",

@@ -813,41 +813,45 @@ class _Log:
                 )
             return [RankRecord(0, name, LOG, facts=facts, rank_from="unknown", notes=notes)]
         world = world if world and world > max(self.ranks) else None
-        found: list[RankRecord] = []
-        for rank, told in sorted(self.ranks.items()):
-            mine = {
-                "backend": "nccl" if self.nccl else None,
-                "timed_out": bool(told.calls) and not told.compared,
-                "enqueued": told.enqueued,
-                "completed": told.completed,
-                "stuck_s": told.stuck_s,
-                "waited_s": told.waited_s,
-                "error": told.error,
-                "first": told.first,
-                "by_launcher": told.by_launcher,
-                "at_once": told.at_once,
-                "ended": told.ended,
-                "not_come": told.not_come,
-                "gave_up": told.gave_up,
-                **(facts if not found else {}),
-            }
-            calls = tuple(told.calls)
-            speaks = (
-                told.error or told.enqueued or told.stuck_s or told.ended or told.not_come or told.spoke or told.gave_up
-            )
-            source = WATCHDOG if calls or speaks or not (self.nccl or causes) else LOG
-            found.append(
-                RankRecord(
-                    rank,
-                    name,
-                    source,
-                    world_size=world,
-                    calls=calls,
-                    facts={k: v for k, v in mine.items() if v},
-                    notes=() if found else notes,
-                )
-            )
-        return found
+        return [  # the job's own facts stand with its first rank
+            self._record(rank, name, world, {} if at else facts, () if at else notes, bool(causes))
+            for at, rank in enumerate(sorted(self.ranks))
+        ]
+
+    def _record(
+        self, rank: int, name: str, world: int | None, facts: dict[str, Any], notes: tuple[str, ...], explained: bool
+    ) -> RankRecord:
+        """What the log says of one rank, with the job's facts."""
+        told = self.ranks[rank]
+        mine = {
+            "backend": "nccl" if self.nccl else None,
+            "timed_out": bool(told.calls) and not told.compared,
+            "enqueued": told.enqueued,
+            "completed": told.completed,
+            "stuck_s": told.stuck_s,
+            "waited_s": told.waited_s,
+            "error": told.error,
+            "first": told.first,
+            "by_launcher": told.by_launcher,
+            "at_once": told.at_once,
+            "ended": told.ended,
+            "not_come": told.not_come,
+            "gave_up": told.gave_up,
+            **facts,
+        }
+        calls = tuple(told.calls)
+        speaks = (
+            told.error or told.enqueued or told.stuck_s or told.ended or told.not_come or told.spoke or told.gave_up
+        )
+        return RankRecord(
+            rank,
+            name,
+            WATCHDOG if calls or speaks or not (self.nccl or explained) else LOG,
+            world_size=world,
+            calls=calls,
+            facts={k: v for k, v in mine.items() if v},
+            notes=notes,
+        )
 
 
 def _of_docker(line: str) -> str:

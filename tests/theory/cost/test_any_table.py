@@ -68,6 +68,18 @@ def test_what_a_throughput_counts_is_told_by_size_and_time():
     assert sweep.ranks == 6 and sweep.points[0][0] == 6 * SIZES[0]
 
 
+def test_types_and_scopes_of_one_table_are_settings_of_their_own():
+    head = "#device_reduction\nsize(B)  count  type  redop  scope  latency(us)  min_lat(us)  max_lat(us)  algbw(GB/s)  busbw(GB/s)"
+    text = lines(head, lambda n, s, a: "\n".join(
+        f"{n} {n // w} {kind} sum {scope} {1e6 * s:.4f} 1.0 9999.0 {a:.3f} {1.75 * a:.3f}"
+        for w, kind in ((4, "int"), (2, "half")) for scope in ("warp", "block")))  # fmt: skip
+    found = read_measured(text)
+    assert {sweep.setting for sweep in found} == {
+        f"type={t} redop=sum {s}" for t in ("int", "half") for s in ("warp", "block")
+    }
+    assert all([n for n, _ in sweep.points] == list(SIZES) for sweep in found)
+
+
 def test_figures_that_contradict_each_other_are_refused_and_shown():
     text = lines("Size  Time(us)  AlgBW(GB/s)  BusBW(GB/s)", lambda n, s, a: f"{n}  {1e6 * s:.1f}  {a * (n / 1e6):.2f}  {a * (n / 1e6):.2f}",
                  "all_reduce, 2 ranks")  # fmt: skip

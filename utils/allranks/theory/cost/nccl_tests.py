@@ -451,16 +451,12 @@ class _Reader:
             collective = table.said.which
         if collective is None:
             raise CostError("nothing in it says which collective ran; say it with --collective")
-        if collective in table.form.unsure:
-            raise CostError(f"{collective} of {table.form.tool} can't be read: {table.form.why}")
         found = []
         worlds = by_world(collective, [cells for _, cells, _ in rows])
         for places in worlds:
             part = [rows[place] for place in places]
             listed = table.devices if len(worlds) == 1 else []  # those of several runs do not say which is whose
             sweep = self._run(table, collective, [cells for _, cells, _ in part], listed, table.launched, ranks)
-            kinds = [f"{name}={part[0][1][name]}" for name in table.form.apart if part and name in part[0][1]]
-            sweep.setting = " ".join([table.setting, *kinds]).strip()
             _fill(sweep, part, columns, table.form)
             found.append(sweep)
         found[-1].notes += [f"line {number} is cut off, and was left out" for number in table.cut]
@@ -503,13 +499,16 @@ class _Reader:
         for apart in programs:
             rows = as_rows(of, apart)
             apart = apart or ("the columns without a name" if len(programs) > 1 else "")
-            by = ["which", "ranks"]
-            if len({(row.words.get("which"), row.words.get("ranks"), row.nbytes) for row in rows}) < len(rows):
+            by = ["which", "ranks", *table.form.apart]
+            if "label" not in by and len({(row.nbytes, *(row.words.get(name) for name in by)) for row in rows}) < len(
+                rows
+            ):
                 by.append("label")
             groups: dict[tuple[str, ...], list[Row]] = {}
             for row in rows:
                 groups.setdefault(tuple(row.words.get(name, "") for name in by), []).append(row)
-            for (which, ranks, *label), same in groups.items():
+            for (which, ranks, *more), same in groups.items():
+                label = [w if name == "label" else f"{name}={w}" for name, w in zip(by[2:], more, strict=True)]
                 try:
                     sweep = self._of_rows(
                         table,
@@ -689,9 +688,8 @@ def _fill(
 ) -> None:
     """Puts the rows' times into the sweep, and says of each other row why it was left out."""
     marks = [i for i, name in enumerate(columns) if name in ("#wrong", "wrong", "error", "res")]
-    parts = sweep.ranks if sweep.collective in form.of_parts else 1
     for number, row, cells in rows:
-        nbytes = int(row["size"]) * parts
+        nbytes = int(row["size"])
         try:
             seconds = form.seconds * float(row["time"])
             bad = any(float(cells[i]) > OLD_ERROR for i in marks if i < len(cells) and cells[i] != "N/A")

@@ -27,7 +27,7 @@ class Form:
 
     `seconds` is what 1 of its times is, `means` what its columns hold that their names do not tell. `of_parts` are the
     collectives whose size is one rank's part, `unsure` those of whose size nothing is certain, and `why`. Tables that differ in
-    the columns `apart` are of different settings.
+    the words `apart` are of different settings.
 
     >>> [form.tool for form in FORMS if form.head.search("# Size       Avg Latency(us)")]
     ['OSU Micro-Benchmarks']
@@ -73,9 +73,10 @@ FORMS = (
     Form(
         "NVSHMEM's perftest",
         re.compile(r"\bsize\(B\)\s+count\s+type\s.*\blatency\(us\).*\bbusbw\b.*"),
-        apart=("type", "redop", "scope"),
+        apart=("type", "redop", "label"),
         unsure=frozenset(("all_gather", "all_to_all", "reduce_scatter")),
         why="its size is that of one part or of all, by the version of NVSHMEM, which the table does not say",
+        general=True,
     ),
     NCCL_TESTS,
     Form(

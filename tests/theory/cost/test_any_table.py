@@ -80,6 +80,14 @@ def test_types_and_scopes_of_one_table_are_settings_of_their_own():
     assert all([n for n, _ in sweep.points] == list(SIZES) for sweep in found)
 
 
+def test_a_wrong_result_in_place_counts():
+    text = lines("# size  time(us)  algbw  busbw  #wrong  time(us)  algbw  busbw  #wrong",
+                 lambda n, s, a: f"{n} " + f"{1e6 * s:.1f} {a:.2f} {1.5 * a:.2f} 0 " * 2, "all_reduce")  # fmt: skip
+    bad = text.replace(f"{1.5 * ALGBW[1]:.2f} 0 \n", f"{1.5 * ALGBW[1]:.2f} 7\n")
+    (sweep,) = read_measured(bad)
+    assert bad != text and sweep.wrong == [SIZES[1]] and [n for n, _ in sweep.points] == [SIZES[0], SIZES[2]]
+
+
 def test_figures_that_contradict_each_other_are_refused_and_shown():
     text = lines("Size  Time(us)  AlgBW(GB/s)  BusBW(GB/s)", lambda n, s, a: f"{n}  {1e6 * s:.1f}  {a * (n / 1e6):.2f}  {a * (n / 1e6):.2f}",
                  "all_reduce, 2 ranks")  # fmt: skip

@@ -646,7 +646,10 @@ def _row(columns: Sequence[Column], chosen: dict[str, int], number: int, cells: 
             continue
         cell, column = cells[place], columns[place]
         value = _value(cell)
-        if kind in ("wrong", "which", "type", "redop", "root", "ranks", "inplace", "label"):
+        if kind == "wrong":  # of results out of place and in place
+            row.words[kind] = " ".join(w for c, w in zip(columns, cells, strict=False) if c.kind == kind)
+            continue
+        if kind in ("which", "type", "redop", "root", "ranks", "inplace", "label"):
             row.words[kind] = cell.strip()
             continue
         if value is None:

@@ -1,7 +1,7 @@
 """Reads what nccl-tests prints, of any version, what other tools print that measure collectives, and what `allranks bench` does.
 
-All print a line for each size below a head; `sweep_tables` says of each tool how these look and what they mean. Of nccl-tests' times
-the one out of place is taken, as the other one is missing for some collectives.
+All print a line for each size below a head; `any_table` reads those of other tools, and `sweep_tables` says what they mean. Of
+nccl-tests' times the one out of place is taken, as the other one is missing for some collectives.
 
 A table is known by its columns wherever they stand in a line, so that launchers' labels, indents and a lost "#" do no harm.
 The number of ranks is what `busbw / algbw` says, then the highest rank; lists of devices are often pasted in part. Seen: nccl-tests
@@ -576,7 +576,7 @@ class _Reader:
             nbytes, bad = round(row.nbytes * parts), row.words.get("wrong", "").lower()
             algbw, busbw = (row.rates.get(kind, (0.0, 0.0))[0] for kind in ("algbw", "busbw"))
             seconds = row.seconds or (nbytes * factor / busbw if busbw else nbytes / algbw if algbw else 0.0)
-            if _is_wrong(bad):
+            if any(map(_is_wrong, bad.split())):
                 sweep.wrong.append(nbytes)
             elif nbytes > 0 and 0 < seconds < 1e6:
                 sweep.points.append((nbytes, seconds))

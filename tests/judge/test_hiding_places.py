@@ -61,7 +61,7 @@ def keep(tensor):
 """
 ATTENTION = (
     ring_attention,
-    ring_attention.LONG,
+    ring_attention.WIDE,
     ring_attention._few_blocks,
     """
 def ring_attention(q, k, v, positions):

@@ -72,7 +72,7 @@ KEEPING = (keeps_tensors, keeps_arrays, keeps_rows, keeps_lists, keeps_bytes, ke
 
 @pytest.mark.parametrize(("answer", "blocks"), [(lets_go, 0), *((answer, 11) for answer in KEEPING)])
 def test_what_a_rank_keeps_from_send_to_send_is_counted(answer, blocks):
-    setup = LONG.with_options(width=3)
+    setup = LONG
     with Ranks(setup.ranks) as pool:
         done = run.CaseRunner(get("ring_attention"), answer, pool, secret=0, wall_s=60).run(setup)
         more = {

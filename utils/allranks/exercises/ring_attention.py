@@ -18,8 +18,10 @@ from allranks.ranks.wire import record
 
 WIDTH = 3  # of most heads: enough to tell values apart
 POSITION_NBYTES = 8
-# where the blocks of all ranks are far more than a few, and so large that what a rank keeps is seen in whatever form
-LONG = Setup(13, 4, "float64", values="random").with_options(order="zigzag", watched=True, width=2048)
+# where the blocks of all ranks are far more than a few: with narrow heads scores count as much as values, and with wide ones
+# what a rank keeps is so large that it is seen in whatever form
+LONG = Setup(13, 4, "float64", values="random").with_options(order="zigzag", watched=True)
+WIDE = LONG.with_options(width=2048)
 ROOM = 8  # blocks that a rank may hold beside its arguments: this one and the next, their scores, and a summary
 
 
@@ -223,7 +225,7 @@ EXERCISE = Exercise(
         Group("any rank count", 1, (_case(1, 4), _case(5, 2, "zigzag"), _case(8, 2))),
         Group("many ranks", 2, (_case(9, 2).with_choices(ranks=(9, 11), order=("zigzag", "striped")),)),
         Group("any size", 1, (_case(3, 1), _case(2, 7))),
-        Group("a long sequence", 1, (LONG,)),
+        Group("a long sequence", 1, (LONG, WIDE)),
         Group("stable", 2, (_case(3, 4, "zigzag").with_options(scale=1000), _case(2, 4).with_options(scale=-1000))),
         Group(
             "any dtype and layout",

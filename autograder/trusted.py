@@ -48,7 +48,7 @@ class RestoreCells(NbGraderPreprocessor):
             self.log.warning("%s: %s", about["student"], remark)
             incidents.append({"kind": "changed", "where": grade_id, "what": remark})
         given = Path(course.format_path(course.source_directory, ".", about["assignment"]))
-        first = min(path.stem for path in folder.glob("*.ipynb") if (given / path.name).exists())
+        first = min((path.stem for path in folder.glob("*.ipynb") if (given / path.name).exists()), default="")
         for name in unread(folder, given) if about["notebook"] == first else ():
             self.log.warning("%s: %s was not read", about["student"], name)
             incidents.append({"kind": "beside", "where": "", "what": name})

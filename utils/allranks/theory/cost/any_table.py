@@ -16,12 +16,15 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from allranks.theory.schedules import COLLECTIVES
+
 __all__ = [
     "Column",
     "Found",
     "Row",
     "Spoken",
     "as_rows",
+    "collective_named",
     "column_of",
     "contradicted",
     "may_be_head",
@@ -63,6 +66,8 @@ _LABEL = re.compile(
 _RULE = re.compile(r"^[\s|+=:_\u2500-\u257f-]*$")
 ABROAD = (("消息大小", "size"), ("数据量", "size"), ("大小", "size"), ("大きさ", "size"), ("耗时", "time"), ("时延", "latency"),
           ("延迟", "latency"), ("时间", "time"), ("带宽", "bandwidth"), ("帯域", "bandwidth"))  # fmt: skip
+AMOUNTS = frozenset(("size", "count"))
+FIGURES = frozenset(("time", "algbw", "busbw", "bw"))
 MOST_ROWS = 200_000
 WIDEST = 2000  # characters of a line
 AHEAD = 6  # lines between a head and its first row
@@ -193,7 +198,13 @@ _COLLECTIVES = re.compile(
     r"(?-i:(?<=[a-z])(AllReduce|AllGather|ReduceScatter|AllToAll))|(?<![A-Za-z])(all[-_ ]?reduce|all[-_ ]?gather|reduce[-_ ]?scatter|all[-_ ]?to[-_ ]?all|all2all|broadcast|bcast"
     r"|(?<=of )(?:reduce|gather|scatter)(?= on\b)|(?<=Collective: )(?:reduce|gather|scatter)\b)(?!v\b)", re.I
 )  # fmt: skip
-_OWN_NAMES = {"bcast": "broadcast", "all2all": "all_to_all"}
+_OTHER_NAMES = {
+    "bcast": "broadcast",
+    "reduction": "all_reduce",
+    "fcollect": "all_gather",
+    "reducescatterblock": "reduce_scatter",
+}
+_OUR_NAMES = {name.replace("_", ""): name for name in COLLECTIVES} | _OTHER_NAMES
 _SPOKEN_RANKS = re.compile(
     r"(?<![\w.])(?:world[_ ]?size|n?ranks|num_gpus|gpus|n_?gpus|processes|procs|np|devices)\s*[=:]\s*(\d{1,6})\b"
     r"|(?<![\w.x-])(?<!each with )(?<!with )(\d{1,6})[ -](?:[A-Z]{1,3}\d{2,4}\w? )?(?:ranks|gpus|devices|processes|workers|chips|npus|PEs)\b(?!\s*(?:per|/|each|a ))"
@@ -205,6 +216,15 @@ _SPOKEN_NODES = re.compile(
 )
 
 
+def collective_named(word: str) -> str | None:
+    """Our name of a collective, however a tool writes it; None for another word.
+
+    >>> collective_named("Reduce-Scatter"), collective_named("bcast"), collective_named("sendrecv")
+    ('reduce_scatter', 'broadcast', None)
+    """
+    return _OUR_NAMES.get(re.sub(r"[\W_]", "", word).lower())
+
+
 def spoken(line: str) -> Spoken:
     """What a line says of the run.
 
@@ -213,20 +233,13 @@ def spoken(line: str) -> Spoken:
     """
     if len(line) > WIDEST or "NCCL INFO" in line:
         return Spoken()
-    names = {re.sub(r"[-_ ]", "", found[1] or found[2]).lower() for found in _COLLECTIVES.finditer(line)}
-    known = {
-        "allreduce": "all_reduce",
-        "allgather": "all_gather",
-        "reducescatter": "reduce_scatter",
-        "alltoall": "all_to_all",
-    }
-    names = {known.get(name, _OWN_NAMES.get(name, name)) for name in names}
+    names = {collective_named((found[1] or found[2]).replace("2", "to")) for found in _COLLECTIVES.finditer(line)}
     counts = [
         {int(next(filter(None, found.groups()))) for found in pattern.finditer(line)}
         for pattern in (_SPOKEN_RANKS, _SPOKEN_NODES)
     ]
     ranks, nodes = (found.pop() if len(found) == 1 else 0 for found in counts)
-    return Spoken(names.pop() if len(names) == 1 else "?" if names else "", ranks, nodes)
+    return Spoken((names.pop() or "") if len(names) == 1 else "?" if names else "", ranks, nodes)
 
 
 def tables(text: str, known: Callable[[str], bool] = lambda head: False) -> list[Found]:
@@ -288,7 +301,7 @@ def _head_in(lines: list[str], number: int) -> Found | None:
     ways = list(_ways(line))
     if all(word.startswith("(") for word in _unlabelled(line).split()):
         return None  # the units of a head
-    if not any({"size", "count"} & {column_of(name).kind for name in way} for way in ways):
+    if not any(AMOUNTS & {column_of(name).kind for name in way} for way in ways):
         return None
     units: list[str] = []
     for place in range(number, min(number + AHEAD, len(lines))):
@@ -306,7 +319,7 @@ def _head_in(lines: list[str], number: int) -> Found | None:
             for way in ways:
                 columns = _with_units([column_of(name) for name in way], units)
                 kinds = {column.kind for column in columns}
-                if not {"size", "count"} & kinds or not {"time", "algbw", "busbw", "bw"} & kinds:
+                if not AMOUNTS & kinds or not FIGURES & kinds:
                     continue
                 table = Found(number, " ".join(_unlabelled(line).split()), columns)
                 _take(table, place + 1, below)
@@ -349,7 +362,7 @@ def _with_units(columns: list[Column], below: list[str]) -> list[Column]:
         return columns
     shown = [column_of(word) for word in below]
     if all(one.kind == "statistic" for one in shown):
-        plain = [c for c in columns if c.kind not in ("time", "algbw", "busbw", "bw")]
+        plain = [c for c in columns if c.kind not in FIGURES]
         grouped = [c for c in columns if c not in plain]
         if grouped and len(shown) % len(grouped) == 0:
             each = len(shown) // len(grouped)
@@ -427,8 +440,8 @@ def _cells_in(line: str, bare: str) -> Iterator[list[str]]:
 
 def _is_row(columns: Sequence[Column], cells: Sequence[str]) -> bool:
     """Whether the sizes and all figures of a line are numbers, as far as the table has any."""
-    figures = [(c, cell) for c, cell in zip(columns, cells, strict=False) if c.kind in ("time", "algbw", "busbw", "bw")]
-    sizes = [cell for c, cell in zip(columns, cells, strict=False) if c.kind in ("size", "count")]
+    figures = [(c, cell) for c, cell in zip(columns, cells, strict=False) if c.kind in FIGURES]
+    sizes = [cell for c, cell in zip(columns, cells, strict=False) if c.kind in AMOUNTS]
     return all(_value(cell) for cell in sizes) and any(_value(cell) for _, cell in figures)
 
 
@@ -477,11 +490,7 @@ def _records(text: str, lines: Sequence[str]) -> list[Found]:
         columns = {name: column_of(name) for name in record}
         kinds = {c.kind for c in columns.values()}
         cells = list(record.values())
-        if (
-            not {"size", "count"} & kinds
-            or not {"time", "algbw", "busbw", "bw"} & kinds
-            or not _is_row(list(columns.values()), cells)
-        ):
+        if not AMOUNTS & kinds or not FIGURES & kinds or not _is_row(list(columns.values()), cells):
             return False
         table = found.setdefault(tuple(record), Found(number, " ".join(record), list(columns.values())))
         if len(table.cells) < MOST_ROWS:
@@ -529,7 +538,7 @@ def _last_name(words: str) -> str:
 
 def number_of_rates(record: dict[str, str]) -> int:
     """How many times and bandwidths a record has."""
-    return sum(column_of(name).kind in ("time", "algbw", "busbw", "bw") for name in record)
+    return sum(column_of(name).kind in FIGURES for name in record)
 
 
 def _more(lines: Sequence[str], number: int) -> bool:

@@ -226,7 +226,7 @@ class _Table:
     setting: str
     gpu: str
     form: Form = NCCL_TESTS
-    said: Said = field(default_factory=lambda: Said())
+    said: Said = Said()
     found: Found | None = None  # by `any_table`
     rows: list[tuple[int, list[str]]] = field(default_factory=list)  # (number of the line, cells)
     cut: list[int] = field(default_factory=list)

@@ -13,8 +13,7 @@ import math
 import re
 from dataclasses import dataclass, field
 
-from allranks.theory.cost.any_table import Column
-from allranks.theory.schedules import COLLECTIVES
+from allranks.theory.cost.any_table import Column, collective_named
 
 __all__ = ["FORMS", "NCCL_TESTS", "Form", "collective_of", "is_row", "launched", "launched_nodes", "started"]
 
@@ -144,12 +143,6 @@ _OSU = re.compile(r"OSU (?:MPI|NCCL|RCCL|OpenSHMEM)(?:-\w+)?(?: MANAGED)? (.+?) 
 _AROUND = re.compile(
     r"^[nr]ccl_|^osu_(?:xccl_)?|_(?:perf|test)(?:_\w+)?$|_on_stream$|_device$|^device_| Personalized Exchange$"
 )
-_OTHER_NAMES = {
-    "bcast": "broadcast",
-    "reduction": "all_reduce",
-    "fcollect": "all_gather",
-    "reducescatterblock": "reduce_scatter",
-}
 _PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[\s=]+(\d{1,6})\b")
 _NODES = re.compile(r"\s(?:-N|--nodes)[\s=]+(\d{1,6})\b"), re.compile(r"\s--ntasks-per-node[\s=]+(\d{1,6})\b")
 _PER_NODE = re.compile(r"\s(?:--?npernode|--?ppn|--ntasks-per-node|--map-by\s+ppr:)[\s=]*(\d{1,6})\b")
@@ -173,9 +166,7 @@ def collective_of(test: str) -> str | None:
     ('all_to_all', 'all_reduce', None)
     """
     osu = _OSU.fullmatch(test)
-    plain = re.sub(r"[\W_]", "", _AROUND.sub("", _AROUND.sub("", osu[1] if osu else test))).lower()
-    known = {name.replace("_", ""): name for name in COLLECTIVES}
-    return known.get(plain) or _OTHER_NAMES.get(plain)
+    return collective_named(_AROUND.sub("", _AROUND.sub("", osu[1] if osu else test)))
 
 
 def launched(line: str, test: str) -> int | None:

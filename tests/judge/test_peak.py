@@ -72,15 +72,14 @@ KEEPING = (keeps_tensors, keeps_arrays, keeps_rows, keeps_lists, keeps_bytes, ke
 
 @pytest.mark.parametrize(("answer", "blocks"), [(lets_go, 0), *((answer, 11) for answer in KEEPING)])
 def test_what_a_rank_keeps_from_send_to_send_is_counted(answer, blocks):
-    setup = LONG
-    with Ranks(setup.ranks) as pool:
-        done = run.CaseRunner(get("ring_attention"), answer, pool, secret=0, wall_s=60).run(setup)
+    with Ranks(LONG.ranks) as pool:
+        done = run.CaseRunner(get("ring_attention"), answer, pool, secret=0, wall_s=60).run(LONG)
         more = {
             int.from_bytes(used.data, "big")
-            for rank in range(setup.ranks)
+            for rank in range(LONG.ranks)
             for used in record.used(done.outcome.router, rank, 0).values()
         }
-    block = 8 * 3 * setup.size  # a block of keys: float64, of width 3
+    block = 8 * 3 * LONG.size  # a block of keys: float64, of width 3
     # behind the first of 12 sends 11 blocks more have come; two may be under way
     assert all(blocks * block <= nbytes <= (blocks + 2) * block for nbytes in more)
     assert (max(more) <= ROOM * block) == (blocks == 0)

@@ -21,7 +21,7 @@ from allranks.base.errors import counted
 from allranks.jobs.coll_lines import CollLines, said_of_calls
 from allranks.jobs.complaints import shortened
 from allranks.jobs.dumps import DTYPES
-from allranks.jobs.error_lines import DIGITS, SENT, SIGNALS, Errors, rank_in_label, signal_of, thrown
+from allranks.jobs.error_lines import DIGITS, MOST_SHAPES, SENT, SIGNALS, Errors, rank_in_label, signal_of, thrown
 from allranks.jobs.formats import STANDS, Format
 from allranks.jobs.hccl import HcclErrors
 from allranks.jobs.horovod import HorovodStalls
@@ -149,7 +149,6 @@ _ERRORS = (
     "died|exit|return code|critical|fatal|nan|heartbeat|lame|healthy|diverge|warn|memory|no space|quota|already in use|"
     "deadline|initialization|grad for|connect|broken pipe|fallen|(): |corrupt|pure virtual|block found|[e |traceback"
 ).split("|")
-MOST_SHAPES = 20_000
 NEAR_LINES = 12  # behind a line of interest: the rest of a text that a terminal broke, or of a launcher's block
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x1b\b\f")  # what no text has
 _GAVE_UP = Cause(

@@ -20,13 +20,9 @@ from allranks.base.errors import CourseError, capital, listed
 _TABLES = ("/proc/self/net/tcp", "/proc/self/net/tcp6")  # of this process's network namespace
 _ESTABLISHED, _LISTENS = "01", "0A"
 _V4_IN_V6 = "0000000000000000FFFF0000"  # an IPv4 address in the table of IPv6, as the table writes it
-_SOCK_DIAG, _ERROR, _REQUEST, _ANY_STATE, _NO_COOKIE = (
-    20,
-    2,
-    1,
-    0xFFFFFFFF,
-    b"\xff" * 8,
-)  # linux/sock_diag.h, inet_diag.h
+# linux/netlink.h, sock_diag.h and inet_diag.h
+_SOCK_DIAG, _ERROR, _REQUEST = 20, 2, 1
+_ANY_STATE, _NO_COOKIE = 0xFFFFFFFF, b"\xff" * 8
 
 
 class StrangerError(CourseError):
@@ -80,9 +76,7 @@ def other_end(connection: socket.socket) -> int | None:
     near, far = connection.getsockname()[:2], connection.getpeername()[:2]
     try:
         return _owner(far, near)
-    except (
-        OSError
-    ):  # the kernel has no such answers here: the whole table, which is slow where there are many connections
+    except OSError:  # no such answers here: the whole table, which is slow where there are many connections
         mine, others = _written(*near), _written(*far)
         found = [one.uid for one in connections() if (one.local, one.remote) == (others, mine) and one.inode]
         return found[0] if found else None

@@ -69,6 +69,25 @@ export class Sketch {
     return this.#add("rect", look, { x, y, width: Math.max(0, width), height: Math.max(0, height), rx: 4, ...more });
   }
 
+  /**
+   * Many boxes that look alike, as one element: a browser lays out one path in the time of one box.
+   *
+   * @param {string} look
+   * @param {[number, number, number, number][]} boxes x, y, width and height of each
+   * @param {number} radius of the corners
+   */
+  boxes(look, boxes, radius) {
+    const d = boxes.map(([x, y, width, height]) => {
+      const r = short(Math.min(radius, width / 4));
+      const [w, h] = [short(width - 2 * r), short(height - 2 * r)];
+      return (
+        `M${short(x + r)} ${short(y)}h${w}a${r} ${r} 0 0 1 ${r} ${r}v${h}a${r} ${r} 0 0 1 ${-r} ${r}` +
+        `h${-w}a${r} ${r} 0 0 1 ${-r} ${-r}v${-h}a${r} ${r} 0 0 1 ${r} ${-r}z`
+      );
+    });
+    return d.length ? this.path(look, d.join("")) : this;
+  }
+
   /** @param {string} look @param {number} cx @param {number} cy @param {number} r */
   dot(look, cx, cy, r) {
     return this.#add("circle", look, { cx, cy, r });

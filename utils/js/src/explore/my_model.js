@@ -30,7 +30,11 @@ export function my_model(model, el) {
   frame.add(legend);
   const step = frame.picture("ar-step-lanes");
   const losses = html("p", { class: "ar-small ar-losses" });
-  const under = html("div", { class: "ar-under" });
+  const share = html("div", { class: "ar-mfu" });
+  const hint = html("p", { class: "ar-hint" });
+  const under = html("div", { class: "ar-under" }, share, hint);
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let asked;
   frame.add(losses, under);
   const story = frame.picture("ar-story");
   frame.add(moreOf(frame));
@@ -49,7 +53,13 @@ export function my_model(model, el) {
     const spent = lossesOf(sums(last).parts);
     losses.textContent =
       spent.length > 1 ? `exposed: ${spent.map(([name, s]) => `${name} ${stepTime(s)}`).join(" · ")}` : "";
-    fillUnder(under, frame, last, opened());
+    share.innerHTML = shareOf(last);
+    const found = last;
+    clearTimeout(asked);
+    asked = setTimeout(() => {
+      // it searches a thousand splits: in a frame of its own, after the bars
+      hint.innerHTML = `<b>What now?</b> ${hintOf(frame, found, opened())}`;
+    });
     legend.hidden = frame.width >= 700;
     legend.textContent = PARTS.map((part) => `${part} ${tenths(last?.held[part] ?? 0)}`).join(" · ");
     story.style.display = frame.values.model === frame.data.start.model ? "" : "none";
@@ -59,7 +69,10 @@ export function my_model(model, el) {
   frame.chosen = () => keep(model, id, frame.values);
   const again = () => frame.redraw();
   model.on("change:kept", again);
-  frame.undo.push(() => model.off("change:kept", again));
+  frame.undo.push(
+    () => model.off("change:kept", again),
+    () => clearTimeout(asked),
+  );
   return frame;
 }
 
@@ -130,18 +143,15 @@ function subtitleOf({ model, machine, values }, opened, all) {
   );
 }
 
-/** @param {HTMLElement} under @param {Frame} frame @param {Found} found @param {number} opened */
-function fillUnder(under, frame, found, opened) {
-  const { mfu } = sums(found);
+/** @param {Found} found */
+function shareOf(found) {
   const room = fits(found);
   const peak = Math.round(found.machine.flop_per_s / 1e12).toLocaleString("en");
-  const big = room ? `${Math.round(100 * mfu)} % MFU` : "no room";
+  const big = room ? `${Math.round(100 * sums(found).mfu)} % MFU` : "no room";
   const meaning = room
     ? `of the step would be enough, if the GPU computed at its peak of ${peak} TFLOP/s`
     : "so no MFU: this step can't run";
-  under.innerHTML =
-    `<div class="ar-mfu"><b class="ar-big">${big}</b><span>${meaning}</span></div>` +
-    `<p class="ar-hint"><b>What now?</b> ${hintOf(frame, found, opened)}</p>`;
+  return `<b class="ar-big">${big}</b><span>${meaning}</span>`;
 }
 
 /** @param {Frame} frame */

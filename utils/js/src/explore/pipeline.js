@@ -51,10 +51,13 @@ export function pipeline(model, el) {
     ["ar-outline", "one micro-batch: down, and back (point at another)"],
   );
   let hot = 3;
-  picture.addEventListener("pointerover", (event) => {
-    const over = /** @type {SVGElement} */ (event.target).dataset.batch;
-    if (over === undefined || Number(over) === hot) return;
-    hot = Number(over);
+  /** @type {(x: number, y: number) => Span | undefined} */
+  let under = () => undefined;
+  picture.addEventListener("pointermove", ({ clientX, clientY }) => {
+    const { left, top } = picture.getBoundingClientRect();
+    const over = under(clientX - left, clientY - top)?.i ?? hot;
+    if (over === hot) return;
+    hot = over;
     frame.redraw();
   });
   frame.start(() => {
@@ -71,7 +74,7 @@ export function pipeline(model, el) {
     const simple = order === "gpipe" || order === "1f1b";
     const formula = simple ? `:\n(p − 1) / (m + p − 1) = ${p - 1} / ${m + p - 1}` : "";
     figures([percent(idle), `of the time a GPU waits${formula}`]);
-    draw(picture, handles, frame, found, Math.min(hot, m - 1));
+    under = draw(picture, handles, frame, found, Math.min(hot, m - 1));
     return (
       `${p} GPUs, ${m} micro-batches, ${NAMES[order]}: a GPU waits ${percent(idle)} of the time. ` +
       `The step takes ${digits(makespan, true)} forward passes; GPU 0 keeps at most ${digits(found.kept[0], true)} ` +
@@ -94,6 +97,7 @@ function compute({ p, m: wanted, order: chosen }) {
  * @param {Frame} frame
  * @param {Found} found
  * @param {number} hot the micro-batch that is framed
+ * @returns {(x: number, y: number) => Span | undefined} what lies at a place of the picture
  */
 function draw(picture, [ranks, batches], frame, found, hot) {
   const { p, m, order, spans, makespan, kept } = found;
@@ -105,24 +109,24 @@ function draw(picture, [ranks, batches], frame, found, hot) {
   const end = left + makespan * unit;
   const sketch = new Sketch().hatching(`${frame.uid}-waits`);
   const keeps = Math.min(12, Math.floor((frame.width - right) / 11));
+  /** @type {[number, number, number, number][]} */
+  const held = [];
+  let waits = "";
   for (const [r, mine] of spans.entries()) {
     const y = TOP + r * (ROW + GAP);
     sketch.text("ar-lane-name", narrow ? 30 : 34, y + (narrow ? 26 : 18), `GPU ${r}`);
     if (!narrow) sketch.text("ar-tick", 34, y + 35, layers(order, p, r));
     const bounds = [{ end: 0 }, ...mine].map((before, i) => [before.end, mine[i]?.start ?? makespan]);
     const gaps = bounds.filter(([from, to]) => to > from);
-    const d = gaps.map(
-      ([from, to]) => `M${left + from * unit} ${y}h${(to - from) * unit}v${ROW}h${(from - to) * unit}z`,
-    );
-    sketch.path("", d.join(""), { style: `fill:url(#${frame.uid}-waits)` });
-    for (const span of mine) piece(sketch, span, left + span.start * unit, y, unit, span.i === hot);
-    numbers(sketch, mine, left, unit, y + ROW / 2 + 4, hot);
+    for (const [from, to] of gaps)
+      waits += `M${left + from * unit} ${y}h${(to - from) * unit}v${ROW}h${(from - to) * unit}z`;
     const shown = Math.ceil(kept[r]);
     if (shown <= keeps && !narrow)
-      for (let k = 0; k < shown; k++)
-        sketch.box("ar-kept", end + 14 + 12 * k, y + 15, 12 * Math.min(1, kept[r] - k) - 2, 11, { rx: 2 });
+      for (let k = 0; k < shown; k++) held.push([end + 14 + 12 * k, y + 15, 12 * Math.min(1, kept[r] - k) - 2, 11]);
     else sketch.text("ar-label", end + 8, y + 26, narrow ? digits(kept[r], true) : `${digits(kept[r], true)} of ${m}`);
   }
+  sketch.path("", waits, { style: `fill:url(#${frame.uid}-waits)` }).boxes("ar-kept", held, 2);
+  pieces(sketch, spans, left, unit, hot);
   const beside = narrow ? bottom + 13 : TOP - 8; // above, it would lie under the handle
   sketch.text("ar-label", Math.min(end + (narrow ? 8 : 14), frame.width - 40), beside, "keeps");
   sketch.line("ar-axis", left, bottom + 16, right, bottom + 16);
@@ -139,54 +143,49 @@ function draw(picture, [ranks, batches], frame, found, hot) {
   sketch.into(picture, frame.width, bottom + 58);
   ranks.place(15, bottom, (v) => TOP + v * (ROW + GAP) - GAP);
   batches.place(end, rail, (v) => left + runPipeline(order, p, v).makespan * unit, m);
+  return (x, y) => {
+    const [r, time] = [(y - TOP) / (ROW + GAP), (x - left) / unit];
+    return spans[Math.floor(r)]?.find(({ start, end: until }) => start <= time && time < until);
+  };
 }
 
-/** @param {Span} span @param {number} unit */
-const width = (span, unit) => (span.end - span.start) * unit;
+/** @type {Record<string, string>} */
+const LOOKS = { F: "ar-forward", B: "ar-work", I: "ar-work", W: "ar-hollow" };
 
 /**
- * @param {Sketch} sketch
- * @param {Span} span
- * @param {number} x
- * @param {number} y
- * @param {number} unit
- * @param {boolean} hot
- */
-function piece(sketch, span, x, y, unit, hot) {
-  const wide = width(span, unit);
-  const look = span.kind === "F" ? "ar-forward" : span.kind === "W" ? "ar-hollow" : "ar-work";
-  const inset = wide > 8 ? 1 : 0.4;
-  sketch.box(`${look}${hot ? " ar-hot" : ""}`, x + inset, y + (hot ? 1 : 0), wide - 2 * inset, ROW - (hot ? 2 : 0), {
-    rx: Math.min(4, wide / 4),
-    "data-batch": String(span.i),
-  });
-}
-
-/**
- * The numbers of a row's micro-batches: two texts for all of them, digit by digit, since each text takes its time.
+ * What the GPUs compute: a path for all that looks alike, and a text for all numbers, digit by digit.
  *
  * @param {Sketch} sketch
- * @param {Span[]} mine
+ * @param {Span[][]} spans
  * @param {number} left
  * @param {number} unit
- * @param {number} y
  * @param {number} hot
  */
-function numbers(sketch, mine, left, unit, y, hot) {
+function pieces(sketch, spans, left, unit, hot) {
+  const placed = spans.flatMap((mine, r) => mine.map((span) => ({ ...span, y: TOP + r * (ROW + GAP) })));
   for (const bold of [false, true]) {
-    const [places, digitsOf] = [/** @type {string[]} */ ([]), /** @type {string[]} */ ([])];
-    for (const span of mine.filter(({ i }) => (i === hot) === bold)) {
-      const word = [...String(span.i)];
-      if (width(span, unit) < DIGIT * word.length + 2) continue;
-      const middle = left + (span.start + span.end) * (unit / 2);
-      for (const [j, digit] of word.entries()) {
-        places.push((middle + (j - (word.length - 1) / 2) * DIGIT).toFixed(1));
-        digitsOf.push(digit);
-      }
-    }
-    const look = `ar-small-text ar-middle${bold ? " ar-bold" : ""}`;
-    const more = { x: places.join(" "), "pointer-events": "none" };
-    if (places.length) sketch.text(look, 0, y, digitsOf.join(""), more);
+    const its = placed.filter(({ i }) => (i === hot) === bold);
+    const edge = bold ? 1 : 0;
+    for (const look of new Set(Object.values(LOOKS)))
+      sketch.boxes(
+        `${look}${bold ? " ar-hot" : ""}`,
+        its
+          .filter(({ kind }) => LOOKS[kind] === look)
+          .map(({ start, end, y }) => {
+            const wide = (end - start) * unit;
+            const inset = wide > 8 ? 1 : 0.4;
+            return [left + start * unit + inset, y + edge, wide - 2 * inset, ROW - 2 * edge];
+          }),
+        4,
+      );
+    const digit = its.flatMap(({ i, start, end, y }) => {
+      const word = [...String(i)];
+      if ((end - start) * unit < DIGIT * word.length + 2) return [];
+      const x = left + (start + end) * (unit / 2) - ((word.length - 1) / 2) * DIGIT;
+      return word.map((sign, j) => ({ sign, x: (x + j * DIGIT).toFixed(1), y: y + ROW / 2 + 4 }));
+    });
+    const at = { x: digit.map(({ x }) => x).join(" "), y: digit.map(({ y }) => y).join(" ") };
+    sketch.text(`ar-small-text ar-middle${bold ? " ar-bold" : ""}`, 0, 0, digit.map(({ sign }) => sign).join(""), at);
   }
 }
 

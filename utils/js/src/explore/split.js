@@ -1,7 +1,7 @@
 // One split of a training run over its GPUs: what a GPU holds, what a step takes, and the best split there is.
 
 import { digits, seconds } from "../common/units.js";
-import { memoryOf, pricesOf, problem, spentOf } from "./plan.js";
+import { memoryOf, problem, spentOf } from "./plan.js";
 
 /** @typedef {import("./frame.js").Frame} Frame */
 /** @typedef {import("./plan.js").Split} Split */
@@ -92,7 +92,6 @@ export function compute(frame, values, whole = true) {
     total,
     limit: machine.nbytes,
     spent: whole ? spentOf(model, machine, split, assumed) : null,
-    sent: whole ? pricesOf(model, machine, split) : null,
   };
 }
 
@@ -106,22 +105,38 @@ export function sums({ spent }) {
   return { parts, all, lost: all - parts.useful - parts.kernels, mfu: parts.useful / all };
 }
 
+/** @typedef {{count: number, mfu: number, values: Values}} Best */
+/** @type {WeakMap<object, Map<string, Best>>} what was searched already, by a frame's data */
+const searched = new WeakMap();
+
 /**
  * How many splits by these axes fit into the memory, and the one with the best MFU.
  *
  * @param {Frame} frame
  * @param {Values} values
  * @param {string[]} keys of the axes; the number of GPUs and the experts stay as they are
+ * @returns {Best}
  */
 export function bestOf(frame, values, keys) {
+  // what an axis is at now makes no difference to the search, so that most choices need no new one
+  const tried = (/** @type {[string, any]} */ [key, value]) =>
+    key !== "bucket" && key !== "ranks" && keys.includes(key) && WAYS[key].includes(value);
+  const given = Object.entries(values).map((entry) => (tried(entry) ? (entry[0] === "ep" ? !entry[1] : "") : entry[1]));
+  const place = JSON.stringify([keys, given]);
+  const known = searched.get(frame.data) ?? new Map();
+  searched.set(frame.data, known);
+  if (!known.has(place)) known.set(place, search(frame, values, keys));
+  return known.get(place);
+}
+
+/** @param {Frame} frame @param {Values} values @param {string[]} keys @returns {Best} */
+function search(frame, values, keys) {
   let count = 0;
   let best = { mfu: 0, values };
   for (const other of splitsBy(values, keys)) {
-    if (wrongWith(frame, other)) continue;
-    const found = compute(frame, other);
-    if (!fits(found)) continue;
+    if (wrongWith(frame, other) || !fits(compute(frame, other, false))) continue;
     count++;
-    const { mfu } = sums(found);
+    const { mfu } = sums(compute(frame, other));
     if (mfu > best.mfu) best = { mfu, values: other };
   }
   return { count, ...best };

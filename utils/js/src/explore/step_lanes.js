@@ -3,6 +3,7 @@
 import { roundTicks } from "../common/scale.js";
 import { Sketch } from "../common/sketch.js";
 import { digits } from "../common/units.js";
+import { pricesOf } from "./plan.js";
 import { LOSSES, stepTime, sums } from "./split.js";
 
 /** @typedef {import("./frame.js").Frame} Frame */
@@ -34,7 +35,8 @@ export function drawStep(picture, frame, found) {
   }
   sketch.text("ar-lane-name", 0, top + 22, "compute").text("ar-lane-name", 0, low + 22, "network");
   drawComputing(sketch, found, at, top, computed);
-  const hidden = Math.min((found.sent?.data ?? 0) - parts.data, computed);
+  const sent = pricesOf(found.model, found.machine, found.split).data;
+  const hidden = Math.min(sent - parts.data, computed);
   if (hidden * scale > 1) {
     sketch.box("ar-wire", at(computed - hidden), low, hidden * scale - 1, LANE, { "data-part": "hidden" });
     const what = found.split.zero_stage > 2 ? "weights, gradients" : "gradients";

@@ -1,8 +1,8 @@
 """What each test and fixture takes: seconds by the clock, and seconds of a processor with all the processes that it
 starts.
 
-`make test-record` runs everything with this plug-in and writes tests/durations.json, from which the tests take their
-order.
+`make test-record` runs everything, or what ARGS names, with this plug-in and writes what it took into
+tests/durations.json, from which the tests take their order.
 """
 
 from __future__ import annotations
@@ -163,8 +163,9 @@ def table(files: dict[str, dict]) -> str:
 
 
 if __name__ == "__main__":
-    found = summed_up(Path(sys.argv[1]))
-    Path(__file__).with_name("durations.json").write_text(
-        json.dumps({"files": found}, indent=1) + "\n", encoding="utf-8"
-    )
+    kept = Path(__file__).with_name("durations.json")
+    # a run of some files says nothing of the others
+    found = json.loads(kept.read_text(encoding="utf-8"))["files"] | summed_up(Path(sys.argv[1]))
+    found = {file: found[file] for file in sorted(found) if Path(file).exists()}
+    kept.write_text(json.dumps({"files": found}, indent=1) + "\n", encoding="utf-8")
     print(table(found))

@@ -21,7 +21,6 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 BY_STEM = {chapter.stem: chapter for chapter in chapters()}
 # what tells of the time before, and what plays it
 OLD_NUMBERS = {
-    "CHANGELOG.md",
     "docs/moved.md",
     "tests/course/test_folder.py",
     "tests/house/test_front_page.py",

@@ -14,6 +14,7 @@ from allranks.jobs.job import Cause
 __all__ = ["complaints", "settings_words", "shortened", "slow_settings"]
 
 ERROR, SETTING = "nccl_error", "nccl_setting"
+_OWN = 0.6  # from so sure on, a text names a failure of its own
 _LETTERS = 300  # of a warning's text
 
 # what a text says, the cause, what to look at, and how sure; the first that fits is taken. The texts are those of
@@ -60,7 +61,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         "it, or the other side had ended.",
         "look for the first error of all ranks, and whether the peer's process had ended; then at the port (ibstat, "
         "dmesg)",
-        0.6,
+        0.55,
     ),
     (
         r"collective mismatch error|Mismatched collective",
@@ -297,7 +298,7 @@ def shortened(text: str) -> str:
 def complaints(
     warnings: Iterable[str], ranks: Mapping[str, Collection[int]] = MappingProxyType({})
 ) -> tuple[Cause, ...]:
-    """A cause for each kind of warning or error, the surest first; a text that is not known is told as it is, where no
+    """A cause for each kind of warning or error, in their order, the unsure last; a text that is not known is told as it is, where no
     other is. `ranks` are those that said a text, as far as a launcher's label says it.
 
     >>> complaints(["Call to connect returned Connection refused"])[0].kind
@@ -320,7 +321,8 @@ def complaints(
             found[words] = replace(cause, evidence=told)
     if len(found) > 1 and any("No space left" in cause.evidence for cause in found.values()):
         found = {words: cause for words, cause in found.items() if "could not make its segment of" not in words}
-    return tuple(sorted(found.values(), key=lambda cause: -cause.sure))
+    # of those that stand by themselves the first leads, as later ones may follow from it
+    return tuple(sorted(found.values(), key=lambda cause: -min(cause.sure, _OWN)))
 
 
 def settings_words(settings: Mapping[str, str], *names: str) -> str:

@@ -28,8 +28,9 @@ class HorovodStalls:
         self.ready: dict[str, set[int]] = {}
         self.listing = 0  # lines of a list of ranks that may follow
 
-    def take(self, line: str) -> None:
-        """Files a line that names ranks, or a line of the list below such a head."""
+    def take(self, line: str) -> bool:
+        """Files a line that names ranks, or a line of the list below such a head; whether it is Horovod's."""
+        listed = bool(self.listing)
         for tensor, kind, ranks in _OF_TENSOR.findall(line)[:MOST]:
             numbers = [int(n) for n in re.findall(r"\d{1,7}", ranks) if int(n) < MAX_RANKS]
             if kind == "ready" and len(self.ready) < MOST:
@@ -45,6 +46,7 @@ class HorovodStalls:
                 for tensor in re.findall(r"[^\s,]+", found[2])[:100]:
                     if tensor != "...":
                         self._misses(int(found[1]), tensor)
+        return listed or STALLED in line
 
     def _misses(self, rank: int, tensor: str) -> None:
         mine = self.missing.setdefault(rank, {}) if rank in self.missing or len(self.missing) < MOST else {}
@@ -65,6 +67,7 @@ class HorovodStalls:
             return (Cause(words, advice, None, 0.85, "missing_rank", ranks[0] if len(ranks) == 1 else None),)
         if self.ready:
             tensor, came = max(self.ready.items(), key=lambda item: len(item[1]))
-            words = f"{capital(name_ranks(sorted(came)))} wait for the other ranks to submit {tensor}."
-            return (Cause(words, advice, None, 0.7, "hang"),)
+            gaps = sorted(set(range(max(came, default=0))) - came)  # ranks above the highest may be missing, too
+            words = f"{capital(name_ranks(sorted(came)))} wait for {name_ranks(gaps) if gaps else 'the other ranks'} to submit {tensor}."
+            return (Cause(words, advice, None, 0.7, "missing_rank" if gaps else "hang", gaps[0] if len(gaps) == 1 else None),)
         return ()

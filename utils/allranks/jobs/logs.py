@@ -356,8 +356,8 @@ class _Log:
             self.claimed |= self.hccl.take(line)
             if self.claimed:
                 self._knows()
-        if "ranks:" in line or self.horovod.listing:
-            self.horovod.take(line)
+        if "ranks" in line or self.horovod.listing:
+            self.claimed |= self.horovod.take(line)
         self._failures(line)
         self.claimed = self.claimed or self.errors.take(line, self.lines)
 
@@ -560,7 +560,8 @@ class _Log:
             self.out_of_memory = True
         elif "CANCELLED AT" in line and (cancelled := _CANCELLED.search(line)):
             self._knows()
-            self.stopped = f"Slurm: {(cancelled[1] or 'cancelled').lower()}"
+            if cancelled[1] or not (self.out_of_memory or set(self.tasks.values()) - {"Terminated"}):
+                self.stopped = f"Slurm: {(cancelled[1] or 'cancelled').lower()}"  # else the rest of a step that failed
         elif "async exception" in line and (was := _ASYNC.search(line)) and (rank := _rank_of(line)) is not None:
             self.in_async[rank] = f"call {was[1]}, {operation(was[2])}"
         elif "Heartbeat monitor timed out" in line and (rank := _rank_of(line)) is not None:

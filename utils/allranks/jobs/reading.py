@@ -271,9 +271,30 @@ def _of_one_job(records: list[RankRecord]) -> tuple[list[RankRecord], list[Skipp
     found: dict[tuple[int, str], RankRecord] = {}
     for record in numbered:
         first = found.setdefault((record.rank, record.source), record)
-        if first is not record:
+        if first is not record and (whole := _joined(first, record)):
+            found[record.rank, record.source] = whole
+        elif first is not record:
             skipped.append(Skipped(record.file, f"it is of rank {record.rank} too, of which {first.file} was read"))
     return [found[key] for key in sorted(found)], skipped
+
+
+def _joined(one: RankRecord, other: RankRecord) -> RankRecord | None:
+    """What two logs say of one rank, such as its own and another rank's or a launcher's; None where both tell its calls
+    or its error, as logs of two attempts do."""
+    if one.source not in (logs.LOG, logs.WATCHDOG) or (one.calls and other.calls):
+        return None
+    if one.facts.get("error") and other.facts.get("error"):
+        return None
+    facts = {**other.facts, **one.facts}
+    for name in one.facts.keys() & other.facts.keys():
+        if isinstance(one.facts[name], tuple):
+            facts[name] = tuple(dict.fromkeys((*one.facts[name], *other.facts[name])))
+        elif isinstance(one.facts[name], dict):
+            facts[name] = {**other.facts[name], **one.facts[name]}
+    speaker = one if one.calls or not other.calls else other
+    world = one.world_size or other.world_size
+    notes = tuple(dict.fromkeys((*one.notes, *other.notes)))
+    return replace(speaker, calls=one.calls or other.calls, facts=facts, notes=notes, world_size=world)
 
 
 def _without_ranks_of_groups(records: list[RankRecord]) -> list[RankRecord]:

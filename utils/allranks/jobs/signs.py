@@ -209,6 +209,10 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
 )  # fmt: skip
 # what follows from the end of another process, and what any program may say of that
 _FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
+    (r"gloo/transport/tcp/\S+\] Timed out waiting (\d{1,9}?)(?:000)?ms for \w+ operation",
+     "A rank waited {1} s in gloo for a message with another rank, which did not take part.",
+     "who that is, this line does not say: look which rank has no such line, at its first error, and where it stands",
+     0.5, "hang"),
     (r"gloo/transport/tcp/\S+\] (.*(?:[Cc]onnection \w+ by|[Tt]imed out|[Tt]imeout|refused|no error).{0,200})",
      "A connection of gloo's was lost: the other rank or its machine ended first, or the network failed.",
      "gloo says: {1}; look at the first error of the other ranks: the rank that says this is rarely at fault. A rank "

@@ -23,7 +23,7 @@ CLASSES = [
      ["A process (local rank 2) was ended by signal 9 (SIGKILL"]),
     (f"{MPI}\nmpirun noticed that process rank 5 with PID 0 on node n7 exited on signal 11 (Segmentation fault).\n", "failed_rank",
      ["Rank 5 was ended by signal 11 (SIGSEGV)"]),
-    ("1.7e+09 DEBUG events Pod: a.b-worker-3 exited with code 1 {}\n", "failed_rank", ["A process ended with exit code 1"]),
+    ("1.7e+09 DEBUG events Pod: a.b-worker-3 exited with code 1 {}\n", "failed_rank", ["A process (a.b-worker-3) ended with exit code 1"]),
     (" 40%|##  | 3/9 [04:47<1:10, 1.8it/s]Killed\n", "failed_rank", ["signal 9"]),
     ("srun: error: n0: tasks 4-7: Exited with exit code 3\nsrun: error: n1: task 9: Exited with exit code 1\n", "failed_rank",
      ["Slurm's tasks 4-7 failed: Exited with exit code 3"]),
@@ -69,6 +69,28 @@ CLASSES = [
      ["Rank 2: a program that a process had started failed"]),
     ("a:1:2 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0> [1]eth3:10.0.0.1<0>\na:1:2 [0] NCCL INFO Using network Socket\n", "wrong_interface",
      ["lo is the loopback"]),
+    # a rank that only the end names; one that a launcher's label names in capitals; a level in brackets
+    ("rank6 (local rank: 2)exitcode: -9 (pid: 36)error file: <N/A>\n", "failed_rank", ["Rank 6 was ended by signal 9"]),
+    ("> [01/02/2031-08:00:01] [LLM] [RANK 5] [E] Error in load(a=1): CUDA out of memory. Tried to allocate 4 MiB.\n", "failed_rank",
+     ["Rank 5: the memory of a GPU was full"]),
+    (")): CUDA out of memory. Tried to allocate 4 MiB. GPU 0 has a total capacity of 9 GiB\n", "failed_rank", ["memory of a GPU was full"]),
+    # a process that tells of another one's end does not stand for it, and the error above leads
+    ("(Engine pid=5) ERROR 02-11 08:00:01 [x.py:2] Worker proc VllmWorker-2 died unexpectedly (exit code: None), shutting down.\n",
+     "failed_rank", ["A process (VllmWorker-2) died unexpectedly"]),
+    ("Failed: Cuda error /w/a.cuh:45 'an illegal memory access was encountered'\n(Engine pid=5) ERROR 02-11 08:00:01 [x.py:2] "
+     "Worker proc W-2 died unexpectedly (exit code: None), shutting down.\n", "failed_rank", ["1. A kernel of a GPU used memory"]),
+    # what another tool found out
+    ("Not all ranks joining collective, sequence number: 41\ngroup info: 0:default_pg\ncollective: nccl:all_reduce\nmissing ranks: {2, 5}\n",
+     "missing_rank", ["names ranks 2 and 5 as missing", "call 41, group info 0:default_pg, collective nccl:all_reduce"]),
+    (" id  collective_seq_id  collective_name  missing_ranks\n  0  3  nccl:broadcast\n  1  4  nccl:all_reduce  {1}\n", "missing_rank",
+     ["names rank 1 as missing", "1 4 nccl:all_reduce {1}"]),
+    ("STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. Affected ranks: [7, 4]\n", "straggler",
+     ["names ranks 4 and 7 as slower than the others"]),
+    ("2031-01-02 08:00:01] | MnRtt/Rnk: 1400.50ms/3 | MxRtt/Rnk: 1550.00ms/6 | MnPwr/Rnk: 61.0W/0\n", "straggler",
+     ["Rank 6 is the slowest in 1 of 1 report", "1,550 ms on the slowest rank and 1,400 ms on rank 3"]),
+    # of ranks that are ready, the one that lacks is named
+    ("One or more tensors were submitted to be reduced, by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n"
+     "Stalled ops: HorovodBroadcast_a [ready ranks: 3, 0, 1]\n", "missing_rank", ["Ranks 0, 1 and 3 wait for rank 2 to submit HorovodBroadcast_a"]),
     # marked as an error, in words that nobody knows
     ("|CCL_ERROR| atl.cpp:7 run: unexpected status: FAILURE\n", "failed_rank", ["in words that this report does not know", "unexpected status"]),
 ]  # fmt: skip
@@ -80,6 +102,37 @@ def test_each_class_of_text_is_told_by_its_form(tmp_path, text, kind, words):
     said = " ".join(found.text().split())
     assert found.causes[0].kind == kind, said
     assert [part for part in words if part not in said] == [] and "Every recorded call" not in said
+
+
+def test_a_step_that_slurm_ends_after_a_task_failed_was_not_ended_from_outside(tmp_path):
+    text = "srun: error: n0: task 0: Out Of Memory\nslurmstepd: error: *** STEP 7.0 ON n0 CANCELLED AT 2031-02-11T08:00:01 ***\n"
+    [cause] = told(tmp_path, text + "srun: error: n1: tasks 4-7: Terminated\n").causes
+    assert cause.cause == "Slurm's task 0 was ended for lack of the host's memory."
+
+
+def test_gloos_wait_is_no_lost_connection(tmp_path):
+    text = "RuntimeError: [../gloo/transport/tcp/unbound_buffer.cc:8] Timed out waiting 600000ms for recv operation to complete\n"
+    [cause] = told(tmp_path, text).causes
+    assert cause.cause == "A rank waited 600 s in gloo for a message with another rank, which did not take part."
+
+
+def test_a_rank_that_another_file_tells_of_keeps_its_own_call(tmp_path):
+    (tmp_path / "rank0.log").write_text(
+        "[rank0]:[E211 08:00:01.0 ProcessGroupNCCL.cpp:19] [PG ID 0 PG GUID 0(default_pg) Rank 0] Received a dump signal due to "
+        "a collective timeout from  rank 2 and we will try. Last enqueued NCCL work: 31, last completed NCCL work: 30.\n"
+    )
+    wait = "[rank2]:[E211 08:00:01.0 ProcessGroupNCCL.cpp:6] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL("
+    wait += "SeqNum=7, OpType=ALLTOALL_BASE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600021 milliseconds before timing out.\n"
+    (tmp_path / "rank2.log").write_text(wait)
+    found = explain(tmp_path)
+    assert any("Rank 2 waited in call 7" in cause.cause for cause in found.causes) and not found.skipped
+
+
+def test_of_nccls_complaints_that_stand_by_themselves_the_first_leads(tmp_path):
+    text = "a:1:2 [0] net_ib.cc:7 NCCL WARN NET/IB : Got completion with error 4, opcode 1, len 2, vendor err 81\n"
+    text += "b:1:2 [3] init.cc:9 NCCL WARN Mismatched collective detected, please check your collective calls at and around rank 3.\n"
+    first, second = told(tmp_path, text).causes
+    assert "memory that it may not use" in first.cause and "did not make the same collective" in second.cause
 
 
 def test_a_launchers_words_on_an_end_are_no_cause_beside_the_end_that_it_names(tmp_path):

@@ -804,7 +804,7 @@ def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
         ("time (ms) | forward-compute: 31.57 | backward-params-all-reduce: 21.15 | optimizer: 57.50\n", "Megatron's"),
         ("(min, max) time across ranks (ms):\n  forward-backward ....: (26094.39, 26095.09)\n", "Megatron's"),
         (" iteration 30/ 100 | elapsed time per iteration (ms): 123.4 | lm loss: 1.01E+01 |\n", "Megatron's"),
-        ("Not all ranks joining collective: sequence number: 7\nmissing ranks: {3}\n", "torchfrtrace: give the dumps"),
+        ("collective: nccl:all_reduce\nerror msg: Culprit rank 2; Error type: SIZE\n", "torchfrtrace: give the dumps"),
         ("       Count        Size                Time, us\n    65536  262144  76.46\n", "UCC's perftest"),
         (
             'Thread 0x00007f4fe54b0480 (most recent call first):\n  File "t.py", line 320 in wait\n',

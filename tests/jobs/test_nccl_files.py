@@ -93,3 +93,16 @@ def test_of_few_ranks_that_are_ahead_ras_says_their_count_and_the_others():
 def test_ras_text_is_refused_with_the_way_to_json():
     with pytest.raises(ProfileError, match="ncclras -f json"):
         read_nccl("ras.txt", b"NCCL version 2.28.3 compiled with CUDA 12.8\nCUDA runtime version 12080\n")
+
+
+def test_ras_text_is_read_behind_a_shells_line_and_without_its_head():
+    table = "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n    #  in group  per comm\n"
+    table += "    0         1         2       3-4         8         7   RUNNING  INCOMPLETE\n\n#0-0 (1b) INCOMPLETE\n"
+    head = "$ ncclras -v\nNCCL version 2.28.3 compiled with CUDA 13.0\n\n"
+    for text in (
+        head + table + "  Rank 7 -- GPU 3 managed by process 9 on node a\n",
+        table + "  The missing rank: 7\n",
+    ):
+        assert is_nccl_file(text.encode())
+        [cause] = desync(Job(tuple(read_nccl("ras.txt", text.encode()))))
+        assert (cause.kind, cause.rank) == ("missing_rank", 7)

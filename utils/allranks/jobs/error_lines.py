@@ -41,7 +41,7 @@ _LABEL = re.compile(
     r"|[\w./-]+\.(?:py|cc?|cpp|cu|h):\d+[\]:]*))*[\s|>]*"
 )
 _RANK = re.compile(
-    r"\[(?:[^\[\]]*\s)?[Rr]ank:? ?(\d{1,7})\]|\(\w+ rank=(\d{1,7})\b|\[\d{1,6},(\d{1,7})\]<std|"
+    r"\[(?:[^\[\]]*\s)?(?:[Rr]ank|RANK):? ?(\d{1,7})\]|\(\w+ rank=(\d{1,7})\b|\[\d{1,6},(\d{1,7})\]<std|"
     r"^\W{0,3}[Rr]ank ?(\d{1,7})\b ?[:\]|]"
 )
 _NAMED = re.compile(
@@ -62,8 +62,12 @@ _WHAT = re.compile(
 )
 _LEVEL = re.compile(
     r"(?:^|[\s\[(|:*])(?:(?:\w+_)?(?:ERROR|FATAL|CRITICAL|ABORT)\b(?!=)|(?:[Ee]rror|"
-    r"[Ff]atal(?: error)?)(?=: ?\D|\]))|"
-    r"(?:^|[\s\[])[EF]\d{3,4} |\[E |hit an exception"
+    r"[Ff]atal(?: error)?)(?=:\s*[^\s\d]|\]))|"
+    r"(?:^|[\s\[])[EF]\d{3,4} |\[E |\[[EF]\]|hit an exception"
+)
+# a text that begins so is an error where its words are known: "Failed: ...", "Cuda error a.cu:7 ..."
+_FAILED = re.compile(
+    r"F(?:ailed|AILED|ailure)[:,] *[^\s\d]|(?:Test )?[A-Z]\w* (?:runtime |driver )?(?:[Ee]rror|[Ff]ailure)\b"
 )
 _MILD = re.compile(r"(?:^|[\s\[(|])(?:\w+_)?(?:WARN(?:ING)?|Warning|warning|UserWarning)\b|(?:^|[\s\[])W\d{3,4} |\[W ")
 # what a program says that goes on
@@ -88,9 +92,14 @@ _SIGNAL = re.compile(
     r"[%\]s] *(Killed)\s*$"
 )
 _WHOSE = re.compile(
-    r"(?i)process rank (\d{1,7})\b|\bon rank (\d{1,7})\b|based barrier .{0,40}rank:? (\d{1,7})\b|"
+    r"(?i)\bon rank (\d{1,7})\b|based barrier .{0,40}rank:? (\d{1,7})\b|"
     r"\brank=\[?(\d{1,7}(?:, ?\d{1,7})*)|grad for rank (\d{1,7})|"
     r"\brank = (\d{1,7})\b|\brank (\d{1,7}) (?:exited|died|failed|aborted|terminated)"
+)
+_RANK_IN_END = re.compile(r"(?i)(?<!local.)\brank\W{0,3}(\d{1,7})\b")
+# of a line in which one process tells that another one ended: the other's name
+_SUBJECT = re.compile(
+    r"([A-Za-z][\w.-]*\d)(?: \(?pid[ =]\d+\)?)? (?:unexpectedly )?(?:died|exited|terminated|crashed)\b"
 )
 _LOCAL = re.compile(r"local_rank[=:] ?(\d{1,4})|\bprocess (\d{1,4}) terminated|\bProcess (\d{1,4}) terminated")
 _TASKS = re.compile(r"^\W*/job:\w+/replica:\d+/task:(\d{1,7})\s*$")
@@ -290,7 +299,7 @@ class Errors:
         if told and not found and not ended and not (known and known[2]):
             return False
         mild = _TRIES.search(text) is not None or (_MILD.search(head) is not None and not (found or ended))
-        by_form = bool(found or ended or level or (known and known[2]))
+        by_form = bool(found or ended or level or (known and (known[2] or _FAILED.match(text))))
         if not (by_form or (mild and known)) or (mild and not (known or ended or found)):
             if (not self.looks_so or self.looks_so.endswith("last):")) and _WEAK.search(text):
                 self.looks_so = f"line {self.line} looks like an error: {shortened(text)}"
@@ -319,10 +328,15 @@ class Errors:
 
     def _by(self, kind: _Kind, line: str, text: str, thrown: bool) -> None:
         rank = rank_in_label(line)
-        if (whose := _WHOSE.search(text)) is not None:
+        ends = {int(n) for n in _RANK_IN_END.findall(text)} if _ended(text) else set()
+        if len(ends) == 1 and max(ends) < MAX_RANKS:
+            kind.ranks |= ends
+        elif (whose := _WHOSE.search(text)) is not None:
             kind.ranks |= {
                 int(n) for n in re.findall(r"\d+", next(n for n in whose.groups() if n)) if int(n) < MAX_RANKS
             }
+        elif (subject := _SUBJECT.search(text)) is not None:
+            kind.others[subject[1]] = None
         elif rank is not None:
             kind.ranks.add(rank)
         elif local := _LOCAL.search(line):
@@ -365,7 +379,8 @@ class Errors:
         shown = self._shown(others)
         rest = sorted((k for k in self.kinds.values() if k not in shown and " " in k.text), key=lambda k: k.line)
         return [
-            f"another error, line {k.line}{f' ({k.who()})' if k.who() else ''}: {shortened(k.text)}" for k in rest[:5]
+            f"{'what only follows' if k.place == 3 else 'another error'}, line {k.line}{f' ({k.who()})' if k.who() else ''}: {shortened(k.text)}"
+            for k in rest[:5]
         ]
 
 

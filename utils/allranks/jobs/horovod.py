@@ -46,7 +46,7 @@ class HorovodStalls:
                 for tensor in re.findall(r"[^\s,]+", found[2])[:100]:
                     if tensor != "...":
                         self._misses(int(found[1]), tensor)
-        return listed or STALLED in line
+        return listed or STALLED in line or _OF_TENSOR.search(line) is not None
 
     def _misses(self, rank: int, tensor: str) -> None:
         mine = self.missing.setdefault(rank, {}) if rank in self.missing or len(self.missing) < MOST else {}
@@ -69,5 +69,9 @@ class HorovodStalls:
             tensor, came = max(self.ready.items(), key=lambda item: len(item[1]))
             gaps = sorted(set(range(max(came, default=0))) - came)  # ranks above the highest may be missing, too
             words = f"{capital(name_ranks(sorted(came)))} wait for {name_ranks(gaps) if gaps else 'the other ranks'} to submit {tensor}."
-            return (Cause(words, advice, None, 0.7, "missing_rank" if gaps else "hang", gaps[0] if len(gaps) == 1 else None),)
+            return (
+                Cause(
+                    words, advice, None, 0.7, "missing_rank" if gaps else "hang", gaps[0] if len(gaps) == 1 else None
+                ),
+            )
         return ()

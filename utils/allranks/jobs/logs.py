@@ -30,6 +30,7 @@ from allranks.jobs.names import operation
 from allranks.jobs.nccl_files import RAS_GROUP
 from allranks.jobs.scan import lines_of
 from allranks.jobs.signs import Xids, sign
+from allranks.jobs.verdicts import Verdicts
 from allranks.jobs.xla_waits import XlaWaits
 from allranks.theory.cost.sweep_tables import is_row
 
@@ -140,7 +141,7 @@ _NO_LOGS = (".md .rst .py .ipynb .sh .c .cc .cpp .cu .h .hpp .js .ts .css .html 
             ".csv .tsv .json .tex .patch .diff").split()  # fmt: skip
 # what a line has in it, in small letters, that a reader here looks for; and what an error of any program has
 _KNOWN = (
-    "ccl|watchdog|enqueued|fingerprint|monitoredbarrier|ei00|ej00|rankid:|ranks:|local_rank|exitcode|cancelled|srun|nvrm|"
+    "ccl|missing|straggl|/rnk:|watchdog|enqueued|fingerprint|monitoredbarrier|ei00|ej00|rankid:|ranks:|local_rank|exitcode|cancelled|srun|nvrm|"
     "oom|worker group|due to|death|stuck|waiting|/task:|member: | float |running|collective|] info | warn "
 ).split("|")
 _ERRORS = (
@@ -257,6 +258,7 @@ class _Log:
         self.xids = Xids()
         self.rows = 0  # of a table of nccl-tests
         self.colls, self.xla, self.hccl, self.horovod = CollLines(), XlaWaits(), HcclErrors(), HorovodStalls()
+        self.verdicts = Verdicts()
         # of a process and its GPU: the ranks that it has in communicators of each size
         self.comms: dict[tuple[str, str], dict[int, set[int]]] = {}
 
@@ -359,6 +361,7 @@ class _Log:
         if "ranks" in line or self.horovod.listing:
             self.claimed |= self.horovod.take(line)
         self._failures(line)
+        self.claimed = self.claimed or self.verdicts.take(line, self.lines)
         self.claimed = self.claimed or self.errors.take(line, self.lines)
 
     def _of_nccl(self, line: str) -> None:
@@ -728,7 +731,7 @@ class _Log:
 
     def _causes(self) -> list[Cause]:
         """What lines name by themselves, without a comparison of ranks."""
-        readers = (self.xids, self.xla, self.hccl, self.horovod)
+        readers = (self.xids, self.xla, self.hccl, self.horovod, self.verdicts)
         return [cause for reader in readers for cause in reader.causes()]
 
     def records(self, name: str) -> list[RankRecord]:

@@ -21,8 +21,9 @@ from allranks.jobs.names import operation
 from allranks.jobs.plain import bounded, content
 
 INSPECTOR, RAS = "nccl inspector", "ras"
-RAS_TEXT = "NCCL version "
-# of RAS's text: a row of its table of communicators, the head of what it says of one, an operation, a count, a rank
+# of RAS's text: its head, or that of its table where people copy no more; a shell's line may stand before it
+_RAS_TEXT = re.compile(rb"(?m)^\s*NCCL version (\S+) compiled with CUDA|^\s*Group +Comms +Nodes +Ranks")
+# a row of its table of communicators, the head of what it says of one, an operation, a count, a rank
 RAS_GROUP = re.compile(r"^ *(\d+) +\d+ +\d+ +[\d-]+ +(\d+) +\d+ +[A-Z]+ +([A-Z,]+) *$", re.M)
 _COMM = re.compile(r"^#(\d+)-\d+ \((\w+)\) (\w+)")
 _OPERATION = re.compile(r"ranks have different (\w+) operation counts")
@@ -31,6 +32,7 @@ _RANK = re.compile(
     r"^ +Rank (\d{1,7})(?: has launched up to operation (\d+)| has (not) launched any operations)? -- "
     r"(?:GPU .* managed by process (\d+) on node (\S+))?"
 )
+_MISSING = re.compile(r"^ +The missing ranks?: ([\d, ]+)$")
 NO_TIMES = (
     "the Inspector's file says how long each call took, but not when it began (NCCL_INSPECTOR_DUMP_VERBOSE=1 adds that)"
 )
@@ -45,7 +47,7 @@ def is_nccl_file(head: bytes) -> bool:
     start = head.lstrip()
     if start.startswith(b"{"):
         return b'"inspector_output_format_version"' in head or (b'"nccl_version"' in head and b'"communicators' in head)
-    return start.startswith(RAS_TEXT.encode()) and b"compiled with CUDA" in head and b"ProcessGroupNCCL" not in head
+    return _RAS_TEXT.search(head) is not None and b"ProcessGroupNCCL" not in head and b" NCCL INFO " not in head
 
 
 def read_nccl(name: str, data: bytes) -> list[RankRecord]:
@@ -59,8 +61,8 @@ def read_nccl(name: str, data: bytes) -> list[RankRecord]:
     (2, 'all_reduce', 3, 60)
     """
     text = data.decode("utf-8", "replace")
-    if text.lstrip().startswith(RAS_TEXT):
-        return _ras(name, _of_text(text))
+    if ras := _RAS_TEXT.search(data):
+        return _ras(name, _of_text(text) | {"nccl_version": (ras[1] or b"").decode() or None})
     objects, whole = [], True
     for value in _objects(text):
         if value is None:
@@ -179,6 +181,8 @@ def _of_text(text: str) -> dict[str, Any]:
         elif op and (found := _COUNT.search(line)):
             count = int(found[1] or 0)
             told["others"].setdefault(op, set()).add(count)
+        elif told and kind == "INCOMPLETE" and (gone := _MISSING.match(line)):  # NCCL 2.24
+            told["missing_ranks"] += [{"rank": int(n)} for n in re.findall(r"\d{1,7}", gone[1])]
         elif told and (rank := _RANK.match(line)):
             number = int(rank[1])
             who = {"rank": number, "pid": int(rank[4] or 0), "host": rank[5]}
@@ -202,7 +206,7 @@ def _of_text(text: str) -> dict[str, Any]:
     if not comms:
         largest = max(sizes.values())
         comms = {"": {"size": largest, "ranks": [{"rank": r} for r in range(largest)]}}
-    return {"nccl_version": text.split()[2], "communicators": list(comms.values())}
+    return {"communicators": list(comms.values())}
 
 
 def _ras(name: str, said: dict[str, Any]) -> list[RankRecord]:
@@ -225,7 +229,7 @@ def _ras(name: str, said: dict[str, Any]) -> list[RankRecord]:
             "backend": "nccl",
             "host": str(told.get("host")),
             "pid": _number(told.get("pid")),
-            "nccl_version": str(said.get("nccl_version")),
+            "nccl_version": str(said["nccl_version"]) if said.get("nccl_version") else None,
             "counts": counts,
             "status": _part(told, "status"),
             "absent": absent,

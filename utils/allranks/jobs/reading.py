@@ -143,7 +143,7 @@ _OTHERS = (
     ),
     (
         "",
-        rb"Culprit rank \d+; Error type|Not all ranks joining collective",
+        rb"Culprit rank \d+; Error type",
         "it is the text of torch's torchfrtrace: give the dumps that it read",
     ),
     (

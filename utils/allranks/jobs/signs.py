@@ -150,7 +150,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "failed_rank"),
     (r"failed to bind to .*Permission denied", "A port that the job asks for may not be opened by this user.",
      "ports below 1024 are root's: choose another one (MASTER_PORT)", 0.9, "failed_rank"),
-    (r"(?i)(?:CUDA|HIP|NPU|XPU|GPU)\b.{0,80}out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ERROR_OUT_OF_MEMORY|"
+    (r"(?i)(?P<own>(?:\w+ )?out of memory\. tried to allocate)|(?:CUDA|HIP|NPU|XPU|GPU)\b.{0,80}out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ERROR_OUT_OF_MEMORY|"
      r"out of memory.{0,60}(?:GPU|CUDA|device)|No available memory for the cache blocks",
      "The memory of a GPU was full.", "look what else is on this GPU (nvidia-smi), and at the batch, the length of "
      "sequences, activation checkpointing and sharding; other ranks then wait for this one", 0.85, "failed_rank"),
@@ -227,6 +227,9 @@ _FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
      "what other ranks say follows from it", 0.5, "failed_rank"),
 )  # fmt: skip
 _ANY_FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
+    (r"(?i)\b(?:died|exited|terminated|crashed) unexpectedly\b",
+     "A process died unexpectedly, and this line does not say why.", "look at its own last lines, above or in another "
+     "log, and at dmesg for the out-of-memory killer", 0.5, "failed_rank"),
     (r"CalledProcessError", "A program that a process had started failed, and this line does not say why.",
      "its own error stands above, or in another log", 0.4, "no_times"),
     (r"(?i)SIGTERM|SIGINT|SIGHUP|sigquit|killing subprocess|closing signal|see stack trace|root cause above|"
@@ -262,6 +265,7 @@ def sign(line: str) -> tuple[Cause, bool, bool] | None:
             rank = int(found["rank"]) if "rank" in pattern.groupindex else None
             if rank is None or rank < MAX_RANKS:
                 why = why.format(*said).replace(":;", ";")
+                own |= "own" in pattern.groupindex and found["own"] is not None
                 return Cause(words.format(*said), why, None, sure, kind, rank), follows, own
     return None
 

@@ -79,6 +79,11 @@ CLASSES = [
      "failed_rank", ["A process (VllmWorker-2) died unexpectedly"]),
     ("Failed: Cuda error /w/a.cuh:45 'an illegal memory access was encountered'\n(Engine pid=5) ERROR 02-11 08:00:01 [x.py:2] "
      "Worker proc W-2 died unexpectedly (exit code: None), shutting down.\n", "failed_rank", ["1. A kernel of a GPU used memory"]),
+    ("step 3/9HW Exception by GPU node-9 (Agent handle: 0x6a20) reason :GPU Hang\nAborted (core dumped)\n", "failed_rank",
+     ["1. A kernel of a GPU used memory that it may not use, or the GPU failed", "what only follows, line 2"]),
+    ("NAME   READY   STATUS      RESTARTS\na-w-0  0/1     OOMKilled   0\n", "failed_rank", ["The host's memory was used up", "a-w-0 0/1"]),
+    (" 0: [rank3]: torch.distributed.DistBackendError: NCCL error in: a.hpp:3, invalid usage, NCCL version 2.23.4\n", "nccl_error",
+     ["NCCL says on rank 3: invalid usage"]),
     # what another tool found out
     ("Not all ranks joining collective, sequence number: 41\ngroup info: 0:default_pg\ncollective: nccl:all_reduce\nmissing ranks: {2, 5}\n",
      "missing_rank", ["names ranks 2 and 5 as missing", "call 41, group info 0:default_pg, collective nccl:all_reduce"]),
@@ -87,7 +92,7 @@ CLASSES = [
     ("STRAGGLER DETECTION WARNING: Some GPUs have worse relative performance. Affected ranks: [7, 4]\n", "straggler",
      ["names ranks 4 and 7 as slower than the others"]),
     ("2031-01-02 08:00:01] | MnRtt/Rnk: 1400.50ms/3 | MxRtt/Rnk: 1550.00ms/6 | MnPwr/Rnk: 61.0W/0\n", "straggler",
-     ["Rank 6 is the slowest in 1 of 1 report", "1,550 ms on the slowest rank and 1,400 ms on rank 3"]),
+     ["Rank 6 is the slowest in 1 of 1 report", "1,550 ms there and 1,400 ms on rank 3"]),
     # of ranks that are ready, the one that lacks is named
     ("One or more tensors were submitted to be reduced, by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n"
      "Stalled ops: HorovodBroadcast_a [ready ranks: 3, 0, 1]\n", "missing_rank", ["Ranks 0, 1 and 3 wait for rank 2 to submit HorovodBroadcast_a"]),

@@ -33,6 +33,13 @@ def test_a_rank_that_called_something_else_is_named(tmp_path):
     assert "broadcast" in found.causes[0].cause and "call 7" in found.causes[0].evidence
 
 
+def test_of_a_rank_whose_text_has_only_a_number_nothing_is_said_to_be_alike(tmp_path):
+    status = [STATUS.format(r=r, seq=7, last=9, done=6) for r in (2, 0, 1)]
+    first = told(tmp_path, "".join(status) + hung(0) + hung(1)).causes[0]
+    assert "alike on ranks 0 and 1; of rank 2 only the call's number is told" in first.evidence
+    assert "program is right" not in first.evidence
+
+
 def test_ranks_too_far_apart_for_one_order_of_calls_are_told(tmp_path):
     text = hung(0, seq=40, op="_ALLGATHER_BASE") + STATUS.format(r=0, seq=40, last=47, done=39)
     text += hung(3, seq=42, op="ALLREDUCE", n=4) + STATUS.format(r=3, seq=42, last=45, done=41)

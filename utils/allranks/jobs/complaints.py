@@ -298,8 +298,10 @@ def shortened(text: str) -> str:
 def complaints(
     warnings: Iterable[str], ranks: Mapping[str, Collection[int]] = MappingProxyType({})
 ) -> tuple[Cause, ...]:
-    """A cause for each kind of warning or error, in their order, the unsure last; a text that is not known is told as it is, where no
-    other is. `ranks` are those that said a text, as far as a launcher's label says it.
+    """A cause for each kind of warning or error, in their order, the unsure last.
+
+    A text that is not known is told as it is, where no other is. `ranks` are those that said a text, as far as a
+    launcher's label says it.
 
     >>> complaints(["Call to connect returned Connection refused"])[0].kind
     'nccl_error'

@@ -598,9 +598,12 @@ def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] |
     who = f"The {len(here)} ranks that have a text here" if open_end else "Every rank"
     words = f"{who} made call {low} of {group.words()}{what}, and {name_ranks(stuck)} did not finish it."
     place = _at(call) if call else ""
-    evidence = (
-        f"operation, size and type are alike on all{place}: the program is right here; look at the links and machines"
-    )
+    named = [rank for rank in here if low in group.calls.get(rank, {})]
+    unsaid = [rank for rank in stuck if rank not in named]  # their text has the call's number only
+    alike = f"operation, size and type are alike on {name_ranks(named) if unsaid else 'all'}{place}"
+    evidence = f"{alike}: the program is right here; look at the links and machines"
+    if unsaid:
+        evidence = f"{alike}; of {name_ranks(unsaid)} only the call's number is told; look at the links and machines"
     states = {rank: group.calls[rank][low].state for rank in stuck if low in group.calls.get(rank, {})}
     for state in sorted(set(states.values())):
         if any(records[rank].source == "flight recorder" for rank in states):

@@ -56,7 +56,7 @@ _TYPE = re.compile(
 )
 _BARE_TYPE = re.compile(r"((?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt))\s*$")
 _WHAT = re.compile(
-    r"\bwhat\(\): +(.+)|(Memory access fault by .+)|(Fatal error in .+)|(Fatal Python error: .+)|"
+    r"\bwhat\(\): +(.+)|((?:Memory access fault|HW Exception) by .+)|(Fatal error in .+)|(Fatal Python error: .+)|"
     r"^(?:\*\*\* Error in `.+': )?((?:free|munmap_chunk|(?:m|re|c)alloc\w*)\(\): [^:]+|double free .+|"
     r"corrupted (?:size|double)\b.+|pure virtual method called|terminate called without .+)"
 )
@@ -83,7 +83,7 @@ _WEAK = re.compile(
 _CODE = re.compile(
     r"(?i)(?:exit(?:s|ed)?|died|terminated|killed|aborted|received|caught|returned|failed|invoked)\b.{0,90}?"
     r"(?:signal|exit ?code|return code|exit status|error ?code|status|with code)\b[ :=(]*(-?\d{1,3}\b|SIG[A-Z]{2,5})|"
-    r"\bexit ?code[:=] ?(-?\d{1,3})\b"
+    r"\bexit ?code[:=] *(-?\d{1,3})\b"
 )
 _SIGNAL = re.compile(
     r"\bSIG("
@@ -378,10 +378,12 @@ class Errors:
         """The other lines that look like errors, as they came."""
         shown = self._shown(others)
         rest = sorted((k for k in self.kinds.values() if k not in shown and " " in k.text), key=lambda k: k.line)
-        return [
-            f"{'what only follows' if k.place == 3 else 'another error'}, line {k.line}{f' ({k.who()})' if k.who() else ''}: {shortened(k.text)}"
-            for k in rest[:5]
-        ]
+        found = []
+        for kind in rest[:5]:
+            what = "what only follows" if kind.place == 3 else "another error"
+            who = f" ({kind.who()})" if kind.who() else ""
+            found.append(f"{what}, line {kind.line}{who}: {shortened(kind.text)}")
+        return found
 
 
 def _of_tasks(tasks: list[int]) -> Cause:

@@ -68,10 +68,8 @@ class HorovodStalls:
         if self.ready:
             tensor, came = max(self.ready.items(), key=lambda item: len(item[1]))
             gaps = sorted(set(range(max(came, default=0))) - came)  # ranks above the highest may be missing, too
-            words = f"{capital(name_ranks(sorted(came)))} wait for {name_ranks(gaps) if gaps else 'the other ranks'} to submit {tensor}."
-            return (
-                Cause(
-                    words, advice, None, 0.7, "missing_rank" if gaps else "hang", gaps[0] if len(gaps) == 1 else None
-                ),
-            )
+            others = name_ranks(gaps) if gaps else "the other ranks"
+            words = f"{capital(name_ranks(sorted(came)))} wait for {others} to submit {tensor}."
+            kind, rank = ("missing_rank" if gaps else "hang"), (gaps[0] if len(gaps) == 1 else None)
+            return (Cause(words, advice, None, 0.7, kind, rank),)
         return ()

@@ -45,7 +45,6 @@ _WORK = re.compile(
     r"[Cc]aught collective operat.{1,200}?(?: for work)?: Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\)"
     r"(?: ran for (\d+) milliseconds)?"
 )
-_OF_MPI = re.compile(r".{0,64}?\[\d+,(\d{1,6})\]<std(?:out|err)>")  # mpirun --tag-output
 _RANK = re.compile(r"\[(?:[^\[\]]*\s)?[Rr]ank ?(\d+)\]")
 _PG = re.compile(r"\[PG(?: ID)? (\d+)(?: PG GUID (\w+)(?:\((\w+)\))?| \((\w+)\))?")  # torch 2.4 names it without GUID
 _STATUS = re.compile(
@@ -213,7 +212,7 @@ class _Log:
         self.chosen: Counter[tuple[str, str, str]] = Counter()
         self.settings: dict[str, str] = {}
         self.warnings: Counter[str] = Counter()
-        self.warned: dict[str, set[int]] = defaultdict(set)  # which ranks said it, by mpirun's label
+        self.warned: dict[str, set[int]] = defaultdict(set)  # which ranks said it, by a launcher's label
         self.now = ""  # the line that is looked at
         self.nvls: str = ""
         self.hosts: set[str] = set()
@@ -415,8 +414,8 @@ class _Log:
         self._knows()
         if len(self.warnings) < MOST_WARNINGS or text in self.warnings:
             self.warnings[text] += 1
-            if label := _OF_MPI.match(self.now):
-                self.warned[text].add(int(label[1]))
+            if (rank := rank_in_label(self.now)) is not None:
+                self.warned[text].add(rank)
 
     def _fingerprints(self, line: str) -> None:
         """Files the calls that TORCH_DISTRIBUTED_DEBUG=DETAIL found to differ: its text has those of two ranks."""

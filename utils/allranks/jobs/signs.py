@@ -150,7 +150,8 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "failed_rank"),
     (r"failed to bind to .*Permission denied", "A port that the job asks for may not be opened by this user.",
      "ports below 1024 are root's: choose another one (MASTER_PORT)", 0.9, "failed_rank"),
-    (r"(?i)(?P<own>(?:\w+ )?out of memory\. tried to allocate)|(?:CUDA|HIP|NPU|XPU|GPU)\b.{0,80}out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ERROR_OUT_OF_MEMORY|"
+    (r"(?i)(?P<own>(?:\w+ )?out of memory\. tried to allocate)|"
+     r"(?:CUDA|HIP|NPU|XPU|GPU)\b.{0,80}out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ERROR_OUT_OF_MEMORY|"
      r"out of memory.{0,60}(?:GPU|CUDA|device)|No available memory for the cache blocks",
      "The memory of a GPU was full.", "look what else is on this GPU (nvidia-smi), and at the batch, the length of "
      "sequences, activation checkpointing and sharding; other ranks then wait for this one", 0.85, "failed_rank"),
@@ -158,7 +159,8 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "The shared memory of the machine or container (/dev/shm) was full.",
      "look at df -h /dev/shm; give a container more (docker run --shm-size=8g or --ipc=host; in Kubernetes an "
      "emptyDir of medium Memory), or let data loaders have fewer workers", 0.75, "failed_rank"),
-    (r"(?i)oom[-_ ]?kill|is killed by signal: killed|cannot allocate memory|std::bad_alloc|"
+    (r"(?i)(?P<own>\boomkilled\b(?!\W{0,3}false))|oom[-_ ]?kill|is killed by signal: killed|"
+     r"cannot allocate memory|std::bad_alloc|"
      r"defaultcpuallocator|\bMemoryError\b|low on memory|exceed\w* .{0,30}memory limit",
      "The host's memory was used up: a process was ended for lack of it, or got none.",
      "look at dmesg, at the limit of the container or the job (Slurm's --mem), at data loaders' workers and at copies "

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from allranks.base.errors import capital, counted, name_ranks
+from allranks.base.errors import counted, name_ranks
 from allranks.jobs.complaints import shortened
 from allranks.jobs.job import MAX_RANKS, Cause
 
@@ -89,10 +89,10 @@ class Verdicts:
             rank, times = self.slowest.most_common(1)[0]
             total = self.slowest.total()
             if ratio >= SLOWER and times > total / 2:
-                words = f"{capital(name_ranks([rank]))} is the slowest in {times} of {counted(total, 'report')} of Megatron's."
-                why = f"in the worst, an iteration takes {most:,.0f} ms on the slowest rank and {most / ratio:,.0f} ms on rank {fast}; "
-                why += (
-                    "these times hold waits inside what is timed: compare the ranks' clocks, power and temperature, too"
+                words = f"Rank {rank} is the slowest in {times} of {counted(total, 'report')} of Megatron's."
+                why = (
+                    f"in the worst, an iteration takes {most:,.0f} ms there and {most / ratio:,.0f} ms on rank {fast}; "
                 )
+                why += "waits inside what is timed count too: compare the ranks' clocks, power and temperature"
                 found.append(Cause(words, why, None, 0.5, "straggler", rank))
         return tuple(found)

@@ -84,6 +84,11 @@ CLASSES = [
     ("NAME   READY   STATUS      RESTARTS\na-w-0  0/1     OOMKilled   0\n", "failed_rank", ["The host's memory was used up", "a-w-0 0/1"]),
     (" 0: [rank3]: torch.distributed.DistBackendError: NCCL error in: a.hpp:3, invalid usage, NCCL version 2.23.4\n", "nccl_error",
      ["NCCL says on rank 3: invalid usage"]),
+    # a rank that only the message names
+    ("AssertionError: Rank 11: found NaN in local grad norm in backward pass before data-parallel communication.\n", "failed_rank",
+     ["Rank 11: the numbers of the model became NaN"]),
+    ("srun: error: n1: task 1: Segmentation fault (core dumped)\nsrun: error: n0: task 0: Segmentation fault (core dumped)\n",
+     "failed_rank", ["Slurm's tasks 0, 1 failed: Segmentation fault"]),
     # what another tool found out
     ("Not all ranks joining collective, sequence number: 41\ngroup info: 0:default_pg\ncollective: nccl:all_reduce\nmissing ranks: {2, 5}\n",
      "missing_rank", ["names ranks 2 and 5 as missing", "call 41, group info 0:default_pg, collective nccl:all_reduce"]),

@@ -654,6 +654,13 @@ def test_a_mismatch_whose_two_numbers_differ_is_read_and_asks_for_no_watchdogs_t
     text = PRINT.format(r=1, s=7, mine=FINGER.format("ALLGATHER", "1", "Long"), theirs=theirs)
     [cause] = told(tmp_path, text).causes
     assert cause.kind == "desync" and "Rank 7 made another call than rank 1: reduce" in cause.cause
+    base = PRINT.format(
+        r=1, s=0, mine=FINGER.format("ALLGATHER", "6", "Double"), theirs="CollectiveFingerPrint(OpType=_ALLGATHER_BASE)"
+    )
+    assert (
+        "made another call than rank 0: ALLGATHER, where it made _ALLGATHER_BASE"
+        in told(tmp_path, base).causes[0].cause
+    )
     behind = PRINT.format(r=1, s=2, mine="CollectiveFingerPrint(SequenceNumber=1OpType=BARRIER)",
                           theirs="CollectiveFingerPrint(SequenceNumber=0OpType=BARRIER)")  # fmt: skip
     assert told(tmp_path, behind).causes[0].rank == 2

@@ -145,9 +145,9 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         r"Connect to \S+ failed",
         "A rank could not connect to another one: NCCL took an interface or address that the other side does "
         "not reach.",
-        "compare the address with ip addr of both hosts (172.17.0.1 is docker0); set NCCL_SOCKET_IFNAME to the "
-        "interface that joins the machines, and look at the firewall; it is also refused where the other rank had "
-        "ended",
+        "compare the address with ip addr of both hosts (172.17.0.1 is docker0, 169.254.x.x is no network's); set "
+        "NCCL_SOCKET_IFNAME to the interface that joins the machines, and look at the firewall; it is also refused "
+        "where the other rank had ended",
         0.7,
     ),
     (

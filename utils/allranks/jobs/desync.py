@@ -118,6 +118,7 @@ def desync(job: Job) -> tuple[Cause, ...]:
 
 def _tasks(numbers: Sequence[str]) -> str:
     several = len(numbers) > 1 or not numbers[0].isdigit()
+    numbers = sorted(numbers, key=lambda n: int(re.split(r"\D", n)[0]))
     return f"task{'s' if several else ''} {', '.join(numbers[:8])}"
 
 
@@ -149,9 +150,12 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
             if how not in ("Out Of Memory", "Killed", "Terminated")
         }
         if others and not lacked:
-            first, how = next(iter(others.items()))
-            why = "Slurm's log names this first; with one task a rank, a task's number is the rank. Look at its end"
-            found.append(Cause(f"Slurm's {_tasks([first])} failed: {how}.", why, None, 0.7, "failed_rank"))
+            how = next(iter(others.values()))
+            alike = [numbers for numbers, end in others.items() if end == how]
+            why = (
+                "Slurm's log names this end first; with one task a rank, a task's number is the rank. Look at its lines"
+            )
+            found.append(Cause(f"Slurm's {_tasks(alike)} failed: {how}.", why, None, 0.7, "failed_rank"))
         if signal := record.facts.get("stopped"):
             name = f" (signal {signal})" if signal.isdigit() else f" ({signal})"
             why = (

@@ -46,7 +46,7 @@ _RANK = re.compile(
 )
 _NAMED = re.compile(
     r"\[\S+ \S+ ((?:DP\d+ )?(?:PP\d+ )?TP\d+(?: EP\d+)?)\]|\((\w+(?: \w+=\w+)?) pid=(\d+)|"
-    r"^\[([\w.-]+:\d{2,8})(?::\d+)*\]|"
+    r"^\[([\w.-]*[A-Za-z][\w.-]*:\d{2,8})(?::\d+)*\]|"
     r"^\[\d[\d.]*\] \[([\w.-]+:\d+)"
 )
 _TYPE = re.compile(
@@ -92,7 +92,7 @@ _SIGNAL = re.compile(
     r"[%\]s] *(Killed)\s*$"
 )
 _WHOSE = re.compile(
-    r"(?i)\bon rank (\d{1,7})\b|based barrier .{0,40}rank:? (\d{1,7})\b|"
+    r"(?i)\bon rank (\d{1,7})\b|error: rank (\d{1,7})[:,] |based barrier .{0,40}rank:? (\d{1,7})\b|"
     r"\brank=\[?(\d{1,7}(?:, ?\d{1,7})*)|grad for rank (\d{1,7})|"
     r"\brank = (\d{1,7})\b|\brank (\d{1,7}) (?:exited|died|failed|aborted|terminated)"
 )

@@ -421,11 +421,13 @@ class _Log:
         """Files the calls that TORCH_DISTRIBUTED_DEBUG=DETAIL found to differ: its text has those of two ranks."""
         prints = _PRINT.findall(line)
         differ = len({op for _, _, op, _, _ in prints}) > 1  # then these two met, whatever number each gives its call
+        alike = differ and len({operation(op) for _, _, op, _, _ in prints}) == 1
         for number, seq, op, shape, dtype in prints:
             if len(number) > 7 or int(number) >= MAX_RANKS:
                 continue
             seq = prints[0][1] if differ else seq
-            name, elements = operation(op), _elements(shape)
+            # torch has several operations of one name here, such as ALLGATHER and _ALLGATHER_BASE, which do not meet
+            name, elements = (op if alike else operation(op)), _elements(shape)
             call = Call(int(number), name, NO_GROUP, seq=int(seq) if seq else 1, in_elements=elements, state="started",
                         dtype=DTYPES.get(dtype, (dtype or None, 0))[0], label=op[:40])  # fmt: skip
             mine = self.ranks[int(number)]

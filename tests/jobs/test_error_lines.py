@@ -76,7 +76,7 @@ CLASSES = [
     (")): CUDA out of memory. Tried to allocate 4 MiB. GPU 0 has a total capacity of 9 GiB\n", "failed_rank", ["memory of a GPU was full"]),
     # a process that tells of another one's end does not stand for it, and the error above leads
     ("(Engine pid=5) ERROR 02-11 08:00:01 [x.py:2] Worker proc VllmWorker-2 died unexpectedly (exit code: None), shutting down.\n",
-     "failed_rank", ["A process (VllmWorker-2) died unexpectedly"]),
+     "failed_rank", ["A process (VllmWorker-2) died, and"]),
     ("Failed: Cuda error /w/a.cuh:45 'an illegal memory access was encountered'\n(Engine pid=5) ERROR 02-11 08:00:01 [x.py:2] "
      "Worker proc W-2 died unexpectedly (exit code: None), shutting down.\n", "failed_rank", ["1. A kernel of a GPU used memory"]),
     ("step 3/9HW Exception by GPU node-9 (Agent handle: 0x6a20) reason :GPU Hang\nAborted (core dumped)\n", "failed_rank",
@@ -89,6 +89,17 @@ CLASSES = [
      ["Rank 11: the numbers of the model became NaN"]),
     ("srun: error: n1: task 1: Segmentation fault (core dumped)\nsrun: error: n0: task 0: Segmentation fault (core dumped)\n",
      "failed_rank", ["Slurm's tasks 0, 1 failed: Segmentation fault"]),
+    # ends that launchers which nobody lists tell of
+    ("Container rank 2 status failed cmd ['/bin/python', 'train.py'] code -11 log log/a.log\n", "failed_rank", ["Rank 2 was ended by signal 11"]),
+    ("ERROR 2031-01-02 08:00:01,061 launch.py:2] ABORT!!! Out of all 4 trainers, the trainer process with rank=[0, 2] was aborted.\n",
+     "failed_rank", ["Ranks 0 and 2: a process died, and this line does not say why"]),
+    ("W0102 08:00:01.0 5 api.py:7] Received 1 death signal, shutting down workers\nm.SignalException: Process 5 got signal: 1\n", "stopped",
+     ["SIGHUP: its terminal or connection was closed", "what only follows, line 2"]),
+    # XLA's letter of a level, and NVSHMEM's status
+    ("2031-01-02 08:00:01.5: E external/xla/xla/a.cc:4] failed: Invalid access of peer GPU memory over nvlink (CUDA_ERROR_CONTAINED)\n",
+     "failed_rank", ["A GPU, its memory or a link failed"]),
+    ("/w/ibrc/ibrc.cpp:1433: non-zero status: 7 connect EPS failed \n", "hang", ["A process could not connect to another one"]),
+    ("kernel: NVRM: Xid (PCI:...): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 11 (...)\n", "failed_rank", ["on a GPU that is not named"]),
     # what another tool found out
     ("Not all ranks joining collective, sequence number: 41\ngroup info: 0:default_pg\ncollective: nccl:all_reduce\nmissing ranks: {2, 5}\n",
      "missing_rank", ["names ranks 2 and 5 as missing", "call 41, group info 0:default_pg, collective nccl:all_reduce"]),

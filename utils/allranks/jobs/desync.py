@@ -165,6 +165,8 @@ def _by_launcher(job: Job) -> tuple[Cause, ...]:
                     "a scheduler sends it at the job's limit of time or when it takes the machine back, or a person did"
                 )
             )
+            if signal in ("1", "SIGHUP"):
+                why = "SIGHUP: its terminal or connection was closed; in tmux or by setsid it goes on without one"
             words, kind = f"The launcher was ended from outside{name}.", "stopped"
             if "failure" in signal:
                 words = f"A {'machine' if 'node' in signal else 'task'} of the job failed, and Slurm ended the others."

@@ -63,8 +63,9 @@ _WHAT = re.compile(
 _LEVEL = re.compile(
     r"(?:^|[\s\[(|:*])(?:(?:\w+_)?(?:ERROR|FATAL|CRITICAL|ABORT)\b(?!=)|(?:[Ee]rror|"
     r"[Ff]atal(?: error)?)(?=:\s*[^\s\d]|\]))|"
-    r"(?:^|[\s\[])[EF]\d{3,4} |\[E |\[[EF]\]|hit an exception"
+    r"(?:^|[\s\[])[EF]\d{3,4} |\[E |\[[EF]\]|hit an exception|\bnon-zero status: -?\d"
 )
+_OF_XLA = re.compile(r"\d: [EF] \S+\.cc:\d+\] ")  # it marks so what it only tells, too
 # a text that begins so is an error where its words are known: "Failed: ...", "Cuda error a.cu:7 ..."
 _FAILED = re.compile(
     r"F(?:ailed|AILED|ailure)[:,] *[^\s\d]|(?:Test )?[A-Z]\w* (?:runtime |driver )?(?:[Ee]rror|[Ff]ailure)\b"
@@ -81,8 +82,9 @@ _WEAK = re.compile(
 )
 # how a process ended, by a launcher or a shell: rank or process, then the code or signal
 _CODE = re.compile(
-    r"(?i)(?:exit(?:s|ed)?|died|terminated|killed|aborted|received|caught|returned|failed|invoked)\b.{0,90}?"
-    r"(?:signal|exit ?code|return code|exit status|error ?code|status|with code)\b[ :=(]*(-?\d{1,3}\b|SIG[A-Z]{2,5})|"
+    r"(?i)(?:exit(?:s|ed)?|died|terminated|killed|aborted|received|caught|got|returned|failed|invoked)\b.{0,90}?"
+    r"(?:signal|exit ?code|return code|exit status|error ?code|status|with code|code(?= -))\b[ :=(]*"
+    r"(-?\d{1,3}\b|SIG[A-Z]{2,5})|"
     r"\bexit ?code[:=] *(-?\d{1,3})\b"
 )
 _SIGNAL = re.compile(
@@ -296,6 +298,7 @@ class Errors:
         head = line[:160]
         told = _TOLD.search(head) is not None  # a program that only tells
         level = not told and _LEVEL.search(head) is not None
+        level |= _OF_XLA.search(head) is not None and (known is not None or _WEAK.search(text) is not None)
         if told and not found and not ended and not (known and known[2]):
             return False
         mild = _TRIES.search(text) is not None or (_MILD.search(head) is not None and not (found or ended))

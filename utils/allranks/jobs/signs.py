@@ -172,7 +172,8 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "A kernel of a GPU used memory that it may not use, or the GPU failed.",
      "CUDA_LAUNCH_BLOCKING=1 (AMD_SERIALIZE_KERNEL=3) shows the call, compute-sanitizer the kernel; then look at dmesg "
      "for an error of the GPU", 0.7, "failed_rank"),
-    (r"(?i)uncorrectable|\bECC error|fallen off the bus|gpu is lost|nvlink error|unable to determine the device handle",
+    (r"(?i)uncorrectable|\bECC error|fallen off the bus|gpu is lost|nvlink error|"
+     r"over nvlink|cuda_error_contained|unable to determine the device handle",
      "A GPU, its memory or a link failed.", "look at dmesg for Xid, at nvidia-smi -q and dcgmi diag, before this "
      "machine gets work again", 0.8, "failed_rank"),
     (r"(?i)no cuda-capable device|cuda driver version|cuda unknown error|invalid device ordinal|no hip gpus|"
@@ -199,7 +200,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "compare the versions of the EFA driver, libfabric and aws-ofi-nccl on all hosts; fi_info -p efa shows the cards, "
      "FI_LOG_LEVEL=warn libfabric's own text", 0.6, "nccl_error"),
     (r"(?i)connection refused|no route to host|network is unreachable|destination is unreachable|"
-     r"connectFullMesh|failed to connect|could not connect|connect\(.*failed",
+     r"connectFullMesh|failed to connect|could not connect|connect\(.*failed|connect(?:ions|)\b(?: \w+)? failed",
      "A process could not connect to another one.",
      "nobody listened there (it had not begun, or had ended), or the address is not one that this host reaches "
      "(172.17.0.1 is docker0): look at that process first, then at ip addr of both hosts, at the variable that names "
@@ -229,15 +230,15 @@ _FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
      "what other ranks say follows from it", 0.5, "failed_rank"),
 )  # fmt: skip
 _ANY_FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
-    (r"(?i)\b(?:died|exited|terminated|crashed) unexpectedly\b",
-     "A process died unexpectedly, and this line does not say why.", "look at its own last lines, above or in another "
+    (r"(?i)\b(?:died|exited|terminated|crashed) unexpectedly\b|the actor died|abort!!!|trainer process with rank",
+     "A process died, and this line does not say why.", "look at its own last lines, above or in another "
      "log, and at dmesg for the out-of-memory killer", 0.5, "failed_rank"),
     (r"CalledProcessError", "A program that a process had started failed, and this line does not say why.",
      "its own error stands above, or in another log", 0.4, "no_times"),
     (r"(?i)SIGTERM|SIGINT|SIGHUP|sigquit|killing subprocess|closing signal|see stack trace|root cause above|"
      r"in a background process|ChildFailed|"
      r"ProcessRaisedException|ActorDied|RayTaskError|RayActorError|EngineDead|engine.{0,20}dead|worker died|"
-     r"The actor died|was aborted|ABORT!!!|"
+     r"was aborted|"
      r"child (?:process )?(?:failed|died)|shutting down|Job step aborted|fatal signal from worker",
      "A process was ended after another one had failed, and this line does not say why that one did.",
      f"it stands above, or in another log: {_OTHERS}", 0.4, "no_times"),
@@ -292,7 +293,8 @@ class Xids:
     def take(self, line: str) -> None:
         """Files a line; one that says which error caused it counts as that one."""
         if found := _XID.search(line):
-            self.of[int(found[3] or found[2])][found[1]] = None
+            gpu = found[1] if any(letter.isalnum() for letter in found[1]) else ""  # cut out before it was shown
+            self.of[int(found[3] or found[2])][gpu] = None
 
     def causes(self) -> Iterable[Cause]:
         """A cause for each number; those that only follow are left out where others are there.
@@ -304,8 +306,8 @@ class Xids:
         """
         for number in [n for n in self.of if n not in (43, 45)] or list(self.of):
             what = next((words for numbers, words in _MEANINGS if number in numbers), "")
-            gpus = list(self.of[number])
-            where = f"GPU{'s' if len(gpus) > 1 else ''} {listed(gpus)}"
+            gpus = [gpu for gpu in self.of[number] if gpu]
+            where = f"GPU{'s' if len(gpus) > 1 else ''} {listed(gpus)}" if gpus else "a GPU that is not named"
             words = f"The driver reports Xid {number}{f', {what},' if what else ''} on {where}."
             why = "nvidia-smi -q has the ranks' GPUs by these numbers; what ranks of other GPUs say follows from it. "
             why += "Look at nvidia-smi -q, dcgmi diag and NVIDIA's list of Xids before this machine gets work again"

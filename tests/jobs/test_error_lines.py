@@ -100,6 +100,11 @@ CLASSES = [
      "failed_rank", ["A GPU, its memory or a link failed"]),
     ("/w/ibrc/ibrc.cpp:1433: non-zero status: 7 connect EPS failed \n", "hang", ["A process could not connect to another one"]),
     ("kernel: NVRM: Xid (PCI:...): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 11 (...)\n", "failed_rank", ["on a GPU that is not named"]),
+    # the memory of hosts and of GPUs; a machine that mpirun lost; a port of NCCL's RAS, which stops nothing
+    ("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n", "failed_rank", ["The host's memory was used up"]),
+    ("ORTE has lost communication with a remote daemon.\n\n  Remote daemon: [[4,0],3] on node g4\n", "failed_rank", ["mpirun lost a machine"]),
+    ("a:1:2 [1] ras/client_support.cc:160 NCCL WARN Call to bind failed: Address already in use\na:1:2 [1] NCCL INFO NCCL_P2P_DISABLE set by "
+     "environment to 1\n", "nccl_setting", ["1. GPUs of one machine do not talk to each other directly"]),
     # what another tool found out
     ("Not all ranks joining collective, sequence number: 41\ngroup info: 0:default_pg\ncollective: nccl:all_reduce\nmissing ranks: {2, 5}\n",
      "missing_rank", ["names ranks 2 and 5 as missing", "call 41, group info 0:default_pg, collective nccl:all_reduce"]),

@@ -52,6 +52,7 @@ _STATUS = re.compile(
     r"(?: last started [^,]*,)* last completed(?: NCCL)? work: (-?\d+)"
 )
 _TIMEOUT = "aught collective operat"
+_OF_RAS = re.compile(r"\bras/\w+\.cc:\d+ $")  # what RAS lacks stops no job
 _BLOCKING = re.compile(r"\bWork Work[A-Z]*CCL\(([^()]*(?:\([^()]*\)[^()]*)*)\) timed out in ")
 _DIED = re.compile(
     r"watchdog thread terminated with exception: (.*(?:CUDA error: (?!driver shutting)|INTERNAL ASSERT).*)"
@@ -147,7 +148,7 @@ _ERRORS = (
     "err|fail|abort|kill|timed out|timeout|exce|sig|refus|reset|cannot|could "
     "not|unable|denied|reach|termin|assert|crash|"
     "died|exit|return code|critical|fatal|nan|heartbeat|lame|healthy|diverge|warn|memory|no space|quota|already in use|"
-    "deadline|initialization|grad for|connect|broken pipe|fallen|(): |corrupt|pure virtual|block found|[e |traceback"
+    "deadline|initialization|grad for|connect|broken pipe|fallen|(): |corrupt|pure virtual|block found|[e |traceback|lost comm"
 ).split("|")
 NEAR_LINES = 12  # behind a line of interest: the rest of a text that a terminal broke, or of a launcher's block
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x1b\b\f")  # what no text has
@@ -384,7 +385,9 @@ class _Log:
             elif "NCCL INFO" in line:
                 self._info(line)
             elif "NCCL WARN" in line:
-                self._warns(line.partition("NCCL WARN ")[2].strip())
+                place, _, told = line.partition("NCCL WARN ")
+                if not _OF_RAS.search(place):
+                    self._warns(told.strip())
             elif failed := _XLA_FAILED.search(line):
                 self.claimed = True
                 self._warns(failed[2] or failed[1])

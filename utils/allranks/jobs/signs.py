@@ -151,7 +151,8 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
     (r"failed to bind to .*Permission denied", "A port that the job asks for may not be opened by this user.",
      "ports below 1024 are root's: choose another one (MASTER_PORT)", 0.9, "failed_rank"),
     (r"(?i)(?P<own>(?:\w+ )?out of memory\. tried to allocate)|"
-     r"(?:CUDA|HIP|NPU|XPU|GPU)\b.{0,80}out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ERROR_OUT_OF_MEMORY|"
+     r"(?:CUDA|HIP|NPU|XPU|GPU)\b.{0,80}out of memory|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED|"
+     r"ERROR_OUT_OF_MEMORY|"
      r"out of memory.{0,60}(?:GPU|CUDA|device)|No available memory for the cache blocks",
      "The memory of a GPU was full.", "look what else is on this GPU (nvidia-smi), and at the batch, the length of "
      "sequences, activation checkpointing and sharding; other ranks then wait for this one", 0.85, "failed_rank"),
@@ -161,7 +162,8 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "emptyDir of medium Memory), or let data loaders have fewer workers", 0.75, "failed_rank"),
     (r"(?i)(?P<own>\boomkilled\b(?!\W{0,3}false))|oom[-_ ]?kill|is killed by signal: killed|"
      r"cannot allocate memory|std::bad_alloc|"
-     r"defaultcpuallocator|\bMemoryError\b|low on memory|exceed\w* .{0,30}memory limit",
+     r"defaultcpuallocator|\bMemoryError\b|(?:exceptions|lang)\.OutOfMemoryError|low on memory|"
+     r"exceed\w* .{0,30}memory limit",
      "The host's memory was used up: a process was ended for lack of it, or got none.",
      "look at dmesg, at the limit of the container or the job (Slurm's --mem), at data loaders' workers and at copies "
      "of the model on the host (each rank loads its own)", 0.8, "failed_rank"),
@@ -220,6 +222,10 @@ _FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
      "A connection of gloo's was lost: the other rank or its machine ended first, or the network failed.",
      "gloo says: {1}; look at the first error of the other ranks: the rank that says this is rarely at fault. A rank "
      "that ends before its messages were taken loses them too; GLOO_SOCKET_IFNAME names the interface", 0.5, "hang"),
+    (r"\b(?:ORTE|PRTE)\b.{0,40}(?:lost communication|unexpectedly failed)",
+     "mpirun lost a machine of the job, or its own process there.",
+     "the lines below it name the node: look whether that machine runs, and at the network between the two", 0.6,
+     "failed_rank"),
     (r"node has crashed|\bnode .{0,80}\b(?:dead|died)\b", "Ray lost a machine of the job, or its process of Ray's.",
      "look whether that machine runs and what its log (raylet.out, dmesg) says last", 0.6, "failed_rank"),
     (r"may have exceeded K8s pod memory limits",

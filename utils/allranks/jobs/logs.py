@@ -148,7 +148,8 @@ _ERRORS = (
     "err|fail|abort|kill|timed out|timeout|exce|sig|refus|reset|cannot|could "
     "not|unable|denied|reach|termin|assert|crash|"
     "died|exit|return code|critical|fatal|nan|heartbeat|lame|healthy|diverge|warn|memory|no space|quota|already in use|"
-    "deadline|initialization|grad for|connect|broken pipe|fallen|(): |corrupt|pure virtual|block found|[e |traceback|lost comm"
+    "deadline|initialization|grad for|connect|broken pipe|fallen|(): |corrupt|pure virtual|block found|[e |traceback|"
+    "lost comm"
 ).split("|")
 NEAR_LINES = 12  # behind a line of interest: the rest of a text that a terminal broke, or of a launcher's block
 _CONTROL = bytes(code for code in range(32) if code not in b"\t\n\r\x1b\b\f")  # what no text has

@@ -52,7 +52,15 @@ CLASSES = [
     ("INFO 02-11 08:00:01 r.py:2] Waiting for creating a placement group for 40 seconds.\n", "hang", ["waits for creating a placement"]),
     ("Init: GLOBAL_RANK: 1, MEMBER: 2/4\nInit: GLOBAL_RANK: 1, MEMBER: 2/4\nInit: GLOBAL_RANK: 0, MEMBER: 1/4\n", "missing_rank",
      ["Of 4 ranks, ranks 2 and 3 did not print that they begin", "rank 1 printed it more than once"]),
+    ("".join(f"INFO:root:Waiting in store based barrier to initialize process group for rank: {r}, key: k:1 (world_size=4, "
+             f"worker_count=3, timeout=0:30:00)\n" for r in (3, 0, 2, 3)), "missing_rank", ["Ranks 0, 2 and 3", "rank 1 did not"]),
+    ("[2031-02-11 08:00:01 TP4] Scheduler hit an exception: Traceback (most recent call last):\nRuntimeError: [/g/gloo/transport/tcp/"
+     "pair.cc:5] Read error [10.0.0.1]:4: Connection timed out\n", "hang", ["A connection of gloo's was lost", "(TP4)"]),
     # what any program may say of a resource
+    ("g1:8:9 [0] misc/ibvwrap.cc:2 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n", "nccl_error",
+     ["Memory could not be locked for a card", "memlock"]),
+    ("[171.5] [g1:81:0] ib_md.c:3 UCX ERROR ibv_reg_mr(address=0x7, length=4) failed: Cannot allocate memory\n", "failed_rank",
+     ["Memory could not be locked for a card", "(g1:81)", "ulimit -l"]),
     ("torch.distributed.DistNetworkError: failed to listen. port: 29511, code: -98, name: EADDRINUSE\n", "failed_rank", ["port that the job asks for is taken"]),
     ("[171.5] [g1:81:0] sock.c:3 UCX ERROR connect(fd=8, dest_addr=172.17.0.1:4) failed: Connection refused\n", "hang",
      ["A process (g1:81) could not connect to another one", "docker0"]),

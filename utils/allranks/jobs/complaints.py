@@ -11,11 +11,16 @@ from types import MappingProxyType
 from allranks.base.errors import capital, name_ranks
 from allranks.jobs.job import Cause
 
-__all__ = ["complaints", "settings_words", "shortened", "slow_settings"]
+__all__ = ["LOCKED", "complaints", "settings_words", "shortened", "slow_settings"]
 
 ERROR, SETTING = "nccl_error", "nccl_setting"
 _OWN = 0.6  # from so sure on, a text names a failure of its own
 _LETTERS = 300  # of a warning's text
+LOCKED = (
+    "Memory could not be locked for a card of InfiniBand or RoCE.",
+    "mostly the limit of locked memory is too small: ulimit -l must say unlimited in the job itself (a container needs "
+    "--ulimit memlock=-1, a daemon such as slurmd LimitMEMLOCK=infinity)",
+)
 
 # what a text says, the cause, what to look at, and how sure; the first that fits is taken. The texts are those of
 # NCCL's src/transport, src/misc and src/bootstrap.cc
@@ -133,6 +138,11 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         "look at the cable, the optics and the switch's port, and at ibqueryerrors or ethtool -S; links that come back "
         "are worth as much attention",
         0.7,
+    ),
+    (
+        r"ibv_(?:\w*reg_|create_|alloc_)\w+ .*Cannot allocate memory",
+        *LOCKED,
+        0.75,
     ),
     (
         r"(?:status=|with error )\d+,? opcode|ibv_\w+ failed|async (?:fatal )?event",

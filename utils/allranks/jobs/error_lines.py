@@ -106,7 +106,9 @@ _SUBJECT = re.compile(
 _LOCAL = re.compile(r"local_rank[=:] ?(\d{1,4})|\bprocess (\d{1,4}) terminated|\bProcess (\d{1,4}) terminated")
 _TASKS = re.compile(r"^\W*/job:\w+/replica:\d+/task:(\d{1,7})\s*$")
 _BEGAN = re.compile(r"GLOBAL_RANK: (\d{1,7}), MEMBER: \d+/(\d{1,7})")
-_SOURCE = re.compile(r'^\W*(?:File "|raise |return |except |frame #|#?\d+ +0x|@ +0x|at .+\.py:\d)')
+_TRACEBACK = "Traceback (most recent call last):"
+_WAITS = re.compile(r"based barrier .{0,140}world_size=(\d{1,7}), worker_count=(\d{1,7})\b")
+_SOURCE = re.compile(r'^\W*(?:File "|raise |return |except |#?\d+ +0x|@ +0x|at .+\.py:\d)|\bframe #\d+: ')
 
 
 def signal_of(code: int) -> int:
@@ -255,6 +257,7 @@ class Errors:
         self.tasks: dict[int, None] = {}
         self.began: Counter[int] = Counter()  # ranks that Lightning says begin
         self.members = 0
+        self.came = (0, 0)  # of a barrier of the store: all ranks, and how many had come
         self.line = 0
         self.looks_so = ""  # the first line that has an error's words, and not its form
         self.whose = ""  # of spawned processes: the one whose error the next exception is
@@ -281,9 +284,9 @@ class Errors:
             return True
         label = _LABEL.match(line)
         text = line[label.end() if label else 0 :].strip()
-        if not text or _SOURCE.match(text) or _IGNORED.search(text):
+        if not text or _SOURCE.search(text) or _IGNORED.search(text):
             return False
-        if text.endswith("Traceback (most recent call last):"):
+        if text.endswith(_TRACEBACK):
             self.whose = _who(line) or self.whose
             self.looks_so = self.looks_so or f"line {self.line} looks like an error: {text}"
         if text.startswith("-- Process ") and (local := _LOCAL.search(text)):
@@ -315,6 +318,8 @@ class Errors:
         elif found:
             why = "these are the program's own words: where it has a traceback, that names the line"
             cause, follows, unknown = Cause(f"{found}.", why, None, 0.6, "failed_rank"), False, False
+        elif text.endswith(_TRACEBACK):  # the exception itself is to follow
+            return True
         else:
             cause, follows, unknown = _MARKED, False, True
         if len(self.kinds) >= MOST and cause.cause not in self.kinds:
@@ -326,6 +331,8 @@ class Errors:
         if (kind.weak and sure) or better:  # a warning of it came before, or a line that says less
             kind.weak, kind.text, kind.line = False, text, self.line
         kind.count += 1
+        if (waits := _WAITS.search(text)) and int(waits[2]) <= MAX_RANKS:
+            self.came = (int(waits[1]), int(waits[2]))
         self._by(kind, line, text, bool(found))
         return True
 
@@ -365,9 +372,11 @@ class Errors:
             sure = min(kind.cause.sure, 0.35 if kind.weak else 0.4 if late else 1)
             more = f" (and {counted(kind.count - 1, 'like line')})" if kind.count > 1 else ""
             evidence = f"line {kind.line} says: {shortened(kind.text)}{more}; {kind.cause.evidence}"
-            found.append(
-                Cause(kind.words(), evidence, None, sure, "no_times" if late else kind.cause.kind, kind.cause.rank)
-            )
+            words, rank = kind.words(), kind.cause.rank
+            if _WAITS.search(kind.text) and 0 < len(kind.ranks) == self.came[1] < self.came[0]:  # all that came say so
+                gone = sorted(set(range(self.came[0])) - kind.ranks)
+                words, rank = f"{words[:-1]}; {name_ranks(gone)} did not.", gone[0] if len(gone) == 1 else None
+            found.append(Cause(words, evidence, None, sure, "no_times" if late else kind.cause.kind, rank))
         return tuple(found)
 
     def _shown(self, others: bool) -> list[_Kind]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from allranks.base.errors import listed
+from allranks.jobs.complaints import LOCKED
 from allranks.jobs.job import MAX_RANKS, Cause
 
 __all__ = ["Xids", "sign"]
@@ -156,6 +157,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      r"out of memory.{0,60}(?:GPU|CUDA|device)|No available memory for the cache blocks",
      "The memory of a GPU was full.", "look what else is on this GPU (nvidia-smi), and at the batch, the length of "
      "sequences, activation checkpointing and sharding; other ranks then wait for this one", 0.85, "failed_rank"),
+    (r"(?i)\bibv_.{0,200}cannot allocate memory|max locked memory", *LOCKED, 0.75, "failed_rank"),
     (r"out of shared memory|insufficient shared memory",
      "The shared memory of the machine or container (/dev/shm) was full.",
      "look at df -h /dev/shm; give a container more (docker run --shm-size=8g or --ipc=host; in Kubernetes an "
@@ -219,7 +221,7 @@ _FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
      "who that is, this line does not say: look which rank has no such line, at its first error, and where it stands",
      0.5, "hang"),
     (r"gloo/transport/tcp/\S+\] (.*(?:[Cc]onnection \w+ by|[Tt]imed out|[Tt]imeout|refused|no error).{0,200})",
-     "A connection of gloo's was lost: the other rank or its machine ended first, or the network failed.",
+     "A connection of gloo's was lost or not made: the other rank or its machine ended first, or the network failed.",
      "gloo says: {1}; look at the first error of the other ranks: the rank that says this is rarely at fault. A rank "
      "that ends before its messages were taken loses them too; GLOO_SOCKET_IFNAME names the interface", 0.5, "hang"),
     (r"\b(?:ORTE|PRTE)\b.{0,40}(?:lost communication|unexpectedly failed)",

@@ -56,6 +56,10 @@ CLASSES = [
              f"worker_count=3, timeout=0:30:00)\n" for r in (3, 0, 2, 3)), "missing_rank", ["Ranks 0, 2 and 3", "rank 1 did not"]),
     ("[2031-02-11 08:00:01 TP4] Scheduler hit an exception: Traceback (most recent call last):\nRuntimeError: [/g/gloo/transport/tcp/"
      "pair.cc:5] Read error [10.0.0.1]:4: Connection timed out\n", "hang", ["A connection of gloo's was lost", "(TP4)"]),
+    ("models-1    | [TensorRT-LLM][ERROR] Assertion failed: no workspace (a.cpp:2)\nmodels-1    | MPI_ABORT was invoked on rank 2 in "
+     "communicator MPI_COMM_WORLD\nmodels-1    | with errorcode 1.\n", "failed_rank",
+     ["Assertion failed: no workspace", "another error, line 2 (rank 2): MPI_ABORT"]),
+    ("application called MPI_Abort(MPI_COMM_WORLD, 1) - process 5\n", "failed_rank", ["Rank 5 called MPI_Abort", "only follow"]),
     # what any program may say of a resource
     ("g1:8:9 [0] misc/ibvwrap.cc:2 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n", "nccl_error",
      ["Memory could not be locked for a card", "memlock"]),
@@ -245,3 +249,21 @@ def test_an_error_behind_many_like_lines_is_found(tmp_path):
     text = "".join(f"INFO 02-11 08:00:{n % 60:02d} [m.py:{n}] 0 errors, connected to {n} peers\n" for n in range(3000))
     found = told(tmp_path, text + "[rank7]: RuntimeError: lost it\n" + text)
     assert found.causes[0].rank == 7 and "lost it" in found.causes[0].evidence
+
+
+def test_a_process_of_nccls_lines_without_a_watchdogs_text_is_counted(tmp_path):
+    wait = "[rank{0}]:[E ProcessGroupNCCL.cpp:7] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, "
+    wait += (
+        "OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600381 milliseconds before timing out.\n"
+    )
+    closed = "g1:6{0}:71 [{0}] NCCL INFO [Service thread] Connection closed by localRank 0\n"
+    two, three = ("".join(closed.format(n) for n in range(ranks)) for ranks in (2, 3))
+    waits = wait.format(0) + wait.format(1)
+    assert "made call 3" in told(tmp_path, waits + two).causes[0].cause
+    assert "Ranks 0 and 1 waited in call 3" in told(tmp_path, waits + three).causes[0].cause
+
+
+def test_unlike_lines_that_are_marked_as_errors_are_not_counted_together(tmp_path):
+    text = "[rank1]: ERROR: the gadget spins\n[rank2]: ERROR: the lamp is off\n[rank3]: ERROR: the lamp is off\n"
+    cause = told(tmp_path, text).causes[0]
+    assert cause.cause.startswith("Rank 1: a line is marked") and "like line" not in cause.evidence

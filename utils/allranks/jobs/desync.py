@@ -601,6 +601,8 @@ def _stuck(group: _Group, records: dict[int, RankRecord]) -> tuple[int, Cause] |
     timed_out = any(records[rank].facts.get("timed_out") for rank in stuck)
     what = f", {_said(call)}" if call else ""
     open_end = timed_out and all(r.world_size is None for r in records.values())  # of a log, which may be a part of one
+    if open_end and max(r.facts.get("processes", 0) for r in records.values()) > len(here):
+        return None  # NCCL's lines are of more processes than have a text of a watchdog
     who = f"The {len(here)} ranks that have a text here" if open_end else "Every rank"
     words = f"{who} made call {low} of {group.words()}{what}, and {name_ranks(stuck)} did not finish it."
     place = _at(call) if call else ""

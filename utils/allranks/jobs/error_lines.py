@@ -32,7 +32,8 @@ SENT = (1, 2, 3, 15)  # signals that a launcher, a scheduler or a person sends t
 _NUMBERS = {"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "SEGV": 11, "TERM": 15}
 # of loggers: a time, a level, a place in a source, a process; of launchers: a rank, a host
 _LABEL = re.compile(
-    r"(?:(?:\d{1,6}|[\w.-]*\d[\w.-]*): (?=\S))?(?:[\s|>]*(?:\[(?![\d, ]+\](?!<std))[^\[\]'\"]{0,100}\]:?|<std(?:out|"
+    r"(?:(?:\d{1,6}|[\w.-]*\d[\w.-]*)(?:: | +\|)(?=\s?\S)|[\w.-]+ (?=\[std(?:out|err)\]))?"
+    r"(?:[\s|>]*(?:\[(?![\d, ]+\](?!<std))[^\[\]'\"]{0,100}\]:?|<std(?:out|"
     r"err)>:?|"
     r"\((?:[\w.]+[ ,]+)?(?:\w+=[^)\s]*[ ,]*)+\)|\(raylet\)"
     r"|\d{4}[-/]\d\d[-/]\d\d[T_ ]\d\d:\d\d:\d\d\S*|\d\d[-/]\d\d \d\d:\d\d:\d\d\S*|\d\d:\d\d:\d\d\S*"
@@ -57,6 +58,7 @@ _TYPE = re.compile(
 _BARE_TYPE = re.compile(r"((?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt))\s*$")
 _WHAT = re.compile(
     r"\bwhat\(\): +(.+)|((?:Memory access fault|HW Exception) by .+)|(Fatal error in .+)|(Fatal Python error: .+)|"
+    r"((?:Assertion|Check) failed: .+)|"
     r"^(?:\*\*\* Error in `.+': )?((?:free|munmap_chunk|(?:m|re|c)alloc\w*)\(\): [^:]+|double free .+|"
     r"corrupted (?:size|double)\b.+|pure virtual method called|terminate called without .+)"
 )
@@ -72,7 +74,7 @@ _FAILED = re.compile(
 )
 _MILD = re.compile(r"(?:^|[\s\[(|])(?:\w+_)?(?:WARN(?:ING)?|Warning|warning|UserWarning)\b|(?:^|[\s\[])W\d{3,4} |\[W ")
 # what a program says that goes on
-_IGNORED = re.compile(r"(?i)\bignored\.?$|\bignoring\b|register factory|\bskipp(?:ed|ing)\b|exception ignored")
+_IGNORED = re.compile(r"(?i)^note: |\bignored\.?$|\bignoring\b|register factory|\bskipp(?:ed|ing)\b|exception ignored")
 _TRIES = re.compile(r"(?i)\bretry(?:ing)?\b|\bfall(?:ing|s)? ?back|\berror ignored")
 _TOLD = re.compile(r"(?:^|[\s\[(|-])(?:INFO|DEBUG|TRACE)\b|(?:^|\[)I\d{3,4} |\[I ")
 _WEAK = re.compile(
@@ -96,6 +98,7 @@ _SIGNAL = re.compile(
 _WHOSE = re.compile(
     r"(?i)\bon rank (\d{1,7})\b|error: rank (\d{1,7})[:,] |based barrier .{0,40}rank:? (\d{1,7})\b|"
     r"\brank=\[?(\d{1,7}(?:, ?\d{1,7})*)|grad for rank (\d{1,7})|"
+    r"MPI_Abort\(.{0,60}- process (\d{1,7})|"
     r"\brank = (\d{1,7})\b|\brank (\d{1,7}) (?:exited|died|failed|aborted|terminated)"
 )
 _RANK_IN_END = re.compile(r"(?i)(?<!local.)\brank\W{0,3}(\d{1,7})\b")
@@ -330,6 +333,10 @@ class Errors:
         better = unknown and not _WEAK.search(kind.text) and _WEAK.search(text)
         if (kind.weak and sure) or better:  # a warning of it came before, or a line that says less
             kind.weak, kind.text, kind.line = False, text, self.line
+            if unknown:
+                kind.count, kind.ranks, kind.others = 0, set(), {}
+        if unknown and text.translate(DIGITS) != kind.text.translate(DIGITS):
+            return True  # another text: neither is it like the first, nor is the first of its rank
         kind.count += 1
         if (waits := _WAITS.search(text)) and int(waits[2]) <= MAX_RANKS:
             self.came = (int(waits[1]), int(waits[2]))

@@ -217,7 +217,7 @@ class _Log:
         self.warned: dict[str, set[int]] = defaultdict(set)  # which ranks said it, by a launcher's label
         self.now = ""  # the line that is looked at
         self.nvls: str = ""
-        self.hosts: set[str] = set()
+        self.processes: set[tuple[str, str]] = set()  # the host and the number of each that NCCL's lines are of
         self.last_failed: int | None = None
         self.root = False  # whether the lines are of the launcher's block on the first failure
         # of a rank, by the launcher's block: its exit code, whether it is the root cause, and the second of its end
@@ -628,8 +628,8 @@ class _Log:
 
     def _info(self, line: str) -> None:
         told = line.partition("NCCL INFO ")[2].strip()
-        if host := re.match(r"(?:.*\s)?(\S+?):\d+:\d+ \[", line):
-            self.hosts.add(host[1])
+        if (found := re.match(r"(?:.*\s)?(\S+?):(\d+):\d+ \[", line)) and len(self.processes) < MAX_RANKS:
+            self.processes.add((found[1], found[2]))
         if comm := _COMM.search(told):
             self.colls.begins(line)
             rank, size = int(comm[1]), int(comm[2])
@@ -774,7 +774,7 @@ class _Log:
             bool(self.networks)
             and all("Socket" in n for n in self.networks)
             and (
-                len(self.hosts) > 1
+                len({host for host, _ in self.processes}) > 1
                 or any("NET/" in v for v in self.vias)
                 or ("lo" in self.interfaces and len(self.interfaces) > 1)
             )
@@ -788,6 +788,7 @@ class _Log:
             "warned": dict(self.warned),
             "without_gdr": tuple(self.without_gdr),
             "repeated": self.repeated,
+            "processes": len(self.processes),
             "local_exits": self.local_exits if not self.exits else {},
             "stopped": self.stopped,
             "tasks": self.tasks,

@@ -228,6 +228,8 @@ _FOLLOW: tuple[tuple[str, str, str, float, str], ...] = (
      "mpirun lost a machine of the job, or its own process there.",
      "the lines below it name the node: look whether that machine runs, and at the network between the two", 0.6,
      "failed_rank"),
+    (r"(?i)\bMPI_Abort(?: was invoked|\(.{0,60}- process \d)", "A process called MPI_Abort, which ends all ranks.",
+     "the other ranks only follow: its own error stands before this line, or in its log", 0.6, "failed_rank"),
     (r"node has crashed|\bnode .{0,80}\b(?:dead|died)\b", "Ray lost a machine of the job, or its process of Ray's.",
      "look whether that machine runs and what its log (raylet.out, dmesg) says last", 0.6, "failed_rank"),
     (r"may have exceeded K8s pod memory limits",

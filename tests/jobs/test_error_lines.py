@@ -20,7 +20,7 @@ CLASSES = [
      "failed_rank", ["Rank 3 failed", "The memory of a GPU was full"]),
     # how a process ended, by launchers that nobody lists
     ("['/bin/python', 'a.py', '--local_rank=2'] exits with return code = -9\n", "failed_rank",
-     ["A process (local rank 2) was ended by signal 9 (SIGKILL"]),
+     ["A process was ended by signal 9 (SIGKILL"]),
     (f"{MPI}\nmpirun noticed that process rank 5 with PID 0 on node n7 exited on signal 11 (Segmentation fault).\n", "failed_rank",
      ["Rank 5 was ended by signal 11 (SIGSEGV)"]),
     ("1.7e+09 DEBUG events Pod: a.b-worker-3 exited with code 1 {}\n", "failed_rank", ["A process (a.b-worker-3) ended with exit code 1"]),
@@ -60,6 +60,8 @@ CLASSES = [
      "communicator MPI_COMM_WORLD\nmodels-1    | with errorcode 1.\n", "failed_rank",
      ["Assertion failed: no workspace", "another error, line 2 (rank 2): MPI_ABORT"]),
     ("application called MPI_Abort(MPI_COMM_WORLD, 1) - process 5\n", "failed_rank", ["Rank 5 called MPI_Abort", "only follow"]),
+    ("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error\n[ +0.1] pcieport 0000:00:03.0: PCIe Bus Error: "
+     "severity=Corrected, type=Data Link Layer\n", "failed_rank", ["A GPU, its memory or a link failed", "line 1"]),
     # what any program may say of a resource
     ("g1:8:9 [0] misc/ibvwrap.cc:2 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory\n", "nccl_error",
      ["Memory could not be locked for a card", "memlock"]),
@@ -261,6 +263,16 @@ def test_a_process_of_nccls_lines_without_a_watchdogs_text_is_counted(tmp_path):
     waits = wait.format(0) + wait.format(1)
     assert "made call 3" in told(tmp_path, waits + two).causes[0].cause
     assert "Ranks 0 and 1 waited in call 3" in told(tmp_path, waits + three).causes[0].cause
+
+
+def test_whom_torchrun_kills_after_its_patience_did_not_fail_first(tmp_path):
+    one = "[{0}]:\n  time      : 2031-02-11_08:0{3}\n  rank      : {1} (local_rank: {1})\n  exitcode  : {2} (pid: 9)\n"
+    text = "[rank1]: RuntimeError: HCCL function error: HcclReduce, error code is 5\na.py FAILED\nFailures:\n"
+    ends = one.format(1, 3, 1, "0:58") + one.format(2, 0, -9, "1:29") + one.format(3, 2, -15, "1:29")
+    found = told(tmp_path, text + ends + "Root Cause (first observed failure):\n" + one.format(0, 1, 1, "0:58"))
+    said = " ".join(found.text().split())
+    assert found.causes[0].cause == "Ranks 1 and 3 failed in the same second." and "HcclReduce" in said
+    assert "rank 0 ended by signal 9 (SIGKILL, as the out-of-memory killer sends it), rank 2 otherwise, which" in said
 
 
 def test_unlike_lines_that_are_marked_as_errors_are_not_counted_together(tmp_path):

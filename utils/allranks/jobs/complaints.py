@@ -77,7 +77,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
-        r"CUDA IPC handle|peer access is not supported|[Cc]uda\w*IpcOpenMemHandle",
+        r"CUDA IPC handle|peer access is not supported|(?:[Cc]uda|hip)\w*Ipc(?:Open|Get)MemHandle",
         "A GPU could not open the memory of another one, to copy directly.",
         "run once with NCCL_P2P_DISABLE=1: where that works, look at nvidia-smi topo -p2p r, at containers that do not "
         "share IPC and PID namespaces, at CUDA_VISIBLE_DEVICES and at the IOMMU",
@@ -262,6 +262,12 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         "The driver does not fit this NCCL or CUDA.",
         "compare nvidia-smi's CUDA version with torch.version.cuda",
         0.7,
+    ),
+    (
+        r"Missing \".+\" from (?:kernel command line|environment)",
+        "RCCL misses a setting of the kernel or the environment that it asks for.",
+        "most jobs run well without; look for another error first, and set it if nothing else explains a hang",
+        0.3,
     ),
 )
 

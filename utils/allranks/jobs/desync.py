@@ -246,7 +246,9 @@ def _failed(records: dict[int, RankRecord]) -> list[tuple[int, Cause]]:
             evidence += ", and for a watchdog's text, as a watchdog ends its own process so"
     ended = [rank for rank, r in records.items() if r.facts.get("ended") and rank not in failed]
     if ended:
-        evidence += f"; {name_ranks(ended)} ended by {records[ended[0]].facts['ended']}, which follows from it"
+        alike = [rank for rank in ended if records[rank].facts["ended"] == records[ended[0]].facts["ended"]]
+        others = f", {name_ranks(rest)} otherwise" if (rest := [rank for rank in ended if rank not in alike]) else ""
+        evidence += f"; {name_ranks(alike)} ended by {records[ended[0]].facts['ended']}{others}, which follows from it"
     lone = first[0] if len(first) == 1 else None
     sure = 0.9 if waits else 0.7 if records[first[0]].facts.get("first") or len(first) == 1 else 0.6
     return [(-1, Cause(words, evidence, None, sure, "failed_rank", lone))]

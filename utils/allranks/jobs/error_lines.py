@@ -74,7 +74,9 @@ _FAILED = re.compile(
 )
 _MILD = re.compile(r"(?:^|[\s\[(|])(?:\w+_)?(?:WARN(?:ING)?|Warning|warning|UserWarning)\b|(?:^|[\s\[])W\d{3,4} |\[W ")
 # what a program says that goes on
-_IGNORED = re.compile(r"(?i)^note: |\bignored\.?$|\bignoring\b|register factory|\bskipp(?:ed|ing)\b|exception ignored")
+_IGNORED = re.compile(
+    r"(?i)^note: |\bignored\.?$|\bignoring\b|register factory|\bskipp(?:ed|ing)\b|severity=corrected|exception ignored"
+)
 _TRIES = re.compile(r"(?i)\bretry(?:ing)?\b|\bfall(?:ing|s)? ?back|\berror ignored")
 _TOLD = re.compile(r"(?:^|[\s\[(|-])(?:INFO|DEBUG|TRACE)\b|(?:^|\[)I\d{3,4} |\[I ")
 _WEAK = re.compile(
@@ -106,7 +108,8 @@ _RANK_IN_END = re.compile(r"(?i)(?<!local.)\brank\W{0,3}(\d{1,7})\b")
 _SUBJECT = re.compile(
     r"([A-Za-z][\w.-]*\d)(?: \(?pid[ =]\d+\)?)? (?:unexpectedly )?(?:died|exited|terminated|crashed)\b"
 )
-_LOCAL = re.compile(r"local_rank[=:] ?(\d{1,4})|\bprocess (\d{1,4}) terminated|\bProcess (\d{1,4}) terminated")
+# not a command's --local_rank: DeepSpeed and torch.distributed.launch show the last command that they began
+_LOCAL = re.compile(r"(?<!--)local_rank[=:] ?(\d{1,4})|\bprocess (\d{1,4}) terminated|\bProcess (\d{1,4}) terminated")
 _TASKS = re.compile(r"^\W*/job:\w+/replica:\d+/task:(\d{1,7})\s*$")
 _BEGAN = re.compile(r"GLOBAL_RANK: (\d{1,7}), MEMBER: \d+/(\d{1,7})")
 _TRACEBACK = "Traceback (most recent call last):"

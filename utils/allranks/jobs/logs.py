@@ -14,6 +14,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,7 @@ _PRINT = re.compile(
 _RESTART = re.compile(r"will restart worker group|Restarting worker group|DUE TO (?:JOB REQUEUE|PREEMPTION)")
 _CLOCK = re.compile(r"\[[EWIF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)")
 NEAR = 4  # so many calls apart are ranks of one group that stopped for one reason
+PATIENCE_S = 25  # torchrun waits 30 s
 APART_S = 60  # one process's timeouts of one moment are closer together
 _SYMPTOMS = (
     "DistBackendError",
@@ -475,12 +477,24 @@ class _Log:
         alike = [r for r, (code, _, second) in self.exits.items() if second == began and signal_of(code) not in SENT]
         if any(self.ranks[rank].error for rank in self.exits):
             alike = []  # the log has an error's text, which says more than the launcher's clock
+        # torchrun sends SIGTERM after the first failure, and SIGKILL to those that still run after its patience
+        late = {
+            rank
+            for rank, (code, root, second) in self.exits.items()
+            if signal_of(code) == 9 and not root and began and _moment(second) - _moment(began) >= PATIENCE_S
+        }
+        own = {
+            rank
+            for rank, (code, _, _) in self.exits.items()
+            if self.ranks[rank].error or not (signal_of(code) in (0, *SENT) or rank in late or signal_of(code) == 6)
+        }
         for rank, (code, root, _) in self.exits.items():
             told, signal = self.ranks[rank], signal_of(code)
             name = f" ({SIGNALS[signal]})" if signal in SIGNALS else ""
             at_once = len(alike) > 1 and rank in alike  # the launcher's clock does not say which was first
-            follows = told.calls or rank in self.symptoms or not (root or at_once)
-            if signal in SENT or (signal == 6 and gave_up) or (not signal and follows):
+            symptom = rank in self.symptoms and (own - {rank} or not root)
+            follows = told.calls or symptom or not (root or at_once)
+            if signal in SENT or rank in late or (signal == 6 and gave_up) or (not signal and follows):
                 told.ended = f"signal {signal}{name}" if signal else f"exit code {code}"
             elif code and not told.error:
                 told.by_launcher, told.at_once = True, at_once
@@ -861,6 +875,14 @@ class _Log:
             facts={k: v for k, v in mine.items() if v},
             notes=notes,
         )
+
+
+def _moment(second: str) -> float:
+    """The seconds of a launcher's clock; 0 where it says none."""
+    try:
+        return datetime.strptime(second, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0
 
 
 def _of_docker(line: str) -> str:

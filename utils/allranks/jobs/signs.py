@@ -177,7 +177,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "CUDA_LAUNCH_BLOCKING=1 (AMD_SERIALIZE_KERNEL=3) shows the call, compute-sanitizer the kernel; then look at dmesg "
      "for an error of the GPU", 0.7, "failed_rank"),
     (r"(?i)uncorrectable|\bECC error|fallen off the bus|gpu is lost|nvlink error|"
-     r"over nvlink|cuda_error_contained|unable to determine the device handle",
+     r"over nvlink|cuda_error_contained|(?P<own>unable to determine the device handle)",
      "A GPU, its memory or a link failed.", "look at dmesg for Xid, at nvidia-smi -q and dcgmi diag, before this "
      "machine gets work again", 0.8, "failed_rank"),
     (r"(?i)no cuda-capable device|cuda driver version|cuda unknown error|invalid device ordinal|no hip gpus|"

@@ -140,7 +140,7 @@ _ERRORS: tuple[tuple[str, str, str, float], ...] = (
         0.7,
     ),
     (
-        r"ibv_(?:\w*reg_|create_|alloc_)\w+ .*Cannot allocate memory",
+        r"ibv_(?:exp_)?(?:reg|create|alloc)_\w+ .*Cannot allocate memory",
         *LOCKED,
         0.75,
     ),

@@ -32,7 +32,7 @@ SENT = (1, 2, 3, 15)  # signals that a launcher, a scheduler or a person sends t
 _NUMBERS = {"HUP": 1, "INT": 2, "QUIT": 3, "ILL": 4, "ABRT": 6, "BUS": 7, "FPE": 8, "KILL": 9, "SEGV": 11, "TERM": 15}
 # of loggers: a time, a level, a place in a source, a process; of launchers: a rank, a host
 _LABEL = re.compile(
-    r"(?:(?:\d{1,6}|[\w.-]*\d[\w.-]*)(?:: | +\|)(?=\s?\S)|[\w.-]+ (?=\[std(?:out|err)\]))?"
+    r"(?:(?=[\w.-]{0,80}\d)[\w.-]{1,80}(?:: | +\|)(?=\s?\S)|[\w.-]+ (?=\[std(?:out|err)\]))?"
     r"(?:[\s|>]*(?:\[(?![\d, ]+\](?!<std))[^\[\]'\"]{0,100}\]:?|<std(?:out|"
     r"err)>:?|"
     r"\((?:[\w.]+[ ,]+)?(?:\w+=[^)\s]*[ ,]*)+\)|\(raylet\)"
@@ -106,7 +106,7 @@ _WHOSE = re.compile(
 _RANK_IN_END = re.compile(r"(?i)(?<!local.)\brank\W{0,3}(\d{1,7})\b")
 # of a line in which one process tells that another one ended: the other's name
 _SUBJECT = re.compile(
-    r"([A-Za-z][\w.-]*\d)(?: \(?pid[ =]\d+\)?)? (?:unexpectedly )?(?:died|exited|terminated|crashed)\b"
+    r"(?<![\w.-])([A-Za-z][\w.-]{0,80}\d)(?: \(?pid[ =]\d+\)?)? (?:unexpectedly )?(?:died|exited|terminated|crashed)\b"
 )
 # not a command's --local_rank: DeepSpeed and torch.distributed.launch show the last command that they began
 _LOCAL = re.compile(r"(?<!--)local_rank[=:] ?(\d{1,4})|\bprocess (\d{1,4}) terminated|\bProcess (\d{1,4}) terminated")

@@ -151,7 +151,7 @@ _ANY: tuple[tuple[str, str, str, float, str], ...] = (
      "failed_rank"),
     (r"failed to bind to .*Permission denied", "A port that the job asks for may not be opened by this user.",
      "ports below 1024 are root's: choose another one (MASTER_PORT)", 0.9, "failed_rank"),
-    (r"(?i)(?P<own>(?:\w+ )?out of memory\. tried to allocate)|"
+    (r"(?i)(?P<own>(?:\b\w{1,40} )?out of memory\. tried to allocate)|"
      r"(?:CUDA|HIP|NPU|XPU|GPU)\b.{0,80}out of memory|torch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED|"
      r"ERROR_OUT_OF_MEMORY|"
      r"out of memory.{0,60}(?:GPU|CUDA|device)|No available memory for the cache blocks",

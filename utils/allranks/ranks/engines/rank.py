@@ -45,6 +45,8 @@ _NCCL_SAYS = (
 _WITH_LISTS = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter", "batch_isend_irecv")
 _INSIDE_THE_GROUP = (
     "Unsupported tensor data type for NCCL",
+    "is not supported for NCCL process group",
+    "_oop must have the same number of elements",  # parts of unequal sizes, of which the rank's own does not fit its tensor
     "Unconvertible NCCL type",
     "for NCCL reduction",
     "with NCCL",

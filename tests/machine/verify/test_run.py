@@ -26,6 +26,7 @@ from allranks.machine.verify import (
 )
 from allranks.machine.verify.run import _ends, _no_legacy, _phases, record_folder
 from allranks.machine.verify.worker import Worker
+from allranks.ranks.engines import gpu_processes
 from allranks.ranks.engines.devices import Gpu, Inventory
 from waiting import until
 
@@ -131,6 +132,21 @@ def test_every_kind_of_failure_is_one_and_the_run_goes_on(tmp_path):
     assert data["ended"] == "complete" and data["counts"] == {"pass": 2, "fail": 5, "skip": 1}
     [page] = tmp_path.glob("*.md")
     assert "| wrong | **FAIL** |" in page.read_text() and "what the step printed" in page.read_text()
+
+
+def test_the_driver_keeps_the_gpus_started_from_the_first_step_to_the_last(tmp_path, monkeypatch):
+    """Else it starts all of them for each look, 1 to 3 s each without persistence mode: with eight GPUs more than a step has."""
+    open_now, seen = set(), []
+
+    def keep(uuids):
+        open_now.update(uuids)
+        return open_now.clear
+
+    monkeypatch.setattr(gpu_processes, "keep_initialized", keep)
+    monkeypatch.setattr(Inventory, "of_this_machine", lambda: Inventory((CARD,), 4, OLD))
+    say = lambda outcome: seen.append((outcome.result, set(open_now)))  # noqa: E731
+    verify(Plan(2, "nccl"), tmp_path, steps=[step(right)], say=say)
+    assert seen == [("pass", {"GPU-0"})] and not open_now
 
 
 @pytest.mark.live

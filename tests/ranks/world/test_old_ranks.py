@@ -1,5 +1,6 @@
 """New ranks start only when the old ones have left their GPUs; NVML's list is pretended, everything else is real."""
 
+import json
 import os
 import subprocess
 import sys
@@ -51,6 +52,59 @@ def test_what_nvml_lists_is_asked_of_each_gpu(monkeypatch):
     monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", running)
     assert gpu_processes.listed(["GPU-0", "GPU-1"]) == {7, 8}
     assert asked == ["GPU-0", "GPU-1", "shutdown"]
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """NVML, and the GPUs that it has open: the driver shuts down those that nobody has (NVIDIA's page "Driver Persistence")."""
+    import pynvml
+
+    state = SimpleNamespace(users=0, open=set())
+
+    def shutdown():
+        state.users -= 1
+        if not state.users:
+            state.open.clear()
+
+    def handle(uuid):
+        if uuid == "GPU-9":
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION)
+        state.open.add(uuid)
+        return uuid
+
+    monkeypatch.setattr(pynvml, "nvmlInit", lambda: setattr(state, "users", state.users + 1))
+    monkeypatch.setattr(pynvml, "nvmlShutdown", shutdown)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByUUID", handle)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", lambda handle: [])
+    return state
+
+
+def test_gpus_stay_started_between_two_looks(driver, monkeypatch, tmp_path):
+    let_go = gpu_processes.keep_initialized(["GPU-0", "GPU-9", "GPU-1"])
+    assert gpu_processes.listed(["GPU-0"]) == set() and driver.open == {"GPU-0", "GPU-1"}
+    let_go()
+    assert driver.users == 0 and not driver.open
+    # a service ends the processes that have a GPU open without a lease
+    monkeypatch.setenv("ALLRANKS_GPU_SOCKET", str(tmp_path / "gpus.sock"))
+    gpu_processes.keep_initialized(["GPU-0"])()
+    assert driver.users == 0 and not driver.open
+
+
+@pytest.mark.live
+def test_a_world_keeps_its_gpus_started_as_long_as_it_has_them(driver, monkeypatch, tmp_path):
+    """Else every fresh set of ranks waits until the driver has started each GPU, for 1 to 3 s."""
+    inventory = tmp_path / "inventory.json"
+    gpus = [{"uuid": f"GPU-{i}", "name": "Pretend", "memory_bytes": 1 << 30} for i in range(2)]
+    inventory.write_text(json.dumps({"gpus": gpus, "cores": 2, "nccl": "2.30.7"}))
+    monkeypatch.setenv("ALLRANKS_INVENTORY", str(inventory))
+    monkeypatch.setenv("ALLRANKS_LEASES", str(tmp_path / "leases"))
+    seen = []
+    monkeypatch.setattr(Engines, "start", lambda self, progress: seen.append(set(driver.open)))
+    world = World()
+    world.reset()
+    assert seen == [{"GPU-0", "GPU-1"}] * 2 and driver.open == {"GPU-0", "GPU-1"}
+    world.stop()
+    assert driver.users == 0 and not driver.open
 
 
 @pytest.mark.live

@@ -18,6 +18,7 @@ from allranks.machine.verify import calls, chapters, faults, machine, questions,
 from allranks.machine.verify.record import Record
 from allranks.machine.verify.steps import LEGACY_PHASES, PHASES, Outcome, Plan, Step
 from allranks.machine.verify.worker import Worker
+from allranks.ranks.engines import gpu_processes
 from allranks.ranks.engines.devices import SHARING_NCCL, Inventory, place
 from allranks.ranks.engines.forkserver.client import ForkServer, ForkServerError
 from allranks.ranks.engines.forkserver.process import forking_is_safe
@@ -89,7 +90,12 @@ def verify(
             ) from None
 
     write()
-    with _run_directory() as directory:
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(_run_directory())
+        if plan.backend == "nccl":
+            # else steps fail at their limits where the driver shuts GPUs down between two looks
+            gpus = {gpu.physical for gpu in Inventory.of_this_machine().gpus}
+            stack.callback(gpu_processes.keep_initialized(gpus))
         try:
             for old in (False, True)[: 1 + legacy]:
                 turn = [step for step in chosen if not old or step.phase in LEGACY_PHASES]

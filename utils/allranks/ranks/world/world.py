@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from allranks.base.errors import CourseError, counted
+from allranks.ranks.engines import gpu_processes
 from allranks.ranks.engines import rank as on_rank
 from allranks.ranks.engines.devices import Inventory, Placement, check_request
 from allranks.ranks.engines.leases import Lease
@@ -117,6 +118,7 @@ class World:
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
+            self._let_gpus_go: Callable[[], None] = _nothing
             self._engines = elsewhere or self._engines_here(wanted, launcher)
             self._idle = Idle(60 * wanted.idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
@@ -174,6 +176,7 @@ class World:
             if self.backend == "nccl" and self._lease is None and self._engines.ours:
                 self._lease = self._wait_for_gpus(line)
                 self._engines.placement = self._placement.moved_to(self._lease.gpus)
+                self._let_gpus_go = gpu_processes.keep_initialized({gpu.physical for gpu in self._lease.gpus})
             self._engines.start(line.say)
             if self._shared is not None and self._engines.ours:
                 self._shared.publish(self._engines)
@@ -211,6 +214,8 @@ class World:
 
     def _give_back(self) -> None:
         lease, self._lease = self._lease, None
+        let_go, self._let_gpus_go = self._let_gpus_go, _nothing
+        let_go()
         if lease is not None:
             lease.release()
         if self._keeper is not None:
@@ -511,6 +516,10 @@ def _elsewhere(wanted: Request, launcher: str) -> Engines | None:
     )
 
 
+def _nothing() -> None:
+    return None
+
+
 def _stop_at_exit() -> None:
     if _current is not None:
         _current.stop()
@@ -526,6 +535,7 @@ def _forget() -> None:
         world._idle.forget()
         world.why_stopped = "This process was forked from the one that started the world: use the world there."
         world._engines.forget()
+        world._let_gpus_go = _nothing  # else the parent's GPUs, by descriptors that both have
         if world._lease is not None:
             world._lease.forget()
         if world._shared is not None:

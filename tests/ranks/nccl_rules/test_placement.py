@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import cloudpickle
 import numpy as np
 import pytest
 import torch
 from allranks.ranks.nccl_rules import DEVICE, HOST, NcclRuleError, Placement, Rule
+from allranks.ranks.nccl_rules.refusals import check_kernel
 
 
 @pytest.fixture
@@ -17,6 +21,12 @@ def placement():
 
 def ones(**options) -> torch.Tensor:
     return torch.ones(3, **options)
+
+
+def put(tensor: torch.Tensor, places: torch.Tensor | slice, value: torch.Tensor | None = None) -> torch.Tensor:
+    """The tensor with values at some places: without `value` two of the CPU."""
+    tensor[places] = torch.ones(2, device="cpu") if value is None else value
+    return tensor
 
 
 def in_context() -> torch.Tensor:
@@ -66,6 +76,16 @@ ON_DEVICE = {
     "a module's weight": lambda: torch.nn.Linear(3, 2).weight,
     "copied into": lambda: ones().copy_(ones(device="cpu")),
     "with a number of the CPU": lambda: ones() * torch.tensor(2.0, device="cpu"),
+    "a number of the CPU put at indices": lambda: put(
+        ones(), torch.tensor([0], device="cpu"), torch.tensor(2.0, device="cpu")
+    ),
+    "one value of the CPU put by a mask": lambda: put(
+        ones(), torch.tensor([True, True, False]), torch.ones(1, device="cpu")
+    ),
+    "values of the device put at indices of the CPU": lambda: put(
+        ones(), torch.tensor([0, 1], device="cpu"), torch.ones(2)
+    ),
+    "values of the CPU put in a slice": lambda: put(ones(), slice(0, 2)),
     "index of the CPU": lambda: ones()[torch.tensor([0, 1], device="cpu")],
     "random": lambda: torch.randn(3, generator=torch.Generator(DEVICE)),
 }
@@ -95,11 +115,36 @@ def test_gradients_are_where_their_parameters_are(placement):
         assert placement.on_host(layer.weight.grad) == there
 
 
+def whole(*size: int) -> torch.Tensor:
+    return torch.ones(size, dtype=torch.int64)
+
+
 REFUSED = {
     "add": (Rule.MIXED_DEVICES, lambda: ones() + ones(device="cpu")),
     "add in place": (Rule.MIXED_DEVICES, lambda: ones().add_(ones(device="cpu"))),
     "cat": (Rule.MIXED_DEVICES, lambda: torch.cat([ones(), ones(device="cpu")])),
     "a layer": (Rule.MIXED_DEVICES, lambda: torch.nn.Linear(3, 2)(ones(device="cpu"))),
+    "stack with a number of the CPU": (
+        Rule.MIXED_DEVICES,
+        lambda: torch.stack([ones().sum(), torch.tensor(2.0, device="cpu")]),
+    ),
+    "values of the CPU put at indices": (Rule.MIXED_DEVICES, lambda: put(ones(), torch.tensor([0, 1]))),
+    "values of the CPU put at indices of the CPU": (
+        Rule.MIXED_DEVICES,
+        lambda: put(ones(), torch.tensor([0, 1], device="cpu")),
+    ),
+    "values of the CPU put by a mask": (
+        Rule.MIXED_DEVICES,
+        lambda: put(ones(), torch.tensor([True, True, False])),
+    ),
+    "a product of whole numbers": (Rule.NO_KERNEL, lambda: whole(2, 3) @ whole(3, 2)),
+    "a product with a vector": (Rule.NO_KERNEL, lambda: whole(2, 3) @ whole(3)),
+    "a product of vectors": (Rule.NO_KERNEL, lambda: whole(3) @ whole(3)),
+    "products of batches": (Rule.NO_KERNEL, lambda: whole(2, 2, 3) @ whole(2, 3, 2)),
+    "einsum": (Rule.NO_KERNEL, lambda: torch.einsum("ij,jk->ik", whole(2, 3), whole(3, 2))),
+    "a layer of whole numbers": (Rule.NO_KERNEL, lambda: torch.nn.functional.linear(whole(2, 3), whole(2, 3))),
+    "a convolution": (Rule.NO_KERNEL, lambda: torch.conv1d(whole(1, 1, 3), whole(1, 1, 2))),
+    "histogram": (Rule.NO_KERNEL, lambda: torch.histogram(ones(), 2)),
     "index on the device": (Rule.MIXED_DEVICES, lambda: ones(device="cpu")[torch.tensor([0])]),
     "numpy": (Rule.NUMPY, lambda: ones().numpy()),
     "asarray": (Rule.NUMPY, lambda: np.asarray(ones())),
@@ -115,6 +160,22 @@ def test_what_a_gpu_refuses_is_refused(placement, rule, program):
     with pytest.raises(NcclRuleError) as refused:
         program()
     assert refused.value.rule == rule
+
+
+@pytest.mark.parametrize("name", "mm addmm bmm baddbmm addbmm mv addmv dot vdot".split())
+def test_torchs_own_table_has_no_integers_for_cuda(name):
+    table = Path(torch.__file__).parent / "testing/_internal/common_methods_invocations.py"
+    entry = table.read_text(encoding="utf-8").split(f"OpInfo('{name}',")[1].split("OpInfo(")[0]
+    assert re.search(r"\bdtypes=all_types", entry) and re.search(r"\bdtypesIfCUDA=floating_", entry)
+    with pytest.raises(NcclRuleError, match="no integers"):
+        check_kernel(name, torch.int32)
+
+
+def test_what_only_the_cpu_computes_is_taken_there(placement):
+    assert (whole(2, 3).cpu() @ whole(3, 2).cpu()).tolist() == [[3, 3], [3, 3]]
+    assert torch.histogram(ones().cpu(), 2).hist.sum() == 3
+    assert (whole(2, 3).double() @ whole(3, 2).double()).tolist() == [[3, 3], [3, 3]]
+    assert torch.outer(whole(2), whole(2)).tolist() == [[1, 1], [1, 1]] and (whole(3) * 2).sum().item() == 6
 
 
 def test_reading_values_out_is_allowed(placement):

@@ -19,6 +19,7 @@ PLAIN = Rules(contiguous=True)
         ("torch.ones(2) + torch.ones(2, device='cpu')", Rule.MIXED_DEVICES),
         ("torch.ones(2).numpy()", Rule.NUMPY),
         ("torch.randn(2, generator=torch.Generator())", Rule.GENERATOR),
+        ("torch.ones(4).long() @ torch.ones(4).long()", Rule.NO_KERNEL),
         ("dist.all_reduce(torch.ones(4)[::2])", Rule.GAPS),
         ("dist.all_reduce(torch.ones(4, dtype=torch.int16))", Rule.DTYPE),
         ("dist.all_reduce(torch.ones(4, dtype=torch.int32), op=dist.ReduceOp.BOR)", Rule.REDUCE_OP),

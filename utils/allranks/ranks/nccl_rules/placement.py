@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from allranks.ranks.engines.usercode import in_library
 from allranks.ranks.nccl_rules.flight import Flight, tensors_of
-from allranks.ranks.nccl_rules.refusals import NcclRuleError, Rule
+from allranks.ranks.nccl_rules.refusals import NOT_IN_CUDA, NcclRuleError, Rule, check_kernel
 
 DEVICE = torch.device("cpu", 0)  # stands for the rank's GPU; torch.device("cpu") is the CPU's memory
 HOST = torch.device("cpu")
@@ -38,7 +38,9 @@ _DISTRIBUTED = "torch/distributed/"
 _LOADERS = "torch/utils/data/"
 # operations that take tensors of both places: copies, and indices in the CPU's memory for a tensor on the device
 _CROSS = {"copy_", "_to_copy", "_copy_from", "set_", "lift_fresh", "detach", "resize_"}
-_INDEXING = {"index", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "index_put"}
+_FILLING = {"index_put_", "_index_put_impl_", "_unsafe_index_put", "index_put"}
+_INDEXING = {"index", "_unsafe_index", *_FILLING}
+_JOINING = {"cat", "stack"}  # they refuse numbers in the CPU's memory too, which others let join tensors on the device
 
 
 class Placement:
@@ -315,6 +317,8 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
             return NotImplemented
         if not placement.calls and (func is _LIFT or not tensors_of(args)) and not in_library(_caller()):
             return placement.mark_host(func(*args, **kwargs))  # torch.Tensor(...), which ignores the default device
+        if (name := func.overloadpacket.__name__) in NOT_IN_CUDA and not placement.on_host(args[0]):
+            check_kernel(name, args[0].dtype)
         if not placement.flight.operations and not placement._host:
             return func(*args, **kwargs)
         tensors = tensors_of(args) + tensors_of(list(kwargs.values()))
@@ -326,7 +330,6 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
         if any(host) and not all(host):
             self._check_mixed(func, args, tensors, host)
         result = func(*args, **kwargs)
-        name = func._schema.name.split("::")[-1]
         if tensors and (host[0] if name in _INDEXING or name == "copy_" else all(host)):
             placement.mark_host(result)
         return result
@@ -347,10 +350,15 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
 
     def _check_mixed(self, func: Any, args: Any, tensors: list[torch.Tensor], host: list[bool]) -> None:
         name = func._schema.name.split("::")[-1]
-        if name in _CROSS or (name in _INDEXING and not host[0]):
+        if name in _CROSS:
             return
+        if name in _INDEXING and not host[0]:  # the indices may be anywhere; of new values, only a single one
+            tensors = [t for t in tensors_of(args[2:3]) if t.numel() > 1] if name in _FILLING else []
+            host = [self.placement.on_host(tensor) for tensor in tensors]
         # a number in the CPU's memory may join tensors on the device
-        if all(not there or tensor.dim() == 0 for tensor, there in zip(tensors, host, strict=True)):
+        if name not in _JOINING and all(
+            not there or tensor.dim() == 0 for tensor, there in zip(tensors, host, strict=True)
+        ):
             return
         raise NcclRuleError(
             Rule.MIXED_DEVICES,

@@ -22,6 +22,7 @@ class Rule(StrEnum):
     OTHER_GPU = "other_gpu"
     NUMPY = "numpy"
     GENERATOR = "generator"
+    NO_KERNEL = "no_kernel"
     GAPS = "gaps"
     DTYPE = "dtype"
     REDUCE_OP = "reduce_op"
@@ -78,6 +79,39 @@ def check_dtype(op: str, dtype: torch.dtype) -> None:
         Rule.DTYPE,
         f"{op}: NCCL has no {dtype_name(dtype)}. It has {have} and bool. Convert the tensor, for example to {instead}.",
     )
+
+
+# what CUDA has for no integers, and what it does not have at all: torch's own table, in testing/_internal/common_methods_invocations.py
+_NO_INTEGERS = frozenset(
+    "mm addmm bmm baddbmm addbmm mv addmv dot vdot convolution "
+    "avg_pool2d avg_pool3d max_pool2d_with_indices max_pool3d_with_indices".split()
+)
+_ONLY_ON_CPU = frozenset(
+    "histogram _histogramdd_bin_edges _histogramdd_from_bin_cts _histogramdd_from_bin_tensors".split()
+)
+NOT_IN_CUDA = _NO_INTEGERS | _ONLY_ON_CPU
+
+
+def check_kernel(name: str, dtype: torch.dtype) -> None:
+    """Raises NcclRuleError if CUDA has no kernel for one of torch's operations with tensors of this type.
+
+    >>> check_kernel("mm", torch.float32)
+    >>> check_kernel("mm", torch.int64)
+    Traceback (most recent call last):
+    ...
+    allranks.ranks.nccl_rules.refusals.NcclRuleError: mm: CUDA has this operation for no integers, and these are int64. Compute with tensor.double(), which is exact up to 2**53, or on tensor.cpu().
+    """
+    if name in _NO_INTEGERS and not (dtype.is_floating_point or dtype.is_complex):
+        raise NcclRuleError(
+            Rule.NO_KERNEL,
+            f"{name}: CUDA has this operation for no integers, and these are {dtype_name(dtype)}. Compute with "
+            "tensor.double(), which is exact up to 2**53, or on tensor.cpu().",
+        )
+    if name in _ONLY_ON_CPU:
+        raise NcclRuleError(
+            Rule.NO_KERNEL,
+            "torch.histogram: CUDA has no such operation. Use torch.histc, or torch.histogram of tensor.cpu().",
+        )
 
 
 def check_dense(op: str, tensor: torch.Tensor) -> None:

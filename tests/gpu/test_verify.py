@@ -7,6 +7,7 @@ from allranks.machine.verify import ALL_STEPS, Record, choose
 from allranks.machine.verify.run import _fork_server, _run_directory, with_course
 from allranks.machine.verify.worker import Worker
 from allranks.ranks.engines.devices import Inventory
+from allranks.ranks.engines.gpu_processes import keep_initialized
 
 GPUS = Inventory.of_this_machine().gpus
 pytestmark = [
@@ -26,6 +27,7 @@ def carry_out(pytestconfig):
 
     plan = with_course(choose(), pytestconfig.rootpath)
     assert plan.backend == "nccl"
+    let_go = keep_initialized(gpu.physical for gpu in GPUS)
     with _run_directory() as directory:
         env = dict(os.environ)
         server = _fork_server(env)
@@ -40,6 +42,7 @@ def carry_out(pytestconfig):
         if workers:
             workers[-1].end()
         server.close()
+    let_go()
 
 
 @pytest.mark.parametrize("step", ALL_STEPS, ids=[f"{step.phase}: {step.name}" for step in ALL_STEPS])

@@ -236,6 +236,32 @@ def test_cells_share_a_namespace_on_each_rank_and_it_can_be_read(world):
         world[0]
 
 
+def test_what_a_failed_cell_held_is_let_go_at_once(world):
+    """After "out of memory" its tensors would else fill the GPU also for the next, smaller try."""
+    source = """
+        import gc, sys, weakref
+        gc.disable()
+
+        def grow(outer=True):
+            global held
+            big = torch.ones(4)
+            held = weakref.ref(big)
+            if outer:
+                raise RuntimeError("full")
+            try:
+                grow()
+            except RuntimeError:
+                raise MemoryError("full") from None
+
+        grow({})
+    """
+    for outer, name in ((True, "RuntimeError"), (False, "MemoryError")):
+        with pytest.raises(RanksError, match=f"All 4 ranks: {name}: full"):
+            world.cell(textwrap.dedent(source).replace("{}", str(outer)))
+        world.cell("gc.enable(); left = held() is not None, hasattr(sys, 'last_value')")
+        assert world["left"] == [(False, False)] * 4
+
+
 @pytest.mark.core
 def test_tensors_come_back_and_large_arguments_go_out(world):
     import torch

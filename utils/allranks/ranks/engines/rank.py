@@ -212,18 +212,38 @@ def cell(source: str) -> bytes:
     from IPython import get_ipython
 
     shell = get_ipython()
-    show, shell._showtraceback = shell._showtraceback, lambda *_: None  # the notebook shows errors, once for all ranks
+    # the notebook shows errors, once for all ranks; IPython's words take a second of processor time, and keep the error
+    unsaid: dict[str, Any] = dict.fromkeys(
+        ("showtraceback", "_showtraceback", "_format_exception_for_storage"), lambda *_, **__: {}
+    )
+    vars(shell).update(unsaid)
     try:
         result = shell.run_cell(source, store_history=True)
     finally:
-        shell._showtraceback = show
+        for name in unsaid:
+            del vars(shell)[name]
     error = result.error_before_exec or result.error_in_exec
     if error is None:
         try:
             wait_for_gpu()
         except Exception as late:
             error = late
-    return _dumps("value", None) if error is None else _dumps("error", describe_error(error))
+    if error is None:
+        return _dumps("value", None)
+    try:
+        return _dumps("error", describe_error(error))
+    finally:
+        shell.last_execution_result = None
+        _let_go(error)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Frees what the functions of an error hold: else, after "out of memory", it stays until the collector comes."""
+    import traceback
+
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error.__context__, error = None, error.__context__
 
 
 def pull(name: str) -> bytes:

@@ -26,7 +26,7 @@ import time
 import torch
 import torch.distributed as dist
 
-from allranks import World, bench, check, cost, plan, plots, predict, predictions, training_step, workload
+from allranks import World, bench, check, plan, plots, predict, predictions, training_step, workload
 
 world = World()
 world
@@ -38,7 +38,7 @@ world
 
 # %% name="question"
 peak_guess = predict(
-    "The embedding and head are one unit that stays whole; of the blocks there is the one that computes and the next. GB of whole weights at most?",
+    "At the worst moment these are whole: the embedding, the head, the block that computes, and the block after it. How many GB is that?",
     low=0.1,
     high=20,
     unit="GB",
@@ -97,7 +97,7 @@ class FlatBlock(Flat):
 
 # %% [markdown] name="hooks_intro"
 # torch calls *hooks* before and after a module's forward and backward. Four of them make the whole of FSDP: gather before, free after, in both passes; and
-# after backward the gradients are reduce-scattered. `log` notes what happens; `whole` counts the blocks that are whole.
+# after backward the gradients are reduce-scattered. `log` notes what happens; `here` has the blocks that are whole.
 
 
 # %% name="hooks"
@@ -226,7 +226,7 @@ once.reveal(
 # ## 3. The next one comes while this one computes
 #
 # A gather that begins when its block must compute is waited for in full. So start the next block's gather first: **prefetch**. The price is a second whole
-# block. Here each block is larger, 8 MiB or, between fast GPUs, more. Instead of computing it *sleeps* in each pass, as long as its gather takes: so your cores are free for the messages.
+# block. Here each block is larger, 8 MiB or, between fast GPUs, more. Instead of computing, a block *sleeps* in each pass as long as its gather takes, so that your cores are free for the messages.
 # To time the three ways takes about ten seconds.
 
 
@@ -519,9 +519,8 @@ hybrid.reveal(
 #
 # $$E_{strong} = \frac{T_1}{p\,T_p}, \qquad E_{weak} = \frac{T_1}{T_p}.$$
 #
-# We measure both for the sharded model above. *Assumed* is the computing: for each sample and pass a block sleeps a fifteenth of a gather, because $p$ ranks that compute would share your
-# cores, and $p$ GPUs do not. *Real* are the hooks, the memory, the messages and the waiting. *Not fair*, and not to be mended here: all ranks share one memory and its
-# cores, so with more ranks the messages slow down more than they would between $p$ machines.
+# We measure both for the sharded model above. Hooks, memory, messages and waiting are real. The computing is a sleep, a fifteenth of a gather for each sample and pass of a block: $p$ ranks that
+# compute would share your cores, and $p$ GPUs do not. One thing is not fair, and can't be mended here: all ranks share one memory, so with more ranks the messages slow down more than between $p$ machines.
 
 # %% name="guess_scaling"
 strong_guess = predict(
@@ -594,46 +593,7 @@ display(
     ),
 )
 
-# %% [markdown] name="study_price"
-# And the price? A gather of $g$ seconds and a scatter of $s$ by `cost.price`, with $\alpha$ and $\beta$ fitted to all-gathers of all ranks. The first gather and the last
-# scatter are seen in full; each of the eight passes takes the longer of its computing and of what is sent beside it.
-
-# %% name="study_fit"
-# %%ranks
-from allranks import bench
-
-whole = [torch.zeros(n // world_size * world_size) for n in (2**10, 2**16, 2**20)]
-parts = [w.chunk(world_size)[rank].clone() for w in whole]
-measured = bench.seconds_of(*(lambda w=w, x=x: dist.all_gather_single(w, x) for w, x in zip(whole, parts, strict=True)))
-
-# %% name="study_priced"
-fitted = cost.fit("all_gather", world.ranks, [4 * 2**k for k in (10, 16, 20)], world["measured"][0])
-links = {"alpha": fitted.alpha_s.value, "beta": fitted.beta_s_per_byte.value}
-
-
-def priced(p, samples):
-    g, s = (float(cost.price(name, "ring", p, 4 * numel, **links)) for name in ("all_gather", "reduce_scatter"))
-    beside = [g, g, g, 0, g, g + s, g + s, s]
-    return g + sum(max(per_sample * samples, sent) for sent in beside) + s
-
-
-# %% name="study_curve"
-figure, axes = plots.chart("ranks", "efficiency")
-for name in ("strong", "weak"):
-    axes.plot(sizes, list(efficiency[name].values()), marker="o", label=f"{name}, measured")
-    share = {p: p if name == "strong" else 1 for p in sizes}
-    axes.plot(
-        sizes,
-        [priced(1, 120) / (share[p] * priced(p, 120 / share[p])) for p in sizes],
-        label=f"{name}, priced",
-    )
-axes.set(ylim=(0, 1.15), xticks=sizes)
-axes.legend()
-figure
-
 # %% [markdown] name="mistakes_intro"
-# Where the measured curve is below the price, ask what the price leaves out: here copies into and out of the flat vectors, processes that share cores, and sleeps that end late.
-#
 # Now the same times again, as people report them (the last line is a new run of about ten seconds):
 
 

@@ -630,8 +630,9 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # ## Recap
 #
 # In data parallelism everything is stored $p$ times. ZeRO gives each rank a shard of the optimizer's state, then of the gradients, then of the
-# weights. The first two stages send no more bytes, $2P$, because an all-reduce is a reduce-scatter followed by an all-gather; the third gathers the
-# weights twice and sends $3P$. The training is the same. **Stages 1 and 2 cost no extra bytes; stage 3 saves memory but sends more bytes.**
+# weights. The first two need only $2P$, because an all-reduce is a reduce-scatter followed by an all-gather; some libraries all-reduce all the same and send $3P$. The third gathers the
+# weights twice and sends $3P$. The training is the same. **At work begin with stage 1. With a
+# reduce-scatter, stages 1 and 2 send no more bytes than data parallelism. Take stage 3 if the weights do not fit, for one and a half times the bytes.**
 #
 # **Now you:** [Lab 5](../../labs/lab05_sharding/sharding.ipynb).
 #

@@ -291,8 +291,8 @@ for form in ((f, g, False), (f_split, g_split, True)):
 
 # %% name="guess_norm_gradient"
 guess = predict(
-    "Nobody adds these gradients over the ranks. A rank's gradient, times the number of ranks, is",
-    choices=["the right one", "a few percent off", "far off"],
+    "Right is the sum of all ranks' gradients. If each rank takes p times its own gradient instead, the result is",
+    choices=["right", "a few percent off", "far off"],
     title="One rank's gradient times p",
 )
 guess
@@ -586,18 +586,6 @@ print(f"the ring alone                     {1e3 * C:6.1f} ms")
 print(f"one after the other: measured {1e3 * after:6.1f} ms, formula {1e3 * (p * piece + C):6.1f} ms")
 formula = piece + (p - 1) * max(piece, C / (p - 1))
 print(f"in pieces:           measured {1e3 * hidden:6.1f} ms, formula {1e3 * formula:6.1f} ms")
-
-# %% name="pieces_figure"
-from allranks import plots
-
-figure, axes = plots.chart("C / G", "times faster in pieces")
-ratios = [i / 20 for i in range(1, 61)]
-for pieces in (2, 4, 8):
-    gain = [(1 + r) / (1 / pieces + (pieces - 1) * max(1 / pieces, r / (pieces - 1))) for r in ratios]
-    axes.plot(ratios, gain, label=f"{pieces} pieces")
-    print(f"{pieces} pieces: {', '.join(f'{gain[int(20 * r) - 1]:.2f} times at C = {r:g} G' for r in (0.4, 1, 2))}")
-axes.legend()
-figure
 
 # %% [markdown] name="pieces_explained"
 # (If you measured more than the formula, your ranks share cores: messages take some of the time in which others sleep.) The most is gained where both take about equally long, and never

@@ -58,8 +58,6 @@ def test_pipelines(ranks):
     torchs = dict(line.split(":", 1) for line in chapter.text("of_torch").splitlines())
     assert set(torchs) == {"Interleaved1F1B", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"}
     assert f"takes {3 * m + 0.5 * (ranks - 1):g} forward passes" in torchs["ZBVZeroBubble"]
-    listed = chapter.text("torch_1f1b")
-    assert listed == "nothing is wrong" or f"rank {ranks - 1} runs F{m} of stage {ranks - 1}, but" in listed
     counted, computed = chapter.text("counted").splitlines()
     assert counted.split(maxsplit=1)[1] == computed.split(maxsplit=1)[1]
     scaled = chapter.text("scaled").splitlines()

@@ -361,14 +361,14 @@ pipelines.picture(*shorter)
 explore.pipeline(ranks=4, micro_batches=8, order="zb-h1")
 
 # %% [markdown] name="shorter_explained"
-# Choose the orders one after the other in the first picture: which one waits least, and what does it keep for that?
+# Choose the orders one after the other in this picture: which one waits least, and what does it keep for that?
 #
 # The bubble is $(p-1)(F+I-W)$ with ZB-H1, and $(p-1)(F+I+W)$ with 1F1B, where $F$, $I$ and $W$ are the seconds of a forward pass, of the input's gradient and of the weights' gradient. If the three take equally long, a third of the
 # bubble is left. The price is memory. A rank must keep a micro-batch until its weights' gradient is made. So with ZB-H1 every rank keeps up to $p$ micro-batches; with 1F1B only the first rank does.
 #
-# One detail matters here. `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. On GPUs
-# a batch is one piece of work for NCCL, so waiting for its receive also waits for its send. So torch's schedules batch only sends *with* receives (`_batch_p2p`), and Megatron-LM refuses
-# `overlap_p2p_comm` together with `batch_p2p_comm`. Outside a batch each pair of ranks has a stream of its own, unless the group was made with `device_id`: then all messages and collectives of the group queue, and torch warns of it.
+# One detail matters here: `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. For NCCL a
+# batch is one piece of work, so there waiting for its receive *is* waiting for its send. So torch's schedules make a batch only of a send *with* a receive (`_batch_p2p`), and Megatron-LM refuses
+# `overlap_p2p_comm` together with `batch_p2p_comm`.
 # <!-- torch 2.13: distributed/pipelining/schedules.py:623 (_batch_p2p, its docstring). Megatron-LM d98e8a6: core/pipeline_parallel/schedules.py:1086. ProcessGroupNCCL.cpp, pointToPoint, eagerInit_: the warning that
 # TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING turns off -->
 #
@@ -466,19 +466,11 @@ pipelines.picture(*ready[2:])
 # A rank's two stages together take as long as one stage above, so the lengths are comparable. ZBV has no hole inside a row, and keeps no more than 1F1B's rank 0.
 # DualPipeV has another aim, which this clock can't show, since messages take no time on it: some of its boxes run forward and backward of *two*
 # micro-batches together, so that the all-to-all of one hides behind the other's computing ([DualPipe](https://github.com/deepseek-ai/DualPipe)).
-#
-# Check what you are given, too:
-
-# %% name="torch_1f1b"
-print(pipelines.check(of_torch("1F1B", 1)) or "nothing is wrong")
-
-# %% [markdown] name="torch_1f1b_explained"
-# If it names the last rank: torch 2.13 *lists* another order for it than it *runs*. The run is right. Never grade or draw from a list that nobody has checked.
 
 # %% [markdown] name="run_by_torch"
 # ## 6. Let torch run it
 #
-# It also *runs* them. A rank wraps its layers in a `PipelineStage` and gives the stage to a schedule; `schedule.step()` cuts the batch along its first dimension, sends, receives, and calls backward. The first rank gives the batch, the last one the target, those between nothing.
+# torch also *runs* these schedules. A rank wraps its layers in a `PipelineStage` and gives the stage to a schedule; `schedule.step()` cuts the batch along its first dimension, sends, receives, and calls backward. The first rank gives the batch, the last one the target, those between nothing.
 #
 # <!-- torch 2.13: distributed/pipelining/stage.py (PipelineStage), schedules.py:690-695 (scale_grads), :960 (perform_reduce_grad(n_microbatches if scale_grads else 1)) -->
 

@@ -31,6 +31,7 @@ MEANING = {
     "F": "forward",
     "B": "backward, both gradients",
     "I": "backward: gradient of the input",
+    "BI": "backward: both gradients, or the input's alone",  # one look
     "W": "backward: gradient of the weights",
     "wait": "waits",
     "later": "a later stage of the rank",
@@ -78,6 +79,7 @@ class Picture:
     def _looks(self) -> list[str]:
         """Which looks are in the picture, in the order of the legend."""
         there = {span.action.kind for one in self.timelines for own in one.spans for span in own}
+        there = there - {"B", "I"} | {"BI"} if {"B", "I"} <= there else there
         there |= {"wait"} if any(one.idle_share() > 0 for one in self.timelines) else set()
         there |= {"later"} if any(one.orders.stages_per_rank > 1 for one in self.timelines) else set()
         return [look for look in MEANING if look in there]
@@ -186,7 +188,7 @@ def _legend(y: float, width: float, looks: list[str]) -> tuple[str, float]:
         if look == "later":
             parts.append(f'<rect class="later" x="{x:g}" y="{y + 12:g}" width="20" height="3"/>')
         else:
-            parts.append(_rect(look, x, y, 22))
+            parts.append(_rect("B" if look == "BI" else look, x, y, 22))
         parts.append(f'<text x="{x + 28:g}" y="{y + 18:g}">{MEANING[look]}</text>')
         x += wide
     return "".join(parts), y + ROW + 2

@@ -37,7 +37,6 @@ def test_context_parallel(ranks):
         assert counted == formula > 0
     assert "16 ranks                503       566                    1544      1132" in chapter.text("llama_numbers")
     assert "it was: forward the ring, together Ulysses\n" in chapter.text("reveal_llama")
-    assert "measured" in chapter.text("model")
     assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "guess_balance"))
     only_data, both = chapter.text("trained").splitlines()
     assert off_by(both) < 1e-5 < 0.01 < off_by(only_data)  # without the context ranks the gradient lacks their tokens

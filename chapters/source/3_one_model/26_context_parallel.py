@@ -68,7 +68,7 @@ mine = alone.tensor_split(world_size)[rank]
 print(f"off by {(gathered - mine).abs().max():.0e}")
 
 # %% [markdown] name="gather_explained"
-# (No mask yet.) It is one call, any mask is easy, and the queries stay at home. But every rank holds the keys and values of the *whole* sequence, and it
+# (No mask yet.) This is short, any mask is easy, and the queries stay at home. But every rank holds the keys and values of the *whole* sequence, and it
 # can't begin before the last of them has come.
 #
 # ## 2. Round the ring
@@ -451,31 +451,6 @@ llama.reveal(
 # So model and number of ranks decide. With as many key heads as query heads Ulysses sends fewer bytes on any number of ranks, as long as the heads can be divided by it. With few
 # key heads the ring wins on few ranks: its bytes hardly grow, and those of Ulysses fall with each rank that is added, until it wins. Bytes are not all: the ring's can hide behind the computing, block by block,
 # and those of Ulysses come before and behind it. Often both are used: Ulysses inside the node, the ring between nodes.
-#
-# The price of the ring beside a measurement: $p-1$ steps of $\alpha$ and of a block's bytes. `bench.seconds_of` times on your ranks a small step, a large one, and a block in between that tests the model.
-
-# %% name="timings"
-# %%ranks
-from allranks import bench
-
-
-def around(numbers):
-    block, coming = torch.zeros(numbers), torch.empty(numbers)
-    for _ in range(world_size - 1):
-        ops = [dist.P2POp(dist.isend, block, (rank + 1) % world_size)]
-        ops.append(dist.P2POp(dist.irecv, coming, (rank - 1) % world_size))
-        for work in dist.batch_isend_irecv(ops):
-            work.wait()
-
-
-measured = bench.seconds_of(lambda: around(1), lambda: around(2**20), lambda: around(2**17), iterations=7)
-
-# %% name="model"
-p, (small, large, between) = world.ranks, world["measured"][0]
-alpha = small / (p - 1)
-beta = max(large - small, 0) / ((p - 1) * 2**22)
-print(f"alpha {1e6 * alpha:.0f} µs a step, 1/beta {1e-9 / max(beta, 1e-15):.2f} GB/s")
-print(f"blocks of 512 KiB: measured {1e3 * between:.2f} ms, model {1e3 * (p - 1) * (alpha + 2**19 * beta):.2f} ms")
 
 # %% [markdown] name="in_training"
 # ## 6. In a training job

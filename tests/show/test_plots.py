@@ -64,8 +64,16 @@ def test_what_a_rank_computes_lies_above_what_travels_meanwhile():
     axes = timeline(Trace("wire", 1, events, clock="virtual")).axes[0]
     boxes = [bars.get_paths()[0].get_extents() for bars in axes.collections]
     assert [(box.x0, box.x1) for box in boxes] == [(0, 4), (2, 5), (4, 5)]  # in seconds
-    assert boxes[0].y1 <= boxes[1].y0
+    assert boxes[0].y1 <= boxes[1].y0 and boxes[2].y0 == boxes[0].y0  # who waits does not compute
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {"compute", "wait", "all_reduce"}
+
+
+def test_no_message_covers_another_one_below_the_computing():
+    times = {"start": 0.0, "end": 1.0}
+    events = [Event(0, op, peer=1, **times) for op in ("send", "recv")] + [Event(0, "compute", **times)]
+    axes = timeline(Trace("wire", 2, tuple(events), clock="virtual")).axes[0]
+    send, recv, compute = (bars.get_paths()[0].get_extents() for bars in axes.collections)
+    assert compute.y1 <= send.y0 < send.y1 <= recv.y0
 
 
 def test_a_matrix_has_the_number_of_each_pair_and_no_colour_of_its_own():

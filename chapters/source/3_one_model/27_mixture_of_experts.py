@@ -393,7 +393,7 @@ for n in (1, 2, 4, 8):
 plots.timeline(seconds(4).trace)
 
 # %% [markdown] name="chunks_cost"
-# In each row computing is above, and the messages are below it. Now each exchange also takes 0.05 seconds to start, however short it is.
+# In each row a rank's computing and waiting are above, its messages below. It waits only for the first dispatch and the last combine. Now each exchange also takes 0.05 seconds to start, however short it is.
 
 # %% name="guess_chunks"
 best = predict(
@@ -579,12 +579,14 @@ print(
 #
 # <!-- DeepEP dd758ca (2026-07-14): README.md (V2, NCCL Gin backend); deep_ep/buffers/elastic.py:870-911 (do_cpu_sync, by default True without a cached handle) -->
 #
-# **Two tilings of the same ranks.** Attention's weights are cut by $fsdp \cdot tp$ ranks. The experts use the same ranks as $efsdp \cdot ep$: in torchtitan $efsdp = dp_{shard} \cdot cp \cdot tp / ep$. So 64 GPUs with $tp = 8$ can have $ep = 32$, and each expert's weights are cut over 2 ranks. In your World, two experts a rank: FSDP averages over its own ranks, which section 6 found wrong. Its divisor can be set:
+# **The same ranks, cut in two ways.** For attention, 64 GPUs may be 8 (FSDP) × 8 (tensor parallel), and for the experts 2 (FSDP) × 32 (expert parallel): then each expert's weights are sharded over 2 ranks. torchtitan calls the second pair `efsdp` and `ep`. FSDP averages an
+# expert's gradient over its own 2 ranks, which section 6 found wrong. But its divisor can be set. In your World, two experts a rank:
 #
 # <!-- torchtitan b5bcd76: distributed/parallel_dims.py, build_mesh (efsdp = fsdp * tp // ep); fsdp.py:99, set_gradient_divide_factor(1.0) with a loss divided by all tokens. Megatron-LM d98e8a6: core/distributed/distributed_data_parallel.py:273 -->
 
 
-# %% name="experts_in_fsdp"
+# %% name="experts_in_fsdp" jupyter={"source_hidden": true}
+# the layer as a module, for FSDP: run this cell
 class Experts(torch.nn.Module):
     def __init__(self, mine, group):
         super().__init__()
@@ -594,7 +596,8 @@ class Experts(torch.nn.Module):
         return moe(x, router, self.mine, group=self.group)
 
 
-# %% name="in_fsdp"
+# %% name="in_fsdp" jupyter={"source_hidden": true}
+# its gradient against that of one process: run this cell
 def in_fsdp(ep, divisor):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

@@ -282,7 +282,8 @@ def fit(points: Points, alpha: float, beta: float) -> Chart:
 def timeline(trace: Trace) -> Chart:
     """The trace as a picture: a row for each rank, with times from left to right (or steps, if there are no times).
 
-    In a row, sends are above and receives below. Where ranks compute, computing is above and all messages are below.
+    In a row, sends are above and receives below. Where ranks compute, computing is above and all messages are below; on
+    a virtual clock a rank that waits does not compute, so that is above, too.
     Raises PlotError for a trace with neither times nor steps.
 
     >>> from allranks.schedules import ring_all_reduce
@@ -305,7 +306,9 @@ def timeline(trace: Trace) -> Chart:
     for event, start, length in shown:
         half = {"send": (-0.4, 0.4), "recv": (0, 0.4), "reduce": (0, 0.4)}.get(event.op, (-0.4, 0.8))
         if computing:
-            half = (-0.4, 0.4) if event.op == "compute" else (0, 0.4)
+            above = {"compute", "wait"} if trace.clock == "virtual" else {"compute"}
+            below = {"send": (0, 0.2), "recv": (0.2, 0.2)}.get(event.op, (0, 0.4))
+            half = (-0.4, 0.4) if event.op in above else below
         style: dict[str, Any] = {"linewidth": 0.8 if computing else 0}
         if event.op == "wait":
             style = {"hatch": "////", "linewidth": 0}
@@ -325,7 +328,10 @@ def timeline(trace: Trace) -> Chart:
     if computing:
         there += sorted(drawn - set(OPS))
     if there:
-        handles = [Line2D([], [], color=OPS.get(op, WIRE), linewidth=6, label=op) for op in there]
+        handles: list[Any] = [Line2D([], [], color=OPS.get(op, WIRE), linewidth=6, label=op) for op in there]
+        if "wait" in there:
+            hatched = {"facecolor": "none", "edgecolor": LOST, "hatch": "////", "linewidth": 0}
+            handles[there.index("wait")] = Rectangle((0, 0), 1, 1, label="wait", **hatched)
         axes.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
 

@@ -58,4 +58,4 @@ def test_memory_and_rooflines(ranks):
     assert "up to 13 ranks" in told and "width of 19,780" in told and "1,024 tokens" in told
     assert "HFU 52.2%, MFU 39.2%" in chapter.text("megatron")
     assert re.findall(r"[\d.]+%", chapter.text("published")) == ["56.0%", "56.3%", "33.7%", "30.0%", "28.1%"]
-    assert all(WIDGET in chapter.outputs(name)[0]["data"] for name in ("watch", "guess_tensor"))
+    assert WIDGET in chapter.outputs("guess_tensor")[0]["data"]

@@ -21,7 +21,7 @@ explore.recompute(count=6, what="full")
 import torch
 import torch.distributed as dist
 
-from allranks import Player, World, check, plots, predict, predictions, rooflines, schedules
+from allranks import World, check, plots, predict, predictions, rooflines
 
 world = World()
 world
@@ -135,8 +135,8 @@ print(f"counted {counted:,} bytes, the formula says {formula:,.0f}: {100 * (coun
 #
 # ## 2. Split it
 #
-# Tensor parallelism splits the matrices, so that each rank has some heads and some columns of the MLP. In `enter` nothing happens forward, and an
-# all-reduce backward; in `leave` the other way round. Sequence parallelism splits the *tokens* between them too: `enter` gathers, `leave` reduces and scatters.
+# Tensor parallelism splits the matrices, so that each rank has some heads and some columns of the MLP. `enter` and `leave` are $f$ and $g$ of [Tensor parallel](24_tensor_parallel.ipynb): an
+# all-reduce on the way back, and one on the way forward. Sequence parallelism splits the *tokens* between them too: `enter` gathers, `leave` reduces and scatters.
 
 
 # %% name="enter_leave"
@@ -162,24 +162,18 @@ def summed(t):
     return t
 
 
-# %% name="gathered"
-# %%ranks
 def gathered(t):
     rows = t.new_empty(world_size * len(t), t.shape[1])
     dist.all_gather_single(rows, t.contiguous())
     return rows
 
 
-# %% name="scattered"
-# %%ranks
 def scattered(t):
     rows = t.new_empty(len(t) // world_size, t.shape[1])
     dist.reduce_scatter_single(rows, t.contiguous())
     return rows
 
 
-# %% name="both_ways"
-# %%ranks
 def same(t):
     return t.view_as(t)
 
@@ -422,15 +416,18 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 #
 # The same division with bytes *sent*. All bounds assume perfect overlap, and arithmetic and links at their peak.
 #
-# - **Data parallel, FSDP.** For a layer of $P$ parameters and $B$ tokens a GPU in one micro-batch (each micro-batch gathers again): $2PB$ operations forward behind a gather of $2P$ bytes. Hidden if $B > C/W$. Backward computes
-#   $4PB$, behind another gather and the reduce-scatter of the gradients. These are $2P$ bytes in bfloat16, so the bound is the same; summed in float32 they are $4P$, and it is $\frac{3}{2}\,C/W$. A
-#   mixture of experts gathers all experts and uses $k$ of $E$: times $E/k$.
-# - **Tensor parallel.** $4BhF/t$ operations of an MLP of inner width $F$ behind $4Bh$ bytes: hidden if $t < F\,W/C$.
-# - **Expert parallel.** A token and expert compute $4hF$ behind $4h$ bytes: hidden if $F > C/W$.
+# | | computes | sends, in bytes | hidden if |
+# |---|---|---|---|
+# | FSDP, forward: a layer of $P$ parameters, $B$ tokens a GPU | $2PB$ | $2P$, a gather | $B > C/W$ |
+# | FSDP, backward, sums in bfloat16 | $4PB$ | $4P$, a gather and a reduce-scatter | $B > C/W$ |
+# | FSDP, backward, sums in float32 | $4PB$ | $6P$ | $B > \frac32\,C/W$ |
+# | tensor parallel: an MLP of inner width $F$ on $t$ ranks | $4BhF/t$ | $4Bh$ | $t < F\,W/C$ |
+# | expert parallel: a token and an expert | $4hF$ | $4h$ | $F > C/W$ |
 #
-# The last two are for an MLP of two matrices. A gated one (SwiGLU) has three, so it computes half as much again behind the same bytes: $t$ may be $\frac32$ times as large, and $F$ needs to be only $\frac23$ as wide.
+# $B$ is the tokens of one micro-batch, because each gathers again. A mixture of experts gathers all $E$ experts and uses $k$ of them, so its $B$ must be $E/k$ times as large. A gated MLP (SwiGLU) computes half as much again behind the same bytes: $t$ may be
+# $\frac32$ times as large, and $F$ only $\frac23$ as wide.
 #
-# In the first, the number of GPUs does not appear, in the second the tokens cancel, in the third the tokens and $k$.
+# In FSDP's bound the number of GPUs does not appear, in tensor parallel's the tokens cancel, in expert parallel's the tokens and $k$.
 
 # %% name="guess_tokens"
 tokens_guess = predict(
@@ -503,11 +500,6 @@ tokens_guess.reveal(
 # only, and computes them for the tokens of all stages. Tensor parallelism inside a node does not change what the node's cards must bring.
 # And a faster GPU needs *more* tokens, if the network stays the same: the B200 between nodes. Few experts are as wide as 19,780, or 13,187 if they are gated, so expert parallelism over
 # network cards is bound by communication; real systems send fewer bytes, use NVLink, and overlap with other layers.
-#
-# The player shows the gather that has to hide:
-
-# %% name="watch"
-Player(schedules.ring_all_gather(ranks=4))
 
 # %% [markdown] name="mfu"
 # ## 6. MFU and HFU

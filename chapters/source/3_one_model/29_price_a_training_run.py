@@ -143,7 +143,7 @@ for dp, tp, pp, stage in ((64, 1, 1, 0), (64, 1, 1, 1), (16, 4, 1, 2), (8, 8, 1,
 # </details>
 
 # %% [markdown] name="play"
-# ## 3. Your turn
+# ## 3. The best split of 64 GPUs
 #
 # Find a split of 64 ranks (DP × TP × PP × CP = 64) that fits and loses the least. **Context parallel** (CP) ranks share each sequence: keys and
 # values go round. The upper bar also has the activations, the lower one also the computing, behind which the communication of data parallelism can hide.
@@ -197,7 +197,8 @@ first_guess.reveal(
 # if a layer's gather runs while the layer before is computed. **That is a best case, not a promise.** Two times that are nearly equal leave no room: a GPU that sends computes more slowly, and a little
 # less bandwidth shows at once. [Against published steps](../../docs/validation.md) the same model foretold 0.60 to 0.62 of the measured time for the two runs that only shard (FSDP on H100s, of 500 W), and 0.74 to 1.11 for
 # all others but one. So expect a step 1.6 times as long as the first line says.
-# Pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
+#
+# The others: pipelines send little, but *wait*: with $m$ micro-batches and $p$ stages, $\frac{p-1}{m}$
 # of the computing time. In this price nothing hides tensor parallelism's all-reduces (Megatron-LM's `tp_comm_overlap` and torchtitan's async TP hide a part: `training_step(..., tensor_overlap=True)`).
 #
 # The next cell has the same 64 GPUs with a batch of 64 sequences, then nodes with one Ethernet card for eight GPUs.

@@ -602,7 +602,7 @@ guess.reveal(
 # ## 7. Your turn
 #
 # This is DDP's step for plain SGD. It is right, but every rank does the whole update. **Make it ZeRO's step**: each rank averages and updates only
-# its own part of the flat vector. `check` counts the bytes that you send.
+# its own part of the flat vector. `check` counts the bytes that you send. (If you have it from [Sharded training](22_sharded_training.ipynb), it is right here too.)
 
 
 # %% name="zero_sgd_step"

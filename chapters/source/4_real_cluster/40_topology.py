@@ -127,7 +127,7 @@ display(
 )
 
 # %% [markdown] name="robin_explained"
-# **A bad placement costs time if links are shared.**
+# **A bad placement costs time if links are shared.** So the 4 GPUs of **my model** that share every layer must be on one node, and the replicas may be on different ones.
 #
 # ## 4. Two levels
 #

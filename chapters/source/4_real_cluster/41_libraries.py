@@ -191,7 +191,7 @@ for name, (values, said) in live[-1].items():
     else:
         other, other_said = on_wire.results[-1][name]
         apart = max(abs(a - b) for a, b in zip(values, other, strict=True))
-        print(f"wire: {other_said:9} they differ by at most {apart:.1e}")
+        print(f"wire: {other_said:9}", f"they differ by at most {apart:.1e}" if said == "ok" else "")
 
 # %% [markdown] name="same_explained"
 # - **activations** are copied, not calculated: the same with both.

@@ -88,8 +88,8 @@ figure
 # %% [markdown] name="wait"
 # ## 2. What `wait()` promises
 #
-# With `async_op=True` the operation runs in a queue of its own, beside your computation. On a GPU `value` may be the old value, the sum, or a mix in the next cell: nothing orders the
-# read and the operation, since they are in two queues. This world gives you no such number, but stops with the reason.
+# With `async_op=True` the operation runs in a queue of its own, beside your computation. The next cell reads too early. On a GPU its `value` may be the old value, the sum, or a mix: the
+# read and the operation are in two queues, and nothing says which is first. This world gives you no such number, but stops with the reason.
 
 
 # %% name="too_early_program"
@@ -131,8 +131,8 @@ world.run(in_time)
 # %% [markdown] name="device"
 # ## 3. Only tensors on the GPU
 #
-# Gloo refuses only two of the nine lines of the next cell: int16, and a message to oneself. But one that it accepts is wrong: of the column it sums four numbers that lie side by side in memory,
-# a row ([Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). Read them; the cell after your guess runs them under NCCL's rules and prints what each one gets.
+# Gloo refuses only two of the nine lines of the next cell: int16, and a message to oneself. It accepts the column, but its result is wrong: it sums a row instead, the four numbers that lie side by side in memory
+# ([Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). Read the nine lines; the cell after your guess runs them under NCCL's rules and prints what each one gets.
 
 
 # %% name="refused_programs"
@@ -225,7 +225,7 @@ guess.reveal(
 # NCCL connects two ranks at their first message, and **both wait on the CPU until the other has come** to that message. Here each rank waits for
 # its right neighbour, which waits for *its* right neighbour.
 #
-# (Two ranks take each other's *send* for the answer and are connected wrongly: on GPUs both calls return, and both ranks wait where they read the value.)
+# (With only two ranks, each takes the other's *send* for the answer. They are connected wrongly: on GPUs both calls return, and both ranks hang where they read the value.)
 #
 # Once the pairs are connected, a small message fits into NCCL's buffers, so the same circle passes. A message larger than these buffers (from some kilobytes
 # to several megabytes, by version and link; 16 KiB here) hangs again: the messages of a rank go through one queue, and the receive can't start before the

@@ -36,7 +36,7 @@ world
 # - **A flag beside the data.** Hardware stores 8 bytes in one piece: never half of them. So put 4 bytes of data and a 4-byte flag in one store. If the flag has
 #   come, its data has come with it. No fence, and no second trip.
 #
-# NCCL calls the first protocol **Simple** and the second **LL**, low latency. Here are both, in real memory of two ranks.
+# NCCL calls the first protocol **Simple** and the second **LL**, low latency. Here are both, in memory that two processes share (`SharedMemory`). In it `put` writes into another rank's part, `fence` waits until what was written is there, and `signal` and `wait` are the separate flag.
 
 
 # %% name="beside_defined"
@@ -299,7 +299,8 @@ sizes = [2**k for k in range(8, 32)]
 curves = {}
 for nbytes in sizes:
     for option in cost.nccl_options("all_reduce", nbytes, "dgx-h100"):
-        curves.setdefault(f"{option.algorithm} {option.protocol}", []).append(option.us)
+        if option.algorithm != "tree":  # never the fastest on one machine
+            curves.setdefault(f"{option.algorithm} {option.protocol}", []).append(option.us)
 figure, axes = plots.chart("bytes", "µs, by the tuner, 8 H100")
 for name, up in curves.items():
     axes.loglog(sizes, up, label=name)
@@ -436,7 +437,9 @@ rack.reveal(
 #
 # ## 8. Run it
 #
-# A GPU of a running job fails, or one call is slow. What does NCCL have for it, and from which version on?
+# A GPU of a running job fails, or one call is slow. What does NCCL have for it?
+#
+# <details><summary><b>By version</b></summary>
 #
 # | since | for operation |
 # |---|---|
@@ -447,6 +450,7 @@ rack.reveal(
 # | 2.29.2 | `ncclCommGrow` adds ranks |
 # | 2.29.7 | `ncclCommSuspend` and `ncclCommResume` give a communicator's GPU memory back for a while; failover to another port |
 # | 2.31.2 | algorithm and CTAs for *one call* (`ncclCollConfig_t`), and a tag that profilers see |
+# </details>
 # <!-- git tags of NVIDIA/nccl up to v2.30.7-1, their messages for 2.28.3 to 2.29.3; nccl pulls 2023 (2.29.5a2: suspend, failover), 2339 (2.31.2-1), issue 2337 (suspend
 # since 2.29.7); docs.nvidia.com/deeplearning/nccl/release-notes rel_2-31-2. RAS: docs/userguide/source/troubleshooting/ras.rst; shrink,
 # revoke, suspend: api/comms.rst 112, 171, 310. Looked up 2026-11 -->
@@ -467,7 +471,7 @@ rack.reveal(
 #
 # **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb) has a FIFO of a few slots to write.
 #
-# **Next question:** what else changes on NCCL? [What changes on NCCL](42_what_changes_on_nccl.ipynb). The core goes on with [When it hangs](45_when_it_hangs.ipynb).
+# **Next question:** what if ranks share their memory and send nothing? [Without messages](44_without_messages.ipynb). The core goes on with [When it hangs](45_when_it_hangs.ipynb).
 #
 # **Sources.** [NVIDIA/nccl](https://github.com/NVIDIA/nccl) 2.30.7: `src/graph/tuning.cc`, `src/include/device.h`, `src/device/prims_simple.h`, `prims_ll.h`, `prims_ll128.h`, `collectives.h` ·
 # Z. Hu et al., *Demystifying NCCL*, [arXiv:2507.04786](https://arxiv.org/abs/2507.04786) ·

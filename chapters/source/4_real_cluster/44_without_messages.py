@@ -504,7 +504,7 @@ link.reveal(
 #
 # **Now you:** [Lab 20](../../labs/lab20_without_messages/without_messages.ipynb): a two-shot all-reduce with signals of your own, and a tensor that goes through a few slots.
 #
-# **Next question:** what does NCCL do with a buffer that nobody registered? [Inside NCCL](43_inside_nccl.ipynb). The core goes on with [When it hangs](45_when_it_hangs.ipynb).
+# **Next question:** the core goes on: what if a job stops, without an error? [When it hangs](45_when_it_hangs.ipynb)
 #
 # **Sources.** L. Lamport, *Time, clocks, and the ordering of events*, CACM 1978 · C. Flanagan and S. N. Freund, *FastTrack*, PLDI 2009 ·
 # [NVIDIA, NCCL user guide](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html) ·

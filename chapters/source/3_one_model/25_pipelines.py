@@ -367,7 +367,7 @@ explore.pipeline(ranks=4, micro_batches=8, order="zb-h1")
 # bubble is left. The price is memory. A rank must keep a micro-batch until its weights' gradient is made. So with ZB-H1 every rank keeps up to $p$ micro-batches; with 1F1B only the first rank does.
 #
 # One detail matters here: `in_one_batch` waits only for its *receive*. If it waited for its send too, a rank would wait for its neighbour just when it should run a `W`, and ZB-H1 would be as slow as 1F1B. For NCCL a
-# batch is one piece of work, so there waiting for its receive *is* waiting for its send. So torch's schedules make a batch only of a send *with* a receive (`_batch_p2p`), and Megatron-LM refuses
+# batch is one piece of work, so there waiting for its receive *is* waiting for its send. So torch's schedules batch only sends *with* receives (`_batch_p2p`), and Megatron-LM refuses
 # `overlap_p2p_comm` together with `batch_p2p_comm`.
 # <!-- torch 2.13: distributed/pipelining/schedules.py:623 (_batch_p2p, its docstring). Megatron-LM d98e8a6: core/pipeline_parallel/schedules.py:1086. ProcessGroupNCCL.cpp, pointToPoint, eagerInit_: the warning that
 # TORCH_NCCL_SHOW_EAGER_INIT_P2P_SERIALIZATION_WARNING turns off -->

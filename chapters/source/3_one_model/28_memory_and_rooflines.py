@@ -424,7 +424,7 @@ print(f"a product of 8192 x 8192 x 8192: {rooflines.matmul_intensity(8192, 8192,
 # | tensor parallel: an MLP of inner width $F$ on $t$ ranks | $4BhF/t$ | $4Bh$ | $t < F\,W/C$ |
 # | expert parallel: a token and an expert | $4hF$ | $4h$ | $F > C/W$ |
 #
-# $B$ is the tokens of one micro-batch, because each gathers again. A mixture of experts gathers all $E$ experts and uses $k$ of them, so its $B$ must be $E/k$ times as large. A gated MLP (SwiGLU) computes half as much again behind the same bytes: $t$ may be
+# $B$ is the tokens of one micro-batch (each micro-batch gathers again). A mixture of experts gathers all $E$ experts and uses $k$ of them, so its $B$ must be $E/k$ times as large. A gated MLP (SwiGLU) computes half as much again behind the same bytes: $t$ may be
 # $\frac32$ times as large, and $F$ only $\frac23$ as wide.
 #
 # In FSDP's bound the number of GPUs does not appear, in tensor parallel's the tokens cancel, in expert parallel's the tokens and $k$.

@@ -330,7 +330,7 @@ def timeline(trace: Trace) -> Chart:
     if there:
         handles: list[Any] = [Line2D([], [], color=OPS.get(op, WIRE), linewidth=6, label=op) for op in there]
         if "wait" in there:
-            hatched = {"facecolor": "none", "edgecolor": LOST, "hatch": "////", "linewidth": 0}
+            hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": LOST, "hatch": "////", "linewidth": 0}
             handles[there.index("wait")] = Rectangle((0, 0), 1, 1, label="wait", **hatched)
         axes.legend(handles=handles, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return figure

@@ -131,7 +131,7 @@ world.run(in_time)
 # %% [markdown] name="device"
 # ## 3. Only tensors on the GPU
 #
-# Gloo refuses only two of the nine lines of the next cell: int16, and a message to oneself. It accepts the column, but its result is wrong: it sums a row instead, the four numbers that lie side by side in memory
+# Gloo refuses only two of the nine lines of the next cell: int16, and a message to oneself. But one that it accepts is wrong: of the column it sums four numbers that lie side by side in memory, which are a row
 # ([Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). Read the nine lines; the cell after your guess runs them under NCCL's rules and prints what each one gets.
 
 

@@ -60,7 +60,7 @@ print("places with room:", with_room([3, 3, 5, 3, 5, 0, 3], 2))
 # the order of `tokens`. Return each of these as its expert makes it, and every other token as it came, in the order of `tokens`.
 #
 # - Exactly two calls, there and back. Each sends to every other rank the room for all its experts: $L \cdot$ `capacity` rows, however many of them are used. So no counts have to be sent.
-# - Which place has a token in its expert's room? A cumulative count tells all places at once.
+# - Which row of its expert's room does a token get? A cumulative count tells all rows at once.
 # - What is in the unused rows does not matter, but they must be there.
 
 

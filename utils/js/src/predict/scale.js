@@ -17,7 +17,8 @@ export function placeOf({ low, high, log }, value) {
 }
 
 /**
- * The scale, longer where values lie beyond its ends: by whole lengths of its own, or to a power of ten.
+ * The scale, longer where values lie beyond its ends: by whole lengths of its own, or to a power of ten. It ends at 0
+ * where no value is less.
  *
  * @param {Scale} scale
  * @param {number[]} values
@@ -27,7 +28,8 @@ export function reaching({ low, high, log, whole }, values) {
   const inside = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
   const [least, most] = [Math.min(low, ...inside), Math.max(high, ...inside)];
   const span = high - low;
-  const down = () => (log ? 10 ** Math.floor(Math.log10(least)) : high - Math.ceil((high - least) / span) * span);
+  const lengths = () => high - Math.ceil((high - least) / span) * span;
+  const down = () => (log ? 10 ** Math.floor(Math.log10(least)) : Math.max(lengths(), least < 0 ? -Infinity : 0));
   const up = () => (log ? 10 ** Math.ceil(Math.log10(most)) : low + Math.ceil((most - low) / span) * span);
   return { low: least < low ? down() : low, high: most > high ? up() : high, log, whole };
 }

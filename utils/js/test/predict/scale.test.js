@@ -33,6 +33,8 @@ test("a scale is made as long as what was said and what it was need", () => {
   assert.deepEqual(longer, { ...times, high: 8.5 });
   assert.ok(placeOf(longer, 2.91) < placeOf(longer, 7) && placeOf(longer, 7) < 1, "two numbers, two places");
   assert.deepEqual(reaching(messages, [-3, 40]), { ...messages, low: -16, high: 48 });
+  const megabytes = { low: 100, high: 3000, log: false, whole: false };
+  assert.deepEqual(reaching(megabytes, [3, 579]), { ...megabytes, low: 0 }, "no memory is less than none");
   assert.deepEqual(reaching(gigabytes, [5000, 0.02, 0]), { ...gigabytes, low: 0.01, high: 10000 });
   assert.deepEqual(reaching(messages, [0, 16]), messages);
 });

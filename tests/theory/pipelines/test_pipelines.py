@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from allranks import pipelines
 from allranks.theory.pipelines import PipelineError, check, orders, picture, read, timeline
@@ -220,7 +222,6 @@ def test_the_picture_in_characters():
 
 
 def test_the_picture_has_a_box_for_each_action_and_only_the_themes_colours():
-    import re
     from xml.etree import ElementTree
 
     drawn = picture(*(timeline(orders(name, 3, 4)) for name in ("gpipe", "interleaved", "zb-h1")))
@@ -255,3 +256,11 @@ def test_a_long_order_keeps_its_numbers_and_has_an_axis():
     assert times[0] == 0 and times[turn - 1] <= 33 and 90 <= times[-1] <= long.makespan == 96
     narrow = ElementTree.fromstring(picture(timeline(orders("1f1b", 2, 2))).svg())
     assert float(narrow.get("width")) <= 540, "a short one has room beside an open sidebar"
+
+
+def test_the_legend_has_each_look_once():
+    drawn = picture(*(timeline(orders(name, 3, 4)) for name in ("1f1b", "zb-h1"))).svg()
+    said = re.findall(r">(forward|backward[^<]*|waits)<", drawn)
+    assert len(said) == 4 and "backward: both gradients, or the input's alone" in said
+    alone = picture(timeline(orders("zb-h1", 3, 4))).svg()
+    assert "backward: gradient of the input<" in alone and "both gradients" not in alone

@@ -76,6 +76,8 @@ def command(files, out, name, collective, ranks, nodes, nics_per_node, machine, 
             click.echo(
                 "\n\n".join("\n".join(_normal(one, sweep, nodes)) for one, sweep in zip(compared, told, strict=True))
             )
+            for note in dict.fromkeys(f"{sweep.collective}: {note}" for sweep in told for note in sweep.notes):
+                click.echo(f"note: {note}", err=True)
         raise
     cluster = OwnCluster.of(name or (out.stem if out else files[0].stem), sweeps, nics_per_node)
     written = cluster.to_dict()

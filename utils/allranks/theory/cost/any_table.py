@@ -7,6 +7,7 @@ decide, by size / time; where they contradict each other the table is refused.
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import math
@@ -39,25 +40,29 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE_UNIT = re.compile(r"([kmgt]?)(i?)(?:b|bytes?)?$", re.I)
 _RATE_UNIT = re.compile(r"([kmgt]?)(i?)(b|bits?|bytes?)(?:/s(?:ec(?:ond)?)?|ps)$", re.I)
 _NUMBER = r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?"
+_GROUPED = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")  # thousands, apart by a thin blank
+_BLANKS = re.compile(r"(?<![\d.])\d{1,3}(?: \d{3})+(?=\.|\D*$)")
+_WITH_COMMA, _WITH_POINT = re.compile(r"\d+,(?:\d{1,2}|\d{4,})|0,\d+"), re.compile(r"\d+\.(?:\d{1,2}|\d{4,})|0\.\d+")
 _VALUE = re.compile(rf"~?({_NUMBER})\s*([A-Za-zµμ/]*)")
 _UNIT_IN_NAME = re.compile(r"\s*[\[(]\s*(?:in )?([^\])]*)[\])]|,\s*(?:in )?([A-Za-zµμ/]+)$")
 _SIZE = re.compile(
     r"(?:(?:message|msg|data|buffer|payload|tensor|transfer|chunk|total|input)[ _-]?)*(?:size|bytes|nbytes|payload|message|msg|length)(?: (?:in )?(?:bytes|b|[kmg]i?b))?"
 )
-_COUNT = re.compile(r"n?counts?|n?elem(?:ent)?s?|numel|nelem\w*|num elements|n")
+_COUNT = re.compile(r"n?counts?|(?:(?:input|output|num|number of|total) ){0,2}n?elem(?:ent)?s?|numel|nelem\w*|n")
+_WIDTH = re.compile(r"(?:d ?type|type|elem(?:ent)?) (?:bytes|size)|item ?size")
 _RANKS = re.compile(r"n?ranks|n?gpus?|num gpus|world ?size|np(?: size)?|n?procs?|processes|devices|npes")
 _WRONG = re.compile(r"wrong|errors?|check(?: result)?|res|validation|valid")
-_WHICH = re.compile(r"collective|coll|op|operation|primitive|comm op|test|benchmark|name")
+_WHICH = re.compile(r"(?:collective|coll|op|comm op)(?: type| name)?|operation|primitive|test|benchmark|name")
 _PLAIN = ("type", "dtype", "redop", "root")
 # the less, the better a statistic stands for all calls
 _STATISTICS = {"avg": 0, "aveg": 0, "average": 0, "mean": 0, "typical": 1, "p50": 1, "50": 1, "median": 1, "": 2, "min": 3, "minimum": 3, "best": 3,
                "max": 4, "maximum": 4, "peak": 4, "total": 5}  # fmt: skip
 _NOISE = re.compile(
-    r"p?\d\d(?:\d|\.\d+)?(?: ?%(?:ile)?)?|std\w*|stdev|var\w*|jitter|tail|cv|\S*%\S*|samples|iter\w*|diff\w*|delta|speedup|overhead|msgrate"
+    r"p?\d\d(?:\d|\.\d+)?(?: ?%(?:ile)?)?|std\w*|stdev|var\w*|jitter|tail|cv|\S*%\S*|samples|runs|iter\w*|diff\w*|delta|speedup|overhead|msgrate"
 )
 # words of a name that do not tell one program from another
 _WORDS = frozenset(
-    "time latency lat duration elapsed bw bandwidth algbw busbw bus alg algo algorithm throughput tput t us usec per xfer call the of comm "
+    "time latency lat duration elapsed bw bwidth bandwidth algbw busbw bus alg algo algorithm throughput tput t us usec per xfer call the of comm "
     "in out place oop op collective rate kernel overall effective and size iteration wall bytes mb gb gbs mbs".split()
 )  # fmt: skip
 _LABEL = re.compile(
@@ -68,14 +73,16 @@ ABROAD = (("消息大小", "size"), ("数据量", "size"), ("大小", "size"), (
           ("延迟", "latency"), ("时间", "time"), ("带宽", "bandwidth"), ("帯域", "bandwidth"))  # fmt: skip
 AMOUNTS = frozenset(("size", "count"))
 FIGURES = frozenset(("time", "algbw", "busbw", "bw"))
-MOST_ROWS = 200_000
+MOST_ROWS = MOST_RECORDS = 200_000
+LONGEST_RECORD = 1 << 18  # characters of one that Python printed
 WIDEST = 2000  # characters of a line
 AHEAD = 6  # lines between a head and its first row
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds: `kind` is size, count, time, algbw, busbw, bw, wrong, ranks, which, type, redop, root, inplace or "".
+    """What a column holds: `kind` is size, count, width (of an element), time, algbw, busbw, bw, wrong, ranks, which, type, redop,
+    root, inplace or "".
 
     `unit` is what 1 of it is, in bytes, seconds or bytes a second; 0 where nothing says. `apart` are the words that tell it from
     another column of this kind.
@@ -118,9 +125,10 @@ def column_of(name: str) -> Column:
         text = text.replace(word, english)
     shown = [unit_of(found[1] or found[2]) for found in _UNIT_IN_NAME.finditer(text)]
     of, unit, loose = next((one for one in shown if one[0]), ("", 0.0, False))
+    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", " ", text)  # timeUs, busBandwidth
     plain = re.sub(r"[\W_]+", " ", _UNIT_IN_NAME.sub(" ", text).replace("%", " % ")).strip().lower()
     if not of:
-        for word in (text, text.partition("/xfer")[0], text.rpartition("_")[2], text.rpartition(" ")[2]):
+        for word in (text, text.partition("/xfer")[0], *re.split(r"[\s_]+", text)[:0:-1]):
             if word and word.lower() not in ("b", "m", "s", "g", "k", "t", "bytes") and (found := unit_of(word))[0]:
                 of, unit, loose = found
                 break
@@ -129,23 +137,23 @@ def column_of(name: str) -> Column:
         return Column()
     if joined in ("inplace",):
         return Column("inplace")
-    plain = re.sub(r"^(?:oop|op|out of place) (?=\w)", "", plain)
+    plain = re.sub(r"^(?:oop|op|out of place) (?!type|name)(?=\w)", "", plain)
     words = [re.sub(r"^t(?=avg|min|max|typical)", "", w) for w in plain.split()]
     if any(_NOISE.fullmatch(w) and w not in _STATISTICS for w in words) or "/xfers" in text or "xfers/" in text.lower():
         return Column()
     rank = min((_STATISTICS[w] for w in words if w in _STATISTICS), default=2)
     apart = " ".join(w for w in words if w not in _WORDS and w not in _STATISTICS and not unit_of(w)[0])
-    bandwidth = re.search(r"bw\b|bandwidth|throughput|tput", plain)
+    bandwidth = re.search(r"bw\b|bwidth|bandwidth|throughput|\btput", plain)
     if of == "rate" or (bandwidth and of in ("", "rate")):
         kind = (
-            "busbw" if re.search(r"\bbus", plain) else "algbw" if re.search(r"\balg|tput|throughput", plain) else "bw"
+            "busbw" if re.search(r"\bbus", plain) else "algbw" if re.search(r"\balg|\btput|throughput", plain) else "bw"
         )
         return Column(kind, unit, re.sub(r"\b(?:bus|alg|algo)\w*", "", apart).strip(), rank)
-    if of == "time" or (not of and re.fullmatch(r"(?:\w+ )?(?:time|latency|lat|duration|elapsed)(?: \w+)?", plain)):
+    if of == "time" or (not of and re.fullmatch(r"(?:\w+ ){0,3}(?:time|latency|lat|duration|elapsed)(?: \w+)?", plain)):
         return Column("time", unit, apart, rank)
     if _SIZE.fullmatch(plain) or (of == "size" and (not plain or _SIZE.search(plain))):
         return Column("size", unit, "", 5 if plain.startswith("total") else 2, loose)
-    for kind, pattern in (("count", _COUNT), ("ranks", _RANKS), ("wrong", _WRONG), ("which", _WHICH)):
+    for kind, pattern in (("count", _COUNT), ("width", _WIDTH), ("ranks", _RANKS), ("wrong", _WRONG), ("which", _WHICH)):
         if pattern.fullmatch(plain):
             return Column(kind)
     if joined in ("avg", "average", "mean", "median", "min", "max", "typical"):
@@ -203,12 +211,14 @@ _OTHER_NAMES = {
     "reduction": "all_reduce",
     "fcollect": "all_gather",
     "reducescatterblock": "reduce_scatter",
+    "psum": "all_reduce",
 }
 _OUR_NAMES = {name.replace("_", ""): name for name in COLLECTIVES} | _OTHER_NAMES
 _SPOKEN_RANKS = re.compile(
     r"(?<![\w.])(?:world[_ ]?size|n?ranks|num_gpus|gpus|n_?gpus|processes|procs|np|devices)\s*[=:]\s*(\d{1,6})\b"
-    r"|(?<![\w.x-])(?<!each with )(?<!with )(\d{1,6})[ -](?:[A-Z]{1,3}\d{2,4}\w? )?(?:ranks|gpus|devices|processes|workers|chips|npus|PEs)\b(?!\s*(?:per|/|each|a ))"
-    r"|\s-(?:np?|g)\s(\d{1,6})\b", re.I
+    r"|(?<![\w.x-])(?<!each with )(?<!with )(\d{1,6})[ -](?:[A-Z]{1,3}\d{2,4}\w? )?(?:ranks|gpus|devices|processes|workers|chips|npus|PEs)\b(?!\s*(?:per|/\s*[^\s\d]|each|a ))"
+    r"|\s-(?:np?|g)\s(\d{1,6})\b"
+    r"|(?<![\w.,×-])(\d{1,3}) ?[x×] ?(?:NVIDIA |AMD |Intel |Tesla |Instinct )?(?-i:[A-Z]{1,3}\d{2,4}[A-Z]{0,2})\b(?!\s*(?:per|/|each))", re.I
 )  # fmt: skip
 _SPOKEN_NODES = re.compile(
     r"(?<![\w.])(\d{1,5})(?: (?:(?!per\b|each\b)\w+ )?(?:nodes|hosts|servers|machines)|-nodes?)\b|\b(?:nnodes|num_nodes|nodes)\s*[=:]\s*(\d{1,5})\b",
@@ -249,7 +259,7 @@ def tables(text: str, known: Callable[[str], bool] = lambda head: False) -> list
     >>> [(table.first, len(table.cells)) for table in found], as_rows(found[0])[0].nbytes
     ([(1, 2)], 1048576.0)
     """
-    lines = text.splitlines()
+    lines = _pointed(_GROUPED.sub("", text).splitlines())
     found: list[Found] = []
     table: Found | None = None
     others = True  # whether the text has no table of another reader
@@ -268,6 +278,17 @@ def tables(text: str, known: Callable[[str], bool] = lambda head: False) -> list
     return whole or (_records(text, lines) or _without_head(lines) if others else [])
 
 
+def _pointed(lines: list[str]) -> list[str]:
+    """The lines with decimal points, where all of them have decimal commas."""
+    cells = [re.split(r"[;|\s]+", line.strip()) for line in lines if "," in line and len(line) <= WIDEST]
+    words = [cell for row in cells if len(row) > 1 for cell in row]
+    if sum(_WITH_COMMA.fullmatch(word) is not None for word in words) < 2 or any(
+        _WITH_POINT.fullmatch(word) for line in lines if len(line) <= WIDEST for word in re.split(r"[;|,\s]+", line)
+    ):
+        return lines
+    return [re.sub(r"(?<=\d),(?=\d)", ".", re.sub(r"(?<=\d)\.(?=\d{3}(?!\d))", "", line)) for line in lines]
+
+
 def unread_head(lines: Sequence[str]) -> str:
     """The first head that lines of numbers follow, where they are no rows of it that can be read; else ""."""
     for place, line in enumerate(lines):
@@ -281,17 +302,23 @@ def unread_head(lines: Sequence[str]) -> str:
     return ""
 
 
+def of_sizes(head: str) -> bool:
+    """Whether a head has a column of sizes or of elements."""
+    return any(AMOUNTS & {column_of(name).kind for name in way} for way in _ways(head))
+
+
 def may_be_head(line: str) -> bool:
     """Whether a line may be a head: some names of columns, one of them of a size, and no number that stands alone."""
     return (
         _OF_SIZES.search(line) is not None
         and "NCCL INFO" not in line
-        and ("|" in line or _OF_FIGURES.search(line) is not None)
+        and ("|" in line or _OF_FIGURES.search(line) is not None or _FIRST_SIZE.match(_unlabelled(line)) is not None)
         and not re.search(r"(?<![\w.\[(#@-])\d[\d.]*(?![\w%.)])", _unlabelled(line))
     )
 
 
 _OF_SIZES = re.compile(r"size|byte|count|elem|payload|message|msg|length|大|数据", re.I)
+_FIRST_SIZE = re.compile(r"(?:\w+ )?(?:size|bytes|elements|numel)s?(?:\t|;| {2,}| +[A-Z])", re.I)
 _OF_FIGURES = re.compile(r"time|lat|dura|bw|band|thr|tput|avg|/s|usec|\((?:us|ms|µs)\)|[µu]s\b", re.I)
 
 
@@ -319,6 +346,9 @@ def _head_in(lines: list[str], number: int) -> Found | None:
             for way in ways:
                 columns = _with_units([column_of(name) for name in way], units)
                 kinds = {column.kind for column in columns}
+                if AMOUNTS & kinds and not FIGURES & kinds:
+                    columns = _by_cells(columns, way, below, _said_unit(lines[:number]))
+                    kinds = {column.kind for column in columns}
                 if not AMOUNTS & kinds or not FIGURES & kinds:
                     continue
                 table = Found(number, " ".join(_unlabelled(line).split()), columns)
@@ -328,6 +358,35 @@ def _head_in(lines: list[str], number: int) -> Found | None:
                 if table.cells and len(table.cells[0][1]) in (len(columns), len(columns) + more):
                     return replace(table, cells=[])
     return None
+
+
+_SAID_UNIT = re.compile(
+    r"\b(?:times?|latenc(?:y|ies)|durations?|bandwidths?|throughputs?|results|numbers|figures|values)\b(?: \w+){0,4}? (?:in|as) ([A-Za-zµμ/]+)\b", re.I
+)
+
+
+def _said_unit(lines: Sequence[str]) -> tuple[str, float]:
+    """The kind and the unit of figures that a sentence above a table says: `all times are in milliseconds`."""
+    for line in reversed(lines):
+        for word in _SAID_UNIT.findall(line) if len(line) <= WIDEST else ():
+            of, unit, _ = unit_of(word)
+            if of in ("time", "rate"):
+                return {"rate": "bw"}.get(of, of), unit
+    return "", 0.0
+
+
+def _by_cells(columns: list[Column], names: list[str], row: str, said: tuple[str, float]) -> list[Column]:
+    """The columns, where those whose names tell nothing are figures of the programs that they name, by a unit in the cells or in the text."""
+    for cells in _cells_in(row, _unlabelled(row)):
+        found = list(columns)
+        for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
+            value = _value(cell) if not column.kind else None
+            of = {"time": "time", "rate": "bw"}.get(unit_of(value[2])[0], "") if value and value[2] else ""
+            if of or (value and not value[2] and said[0]):
+                found[place] = Column(of or said[0], 0.0 if of else said[1], names[place].strip(" *`#").lower())
+        if len(cells) == len(columns) and found != columns:
+            return found
+    return columns
 
 
 def _ways(line: str) -> Iterator[list[str]]:
@@ -447,7 +506,7 @@ def _is_row(columns: Sequence[Column], cells: Sequence[str]) -> bool:
 
 def _value(cell: str) -> tuple[float, float, str] | None:
     """A printed number, the half of its last digit, and the unit behind it."""
-    found = _VALUE.fullmatch(cell.strip(" *`~"))
+    found = _VALUE.fullmatch(_BLANKS.sub(lambda digits: digits[0].replace(" ", ""), cell.strip(" *`~")))
     if found is None or (found[2] and not unit_of(found[2])[0]):
         return None
     digits, _, power = found[1].replace(",", "").lower().partition("e")
@@ -549,61 +608,59 @@ def _more(lines: Sequence[str], number: int) -> bool:
 
 
 def _json_records(text: str) -> Iterator[dict[str, str]]:
-    start = re.search(r"[{\[]", text)
-    if start is None or '"' not in text:
-        return
-    decoder, at = json.JSONDecoder(), start.start()
-    while 0 <= at < len(text):
+    """The records of JSON, of Python's lists and dicts as it prints them, or of lines of either, among other text."""
+    decoder, at = json.JSONDecoder(), 0
+    starts = re.compile(r"^[^\S\n]*(?=[{\[])", re.M)
+    for _ in range(MOST_RECORDS):
+        found = starts.search(text, at)
+        if found is None:
+            return
+        at = found.end()
         try:
-            value, end = decoder.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            if at != start.start():
-                return
-            break
-        yield from _of_json(value, {}, 0)
-        rest = re.compile(r"[\s,]*").match(text, end)
-        at = rest.end() if rest and rest.end() < len(text) and text[rest.end()] in "{[" else -1
-    else:
-        return
-    for line in text.splitlines():  # records among other lines
-        stripped = line.strip().rstrip(",")
-        if stripped.startswith("{") and stripped.endswith("}"):
-            try:
-                yield from _of_json(json.loads(stripped), {}, 0)
-            except (ValueError, RecursionError):
+            end = text.find("\n", at)
+            line = text[at : end if end >= 0 else len(text)].rstrip(" ,\r")
+            at += 1
+            if len(line) > LONGEST_RECORD or "'" not in line:
                 continue
+            try:
+                value = ast.literal_eval(line)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
+        yield from _of_json(value, {}, 0)
 
 
 def _of_json(value: Any, around: dict[str, str], depth: int) -> Iterator[dict[str, str]]:
     if depth > 8:
         return
-    if (
-        depth == 0
-        and isinstance(value, dict)
-        and (value.keys() & {"config", "collective"})
-        and value.keys() & {"results", "rows"}
-    ):
-        return  # of nccl-tests -J or of `allranks bench`, which have readers of their own
     if isinstance(value, list):
         for one in value:
             yield from _of_json(one, around, depth + 1)
     elif isinstance(value, dict):
-        here = {str(k): str(v) for k, v in value.items() if isinstance(v, (str, int, float)) and len(str(v)) < 80}
-        nested = [
-            (k, v)
-            for k, v in value.items()
-            if isinstance(v, (dict, list)) and not re.fullmatch(r"in[_ -]?place", k, re.I)
-        ]
-        told = around | {
-            k: v for k, v in here.items() if column_of(k).kind in ("ranks", "which", "size", "type", "count")
-        }
+        here = _scalars(value)
+        for name, one in value.items():
+            if isinstance(one, dict) and (statistics := _scalars(one)) and column_of(str(name)).kind in FIGURES:
+                here |= {f"{name} {word}": figure for word, figure in statistics.items()}  # {"time": {"avg": 1, "min": 2}}
+            elif isinstance(one, dict) and str(name).lower() in ("config", "args", "parameters", "settings", "meta", "metadata"):
+                around = around | _of_run(_scalars(one))
+        told = around | _of_run(here)
         if number_of_rates(here):
             yield told | here
-        for name, one in nested:
-            by_name = (
-                {"size": name} if name.isdigit() else {"collective": which} if (which := spoken(name).which) else {}
-            )
-            yield from _of_json(one, told | by_name, depth + 1)
+        for name, one in value.items():
+            if isinstance(one, (dict, list)) and not re.fullmatch(r"in[_ -]?place", str(name), re.I):
+                which = spoken(str(name)).which
+                by_name = {"size": str(name)} if str(name).isdigit() else {"collective": which} if which else {}
+                yield from _of_json(one, told | by_name, depth + 1)
+
+
+def _scalars(of: dict[Any, Any]) -> dict[str, str]:
+    return {str(k): str(v) for k, v in of.items() if isinstance(v, (str, int, float)) and len(str(v)) < 80}
+
+
+def _of_run(record: dict[str, str]) -> dict[str, str]:
+    """What of a record holds for the records in it and beside it, too."""
+    return {k: v for k, v in record.items() if column_of(k).kind in ("ranks", "which", "size", "type", "redop", "count")}
 
 
 def as_rows(table: Found, apart: str = "") -> list[Row]:
@@ -612,6 +669,7 @@ def as_rows(table: Found, apart: str = "") -> list[Row]:
     `apart` is which of several programs' columns is meant.
     """
     chosen: dict[str, int] = {}
+    lone = len(several(table)) == 1
     for place, column in enumerate(table.columns):
         if (
             not column.kind
@@ -619,7 +677,7 @@ def as_rows(table: Found, apart: str = "") -> list[Row]:
             and all(place < len(cells) and re.search("[A-Za-z]", cells[place]) for _, cells in table.cells)
         ):
             chosen["label"] = place
-        elif column.kind and column.apart in ("", apart):
+        elif column.kind and (lone or column.apart in ("", apart)):
             before = chosen.get(column.kind)
             if before is None or _better(column, table.columns[before], apart):
                 chosen[column.kind] = place
@@ -658,7 +716,7 @@ def _row(columns: Sequence[Column], chosen: dict[str, int], number: int, cells: 
         if kind == "wrong":  # of results out of place and in place
             row.words[kind] = " ".join(w for c, w in zip(columns, cells, strict=False) if c.kind == kind)
             continue
-        if kind in ("which", "type", "redop", "root", "ranks", "inplace", "label"):
+        if kind in ("which", "type", "redop", "root", "ranks", "inplace", "label", "width"):
             row.words[kind] = cell.strip()
             continue
         if value is None:
@@ -680,15 +738,20 @@ def _row(columns: Sequence[Column], chosen: dict[str, int], number: int, cells: 
 
 
 WIDTHS = (("8", 1), ("16", 2), ("half", 2), ("64", 8), ("double", 8))
+CLOSE = 0.04  # on that scale: 3 %, more than rounding, less than from MB to MiB
+MOST_PEERS = 8  # farther on, whole multiples of a size in MB and in MiB can't be told apart
 
 
 def _settled(table: Found, chosen: dict[str, int], rows: list[Row]) -> list[Row]:
     """Decides by the figures what the head leaves open."""
-    for row in rows:
-        if not row.nbytes and row.count:
-            kind = row.words.get("type", "").lower()
-            row.nbytes = row.count * next((n for part, n in WIDTHS if part in kind), 4)
     place = chosen.get("size")
+    widths = [1]
+    if place is None:
+        widths = [1] if any(row.words.keys() & {"type", "width"} for row in rows) else [4, 2, 8, 1]
+        for row in rows:
+            kind, width = row.words.get("type", "").lower(), row.words.get("width", "")
+            each = int(width) if width.isdigit() else next((n for part, n in WIDTHS if part in kind), 4)
+            row.nbytes = row.count * (1 if len(widths) > 1 else each)
     loose = place is not None and (
         (table.columns[place].binary and table.columns[place].unit > 1)
         or any(unit_of(r.words.get("unit", ""))[2] for r in rows)
@@ -696,18 +759,21 @@ def _settled(table: Found, chosen: dict[str, int], rows: list[Row]) -> list[Row]
     timed = [row for row in rows if row.seconds and (row.rates.get("algbw") or row.rates.get("bw"))]
     if loose:
         grown = [replace(row, nbytes=_binary(row, table.columns[place or 0])) for row in rows]
-        rows = (
-            min((grown, rows), key=_how_far)
-            if timed and _how_far(grown) != _how_far(rows)
-            else grown
-            if _doubling(grown)
-            else rows
-        )
+        near, far = sorted((grown, rows), key=_how_far)
+        by_figures = timed and _how_far(near) < CLOSE < 2.5 * (_how_far(far) - _how_far(near))
+        rows = near if by_figures else grown if _doubling(grown) else rows
     open_kinds = [kind for kind in ("algbw", "busbw", "bw") if any(row.words.get(kind) == "?" for row in rows)]
     times = (1e-6, 1e-3, 1.0) if any(row.words.get("time") == "?" for row in rows) else (1.0,)
     rates = (1e9, 1.25e8, 1e6) if open_kinds else (1.0,)
-    ways = [[_scaled(row, time, open_kinds, rate) for row in rows] for time in times for rate in rates]
+    ways = [
+        [_scaled(replace(row, nbytes=row.nbytes * width), time, open_kinds, rate) for row in rows]
+        for width in widths
+        for time in times
+        for rate in rates
+    ]
     best = min(ways, key=_how_far)
+    if len(widths) > 1 and _how_far(best) < CLOSE:
+        return best
     return best if _how_far(best) < _how_far(ways[0]) - 2 else ways[0]  # nccl-tests' units, unless they are far off
 
 
@@ -733,13 +799,14 @@ def _doubling(rows: Sequence[Row]) -> bool:
 
 
 def _how_far(rows: Sequence[Row]) -> float:
-    """How far, in the median, size / time lies from a bandwidth that is printed, on a logarithmic scale, or from twice that."""
+    """How far, in the median, size / time lies from a bandwidth that is printed, or a small whole multiple, on a logarithmic scale."""
     far = []
     for row in rows:
         rate = row.rates.get("algbw") or row.rates.get("bw")
         if rate and rate[0] > 4 * rate[1] and row.seconds and row.nbytes:
-            ratio = math.log2(rate[0] * row.seconds / row.nbytes)
-            far.append(min(abs(ratio), abs(ratio - 1) + 0.01))
+            ratio = rate[0] * row.seconds / row.nbytes
+            whole = min(max(round(ratio), 1), MOST_PEERS)
+            far.append(abs(math.log2(ratio / whole)) + 0.01 * (whole > 1))
     return median(far) if far else 0.0
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from allranks.base.errors import counted, size_in_words
 from allranks.base.unpacked import PackedError, Unpacked, plain_text
-from allranks.theory.cost.any_table import Found, Row, as_rows, contradicted, several, spoken, tables, unread_head
+from allranks.theory.cost.any_table import Found, Row, as_rows, contradicted, of_sizes, several, spoken, tables, unread_head
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.nccl_evidence import (
     Cells,
@@ -62,6 +62,8 @@ _CONCLUDED = re.compile(r"[Cc]ollective test concluded:\s*(?:\S*/)?(\w+)")
 _LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<std\w+>:?)?")  # of a launcher that writes it before each piece of a line
 _NUMBER = re.compile(r"\d[\d.]*")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values : [1-9]\d* FAILED")
+# nccl-tests -J, and `allranks bench --json`
+_OWN_JSON = re.compile(r'(?s)\A(?=.*"results"\s*:).*("out_of_place"|"experiment_name")|\A(?=.*"rows"\s*:)(?=.*"collective"\s*:).*"time_us"\s*:')
 # words that say messages go between two ranks
 _PAIR = re.compile(
     r"\b(?:p2p|point[- ]to[- ]point|ping[- ]?pong|send[/_ -]?recv|ib_\w+_(?:bw|lat)|fi_\w+|RDMA (?:write|read)|pt2pt|osu_(?:bw|bibw|latency|mbw_mr))\b|\[(?:client|server)\]",
@@ -124,9 +126,9 @@ def _sweeps_of(text: str, known: Known, sent: list[Messages]) -> list[Measured]:
         text = logged
     elif records := as_tables(text):
         text = records
-    elif stripped.startswith("{") and not any(not table.first for table in tables(text)):
+    elif stripped.startswith("{") and (ours := _OWN_JSON.search(stripped)):
         sent += _sent_in_json(text)
-        return _of_json(stripped, known[2])
+        return _of_nccl_json(stripped, known[2]) if ours[1] else _of_our_json(stripped)
     elif stripped.startswith("size,"):  # `allranks bench --csv`
         text = stripped.replace(",", " ")
     reader = _Reader(*known)
@@ -257,6 +259,7 @@ class _Reader:
         self.failure = ""
         self.wrong = ""  # what the tool says at its end of wrong elements
         self.said = Said()
+        self.told: tuple[set[int], set[int]] = set(), set()  # numbers of ranks and of nodes that stand anywhere in the text
         self.others: dict[int, Found] = {}  # what `any_table` found, by the line of the head
         self.theirs: set[int] = set()  # the lines of their rows
 
@@ -276,15 +279,17 @@ class _Reader:
             if not one.first:
                 self._begin(["records"]).found = one
         found, causes = [], []
+        ranks, nodes = (counts.copy().pop() if len(counts) == 1 else 0 for counts in self.told)
         for table in self.tables:
             if not table.filled:
                 continue
+            table.said = replace(table.said, ranks=table.said.ranks or ranks, nodes=table.said.nodes or nodes)
             try:
                 found += self._sweeps(table) if table.found is None else self._of_any(table, table.found)
             except CostError as error:
                 causes.append(str(error))
         if not found and causes:
-            raise CostError(causes[0])
+            raise CostError("; ".join(list(dict.fromkeys(causes))[:3]))
         if not found and self.failure and not self.left_out:
             raise CostError(
                 f"the run failed before its first size ({self.failure}): run it with NCCL_DEBUG=INFO, and allranks explain "
@@ -293,7 +298,12 @@ class _Reader:
         if not found and not self.left_out and (alone := ran_alone(self.devices)):
             raise CostError(f"no size was measured, and {alone}")
         if not found and not self.left_out and (head := unread_head(lines)):
-            raise CostError(f"its table has the head {_cut(head)}: its rows can't be read by it")
+            raise CostError(
+                f"its table has the head {_cut(head)}: no column there is known as one of times or bandwidths, and no unit stands in "
+                "the cells or in the text"
+                if of_sizes(head)
+                else f"its table has the head {_cut(head)}: no column there is known as one of sizes"
+            )
         if not found:
             what = f"only tests that are no collectives of equal parts ({', '.join(dict.fromkeys(self.left_out))})"
             what = what if self.left_out else "no table of sizes and times that is known"
@@ -356,6 +366,8 @@ class _Reader:
     def _spoken(self, line: str) -> None:
         """Keeps what a line of text says of the run that follows."""
         told, pair, bad = spoken(line), _PAIR.search(line), _OUT_OF_BOUNDS.search(line)
+        for counts, count in zip(self.told, (told.ranks, told.nodes), strict=True):
+            counts |= {count} - {0}
         if bad:
             self.wrong = self.wrong or bad[0]
         if told.which or pair:
@@ -483,7 +495,9 @@ class _Reader:
         on, deduced = count_of_nodes(devices, world, self.known[2])
         if on is None and table.on_nodes and table.launched == world:
             on, deduced = table.on_nodes, f"{counted(table.on_nodes, 'node')} by the command line"
-        if on is None and table.said.nodes and world % table.said.nodes == 0:
+        if table.said.ranks and table.said.ranks != world and "busbw" in why:
+            deduced = f"the text says {table.said.ranks} ranks, and a busbw / algbw like this is that of {world}"
+        elif on is None and table.said.nodes and world % table.said.nodes == 0:
             on, deduced = table.said.nodes, f"{counted(table.said.nodes, 'node')} by the text"
         notes = [note for note in (why, deduced) if note]
         return Measured(collective, world, on, setting=table.setting, gpu=table.gpu, notes=notes)
@@ -707,13 +721,6 @@ def _fill(
 def _logged(text: str) -> str:
     """A program's output out of the JSON lines of a structured logger, which writes it into one string."""
     return text.replace("\\r", "").replace("\\n", "\n").replace("\\t", " ")
-
-
-def _of_json(text: str, nodes: int | None) -> list[Measured]:
-    """What `allranks bench --json` printed, or nccl-tests -J wrote."""
-    if re.search(r'"results"\s*:', text) and re.search(r'"(?:out_of_place|experiment_name)"', text):
-        return _of_nccl_json(text, nodes)
-    return _of_our_json(text)
 
 
 def _of_nccl_json(text: str, nodes: int | None) -> list[Measured]:

@@ -41,6 +41,27 @@ FORMS = {
     "records": json.dumps(
         {"op": "all_reduce", "ranks": 4, "runs": [{"bytes": n, "latency_us": 1e6 * s, "in_place": {"latency_us": 1.0}}
                                                   for n, s, _ in ROWS]}),
+    "rows of Python's own print": "AllReduce on 4x MI300X\n" + repr(
+        [{"N": n // 2, "ours_time": 1e3 * s, "ours_bwidth": a} for n, s, a in ROWS]),
+    "a result with its statistics": json.dumps(
+        {"config": {"operation": "allreduce", "numGpus": 4}, "results": [
+            {"bytes": n, "timeUs": {"avg": 1e6 * s, "max": 9e6 * s}, "busBandwidth": 1.5 * a} for n, s, a in ROWS]}, indent=1),
+    "decimal commas": lines(
+        "Operation;Ranks;Size [Bytes];Time [us];Bus BW [GB/s]",
+        lambda n, s, a: f"AllReduce;4;{n};{1e6 * s:.2f};{1.5 * a:.3f}".replace(".", ",")),
+    "thousands apart, ranks below": lines(
+        "| Message Size (MB) | Tuned (µs) |\n|--:|--:|", lambda n, s, a: f"| {n >> 20} | {1e6 * s:,.2f} |".replace(",", " "),
+        "all-reduce") + "Scale: 4 ranks / 1 node\n",
+    "a program's name over times with units": lines("size\tNCCL", lambda n, s, a: f"{n >> 10}KB\t{1e3 * s:.4f}ms", "allreduce -np 4"),
+    "a unit in a sentence": lines(
+        "| Tensor Size | pynccl | Result |\n|---|---|---|", lambda n, s, a: f"| {n >> 20} MiB | {1e3 * s:.4f} | best |",
+        "All times are in milliseconds (ms) per allreduce operation. World Size = 4"),
+    "elements, their width, and statistics behind the unit": lines(
+        "op_type | input_num_elements | dtype_bytes | out_shape | step_time_ms_p50 | step_time_ms_num_runs | achieved_bw (GB/s)_p50\n-- | --",
+        lambda n, s, a: f"psum | {n // 4} | 4 | f32[8] | {1e3 * s:.4f} | 5 | {1.5 * a:.3f}", "4 devices"),
+    "a head that lacks a column": lines(
+        "numCycle,collective,ranks,gpusperrank,size,type,redop,inplace,time,algbw,busbw,#wrong",
+        lambda n, s, a: f'0,"AllReduce",1,4,1,{n},"float","sum",0,{1e6 * s:.2f},{a:.2f},{1.5 * a:.2f},"0"'),
     "named figures": lines(
         "", lambda n, s, a: f"[rank0] all_reduce size={n >> 20}MB time={1e3 * s:.4f}ms algbw={a:.3f}GB/s busbw={1.5 * a:.3f}GB/s"),
     "headings in Chinese": lines(
@@ -66,6 +87,37 @@ def test_what_a_throughput_counts_is_told_by_size_and_time():
                   lambda n, s, a: f"{n // 4} {n} {1e6 * s:.2f} 1.0 99.0 {5 * a:.2f} 1.0 99.0", "Collective: Alltoall")  # fmt: skip
     (sweep,) = read_measured(parts)
     assert sweep.ranks == 6 and sweep.points[0][0] == 6 * SIZES[0]
+
+
+def test_a_bandwidth_that_counts_each_peer_tells_the_ranks_and_which_megabytes():
+    text = "all-to-all\n" + "".join(
+        f"Size (MB): {n}, Elapsed time (s): {s:.6g}, Bandwidth per GPU (GB/s): {3 * n / s / 1e3:.4f}\n"
+        for n, s in ((1, 1.765e-4), (64, 2.7744e-3), (1024, 4.23483e-2)))  # fmt: skip
+    (sweep,) = read_measured(text)
+    assert sweep.ranks == 4 and [n for n, _ in sweep.points] == [4_000_000, 256_000_000, 4_096_000_000]
+
+
+def test_programs_beside_each_other_and_tables_below_each_other_are_not_mixed():
+    text = "allreduce, world_size=2\n" + "".join(
+        f"size\tNCCL\tgloo\n1KB\t{k}.1ms\t{k}.2ms\n2KB\t{k}.3ms\t{k}.4ms\n\n" for k in (0, 5)
+    )
+    found = read_measured(text)
+    assert [(s.setting, [round(1e3 * t, 3) for _, t in s.points]) for s in found] == [
+        ("nccl", [0.1, 0.3]), ("gloo", [0.2, 0.4]), ("nccl", [5.1, 5.3]), ("gloo", [5.2, 5.4])]  # fmt: skip
+
+
+def test_figures_without_a_unit_anywhere_are_refused_with_the_reason():
+    text = "2 nodes, 8 gpus each, allreduce\nelements | nccl2 | ring\n-- | -- | --\n100 | 0.001 | 0.001\n1000 | 0.011 | 0.013\n"
+    with pytest.raises(CostError, match="no unit stands in the cells or in the text"):
+        read_measured(text)
+
+
+def test_ranks_in_the_text_that_the_figures_contradict_are_told():
+    text = "#### 2-Node all_reduce (16 GPUs)\nSize (B)   Count   Time (us)   AlgBW (GB/s)   BusBW (GB/s)\n" + (
+        "4294967296   1073741824   15762.4   272.48   476.84\n"
+    )
+    (sweep,) = read_measured(text)
+    assert (sweep.ranks, sweep.nodes) == (8, None) and "the text says 16 ranks" in " ".join(sweep.notes)
 
 
 def test_types_and_scopes_of_one_table_are_settings_of_their_own():

@@ -51,6 +51,7 @@ _SIZE = re.compile(
 _COUNT = re.compile(r"n?counts?|(?:(?:input|output|num|number of|total) ){0,2}n?elem(?:ent)?s?|numel|nelem\w*|n")
 _WIDTH = re.compile(r"(?:d ?type|type|elem(?:ent)?) (?:bytes|size)|item ?size")
 _RANKS = re.compile(r"n?ranks|n?gpus?|num gpus|world ?size|np(?: size)?|n?procs?|processes|devices|npes")
+_EACH = re.compile(r"n?(?:gpus|ranks|threads) ?per ?(?:rank|process|thread)")
 _WRONG = re.compile(r"wrong|errors?|check(?: result)?|res|validation|valid")
 _WHICH = re.compile(r"(?:collective|coll|op|comm op)(?: type| name)?|operation|primitive|test|benchmark|name")
 _PLAIN = ("type", "dtype", "redop", "root")
@@ -81,7 +82,7 @@ AHEAD = 6  # lines between a head and its first row
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds: `kind` is size, count, width (of an element), time, algbw, busbw, bw, wrong, ranks, which, type, redop,
+    """What a column holds: `kind` is size, count, width (of an element), each (ranks of a process), time, algbw, busbw, bw, wrong, ranks, which, type, redop,
     root, inplace or "".
 
     `unit` is what 1 of it is, in bytes, seconds or bytes a second; 0 where nothing says. `apart` are the words that tell it from
@@ -153,7 +154,7 @@ def column_of(name: str) -> Column:
         return Column("time", unit, apart, rank)
     if _SIZE.fullmatch(plain) or (of == "size" and (not plain or _SIZE.search(plain))):
         return Column("size", unit, "", 5 if plain.startswith("total") else 2, loose)
-    for kind, pattern in (("count", _COUNT), ("width", _WIDTH), ("ranks", _RANKS), ("wrong", _WRONG), ("which", _WHICH)):
+    for kind, pattern in (("count", _COUNT), ("width", _WIDTH), ("ranks", _RANKS), ("each", _EACH), ("wrong", _WRONG), ("which", _WHICH)):
         if pattern.fullmatch(plain):
             return Column(kind)
     if joined in ("avg", "average", "mean", "median", "min", "max", "typical"):
@@ -274,8 +275,27 @@ def tables(text: str, known: Callable[[str], bool] = lambda head: False) -> list
             found.append(table)
         elif table is not None and len(table.cells) < MOST_ROWS:
             _take(table, number, line)
-    whole = [one for one in found if one.cells]
+    whole = [_aligned(one) for one in found if one.cells]
     return whole or (_records(text, lines) or _without_head(lines) if others else [])
+
+
+def _aligned(table: Found) -> Found:
+    """The table, with a column more where each row has one that the head does not name: there, the figures agree."""
+    wanted = len(table.columns)
+    if any(len(cells) != wanted + 1 for _, cells in table.cells):
+        return table
+    ways = [table] + [
+        replace(table, columns=[*table.columns[:place], Column(), *table.columns[place:]]) for place in range(wanted)
+    ]
+    return next((way for way in ways if _agrees(way)), table)
+
+
+def _agrees(table: Found) -> bool:
+    """Whether size / time is the bandwidth beside it, and names stand where names belong."""
+    which = next((place for place, column in enumerate(table.columns) if column.kind == "which"), None)
+    rows = as_rows(table, several(table)[0])
+    named = which is None or all(re.match("[A-Za-z]", cells[which]) for _, cells in table.cells)
+    return named and any(row.seconds and row.rates for row in rows) and _how_far(rows) < CLOSE
 
 
 def _pointed(lines: list[str]) -> list[str]:
@@ -716,7 +736,7 @@ def _row(columns: Sequence[Column], chosen: dict[str, int], number: int, cells: 
         if kind == "wrong":  # of results out of place and in place
             row.words[kind] = " ".join(w for c, w in zip(columns, cells, strict=False) if c.kind == kind)
             continue
-        if kind in ("which", "type", "redop", "root", "ranks", "inplace", "label", "width"):
+        if kind in ("which", "type", "redop", "root", "ranks", "inplace", "label", "width", "each"):
             row.words[kind] = cell.strip()
             continue
         if value is None:
@@ -734,6 +754,8 @@ def _row(columns: Sequence[Column], chosen: dict[str, int], number: int, cells: 
         else:
             row.rates[kind] = figure * (scale or 1), half * (scale or 1)
             row.words[kind] = "" if scale else "?"
+    if row.words.get("each", "").isdigit() and row.words.get("ranks", "").isdigit():
+        row.words["ranks"] = str(int(row.words["ranks"]) * max(1, int(row.words["each"])))
     return None if row.words.get("inplace", "0").lower() in ("1", "true") else row
 
 

@@ -36,7 +36,6 @@ from allranks.theory.cost.nccl_evidence import (
     ran_alone,
 )
 from allranks.theory.cost.pair_tables import PAIR_TESTS, Messages, PairTables, holds_pairs, read_pairs
-from allranks.theory.cost.result_files import as_tables
 from allranks.theory.cost.sweep_tables import (
     FORMS,
     NCCL_TESTS,
@@ -124,13 +123,9 @@ def _sweeps_of(text: str, known: Known, sent: list[Messages]) -> list[Measured]:
     stripped = text.lstrip("\ufeff \t\r\n")
     if "\\n" in stripped and NCCL_TESTS.head.search(logged := _logged(stripped)):
         text = logged
-    elif records := as_tables(text):
-        text = records
     elif stripped.startswith("{") and (ours := _OWN_JSON.search(stripped)):
         sent += _sent_in_json(text)
         return _of_nccl_json(stripped, known[2]) if ours[1] else _of_our_json(stripped)
-    elif stripped.startswith("size,"):  # `allranks bench --csv`
-        text = stripped.replace(",", " ")
     reader = _Reader(*known)
     try:
         return reader.read(text)
@@ -177,7 +172,7 @@ def read_all(
         if sweep.nodes is None and len(told) == 1:
             sweep.nodes = told.pop()
             sweep.notes.append(
-                f"taken as on {sweep.nodes} nodes, as the other runs of {sweep.ranks} ranks in this file"
+                f"taken as on {counted(sweep.nodes, 'node')}, as the other runs of {sweep.ranks} ranks in this file"
             )
     return found, pairs, None
 
@@ -594,7 +589,7 @@ class _Reader:
                 sweep.wrong.append(nbytes)
             elif nbytes > 0 and 0 < seconds < 1e6:
                 sweep.points.append((nbytes, seconds))
-            elif nbytes > 0:
+            elif nbytes > 0 and seconds:
                 sweep.notes.append(f"line {row.number} has a time of {1e6 * seconds:.4g} µs, and was left out")
         return sweep
 

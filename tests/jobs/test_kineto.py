@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from allranks.jobs import ProfileError, kineto, read
+from allranks.jobs import ProfileError, explain, kineto, read
 from allranks.jobs.analysis import rank_times
 from allranks.jobs.reading import read_file
 from kineto_files import Profile
@@ -311,3 +311,22 @@ def test_an_event_nested_without_end_loses_no_other(tmp_path):
     [record], why = read_file(tmp_path / "rank0.json")
     assert not why and list(record.compute) == [(1, 3), (4, 6)]
     assert "1 events are not JSON and were left out" in record.notes
+
+
+def test_two_devices_of_one_process_are_told_apart(tmp_path):
+    profile = Profile()
+    del profile.header["distributedInfo"]
+    for device, compute, call in ((0, (0, 400), (400, 800)), (1, (400, 1000), (400, 800))):
+        for name, (start, end), stream in (("gemm", compute, 7), ("ncclKernel_AllReduce_RING_LL_Sum_float", call, 20)):
+            profile.add("kernel", name, start, end - start, tid=stream, pid=device, device=device, stream=stream,
+                        correlation=profile.launch(0))  # fmt: skip
+    records = read(profile.save(tmp_path / "both.json")).records
+    assert [(r.rank, rank_times(r).exposed_us) for r in records] == [(0, 400), (1, 0)]
+
+
+def test_calls_of_unknown_sizes_are_not_compared_as_if_they_were_alike(tmp_path):
+    profile = Profile(world=4)
+    for start, end in ((0, 100), (200, 1200)):
+        profile.add("kernel", "ncclDevKernel_AllGather_RING_LL", start, end - start, tid=20, pid=0, stream=20, device=0,
+                    correlation=profile.launch(start))  # fmt: skip
+    assert "same size" not in str(explain(profile.compute(1200, 2500).save(tmp_path / "rank0.json")))

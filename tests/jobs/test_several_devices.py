@@ -151,3 +151,64 @@ def test_nccls_example_profiler_says_when_calls_ran_and_no_more(tmp_path, kernel
     assert found.causes[0].kind == "no_times" and not found.ranks
     assert any("when the host has enqueued it" in note for note in found.notes) is not kernels
     assert ("when the calls ran" in found.causes[0].evidence) is kernels
+
+
+TIMELINE = {"Computing": [(0, 700), (900, 1200)], "Communication": [(500, 900), (1250, 1400)], "Free": [(1200, 1250)]}
+
+
+def ascend(path, lane="Overlap Analysis"):
+    """What torch_npu writes: processes with names, times as texts, no categories on the device."""
+    names = {1: "Python", 3: "Ascend Hardware", 4: "Communication", 5: lane}
+    events = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}} for pid, name in names.items()]
+    events.append({"ph": "X", "cat": "cpu_op", "name": "aten::matmul", "pid": 1, "tid": 1, "ts": "1000.0", "dur": 50})
+    rows = [(5, name, start, end) for name, parts in TIMELINE.items() for start, end in parts]
+    rows += [(3, "MatMulV2", 0, 700), (4, "hcom_allReduce__123_0_1", 500, 900), (4, "Notify_Wait", 500, 520)]
+    rows.append((4, "hcom_allReduce__123_1_1", 1250, 1400))
+    for pid, name, start, end in rows:
+        events.append({"ph": "X", "name": name, "pid": pid, "tid": 0, "ts": f"{1000 + start}.000", "dur": end - start})
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(events))
+    return path
+
+
+def test_ascends_own_lane_says_what_its_device_does(tmp_path):
+    path = ascend(tmp_path / "host_1_ascend_pt" / "ASCEND_PROFILER_OUTPUT" / "trace_view.json")
+    (tmp_path / "host_1_ascend_pt" / "profiler_info_3.json").write_text("{}")
+    (record,) = read(path).records
+    assert record.rank == 3 and [call.op for call in record.calls] == ["all_reduce", "all_reduce"]
+    assert figures(rank_times(record)) == pytest.approx((1000, 550, 350, 0, 1400))
+
+
+def test_a_device_whose_events_have_no_category_is_named_and_not_denied(tmp_path):
+    path = ascend(tmp_path / "x" / "profile.json", lane="Other")
+    path.write_text(path.read_text().replace("Ascend Hardware", "Some Accelerator"))
+    text = str(explain(path))
+    assert "Some Accelerator" in text and "no event of a GPU" not in text and "has no GPU events" not in text
+
+
+TABLES = {
+    "nsys stats": (
+        "Processing [x.sqlite] with [cuda_gpu_trace.py]...\n"
+        "Start (ns),Duration (ns),CorrId,Bytes (MB),Device,Ctx,Strm,Name\n",
+        lambda start, end, name: f'{start},{end - start},1,,NVIDIA H100 80GB HBM3 (0),1,7,"{name}"\n',
+    ),
+    "rocprofv3": (
+        '"Kind","Agent_Id","Queue_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp"\n',
+        lambda start, end, name: f'"KERNEL_DISPATCH","Agent 4",1,"{name}",1,{start},{end}\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", TABLES)
+def test_a_table_with_a_line_for_each_kernel_is_a_profile(tmp_path, tool):
+    head, line = TABLES[tool]
+    rows = [
+        (0, 400_500, GEMM),
+        (300_000, 700_000, RING),
+        (800_000, 900_000, "[CUDA memcpy Peer-to-Peer]"),
+        (900_000, 950_000, "[CUDA memset]"),
+    ]
+    path = tmp_path / "kernels.csv"
+    path.write_text(head + "".join(line(*row) for row in rows))
+    (record,) = read(path).records
+    assert figures(rank_times(record)) == pytest.approx((400.5, 500, 399.5, 50, 950))

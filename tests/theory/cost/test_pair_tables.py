@@ -7,9 +7,9 @@ import time
 
 import pytest
 from allranks.cli import main
+from allranks.theory.cost.any_table import tables
 from allranks.theory.cost.pair_looks import looks_of
 from allranks.theory.cost.pair_tables import MOST_DEVICES, holds_pairs, read_pairs
-from allranks.theory.cost.any_table import tables
 from click.testing import CliRunner
 
 NVBANDWIDTH = """nvbandwidth Version: v0.8
@@ -175,7 +175,11 @@ def test_a_topology_file_can_not_be_made_of_pairs(tmp_path):
 
 
 def test_records_that_are_torn_or_foreign_are_no_tables():
-    for text in ('{"algBw": 1', "numCycle,collective,time,algbw,busbw\n1,2\n", '{"identifier": "nccl-tests", "benchmark": [{"8":'):
+    for text in (
+        '{"algBw": 1',
+        "numCycle,collective,time,algbw,busbw\n1,2\n",
+        '{"identifier": "nccl-tests", "benchmark": [{"8":',
+    ):
         assert tables(text) == []
 
 

@@ -1,13 +1,14 @@
-"""Profiles that hold several devices: Nsight Systems' SQLite and JSON exports, JAX's and XLA's traces, and NCCL's
-example profiler.
+"""Profiles of devices: Nsight Systems' SQLite and JSON exports, tables of kernels, JAX's and XLA's traces, NCCL's
+example profiler, and Ascend's timeline.
 
 Each device gives a record: its kernels, which of them communicate, and what is exposed. Seen: nsys 2021.1 to 2025.6
 (`nsys export -t sqlite`, `-t jsonlines`), JAX 0.4 to 0.8 (`plugins/profile/*/*.trace.json.gz`), NCCL 2.23 to 2.30
-(plugins/profiler/example).
+(plugins/profiler/example), torch_npu 2.1 and CANN 8 (`trace_view.json`), nsys stats and rocprofv3 (CSV).
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections import defaultdict
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "JAX", "NSIGHT", "PROFILER"]
 
-NSIGHT, JAX, PROFILER = "nsight", "jax", "nccl profiler"
+NSIGHT, JAX, PROFILER, ASCEND, TABLE = "nsight", "jax", "nccl profiler", "ascend", "table of kernels"
 _SQLITE = b"SQLite format 3\0"
 _GRAPHS = (
     "it has CUDA graphs as wholes, and not the kernels in them, among which the collectives are: record with "
@@ -376,7 +377,93 @@ def _read_profiler(path: Path) -> list[RankRecord]:
     return found
 
 
+# --------------------------------------------------------------------------------------------------------------- Ascend
+
+
+def _is_ascend(path: Path, head: bytes) -> bool:
+    named = path.name == "trace_view.json" or b"Overlap Analysis" in head or b"Ascend Hardware" in head
+    return named and b'"ph"' in head
+
+
+def _read_ascend(path: Path) -> list[RankRecord]:
+    """torch_npu's trace_view.json and msprof's timeline, by their lane "Overlap Analysis": when the device computes, and
+    when it communicates."""
+    file = EventFile(path)
+    processes: dict[Any, str] = {}
+    lanes: dict[Any, list[tuple[str, float, float]]] = defaultdict(list)
+    for event in file:
+        name, args = str(event.get("name")), event.get("args")
+        if event.get("ph") == "M" and name == "process_name" and isinstance(args, dict):
+            processes[event.get("pid")] = str(args.get("name"))
+        elif event.get("ph") == "X" and (name.startswith("hcom_") or name in ("Computing", "Communication")):
+            try:
+                start, length = float(event.get("ts", "")), float(event.get("dur", ""))
+            except (TypeError, ValueError):
+                continue
+            if length >= 0 and is_time(start, length):
+                lanes[event.get("pid")].append((name, start, start + length))
+    device = _Device()
+    for pid, events in lanes.items():
+        for name, start, end in events:
+            if processes.get(pid) == "Overlap Analysis":
+                (device.work if name == "Computing" else device.talk).append((start, end))
+            elif found := re.match(r"hcom_([A-Za-z]+)", name):
+                device.calls.append((start, end, operation(found[1]), "", name[:60]))
+    if not device.work and not device.talk:
+        raise ProfileError(
+            'it is a timeline of Ascend\'s profiler without its lane "Overlap Analysis", which alone is read'
+        )
+    beside = " ".join(one.name for one in path.resolve().parent.parent.glob("profiler_info_*.json"))
+    number = re.search(r"profiler_info_(\d{1,6})\.json$", beside)
+    notes = [f"{file.fault}; what stands before that was read"] if file.fault else []
+    record = device.record(int(number[1]) if number else 0, str(path), ASCEND, {"backend": "hccl"}, notes)
+    return [record if number else replace(record, rank_from="unknown")] if record else []
+
+
+# ---------------------------------------------------------------------------------------------------- tables of kernels
+
+_KERNEL_TABLE = re.compile(
+    rb"(?m)^(?=.*\b(?:Kernel_)?Name\b)(?=.*\bStart(?: \(ns\)|_Timestamp))(?=.*(?:Duration \(ns\)|End_Timestamp)).*,.*$"
+)
+
+
+def _read_kernel_table(path: Path) -> list[RankRecord]:
+    """A line for each kernel, as CSV: nsys stats -r cuda_gpu_trace, and rocprofv3 --kernel-trace."""
+    devices: dict[int, _Device] = defaultdict(_Device)
+    rows = csv.reader(lines_of(path))
+    names: list[str] = []
+    for cells in rows:
+        if not names:
+            names = cells if _KERNEL_TABLE.match(",".join(cells).encode()) else []
+            continue
+        row = dict(zip(names, cells, strict=False))
+        name = row.get("Kernel_Name") or row.get("Name") or ""
+        try:
+            start = int(row.get("Start (ns)") or row["Start_Timestamp"])
+            end = start + int(row["Duration (ns)"]) if "Duration (ns)" in row else int(row["End_Timestamp"])
+        except (KeyError, ValueError):
+            continue
+        number = re.search(r"(\d{1,5})\)?$", row.get("Device") or row.get("Agent_Id") or "")
+        device = int(number[1]) if number and int(number[1]) < MAX_RANKS else 0
+        if not _times(start, end):
+            continue
+        if re.search(r"mem(?:cpy|set)|rocclr_(?:copy|fill)", name, re.I):
+            devices[device].copy(is_peer_copy(name), start / 1e3, end / 1e3)
+        else:
+            stream = row.get("Strm") or row.get("Queue_Id")
+            devices[device].kernel(name, start / 1e3, end / 1e3, f"{device}/{stream}")
+    found = _records(devices, path, TABLE, {}, [])
+    return found if len(found) > 1 else [replace(found[0], rank_from="unknown")]
+
+
 FORMATS = (
+    Format("Ascend's trace_view.json", _is_ascend, _read_ascend, {ASCEND: WORK}),
+    Format(
+        "tables of kernels by nsys stats and rocprofv3",
+        lambda path, head: _KERNEL_TABLE.search(head) is not None,
+        _read_kernel_table,
+        {TABLE: WORK},
+    ),
     Format("Nsight Systems' SQLite", lambda path, head: head.startswith(_SQLITE[:15]), _read_sqlite, {NSIGHT: WORK}),
     Format(
         "Nsight Systems' JSON",

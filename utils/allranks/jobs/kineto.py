@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from allranks.jobs.formats import WORK, Format
-from allranks.jobs.job import Call, Interval, ProfileError, RankRecord, is_time, merged
+from allranks.jobs.job import MAX_RANKS, Call, Interval, ProfileError, RankRecord, is_time, merged
 from allranks.jobs.kernels import is_peer_copy, sends
-from allranks.jobs.kineto_calls import Calls
+from allranks.jobs.kineto_calls import NO_GPU, Calls
 from allranks.jobs.names import group_name, rank_list, short_name
 from allranks.jobs.phrases import ms
 from allranks.jobs.scan import EventFile
@@ -36,6 +36,7 @@ _NOT_DEVICE = frozenset(
         "__metadata",
     )
 )  # fmt: skip
+_OF_HOST = re.compile(r"python|\bhost\b|\bcpu\b|\bCANN\b|^\S*/\S+$", re.I)  # names of processes that are no device
 _HOST = ("cpu_op", "user_annotation", "operator")
 _BY_LETTER = re.compile(r"(?:^|[-_.])r(\d+)(?=[-_.])", re.I)
 _BY_AXIS = re.compile(r"(?:^|[-_.])(TP|PP|DP|EP|CP)[-_]?(\d+)(?=[-_.])", re.I)  # SGLang: 1727-TP-2.trace.json.gz
@@ -49,7 +50,8 @@ def _looks(path: Path, head: bytes) -> bool:
 
 
 def read(path: Path) -> list[RankRecord]:
-    """The record of the rank whose profile this is. Raises ProfileError if the file holds no event.
+    """The record of the rank whose profile this is, or of each device of a process that has several. Raises
+    ProfileError if the file holds no event.
 
     >>> read(Path("/nowhere.json"))
     Traceback (most recent call last):
@@ -61,13 +63,13 @@ def read(path: Path) -> list[RankRecord]:
         events.take(event)
     if not events.taken:
         raise ProfileError(file.fault or events.foreign())
-    record = events.record(path, file.header)
+    records = [events.record(path, file.header, device) for device in events.devices(path, file.header)]
     notes = []
     if file.fault:
         notes.append(f"{file.fault}; what stands before that was read ({events.taken:,} events)")
     if file.damaged:
         notes.append(f"{file.damaged} events are not JSON and were left out")
-    return [record.with_notes(*notes)]
+    return [record.with_notes(*notes) for record in records]
 
 
 FORMAT = Format("kineto", _looks, read, {"kineto": WORK})
@@ -78,13 +80,14 @@ class _Kernels:
 
     def __init__(self) -> None:
         self.start, self.end = array("d"), array("d")
-        self.correlation, self.kind = array("q"), array("b")
+        self.correlation, self.kind, self.device = array("q"), array("b"), array("i")
 
-    def add(self, start: float, end: float, correlation: int, kind: int) -> None:
+    def add(self, start: float, end: float, correlation: int, kind: int, device: int) -> None:
         self.start.append(start)
         self.end.append(end)
         self.correlation.append(correlation)
         self.kind.append(kind)
+        self.device.append(device)
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -105,15 +108,22 @@ class _Events:
         self.steps: list[tuple[str, float, float, bool]] = []
         self.host: list[float] = [math.inf, -math.inf]
         self._threads: dict[Any, int] = {}
+        self.processes: dict[str, str] = {}  # their names
+        self.without: dict[str, int] = {}  # events without a category, by process
 
     def take(self, event: dict[str, Any]) -> None:
         """Files one event."""
         if event.get("ph", "X") != "X":
             self.others += event.get("ph") in ("B", "b", "E", "e")
+            if event.get("name") == "process_name" and isinstance(args := event.get("args"), dict):
+                self.processes[str(event.get("pid"))] = str(args.get("name"))[:40]
             return
         category, name = event.get("cat"), event.get("name")
         if not isinstance(category, str) or not isinstance(name, str) or category == "Trace":
-            self.others += "dur" in event and category != "Trace"
+            if "dur" in event and category != "Trace":
+                self.others += 1
+                process = str(event.get("pid"))
+                self.without[process] = self.without.get(process, 0) + 1
             return
         start, length = event.get("ts"), event.get("dur")
         if type(start) is not float and type(start) is not int:
@@ -184,6 +194,7 @@ class _Events:
         correlation = args.get("correlation")
         if type(correlation) is not int:
             correlation = -1
+        device = args.get("device", event.get("pid"))
         known = sends(name) if "mem" not in category else None
         if "mem" in category:
             kind = COMMUNICATION if is_peer_copy(name) else MEMORY
@@ -191,11 +202,13 @@ class _Events:
             kind = BOTH if known is not None and known.computes else COMMUNICATION
             if kind == BOTH:
                 self.both[name] = self.both.get(name, 0.0) + end - start
-            stream = f"{args.get('device', event.get('pid'))}/{args.get('stream', event.get('tid'))}"
+            stream = f"{device}/{args.get('stream', event.get('tid'))}"
             self.calls.kernel(name, start, end, correlation, stream, args)
         else:
             kind = COMPUTE
-        self.kernels.add(start, end, correlation, kind)
+        self.kernels.add(
+            start, end, correlation, kind, device if type(device) is int and 0 <= device < MAX_RANKS else 0
+        )
 
     def _cut(self) -> float | None:
         """When the last profiler step began, if there are several: its kernels may still run when the profiler
@@ -204,14 +217,25 @@ class _Events:
             return None
         return max(start for _, start, _, _ in self.steps)
 
-    def _intervals(self, cut: float | None) -> tuple[list[tuple[Interval, ...]], int]:
+    def devices(self, path: Path, header: dict[str, Any]) -> list[int | None]:
+        """The devices that get a record each: those that communicate, of a process that is no rank; [None] if one."""
+        info = header.get("distributedInfo")
+        told = _rank_of(path, info if isinstance(info, dict) else {})[1] != "unknown"
+        found = {
+            d for d, kind in zip(self.kernels.device, self.kernels.kind, strict=True) if kind in (COMMUNICATION, BOTH)
+        }
+        return [*sorted(found)] if len(found) > 1 and not told else [None]
+
+    def _intervals(self, cut: float | None, only: int | None) -> tuple[list[tuple[Interval, ...]], int]:
         """The merged intervals of compute, communication and memory, and how many kernels were left out."""
         launched = None
         if cut is not None:
             launched = {c for c, at in zip(self.launch_of, self.launched, strict=True) if at < cut}
         kept: list[list[Interval]] = [[], [], []]
         k, left_out = self.kernels, 0
-        for start, end, correlation, kind in zip(k.start, k.end, k.correlation, k.kind, strict=True):
+        for start, end, correlation, kind, device in zip(k.start, k.end, k.correlation, k.kind, k.device, strict=True):
+            if only not in (None, device):
+                continue
             if launched is not None and correlation not in launched:
                 left_out += 1
             elif kind == BOTH:
@@ -221,18 +245,23 @@ class _Events:
                 kept[kind].append((start, end))
         return [merged(intervals) for intervals in kept], left_out
 
-    def record(self, path: Path, header: dict[str, Any]) -> RankRecord:
-        """What the events say of the rank."""
+    def record(self, path: Path, header: dict[str, Any], device: int | None) -> RankRecord:
+        """What the events say of the rank, or of one of its devices."""
         info = header.get("distributedInfo")
         info = info if isinstance(info, dict) else {}
         rank, rank_from = _rank_of(path, info)
         groups = _groups_of(info)
+        if device is not None:
+            rank, rank_from = device, "its device"
         on_gpu = len(self.kernels) > 0
         notes: list[str] = []
+        for process, count in self.without.items():  # of another program's device, or of its runtime
+            if not _OF_HOST.search(name := self.processes.get(process, "")) and name:
+                self.unread[name] = count
         if on_gpu:
             launches = self._launches()
-            calls = self.calls.of_kernels(rank, launches, groups, notes)
-            classes, left_out = self._intervals(self._cut())
+            calls = self.calls.of_kernels(rank, launches, groups, notes, device)
+            classes, left_out = self._intervals(self._cut(), device)
             if left_out and any(classes):
                 notes.append(
                     f"the figures leave out {left_out:,} of {len(self.kernels):,} kernels: those launched in the "
@@ -240,11 +269,13 @@ class _Events:
                     "last step, which may end after the profile, and those whose launch is not in the file"
                 )
             elif left_out:
-                classes, left_out = self._intervals(None)
+                classes, left_out = self._intervals(None, device)
                 notes.append("no launch of a kernel is in the file, so that the figures cover all profiler steps")
         else:
             calls = self.calls.of_host(rank, groups, notes)
             classes = self._host_intervals(calls)
+            if self.unread and NO_GPU in notes:
+                notes.remove(NO_GPU)
             if calls and info.get("backend") not in (None, "gloo", "mpi"):
                 notes.append("compute is the time of torch's operators on the host, which only launch the GPU's work")
         if self.both:

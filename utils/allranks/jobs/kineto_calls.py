@@ -30,8 +30,9 @@ from allranks.jobs.names import (
     short_name,
 )
 
-__all__ = ["Calls"]
+__all__ = ["NO_GPU", "Calls"]
 
+NO_GPU = "the file has no GPU events, so that it does not say how long the calls took"
 _ANNOTATION = re.compile(r"^(nccl|gloo|mpi|ucc|xccl|hccl|rccl):(\w+)")
 _NOT_CALLS = ("wait", "init", "coalesced", "comm", "group", "monitor", "check")
 # where a c10d operator's inputs have the tensor that is received and the one that is sent
@@ -113,12 +114,15 @@ class Calls:
         launches: Mapping[int, tuple[float, int]],
         groups: Mapping[str, tuple[int, ...]],
         notes: list[str],
+        device: int | None = None,
     ) -> tuple[Call, ...]:
-        """The calls whose kernels are in the file, in order of their starts."""
+        """The calls whose kernels are in the file, or on one device of it, in order of their starts."""
         around = [_Enclosing(events) for events in (self.params, self.annotations, self.operators)]
         by_id = {p.args.get("External id"): p for p in self.params if "External id" in p.args}
         found = []
         for name, start, end, correlation, stream, args in self.kernels.values():
+            if device is not None and not stream.startswith(f"{device}/"):
+                continue
             said = [_from_args(args)]
             if correlation in launches:
                 hosts = [events.at(*launches[correlation]) for events in around]
@@ -157,7 +161,7 @@ class Calls:
                     if (said := _from_host(host)).op != UNKNOWN:
                         found.append(_call(rank, said, groups, None, None, None, ""))
             if found:
-                notes.append("the file has no GPU events, so that it does not say how long the calls took")
+                notes.append(NO_GPU)
         found = _numbered(found)
         self._note(found, notes)
         return tuple(found)

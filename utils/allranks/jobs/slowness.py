@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from allranks.base.errors import capital, counted
-from allranks.jobs.analysis import Collective, RankTimes, length, shared
+from allranks.jobs.analysis import MANY_SIZES, Collective, RankTimes, length, shared
 from allranks.jobs.job import Call, Cause, Job, merged
 from allranks.jobs.matching import ALL_WAIT, Matching
 from allranks.jobs.phrases import gigabytes, many, ms, percent, size
@@ -507,7 +507,12 @@ def _waiting(seen: Seen) -> Iterable[Cause]:
             (spent - floor) * share / 1e6, 0.6, "waiting",
         )  # fmt: skip
         return
-    excess = sum((r.time_us or 0.0) - (r.shortest_us or 0.0) * r.calls for r in rows)
+    # of calls whose size no file says, or whose sizes are many, the shortest may be the smallest
+    sizes: dict[tuple[str, str | None], set[int | None]] = defaultdict(set)
+    for call in seen.job.calls:
+        sizes[call.op, call.group].add(call.nbytes)
+    alike = [r for r in rows if None not in sizes[r.op, r.group] and len(sizes[r.op, r.group]) <= MANY_SIZES]
+    excess = sum((r.time_us or 0.0) - (r.shortest_us or 0.0) * r.calls for r in alike)
     if excess > 0.3 * time_us:
         yield Cause(
             "The collectives of this rank often take longer than the shortest of the same size: it waits for other "

@@ -154,7 +154,14 @@ def column_of(name: str) -> Column:
         return Column("time", unit, apart, rank)
     if _SIZE.fullmatch(plain) or (of == "size" and (not plain or _SIZE.search(plain))):
         return Column("size", unit, "", 5 if plain.startswith("total") else 2, loose)
-    for kind, pattern in (("count", _COUNT), ("width", _WIDTH), ("ranks", _RANKS), ("each", _EACH), ("wrong", _WRONG), ("which", _WHICH)):
+    for kind, pattern in (
+        ("count", _COUNT),
+        ("width", _WIDTH),
+        ("ranks", _RANKS),
+        ("each", _EACH),
+        ("wrong", _WRONG),
+        ("which", _WHICH),
+    ):
         if pattern.fullmatch(plain):
             return Column(kind)
     if joined in ("avg", "average", "mean", "median", "min", "max", "typical"):
@@ -381,7 +388,8 @@ def _head_in(lines: list[str], number: int) -> Found | None:
 
 
 _SAID_UNIT = re.compile(
-    r"\b(?:times?|latenc(?:y|ies)|durations?|bandwidths?|throughputs?|results|numbers|figures|values)\b(?: \w+){0,4}? (?:in|as) ([A-Za-zµμ/]+)\b", re.I
+    r"\b(?:times?|latenc(?:y|ies)|durations?|bandwidths?|throughputs?|results|numbers|figures|values)\b(?: \w+){0,4}? (?:in|as) ([A-Za-zµμ/]+)\b",
+    re.I,
 )
 
 
@@ -661,8 +669,17 @@ def _of_json(value: Any, around: dict[str, str], depth: int) -> Iterator[dict[st
         here = _scalars(value)
         for name, one in value.items():
             if isinstance(one, dict) and (statistics := _scalars(one)) and column_of(str(name)).kind in FIGURES:
-                here |= {f"{name} {word}": figure for word, figure in statistics.items()}  # {"time": {"avg": 1, "min": 2}}
-            elif isinstance(one, dict) and str(name).lower() in ("config", "args", "parameters", "settings", "meta", "metadata"):
+                here |= {
+                    f"{name} {word}": figure for word, figure in statistics.items()
+                }  # {"time": {"avg": 1, "min": 2}}
+            elif isinstance(one, dict) and str(name).lower() in (
+                "config",
+                "args",
+                "parameters",
+                "settings",
+                "meta",
+                "metadata",
+            ):
                 around = around | _of_run(_scalars(one))
         told = around | _of_run(here)
         if number_of_rates(here):
@@ -680,7 +697,9 @@ def _scalars(of: dict[Any, Any]) -> dict[str, str]:
 
 def _of_run(record: dict[str, str]) -> dict[str, str]:
     """What of a record holds for the records in it and beside it, too."""
-    return {k: v for k, v in record.items() if column_of(k).kind in ("ranks", "which", "size", "type", "redop", "count")}
+    return {
+        k: v for k, v in record.items() if column_of(k).kind in ("ranks", "which", "size", "type", "redop", "count")
+    }
 
 
 def as_rows(table: Found, apart: str = "") -> list[Row]:

@@ -22,7 +22,17 @@ from typing import Any
 
 from allranks.base.errors import counted, size_in_words
 from allranks.base.unpacked import PackedError, Unpacked, plain_text
-from allranks.theory.cost.any_table import Found, Row, as_rows, contradicted, of_sizes, several, spoken, tables, unread_head
+from allranks.theory.cost.any_table import (
+    Found,
+    Row,
+    as_rows,
+    contradicted,
+    of_sizes,
+    several,
+    spoken,
+    tables,
+    unread_head,
+)
 from allranks.theory.cost.bandwidth import bus_factor
 from allranks.theory.cost.nccl_evidence import (
     Cells,
@@ -62,7 +72,9 @@ _LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<std\w+>:?)?")  # of a launcher that wr
 _NUMBER = re.compile(r"\d[\d.]*")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values : [1-9]\d* FAILED")
 # nccl-tests -J, and `allranks bench --json`
-_OWN_JSON = re.compile(r'(?s)\A(?=.*"results"\s*:).*("out_of_place"|"experiment_name")|\A(?=.*"rows"\s*:)(?=.*"collective"\s*:).*"time_us"\s*:')
+_OWN_JSON = re.compile(
+    r'(?s)\A(?=.*"results"\s*:).*("out_of_place"|"experiment_name")|\A(?=.*"rows"\s*:)(?=.*"collective"\s*:).*"time_us"\s*:'
+)
 # words that say messages go between two ranks
 _PAIR = re.compile(
     r"\b(?:p2p|point[- ]to[- ]point|ping[- ]?pong|send[/_ -]?recv|ib_\w+_(?:bw|lat)|fi_\w+|RDMA (?:write|read)|pt2pt|osu_(?:bw|bibw|latency|mbw_mr))\b|\[(?:client|server)\]",
@@ -254,7 +266,10 @@ class _Reader:
         self.failure = ""
         self.wrong = ""  # what the tool says at its end of wrong elements
         self.said = Said()
-        self.told: tuple[set[int], set[int]] = set(), set()  # numbers of ranks and of nodes that stand anywhere in the text
+        self.told: tuple[set[int], set[int]] = (
+            set(),
+            set(),
+        )  # numbers of ranks and of nodes that stand anywhere in the text
         self.others: dict[int, Found] = {}  # what `any_table` found, by the line of the head
         self.theirs: set[int] = set()  # the lines of their rows
 

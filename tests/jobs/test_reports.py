@@ -93,6 +93,14 @@ FITS = [
     ("236_*/*.txt", [], 0, ["Of the pairs with access: 26.33 GB/s with P2P, 9.535 without"], ["Direct access gives no more"]),
     ("237_*/*.txt", [], 0, ["ucx_perftest tag_bw", "0.03398 GB/s (0.2719 Gb/s) at 512 B"], ["equal parts", "the most"]),
     ("238_*/*.txt", [], 0, ["PingPongAnySource", "1.34 µs at 1 B", "44.91 GB/s (359.3 Gb/s) at 4 MiB"], ["equal parts"]),
+    ("240_*/*.txt", [], 2, ["nccl shows 60 µs", "gloo shows 39 µs", "nccl shows 1460 µs", "how many ranks"], []),
+    ("240_*/*.txt", ["--ranks", "2"], 0, ["with nccl, run 1", "with gloo, run 4", "256 KiB 2.016", "256 KiB 0.013"], ["median"]),
+    ("241_*/*.txt", [], 0, ["all_reduce 128 4", "with ompi tuned", "1.074 GB/s at 512 MiB"], ["left out", "of 0 µs"]),
+    ("242_*/*.txt", [], 0, ["all_to_all 4 1", "3.81 MiB 16.99", "3.81 GiB 72.54"], []),
+    ("243_*/*.txt", [], 2, ["8 ranks", "the text says 16 ranks", "the text says 24 ranks", "476.8"], ["on 2 nodes", "on 3 nodes"]),
+    ("244_*/*.txt", [], 2, ["no unit stands in the cells or in the text"], ["GB/s"]),
+    ("245_*/*.txt", [], 0, ["all_gather 64 2", "1.187"], ["how many ranks"]),
+    ("246_*/*.txt", [], 0, ["with nccl", "97.54", "with fbgemm 1shot", "65.24"], []),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 

@@ -20,6 +20,7 @@ from allranks.jobs import devices, dumps, kineto, logs, nccl_files, topology, tr
 from allranks.jobs.formats import Format
 from allranks.jobs.job import Job, ProfileError, RankRecord, Skipped
 from allranks.jobs.scan import head_of
+from allranks.theory.cost.any_table import tables
 from allranks.theory.cost.pair_tables import holds_pairs
 from allranks.theory.cost.sweep_tables import FORMS as TABLES
 from allranks.theory.cost.sweep_tables import is_row
@@ -133,8 +134,8 @@ _OTHERS = (
     ),
     (
         "",
-        rb"Time \(%\) +Total Time \(ns\)",
-        "it is a table of nsys stats, without times of calls: nsys export -t sqlite",
+        rb"Time \(%\)(?: +|,)Total Time \(ns\)",
+        "it is a table of nsys stats, without times of calls: nsys export -t sqlite, or nsys stats -r cuda_gpu_trace",
     ),
     (
         "",
@@ -159,7 +160,6 @@ _OTHERS = (
         "it is what py-spy dump or Python's faulthandler prints, the stacks of one process, which are not read: a "
         "flight recorder's dumps of all ranks say who waits in which call",
     ),
-    ("", rb"Count +Size +Time, us", "it is a table of UCC's perftest, which is not read"),
     ("", rb"(?m)^#\d+ +(?:0x[0-9a-f]+ in )?\w+", "it is the stack that a debugger prints, which is not read"),
 )
 
@@ -173,6 +173,8 @@ def _foreign(path: Path, head: bytes) -> str:
         return "it has rows of nccl-tests: allranks fit reads them"
     if holds_pairs(text):
         return "it measures pairs of GPUs or of ranks: allranks fit reads it"
+    if path.suffix not in (".py", ".json") and tables(text):
+        return "it has a table of sizes with times or bandwidths: allranks fit reads it"
     for ending, pattern, words in _OTHERS:
         if (ending and path.name.endswith(ending)) or (pattern and re.search(pattern, head)):
             return words

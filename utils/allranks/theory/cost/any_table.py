@@ -51,6 +51,8 @@ _SIZE = re.compile(
 _COUNT = re.compile(r"n?counts?|(?:(?:input|output|num|number of|total) ){0,2}n?elem(?:ent)?s?|numel|nelem\w*|n")
 _WIDTH = re.compile(r"(?:d ?type|type|elem(?:ent)?) (?:bytes|size)|item ?size")
 _RANKS = re.compile(r"n?ranks|n?gpus?|num gpus|world ?size|np(?: size)?|n?procs?|processes|devices|npes")
+# timeUs, busBandwidth
+_CAMEL = re.compile(r"(?<=[a-z]{2})(?=(?:[UMN]s|Sec|Bw|BW|Bandwidth|Time|Latency|Gpus|Ranks|Bytes|Size|Per)(?![a-z]))")
 _EACH = re.compile(r"n?(?:gpus|ranks|threads) ?per ?(?:rank|process|thread)")
 _WRONG = re.compile(r"wrong|errors?|check(?: result)?|res|validation|valid")
 _WHICH = re.compile(r"(?:collective|coll|op|comm op)(?: type| name)?|operation|primitive|test|benchmark|name")
@@ -126,7 +128,7 @@ def column_of(name: str) -> Column:
         text = text.replace(word, english)
     shown = [unit_of(found[1] or found[2]) for found in _UNIT_IN_NAME.finditer(text)]
     of, unit, loose = next((one for one in shown if one[0]), ("", 0.0, False))
-    text = re.sub(r"(?<=[a-z]{2})(?=[A-Z])", " ", text)  # timeUs, busBandwidth
+    text = _CAMEL.sub(" ", text)
     plain = re.sub(r"[\W_]+", " ", _UNIT_IN_NAME.sub(" ", text).replace("%", " % ")).strip().lower()
     if not of:
         for word in (text, text.partition("/xfer")[0], *re.split(r"[\s_]+", text)[:0:-1]):
@@ -355,8 +357,6 @@ def _head_in(lines: list[str], number: int) -> Found | None:
     ways = list(_ways(line))
     if all(word.startswith("(") for word in _unlabelled(line).split()):
         return None  # the units of a head
-    if not any(AMOUNTS & {column_of(name).kind for name in way} for way in ways):
-        return None
     units: list[str] = []
     for place in range(number, min(number + AHEAD, len(lines))):
         below = lines[place]
@@ -373,7 +373,7 @@ def _head_in(lines: list[str], number: int) -> Found | None:
             for way in ways:
                 columns = _with_units([column_of(name) for name in way], units)
                 kinds = {column.kind for column in columns}
-                if AMOUNTS & kinds and not FIGURES & kinds:
+                if not AMOUNTS & kinds or not FIGURES & kinds:
                     columns = _by_cells(columns, way, below, _said_unit(lines[:number]))
                     kinds = {column.kind for column in columns}
                 if not AMOUNTS & kinds or not FIGURES & kinds:
@@ -387,6 +387,7 @@ def _head_in(lines: list[str], number: int) -> Found | None:
     return None
 
 
+_COMPARED = re.compile(r"speed ?-?up|ratio|gain|improve|diff|vs\b|%|std|var", re.I)  # columns of no measurement
 _SAID_UNIT = re.compile(
     r"\b(?:times?|latenc(?:y|ies)|durations?|bandwidths?|throughputs?|results|numbers|figures|values)\b(?: \w+){0,4}? (?:in|as) ([A-Za-zµμ/]+)\b",
     re.I,
@@ -408,9 +409,11 @@ def _by_cells(columns: list[Column], names: list[str], row: str, said: tuple[str
     for cells in _cells_in(row, _unlabelled(row)):
         found = list(columns)
         for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
-            value = _value(cell) if not column.kind else None
-            of = {"time": "time", "rate": "bw"}.get(unit_of(value[2])[0], "") if value and value[2] else ""
-            if of or (value and not value[2] and said[0]):
+            value = _value(cell) if not column.kind and not _COMPARED.search(names[place]) else None
+            of = {"time": "time", "rate": "bw", "size": "size"}.get(unit_of(value[2])[0], "") if value and value[2] else ""
+            if of == "size":
+                found[place] = Column(of)
+            elif of or (value and not value[2] and said[0] and "." in cell):
                 found[place] = Column(of or said[0], 0.0 if of else said[1], names[place].strip(" *`#").lower())
         if len(cells) == len(columns) and found != columns:
             return found

@@ -143,8 +143,8 @@ _OSU = re.compile(r"OSU (?:MPI|NCCL|RCCL|OpenSHMEM)(?:-\w+)?(?: MANAGED)? (.+?) 
 _AROUND = re.compile(
     r"^[nr]ccl_|^osu_(?:xccl_)?|_(?:perf|test)(?:_\w+)?$|_on_stream$|_device$|^device_| Personalized Exchange$"
 )
-_PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[\s=]+(\d{1,6})\b")
-_NODES = re.compile(r"\s(?:-N|--nodes)[\s=]+(\d{1,6})\b"), re.compile(r"\s--ntasks-per-node[\s=]+(\d{1,6})\b")
+_PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[\s=]*(\d{1,6})\b")
+_NODES = re.compile(r"\s(?:-N|--nodes)[\s=]*(\d{1,6})\b"), re.compile(r"\s--ntasks-per-node[\s=]+(\d{1,6})\b")
 _PER_NODE = re.compile(r"\s(?:--?npernode|--?ppn|--ntasks-per-node|--map-by\s+ppr:)[\s=]*(\d{1,6})\b")
 _HOSTS = re.compile(r"\s(?:-H|--?host)[\s=]+(\S+)")
 _EACH = re.compile(r"\s-[tg]\s*(\d{1,3})\b")
@@ -174,6 +174,8 @@ def launched(line: str, test: str) -> int | None:
 
     >>> launched("mpirun -np 4 ./all_reduce_perf -g 2", "all_reduce_perf"), launched("./osu_bcast -n 4", "osu_bcast")
     (8, None)
+    >>> launched("srun -n64 -N2 osu_allgather", "osu_allgather")
+    64
     """
     before, _, after = line.partition(test)
     nodes, per_node = (found[1] if (found := pattern.search(before)) else None for pattern in _NODES)

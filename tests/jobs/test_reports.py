@@ -101,6 +101,8 @@ FITS = [
     ("244_*/*.txt", [], 2, ["no unit stands in the cells or in the text"], ["GB/s"]),
     ("245_*/*.txt", [], 0, ["all_gather 64 2", "1.187"], ["how many ranks"]),
     ("246_*/*.txt", [], 0, ["with nccl", "97.54", "with fbgemm 1shot", "65.24"], []),
+    ("247_*/*.txt", [], 0, ["all_reduce 8 1", "367"], ["cut off", "how many ranks"]),
+    ("248_*/*.txt", [], 0, ["shmem_put_bw", "12.1 GB/s"], ["does not name"]),
     ("70_*/comm_bench.txt", ["--collective", "all_reduce"], 0, ["all_reduce 8", "8 ranks by busbw / algbw"], []),
 ]  # fmt: skip
 

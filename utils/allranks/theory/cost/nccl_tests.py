@@ -141,8 +141,25 @@ def _sweeps_of(text: str, known: Known, sent: list[Messages]) -> list[Measured]:
     reader = _Reader(*known)
     try:
         return reader.read(text)
+    except CostError:
+        if reader.sent or (whole := _unwrapped(text)) is None:
+            raise
+        reader = _Reader(*known)
+        with suppress(CostError):
+            return reader.read(whole)
+        raise
     finally:
         sent += reader.sent
+
+
+def _unwrapped(text: str) -> str | None:
+    """The text with the lines joined that a terminal has cut at its width; None where no line looks so."""
+    lines = text.split("\n")
+    width = max(map(len, lines))
+    cut = [len(line) == width for line in lines]
+    if not 60 <= width <= 250 or not 3 <= sum(cut) < 0.8 * len(lines):
+        return None
+    return "".join(line if whole else f"{line}\n" for line, whole in zip(lines, cut, strict=True))
 
 
 def read_measured_file(path: Path | str, **known: Any) -> list[Measured]:

@@ -136,7 +136,7 @@ _STARTED = (
     re.compile(r"\b(OSU (?:MPI|NCCL|RCCL|OpenSHMEM)\S* .+? Test)\b"),
     re.compile(r"# Benchmarking (\w+)"),
     re.compile(
-        r"^\W*#\s*((?:reduction|broadcast|alltoall|fcollect|reducescatter)_on_stream|device_reduc\w+|(?:bcast|alltoall|fcollect)_device)\s*$"
+        r"^\W*#\s*((?:reduction|broadcast|alltoall|fcollect|reducescatter)_on_stream|device_reduc\w+|(?:bcast|alltoall|fcollect)_device|shmem_\w+)\s*$"
     ),
 )
 _OSU = re.compile(r"OSU (?:MPI|NCCL|RCCL|OpenSHMEM)(?:-\w+)?(?: MANAGED)? (.+?) Latency Test")
@@ -147,6 +147,7 @@ _PROCESSES = re.compile(r"\s(?:-np|-n|--np|--ntasks)[\s=]*(\d{1,6})\b")
 _NODES = re.compile(r"\s(?:-N|--nodes)[\s=]*(\d{1,6})\b"), re.compile(r"\s--ntasks-per-node[\s=]+(\d{1,6})\b")
 _PER_NODE = re.compile(r"\s(?:--?npernode|--?ppn|--ntasks-per-node|--map-by\s+ppr:)[\s=]*(\d{1,6})\b")
 _HOSTS = re.compile(r"\s(?:-H|--?host)[\s=]+(\S+)")
+_ALONE = re.compile(r"(?:\S*[$#%>] ?)?(?:[A-Z][A-Z0-9_]*=\S* )*(?:\S*/)?")  # before a test that no launcher starts
 _EACH = re.compile(r"\s-[tg]\s*(\d{1,3})\b")
 
 
@@ -174,8 +175,8 @@ def launched(line: str, test: str) -> int | None:
 
     >>> launched("mpirun -np 4 ./all_reduce_perf -g 2", "all_reduce_perf"), launched("./osu_bcast -n 4", "osu_bcast")
     (8, None)
-    >>> launched("srun -n64 -N2 osu_allgather", "osu_allgather")
-    64
+    >>> launched("srun -n64 -N2 osu_allgather", "osu_allgather"), launched("$ ./all_reduce_perf -g 8", "all_reduce_perf")
+    (64, 8)
     """
     before, _, after = line.partition(test)
     nodes, per_node = (found[1] if (found := pattern.search(before)) else None for pattern in _NODES)
@@ -183,6 +184,8 @@ def launched(line: str, test: str) -> int | None:
         count = int(processes[1])
     elif nodes and per_node:
         count = int(nodes) * int(per_node)
+    elif "_perf" in test and _ALONE.fullmatch(before) and (each := math.prod(map(int, _EACH.findall(after)))) > 1:
+        return each  # one process with several GPUs
     else:
         return None
     return count * math.prod(map(int, _EACH.findall(after))) if "_perf" in test else count

@@ -97,6 +97,22 @@ def test_a_bandwidth_that_counts_each_peer_tells_the_ranks_and_which_megabytes()
     assert sweep.ranks == 4 and [n for n, _ in sweep.points] == [4_000_000, 256_000_000, 4_096_000_000]
 
 
+def test_records_of_two_shapes_are_two_sweeps_and_none_is_lost():
+    rows = [{"size": n, "time_us": 1e6 * s, "busbw_gb_per_s": a, "wrong": 0} for n, s, a in ROWS]
+    also = [{"size": n, "time_us": 1e6 * s, "busbw_gb_per_s": 4 / 3 * a, "wrong": 0, "n": 1} for n, s, a in ROWS]
+    text = {
+        "collective": "all_reduce",
+        "ranks": 2,
+        "rows": rows,
+        "also": {"collective": "all_reduce", "ranks": 3, "rows": also},
+    }
+    assert [(s.ranks, len(s.points)) for s in read_measured(json.dumps(text))] == [(2, 3), (3, 3)]
+    for row in also:
+        row["wrong"] = 7  # a run with wrong elements everywhere is named beside one that is right
+    (sweep,) = read_measured(json.dumps(text))
+    assert sweep.ranks == 2 and "all_reduce on 3 ranks has wrong elements at every size" in " ".join(sweep.notes)
+
+
 def test_programs_beside_each_other_and_tables_below_each_other_are_not_mixed():
     text = "allreduce, world_size=2\n" + "".join(
         f"size\tNCCL\tgloo\n1KB\t{k}.1ms\t{k}.2ms\n2KB\t{k}.3ms\t{k}.4ms\n\n" for k in (0, 5)

@@ -410,7 +410,11 @@ def _by_cells(columns: list[Column], names: list[str], row: str, said: tuple[str
         found = list(columns)
         for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
             value = _value(cell) if not column.kind and not _COMPARED.search(names[place]) else None
-            of = {"time": "time", "rate": "bw", "size": "size"}.get(unit_of(value[2])[0], "") if value and value[2] else ""
+            of = (
+                {"time": "time", "rate": "bw", "size": "size"}.get(unit_of(value[2])[0], "")
+                if value and value[2]
+                else ""
+            )
             if of == "size":
                 found[place] = Column(of)
             elif of or (value and not value[2] and said[0] and "." in cell):

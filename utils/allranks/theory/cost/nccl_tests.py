@@ -71,10 +71,7 @@ _CONCLUDED = re.compile(r"[Cc]ollective test concluded:\s*(?:\S*/)?(\w+)")
 _LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<std\w+>:?)?")  # of a launcher that writes it before each piece of a line
 _NUMBER = re.compile(r"\d[\d.]*")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values : [1-9]\d* FAILED")
-# nccl-tests -J, and `allranks bench --json`
-_OWN_JSON = re.compile(
-    r'(?s)\A(?=.*"results"\s*:).*("out_of_place"|"experiment_name")|\A(?=.*"rows"\s*:)(?=.*"collective"\s*:).*"time_us"\s*:'
-)
+_NCCL_JSON = re.compile(r'(?s)\A(?=.*"results"\s*:).*"(?:out_of_place|experiment_name)"')  # nccl-tests -J
 # words that say messages go between two ranks
 _PAIR = re.compile(
     r"\b(?:p2p|point[- ]to[- ]point|ping[- ]?pong|send[/_ -]?recv|ib_\w+_(?:bw|lat)|fi_\w+|RDMA (?:write|read)|pt2pt|osu_(?:bw|bibw|latency|mbw_mr))\b|\[(?:client|server)\]",
@@ -135,9 +132,9 @@ def _sweeps_of(text: str, known: Known, sent: list[Messages]) -> list[Measured]:
     stripped = text.lstrip("\ufeff \t\r\n")
     if "\\n" in stripped and NCCL_TESTS.head.search(logged := _logged(stripped)):
         text = logged
-    elif stripped.startswith("{") and (ours := _OWN_JSON.search(stripped)):
+    elif stripped.startswith("{") and _NCCL_JSON.search(stripped):
         sent += _sent_in_json(text)
-        return _of_nccl_json(stripped, known[2]) if ours[1] else _of_our_json(stripped)
+        return _of_nccl_json(stripped, known[2])
     reader = _Reader(*known)
     try:
         return reader.read(text)
@@ -302,9 +299,9 @@ class _Reader:
             self._line(line, number, cut and number == len(lines))
             if (failed := _FAILURE.search(line)) and not self.failure:
                 self.failure = failed[0].strip(" /")
-        for one in self.others.values():
+        for key, one in self.others.items():
             if not one.first:
-                self._begin(["records"]).found = one
+                self._begin([f"records {key}"]).found = one
         found, causes = [], []
         ranks, nodes = (counts.copy().pop() if len(counts) == 1 else 0 for counts in self.told)
         for table in self.tables:
@@ -341,6 +338,12 @@ class _Reader:
                 raise CostError(f"every size of {found[0].collective} has wrong elements: such times say nothing")
             notes = dict.fromkeys(note for sweep in found for note in sweep.notes if "left out" in note)
             raise CostError(f"no line of {found[0].collective} is whole ({'; '.join(notes) or 'its sizes are 0'})")
+        whole[0].notes += [
+            f"{sweep.collective} on {counted(sweep.ranks, 'rank')} has wrong elements at every size, and was left out: such times "
+            "say nothing"
+            for sweep in found
+            if sweep.wrong and not sweep.points
+        ]
         names = [name for name in dict.fromkeys(self.left_out) if not PAIR_TESTS.search(name)]
         others = [f"{name} was left out: no formula is known for it" for name in names]
         if self.failure:
@@ -844,27 +847,6 @@ def _whole_objects(text: str, name: str) -> list[Any]:
         found.append(value)
         at += len(re.match(r"[\s,]*", text[at:])[0])  # type: ignore[index]
     return found
-
-
-def _of_our_json(text: str) -> list[Measured]:
-    """What `allranks bench --json` printed."""
-    try:
-        data = json.loads(text)
-        runs = [data] + ([data["also"]] if data.get("also") else [])
-        found = []
-        for run in runs:
-            sweep = Measured(_known(run["collective"]), int(run["ranks"]), None)
-            for row in run["rows"]:
-                if row["wrong"]:
-                    sweep.wrong.append(int(row["size"]))
-                elif row["size"] > 0:
-                    sweep.points.append((int(row["size"]), 1e-6 * float(row["time_us"])))
-            found.append(sweep)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise CostError(
-            "this JSON is neither what `allranks bench --json` prints nor what nccl-tests -J writes"
-        ) from None
-    return [_checked(sweep) for sweep in found]
 
 
 def _checked(sweep: Measured) -> Measured:

@@ -1,11 +1,12 @@
 """Tables of tools that nobody named here: what their columns, units and figures say, and what is refused."""
 
 import json
+import random
 import time
 
 import pytest
 from allranks.cli import main
-from allranks.theory.cost import CostError, read_measured
+from allranks.theory.cost import CostError, bus_factor, read_measured
 from allranks.theory.cost.any_table import column_of, tables, unit_of
 from click.testing import CliRunner
 
@@ -62,6 +63,9 @@ FORMS = {
     "a head that lacks a column": lines(
         "numCycle,collective,ranks,gpusperrank,size,type,redop,inplace,time,algbw,busbw,#wrong",
         lambda n, s, a: f'0,"AllReduce",1,4,1,{n},"float","sum",0,{1e6 * s:.2f},{a:.2f},{1.5 * a:.2f},"0"'),
+    "records that lack a name here and there": "\n".join(
+        json.dumps({"op": "allreduce", "n_gpus": 4, "nbytes": n, "duration_s": s} | ({"iterations": 20} if k else {}))
+        for k, (n, s, _) in enumerate(ROWS)),
     "named figures": lines(
         "", lambda n, s, a: f"[rank0] all_reduce size={n >> 20}MB time={1e3 * s:.4f}ms algbw={a:.3f}GB/s busbw={1.5 * a:.3f}GB/s"),
     "headings in Chinese": lines(
@@ -76,6 +80,47 @@ def test_one_sweep_is_read_alike_in_every_form(form):
     assert (sweep.collective, sweep.ranks) == ("all_reduce", 4)
     assert [n for n, _ in sweep.points] == list(SIZES)
     assert [s for _, s in sweep.points] == pytest.approx(SECONDS, rel=0.01)
+
+
+SIZE_UNITS = {"": 1, "KB": 1 << 10, "KiB": 1 << 10, "MB": 1 << 20, "MiB": 1 << 20, "MB ": 10**6}
+TIME_UNITS = {"us": 1e6, "ms": 1e3, "s": 1.0}
+RATE_UNITS = {"GB/s": 1e9, "Gb/s": 1.25e8, "Gbps": 1.25e8, "MB/s": 1e6, "GiB/s": 2**30}
+
+
+def drawn(seed):
+    """A sweep, and a table of it in a form that is drawn: names, units, where they stand, what separates cells, what else is there."""
+    draw = random.Random(seed)
+    ranks, op = draw.choice([2, 4, 8, 16]), draw.choice(["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
+    unit, of_time, of_rate = (draw.choice(list(units)) for units in (SIZE_UNITS, TIME_UNITS, RATE_UNITS))
+    factor, bandwidth = float(bus_factor(op, ranks)), draw.uniform(1e9, 3e11)
+    exponents = sorted(draw.sample(range(10, 30) if not unit else range(12), 5))
+    points = [(n, 3e-5 + n * factor / bandwidth) for n in (SIZE_UNITS[unit] << e for e in exponents)]
+    in_cells, behind = draw.random() < 0.5, draw.choice([" ({})", "[{}]", ", {}"] if draw.random() < 0.3 else [" ({})"])
+
+    def column(name, word, figures):
+        return ([name if in_cells else name + behind.format(word), *(f"{x} {word}" if in_cells else x for x in figures)]
+                if word else [name, *figures])  # fmt: skip
+
+    rates = [("AlgBW", 1.0), (draw.choice(["busbw", "Bus BW", "Bus Bandwidth"]), factor)][draw.randint(0, 1):]
+    table = [column("Size", unit.strip(), [str(n // SIZE_UNITS[unit]) for n, _ in points]),
+             column(draw.choice(["Time", "Avg Latency", "Duration"]), of_time, [f"{s * TIME_UNITS[of_time]:.8g}" for _, s in points]),
+             *(column(name, of_rate, [f"{n / s * times / RATE_UNITS[of_rate]:.6g}" for n, s in points]) for name, times in rates)]  # fmt: skip
+    extra = [["Batch", *"12345"], ["dtype", *["bf16"] * 5], ["Max Time (us)", *(f"{3e6 * s:.3f}" for _, s in points)]]
+    table += draw.sample(extra, draw.randint(0, 2))
+    draw.shuffle(table)
+    separator, comma = draw.choice([(" | ", ""), ("\t", ""), (";", ""), (";", ","), ("  ", "")])
+    rows = [separator.join(row) for row in zip(*table, strict=True)]
+    rows = [rows[0], *(row.replace(".", comma) if comma else row for row in rows[1:])]
+    return f"{op} on {ranks} GPUs\n\n" + "\n".join(rows) + "\n", op, ranks, points
+
+
+@pytest.mark.parametrize("seed", range(0, 240, 40))
+def test_a_table_of_any_make_is_read_right(seed):
+    for one in range(seed, seed + 40):
+        text, op, ranks, points = drawn(one)
+        (sweep,) = read_measured(text)
+        assert (sweep.collective, sweep.ranks) == (op, ranks), text
+        assert sorted(sweep.points) == [(n, pytest.approx(s, rel=0.01)) for n, s in points], text
 
 
 def test_what_a_throughput_counts_is_told_by_size_and_time():

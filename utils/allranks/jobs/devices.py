@@ -386,8 +386,8 @@ def _is_ascend(path: Path, head: bytes) -> bool:
 
 
 def _read_ascend(path: Path) -> list[RankRecord]:
-    """torch_npu's trace_view.json and msprof's timeline, by their lane "Overlap Analysis": when the device computes, and
-    when it communicates."""
+    """torch_npu's trace_view.json and msprof's timeline, by their lane "Overlap Analysis": when the device computes,
+    and when it communicates."""
     file = EventFile(path)
     processes: dict[Any, str] = {}
     lanes: dict[Any, list[tuple[str, float, float]]] = defaultdict(list)

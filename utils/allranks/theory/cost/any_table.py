@@ -50,7 +50,7 @@ _SIZE = re.compile(
 )
 _COUNT = re.compile(r"n?counts?|(?:(?:input|output|num|number of|total) ){0,2}n?elem(?:ent)?s?|numel|nelem\w*|n")
 _WIDTH = re.compile(r"(?:d ?type|type|elem(?:ent)?) (?:bytes|size)|item ?size")
-_RANKS = re.compile(r"n?ranks|n?gpus?|num gpus|world ?size|np(?: size)?|n?procs?|processes|devices|npes")
+_RANKS = re.compile(r"n? ?ranks|n? ?gpus?|num gpus|world ?size|np(?: size)?|n?procs?|processes|devices|npes")
 # timeUs, busBandwidth
 _CAMEL = re.compile(r"(?<=[a-z]{2})(?=(?:[UMN]s|Sec|Bw|BW|Bandwidth|Time|Latency|Gpus|Ranks|Bytes|Size|Per)(?![a-z]))")
 _EACH = re.compile(r"n?(?:gpus|ranks|threads) ?per ?(?:rank|process|thread)")
@@ -69,7 +69,7 @@ _WORDS = frozenset(
     "in out place oop op collective rate kernel overall effective and size iteration wall bytes mb gb gbs mbs".split()
 )  # fmt: skip
 _LABEL = re.compile(
-    r"\s*(?:>+(?=\s)|#+(?!\w)|//|\*(?=\s)|\[[^\]]{1,90}\](?:<\w+>)?:?|(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*Z?(?=[\s|\[])|\d{4}-\d\d-\d\dT[\d:.]+Z?(?=\s)|\([\w.-]+ pid=\d+\)|[A-Za-z][\w.-]*:(?=\s)|\d+:(?=\s))"
+    r"\s*(?:>+(?=\s)|#+(?!\w)|//|\*(?=\s)|\[[^\]]{1,90}\](?:<\w+>)?:?|(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d[\d.,]*Z?(?=[\s|\[])|\d{4}-\d\d-\d\dT[\d:.]+Z?(?=\s)|\([\w.-]+,? (?:\w+=\d+,? ?)+\)|[A-Za-z][\w.-]*:(?=\s)|\d+:(?=\s))"
 )
 _RULE = re.compile(r"^[\s|+=:_\u2500-\u257f-]*$")
 ABROAD = (("消息大小", "size"), ("数据量", "size"), ("大小", "size"), ("大きさ", "size"), ("耗时", "time"), ("时延", "latency"),
@@ -135,6 +135,8 @@ def column_of(name: str) -> Column:
             if word and word.lower() not in ("b", "m", "s", "g", "k", "t", "bytes") and (found := unit_of(word))[0]:
                 of, unit, loose = found
                 break
+    if not of and re.search(r"(?:time|duration|elapsed|latency) s$", plain):
+        of, unit = "time", 1.0
     joined = plain.replace(" ", "")
     if plain.startswith(("ip ", "in place ", "inplace ")):
         return Column()
@@ -144,7 +146,7 @@ def column_of(name: str) -> Column:
     words = [re.sub(r"^t(?=avg|min|max|typical)", "", w) for w in plain.split()]
     if any(_NOISE.fullmatch(w) and w not in _STATISTICS for w in words) or "/xfers" in text or "xfers/" in text.lower():
         return Column()
-    rank = min((_STATISTICS[w] for w in words if w in _STATISTICS), default=2)
+    rank = max((_STATISTICS[w] for w in words if w in _STATISTICS), default=2)
     apart = " ".join(w for w in words if w not in _WORDS and w not in _STATISTICS and not unit_of(w)[0])
     bandwidth = re.search(r"bw\b|bwidth|bandwidth|throughput|\btput", plain)
     if of == "rate" or (bandwidth and of in ("", "rate")):
@@ -175,11 +177,13 @@ def column_of(name: str) -> Column:
 class Row:
     """One line of figures: bytes, elements, seconds, bytes a second with the half of the last printed digit, and words.
 
-    `rates` are by kind: algbw, busbw, bw.
+    `rates` are by kind: algbw, busbw, bw. `other` is the bytes if its MB are the others, of 1000 or of 1024, where nothing in the
+    row says which; else 0.
     """
 
     number: int
     nbytes: float = 0.0
+    other: float = 0.0
     count: int = 0
     seconds: float = 0.0
     half: float = 0.0  # of the seconds
@@ -226,7 +230,8 @@ _OTHER_NAMES = {
 _OUR_NAMES = {name.replace("_", ""): name for name in COLLECTIVES} | _OTHER_NAMES
 _SPOKEN_RANKS = re.compile(
     r"(?<![\w.])(?:world[_ ]?size|n?ranks|num_gpus|gpus|n_?gpus|processes|procs|np|devices)\s*[=:]\s*(\d{1,6})\b"
-    r"|(?<![\w.x-])(?<!each with )(?<!with )(\d{1,6})[ -](?:[A-Z]{1,3}\d{2,4}\w? )?(?:ranks|gpus|devices|processes|workers|chips|npus|PEs)\b(?!\s*(?:per|/\s*[^\s\d]|each|a ))"
+    r"|(?<![\w.x-])(?<!each with )(\d{1,6})[ -](?:ranks|processes|workers|PEs)\b(?!\s*(?:per|/\s*[^\s\d]|each|a ))"
+    r"|(?<![\w.x-])(?<!each with )(?<!with )(\d{1,6})[ -](?:[A-Z]{1,3}\d{2,4}\w? )?(?:gpus|devices|chips|npus)\b(?!\s*(?:per|/\s*[^\s\d]|each|a ))"
     r"|\s-(?:np?|g)\s(\d{1,6})\b"
     r"|(?<![\w.,×-])(\d{1,3}) ?[x×] ?(?:NVIDIA |AMD |Intel |Tesla |Instinct )?(?-i:[A-Z]{1,3}\d{2,4}[A-Z]{0,2})\b(?!\s*(?:per|/|each))", re.I
 )  # fmt: skip
@@ -309,9 +314,13 @@ def _agrees(table: Found) -> bool:
 
 def _pointed(lines: list[str]) -> list[str]:
     """The lines with decimal points, where all of them have decimal commas."""
-    cells = [re.split(r"[;|\s]+", line.strip()) for line in lines if "," in line and len(line) <= WIDEST]
-    words = [cell for row in cells if len(row) > 1 for cell in row]
-    if sum(_WITH_COMMA.fullmatch(word) is not None for word in words) < 2 or any(
+    with_comma = [line.strip() for line in lines if "," in line and len(line) <= WIDEST]
+    words = [word for line in with_comma if len(row := re.split(r"[;|\s]+", line)) > 1 for word in row]
+    cells = [cell.split()[0] for line in with_comma if line.count(";") > 1 for cell in line.split(";") if cell.strip()]
+    sure = sum(_WITH_COMMA.fullmatch(word) is not None for word in words)
+    likely = any(re.fullmatch(r"\d+,\d+", cell) for cell in cells)  # beside semicolons, a comma parts no thousands
+    thousands = any(re.fullmatch(r"\d{1,3}(?:,\d{3}){2,}", word) for word in words)
+    if (sure < 2 and not likely) or thousands or any(
         _WITH_POINT.fullmatch(word) for line in lines if len(line) <= WIDEST for word in re.split(r"[;|,\s]+", line)
     ):
         return lines
@@ -430,7 +439,7 @@ def _ways(line: str) -> Iterator[list[str]]:
         yield _split(line)
         return
     bare = _unlabelled(line).strip()
-    if "," in bare and (names := next(csv.reader([bare]), [])) and len(names) > 2:
+    if "," in bare and (names := next(csv.reader([bare]), [])) and len(names) > 1:
         yield names
     if "\t" in bare or ";" in bare:
         yield re.split("[\t;]", bare)
@@ -586,9 +595,10 @@ def _records(text: str, lines: Sequence[str]) -> list[Found]:
         cells = list(record.values())
         if not AMOUNTS & kinds or not FIGURES & kinds or not _is_row(list(columns.values()), cells):
             return False
-        table = found.setdefault(tuple(record), Found(number, " ".join(record), list(columns.values())))
+        told = [name for name, column in columns.items() if column.kind or re.search("[A-Za-z]", record[name])]
+        table = found.setdefault(tuple(told), Found(number, " ".join(told), [columns[name] for name in told]))
         if len(table.cells) < MOST_ROWS:
-            table.cells.append((number, cells))
+            table.cells.append((number, [record[name] for name in told]))
         return True
 
     for record in _json_records(text):
@@ -727,6 +737,9 @@ def as_rows(table: Found, apart: str = "") -> list[Row]:
             before = chosen.get(column.kind)
             if before is None or _better(column, table.columns[before], apart):
                 chosen[column.kind] = place
+    if "time" in chosen and table.columns[chosen["time"]].rank > 2:  # the least or the most: no time of the bandwidth beside it
+        if any(kind in chosen and table.columns[chosen[kind]].rank < 3 for kind in ("algbw", "busbw", "bw")):
+            del chosen["time"]
     rows = [row for number, cells in table.cells if (row := _row(table.columns, chosen, number, cells)) is not None]
     return _settled(table, chosen, rows)
 
@@ -809,7 +822,9 @@ def _settled(table: Found, chosen: dict[str, int], rows: list[Row]) -> list[Row]
         grown = [replace(row, nbytes=_binary(row, table.columns[place or 0])) for row in rows]
         near, far = sorted((grown, rows), key=_how_far)
         by_figures = timed and _how_far(near) < CLOSE < 2.5 * (_how_far(far) - _how_far(near))
-        rows = near if by_figures else grown if _doubling(grown) else rows
+        taken = near if by_figures or _doubling(grown) != (near is rows) else far
+        left = [0.0 if by_figures else row.nbytes for row in (rows if taken is grown else grown)]
+        rows = [replace(row, other=nbytes) for row, nbytes in zip(taken, left, strict=True)]
     open_kinds = [kind for kind in ("algbw", "busbw", "bw") if any(row.words.get(kind) == "?" for row in rows)]
     times = (1e-6, 1e-3, 1.0) if any(row.words.get("time") == "?" for row in rows) else (1.0,)
     rates = (1e9, 1.25e8, 1e6) if open_kinds else (1.0,)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from allranks.base.errors import counted
 from allranks.theory.cost.terms import CostError
 
-__all__ = ["by_columns", "by_world", "columns_of", "count_of_nodes", "count_of_ranks", "named", "ran_alone"]
+__all__ = ["by_columns", "by_world", "columns_of", "count_of_nodes", "count_of_ranks", "named", "ran_alone", "ranks_allowed"]
 
 MOST_RANKS = 1 << 17
 _WIDTH = {"int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "int64": 8, "uint64": 8, "double": 8}
@@ -178,6 +178,15 @@ def ran_alone(devices: Sequence[Device]) -> str:
     if times < 2 or (set(listed) != {0} and len(hosts) == len(set(listed))):
         return ""
     return f"rank {rank} is listed {times} times: {times} processes ran alone, and sent each other nothing; {_MPI}"
+
+
+def ranks_allowed(collective: str, rows: list[Cells]) -> tuple[int, int]:
+    """The least and the most ranks that the printed figures allow.
+
+    >>> ranks_allowed("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}])
+    (8, 8)
+    """
+    return _by_ratio(collective, rows)
 
 
 def by_world(collective: str, rows: Sequence[Cells]) -> list[list[int]]:

@@ -44,6 +44,7 @@ from allranks.theory.cost.nccl_evidence import (
     count_of_ranks,
     named,
     ran_alone,
+    ranks_allowed,
 )
 from allranks.theory.cost.pair_tables import PAIR_TESTS, Messages, PairTables, holds_pairs, read_pairs
 from allranks.theory.cost.sweep_tables import (
@@ -598,6 +599,9 @@ class _Reader:
             raise CostError(f"{collective} of {table.form.tool} can't be read: {table.form.why}")
         if not any(row.seconds or row.rates.keys() & {"algbw", "busbw"} for row in rows):
             raise CostError("nothing in it says whether that is size / time or the bus bandwidth")
+        told = table.launched or ranks or table.said.ranks or known
+        rows = _megabytes(rows, collective, told)
+        cells = [_as_cells(row) for row in rows]
         times = _times_counted(rows)
         if collective in PARTS and (moved := _moved(rows)):
             known, times = known or moved + 1, moved + 1.0  # its bandwidth is what each rank sends to all others
@@ -606,8 +610,10 @@ class _Reader:
                 cell["algbw"] = (
                     f"{row.nbytes / row.seconds / 1e9}±{row.nbytes / row.seconds / 1e9 * (row.half / row.seconds + 1e-6)}"
                 )
-        told = table.launched or ranks or table.said.ranks or None
         sweep = self._run(table, collective, cells, table.devices, told, known)
+        if not all(row.seconds and row.rates for row in rows) and any(row.other for row in rows):
+            power = 1024 if rows[-1].nbytes > rows[-1].other else 1000
+            sweep.notes.append(f"nothing says whether a KB is 1000 or 1024 bytes: taken as {power}")
         if named is None and proved is None:
             sweep.notes.append("that this is what ran is said by the text above the table only")
         if times > 1:
@@ -668,6 +674,25 @@ def _as_cells(row: Row) -> dict[str, str]:
         | {"algbw": "", "busbw": ""}
         | shown
     )
+
+
+def _megabytes(rows: list[Row], collective: str, told: int | None) -> list[Row]:
+    """The rows, with MB of 1000 or of 1024 where only the bus bandwidth and the number of ranks say which. Raises CostError where
+    nothing does, and it matters."""
+    if not all(row.other and row.seconds and row.rates.get("busbw") for row in rows):
+        return rows
+    ways = [rows, [replace(row, nbytes=row.other) for row in rows]]
+    if collective in ("broadcast", "reduce"):
+        return min(ways, key=lambda way: median(abs(r.nbytes / r.seconds / r.rates["busbw"][0] - 1) for r in way))
+    allowed = [ranks_allowed(collective, [_as_cells(row) for row in way]) for way in ways]
+    fits = [place for place, (low, high) in enumerate(allowed) if not told or low <= told <= high] or [0]
+    exact = {allowed[place][0] for place in fits if allowed[place][0] == allowed[place][1]}
+    if len(exact) > 1:
+        raise CostError(
+            f"its sizes are of 1000 or of 1024, and its busbw then that of {' or '.join(map(str, sorted(exact)))} ranks; say with "
+            "--ranks how many"
+        )
+    return ways[min(fits, key=lambda place: allowed[place][1] - allowed[place][0])]
 
 
 def _cut(head: str) -> str:

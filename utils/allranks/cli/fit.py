@@ -166,7 +166,7 @@ def _write(out: Path, text: str) -> None:
 def _report(cluster: OwnCluster) -> list[str]:
     lines = [f"{cluster.topology.name}: nodes of {counted(cluster.topology.ranks_per_node, 'rank')}"]
     head = ("collective", "ranks", "nodes", "overhead us", "alpha us", "busbw GB/s", "at half from", "held-out error")
-    widths = (16, 6, 6, 12, 10, 11, 13, 24)
+    widths = (16, 6, 6, 12, 10, 11, 22, 24)  # a half may lie between two sizes, each of several digits
     lines.append(
         "".join(text.rjust(w) if i else text.ljust(w) for i, (text, w) in enumerate(zip(head, widths, strict=True)))
     )

@@ -13,7 +13,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -77,15 +79,17 @@ ABROAD = (("消息大小", "size"), ("数据量", "size"), ("大小", "size"), (
 AMOUNTS = frozenset(("size", "count"))
 FIGURES = frozenset(("time", "algbw", "busbw", "bw"))
 MOST_ROWS = MOST_RECORDS = 200_000
+MOST_TRIES = 50  # at JSON over several lines that is none
 LONGEST_RECORD = 1 << 18  # characters of one that Python printed
 WIDEST = 2000  # characters of a line
+ABOVE = 60  # lines in which a sentence may say a table's unit
 AHEAD = 6  # lines between a head and its first row
 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds: `kind` is size, count, width (of an element), each (ranks of a process), time, algbw, busbw, bw, wrong, ranks, which, type, redop,
-    root, inplace or "".
+    """What a column holds: `kind` is size, count, width (of an element), ranks, each (ranks of a process), time, algbw, busbw, bw,
+    wrong, which, type, redop, root, inplace or "".
 
     `unit` is what 1 of it is, in bytes, seconds or bytes a second; 0 where nothing says. `apart` are the words that tell it from
     another column of this kind.
@@ -121,6 +125,7 @@ def unit_of(word: str) -> tuple[str, float, bool]:
     return "", 0.0, False
 
 
+@lru_cache(maxsize=4096)
 def column_of(name: str) -> Column:
     """What a column of this name holds."""
     text = name.strip(" #*`_:~\"'").replace("\\", "")
@@ -320,8 +325,12 @@ def _pointed(lines: list[str]) -> list[str]:
     sure = sum(_WITH_COMMA.fullmatch(word) is not None for word in words)
     likely = any(re.fullmatch(r"\d+,\d+", cell) for cell in cells)  # beside semicolons, a comma parts no thousands
     thousands = any(re.fullmatch(r"\d{1,3}(?:,\d{3}){2,}", word) for word in words)
-    if (sure < 2 and not likely) or thousands or any(
-        _WITH_POINT.fullmatch(word) for line in lines if len(line) <= WIDEST for word in re.split(r"[;|,\s]+", line)
+    if (
+        (sure < 2 and not likely)
+        or thousands
+        or any(
+            _WITH_POINT.fullmatch(word) for line in lines if len(line) <= WIDEST for word in re.split(r"[;|,\s]+", line)
+        )
     ):
         return lines
     return [re.sub(r"(?<=\d),(?=\d)", ".", re.sub(r"(?<=\d)\.(?=\d{3}(?!\d))", "", line)) for line in lines]
@@ -383,7 +392,7 @@ def _head_in(lines: list[str], number: int) -> Found | None:
                 columns = _with_units([column_of(name) for name in way], units)
                 kinds = {column.kind for column in columns}
                 if not AMOUNTS & kinds or not FIGURES & kinds:
-                    columns = _by_cells(columns, way, below, _said_unit(lines[:number]))
+                    columns = _by_cells(columns, way, below, _said_unit(lines[max(0, number - ABOVE) : number]))
                     kinds = {column.kind for column in columns}
                 if not AMOUNTS & kinds or not FIGURES & kinds:
                     continue
@@ -414,7 +423,7 @@ def _said_unit(lines: Sequence[str]) -> tuple[str, float]:
 
 
 def _by_cells(columns: list[Column], names: list[str], row: str, said: tuple[str, float]) -> list[Column]:
-    """The columns, where those whose names tell nothing are figures of the programs that they name, by a unit in the cells or in the text."""
+    """The columns; those whose names tell nothing are figures of the programs that they name, by a unit in the cells or the text."""
     for cells in _cells_in(row, _unlabelled(row)):
         found = list(columns)
         for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
@@ -654,26 +663,38 @@ def _more(lines: Sequence[str], number: int) -> bool:
 
 def _json_records(text: str) -> Iterator[dict[str, str]]:
     """The records of JSON, of Python's lists and dicts as it prints them, or of lines of either, among other text."""
-    decoder, at = json.JSONDecoder(), 0
+    decoder, at, tries = json.JSONDecoder(), 0, MOST_TRIES
     starts = re.compile(r"^[^\S\n]*(?=[{\[])", re.M)
     for _ in range(MOST_RECORDS):
         found = starts.search(text, at)
         if found is None:
             return
         at = found.end()
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            end = text.find("\n", at)
-            line = text[at : end if end >= 0 else len(text)].rstrip(" ,\r")
+        end = text.find("\n", at)
+        line = text[at : end if end >= 0 else len(text)].rstrip(" \r")
+        value: Any = None
+        if len(line) == 1 and not tries:
             at += 1
-            if len(line) > LONGEST_RECORD or "'" not in line:
-                continue
-            try:
-                value = ast.literal_eval(line)
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                continue
+            continue
+        try:  # of the line alone, as an error looks at all that stands before it
+            value, used = decoder.raw_decode(line)
+            at += used
+        except (ValueError, RecursionError):
+            if line[-1:] in "{[," and tries:
+                try:
+                    value, used = decoder.raw_decode(text[at:])
+                    at += used
+                except (ValueError, RecursionError):
+                    tries -= 1
+            elif len(line) <= LONGEST_RECORD and re.match(r"[\[{]\s*[\[{'\"(]", line) and "'" in line:
+                with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+                    value = ast.literal_eval(line.rstrip(","))
+            if value is None or at == found.end():
+                at += max(1, len(line))
         yield from _of_json(value, {}, 0)
+
+
+_OF_A_RUN = ("config", "args", "parameters", "settings", "meta", "metadata")
 
 
 def _of_json(value: Any, around: dict[str, str], depth: int) -> Iterator[dict[str, str]]:
@@ -686,17 +707,8 @@ def _of_json(value: Any, around: dict[str, str], depth: int) -> Iterator[dict[st
         here = _scalars(value)
         for name, one in value.items():
             if isinstance(one, dict) and (statistics := _scalars(one)) and column_of(str(name)).kind in FIGURES:
-                here |= {
-                    f"{name} {word}": figure for word, figure in statistics.items()
-                }  # {"time": {"avg": 1, "min": 2}}
-            elif isinstance(one, dict) and str(name).lower() in (
-                "config",
-                "args",
-                "parameters",
-                "settings",
-                "meta",
-                "metadata",
-            ):
+                here |= {f"{name} {word}": figure for word, figure in statistics.items()}  # {"time": {"avg": 1}}
+            elif isinstance(one, dict) and str(name).lower() in _OF_A_RUN:
                 around = around | _of_run(_scalars(one))
         told = around | _of_run(here)
         if number_of_rates(here):
@@ -737,7 +749,9 @@ def as_rows(table: Found, apart: str = "") -> list[Row]:
             before = chosen.get(column.kind)
             if before is None or _better(column, table.columns[before], apart):
                 chosen[column.kind] = place
-    if "time" in chosen and table.columns[chosen["time"]].rank > 2:  # the least or the most: no time of the bandwidth beside it
+    if (
+        "time" in chosen and table.columns[chosen["time"]].rank > 2
+    ):  # the least or the most: no time of the bandwidth beside it
         if any(kind in chosen and table.columns[chosen[kind]].rank < 3 for kind in ("algbw", "busbw", "bw")):
             del chosen["time"]
     rows = [row for number, cells in table.cells if (row := _row(table.columns, chosen, number, cells)) is not None]

@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from allranks.base.errors import counted
 from allranks.theory.cost.terms import CostError
 
-__all__ = ["by_columns", "by_world", "columns_of", "count_of_nodes", "count_of_ranks", "named", "ran_alone", "ranks_allowed"]
+__all__ = [
+    "by_columns",
+    "by_world",
+    "columns_of",
+    "count_of_nodes",
+    "count_of_ranks",
+    "named",
+    "ran_alone",
+    "ranks_allowed",
+]
 
 MOST_RANKS = 1 << 17
 _WIDTH = {"int8": 1, "uint8": 1, "half": 2, "float16": 2, "bfloat16": 2, "int64": 8, "uint64": 8, "double": 8}

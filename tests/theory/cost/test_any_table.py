@@ -101,7 +101,7 @@ def drawn(seed):
         return ([name if in_cells else name + behind.format(word), *(f"{x} {word}" if in_cells else x for x in figures)]
                 if word else [name, *figures])  # fmt: skip
 
-    rates = [("AlgBW", 1.0), (draw.choice(["busbw", "Bus BW", "Bus Bandwidth"]), factor)][draw.randint(0, 1):]
+    rates = [("AlgBW", 1.0), (draw.choice(["busbw", "Bus BW", "Bus Bandwidth"]), factor)][draw.randint(0, 1) :]
     table = [column("Size", unit.strip(), [str(n // SIZE_UNITS[unit]) for n, _ in points]),
              column(draw.choice(["Time", "Avg Latency", "Duration"]), of_time, [f"{s * TIME_UNITS[of_time]:.8g}" for _, s in points]),
              *(column(name, of_rate, [f"{n / s * times / RATE_UNITS[of_rate]:.6g}" for n, s in points]) for name, times in rates)]  # fmt: skip

@@ -122,6 +122,18 @@ def test_a_rank_in_a_call_of_another_group_is_drawn_as_one_that_never_came():
     assert "ar-waits" not in row
 
 
+def test_ranks_that_are_absent_alike_are_told_once():
+    """Rank 0 is in a broadcast, the others of 4 in one all_reduce: the report named each with the same words."""
+    engines = SimpleNamespace(placement=SimpleNamespace(ranks=4), described=[{"pid": 1}] * 4, watch=str, stacks=str)
+    everyone = [
+        RankStatus(rank, op="all_reduce" if rank else "broadcast", seq=1, group=EVERYONE, line=2 + (rank > 0))
+        for rank in EVERYONE
+    ]
+    page = body(Call(engines, None, (), 60)._report(everyone, ""))
+    assert "Ranks 1, 2 and 3: in dist.all_reduce, line 3" in page
+    assert "Rank 2: in" not in page
+
+
 def test_a_rank_that_is_in_no_group_of_the_call_has_no_row():
     engines = SimpleNamespace(placement=SimpleNamespace(ranks=3), described=[{"pid": 1}] * 3, watch=str, stacks=str)
     statuses = [RankStatus(0, op="barrier", seq=1, group=(0, 1), line=2), RankStatus(2, line=3)]

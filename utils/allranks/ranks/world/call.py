@@ -225,11 +225,13 @@ class Call:
             return (
                 f"{'It' if len(absent) == 1 else f'Rank {rank}'} raised {error['type']}{at}: {error['message'][:200]}"
             )
-        elsewhere = [
-            f"{s} (a call of {name_ranks(s.group)} only)" if s.op and s.group and s.group != group else str(s)
-            for s in statuses
-            if s.rank in absent
-        ]
+        alike: dict[str, list[int]] = {}  # of 512 ranks most do the same
+        for s in statuses:
+            if s.rank in absent:
+                doing = str(s).partition(": ")[2]
+                other = s.op and s.group and s.group != group
+                alike.setdefault(f"{doing} (a call of {name_ranks(s.group)} only)" if other else doing, []).append(s.rank)
+        elsewhere = [f"{name_ranks(ranks)}: {doing}" for doing, ranks in alike.items()]
         return "; ".join(map(capital, elsewhere))
 
     def _describe_statuses(self, statuses: list[RankStatus], dead: dict[int, str] | None = None) -> list[str]:

@@ -35,6 +35,12 @@ def test_every_page_says_the_length_that_the_chapters_add_up_to(page):
     assert length in page and length in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_documents_list_every_chapter_in_the_maps_order():
+    table = (ROOT / "docs/README.md").read_text(encoding="utf-8").partition("## The chapters")[2]
+    listed = re.findall(r"\]\(\.\./(chapters/\w+/\w+\.ipynb)\)", table)
+    assert listed == [chapter.path.as_posix() for chapter in course_map.chapters()]
+
+
 @pytest.mark.parametrize("path", ["README.md", "docs/README.md"])
 def test_a_page_counts_the_labs_and_what_they_grade(path):
     labs = [nbformat.read(lab, as_version=4) for lab in ROOT.glob("labs/*/*.ipynb")]

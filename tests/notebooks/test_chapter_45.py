@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from test_chapters import RANKS, WIDGET, execute, read, source_of
+from test_chapters import RANKS, execute, read, source_of
 
 pytestmark = [pytest.mark.notebooks, pytest.mark.live, pytest.mark.timeout(300)]
 CHAPTER = "45_when_it_hangs"
@@ -77,13 +77,6 @@ def test_when_it_hangs(ranks):
     assert "Rank 1 waits for rank 0 in recv" in told["waits"]
     assert told["delays"] == "nothing wrong"
 
-    assert chapter.text("pieces").count("64 calls of 4096 bytes") == ranks
-    times = re.findall(r"(\d+) pieces: measured +([\d.]+) ms   model +([\d.]+) ms", chapter.text("pieces_measured"))
-    assert [int(k) for k, _, _ in times] == [1, 4, 16, 64]
-    assert times[0][1] == times[0][2]  # the two ends of the line are fitted to
-    assert times[-1][1] == times[-1][2]
-    assert float(times[-1][1]) > float(times[0][1])
-    assert any(WIDGET in output.get("data", {}) for output in chapter.outputs("film"))
     verdict = chapter.text("distributed_mean")
     assert "not yet" in verdict
     assert "Rank 0 waits in all_reduce" in verdict

@@ -29,7 +29,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from allranks import Player, RanksStuck, World, bench, check, plots, predict, predictions, profiles
+from allranks import RanksStuck, World, check, plots, predict, predictions, profiles
 from allranks.wire import run
 
 world = World()
@@ -435,7 +435,7 @@ def torchfrtrace(*arguments):
 
 
 copies = with_groups(folder)
-print(*torchfrtrace("-j", copies), sep="\n")
+print(*torchfrtrace("-j", copies, "--selected-ranks", 0, 1), sep="\n")
 print(next(line for line in torchfrtrace(copies) if "error msg" in line))
 
 # %% name="guess_file"
@@ -466,9 +466,8 @@ file_guess.reveal(
 # %% [markdown] name="profile"
 # ## 5. Slow, but not stuck: reading a trace
 #
-# Four questions for a trace of a slow job. Do communication calls take most of the time after backward? Do the ranks start each call at the same
-# time? Are there too many small collectives? Does most traffic go between nodes? `Trace` holds each call with
-# its bytes, start and end, its group, and its number there, so the first three are a few lines:
+# The first question for a trace of a slow job: do all ranks start each call at the same time? `Trace` holds each call with
+# its bytes, start and end, its group, and its number there, so a few lines tell:
 
 
 # %% name="reader"
@@ -492,54 +491,8 @@ read(slow)
 # *Waiting* is the time until the last rank makes the call. The network does not cause it; only the rest of *inside* is communication. Rank 1 hardly
 # waits, all others wait nearly all the time: **compare the ranks' starts, not their durations.**
 #
-# Now look at a step of a model with 64 small parameters; each is all-reduced separately after backward.
-
-
-# %% name="pieces"
-def averaging(pieces):
-    parts = torch.ones(65536).chunk(pieces)  # 256 KiB in all
-    for part in parts:
-        dist.all_reduce(part)
-
-
-def timed(pieces):
-    return bench.seconds_of(lambda: averaging(pieces), iterations=5)[0]
-
-
-_, trace = world.trace(averaging, 64)
-read(trace)
-
-# %% [markdown] name="pieces_model"
-# With $k$ pieces, which together have $n$ bytes, on a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)), $\alpha$ seconds a message and $\beta$ a byte,
-#
-# $$T(k) = k \cdot 2(p-1)\,\alpha + 2\,\frac{p-1}{p}\,n\,\beta.$$
-#
-# Only the first term depends on $k$, so $T(k)$ is a straight line. The times of 1 and 64 pieces determine the line (so they fit by construction); 4
-# and 16 test it. `bench.seconds_of` gives the median of five times.
-
-# %% name="pieces_measured"
-counts = (1, 4, 16, 64)
-measured = {k: world.run(timed, k)[0] for k in counts}
-per_call = (measured[64] - measured[1]) / 63
-for k in counts:
-    model = measured[1] + (k - 1) * per_call
-    print(f"{k:3} pieces: measured {1e3 * measured[k]:7.2f} ms   model {1e3 * model:7.2f} ms")
-print(f"{measured[64] / measured[1]:.0f} times; 2(p-1) alpha = {1e6 * per_call:.0f} µs a call")
-
-# %% [markdown] name="pieces_explained"
-# The bytes were always the same. If points are far from the line, the machine was busy, or short calls do not use a ring. On CPUs $\alpha$ is mostly
-# the time to wake waiting processes. This is why DDP fills buckets of 25 MiB: 14 GB of gradients are up to 535 calls, and on 32 ranks with an
-# $\alpha$ of
-# 5 µs each pays $62 \cdot 5 = 310$ µs, 166 ms in all. Too few pieces are bad as well, because then none can start before backward ends.
-#
-# **After backward.** Only the exposed part makes the step longer, $t_{\text{exposed}} = t_{\text{step}} - t_{\text{compute}}$. Communication during
-# backward costs little (on GPUs its kernels slow down those that compute). If calls continue long after the end of backward, the last bucket is too big, nothing overlaps, or the links are too slow. **Between
-# nodes?** Time the same call in a group within one node and in a group across nodes.
-#
-# The player shows your own trace:
-
-# %% name="film"
-Player(world.trace(pipeline)[1])
+# If all start together, ask three more questions. Are there many small calls, each of which pays its $\alpha$s? Do calls go on long after backward
+# ([Overlap and bucketing](../3_one_model/21_overlap_and_bucketing.ipynb) has both)? Is the same call much slower in a group across nodes than in a group within one ([Topology](40_topology.ipynb))?
 
 # %% [markdown] name="exercise"
 # ## 6. Your turn: the log line

@@ -57,6 +57,8 @@ def ring_all_reduce(tensor):
 # The machine: two nodes of four H100s, each GPU with a network card of its own. NVLink carries 371 GB/s (what NCCL counts with; the line rate is 450), a card 50 GB/s. We don't have it, but the **wire** has a
 # virtual clock: real code, real messages, and the time that these links would need. To be quick we send a small vector, 128 numbers or 512 bytes, and the clock charges each byte as if it were 2 MiB: so all of it takes
 # as long as 1 GiB.
+#
+# No all-reduce on this machine can be faster than its **lower bound**: each node must send at least $n$ bytes to the other one, over its four cards.
 
 # %% name="guess_ratio"
 first_guess = predict(
@@ -265,7 +267,9 @@ print(f"alone {1e3 * alone:.2f} ms, after work {1e3 * after:.2f} ms, at the same
 # the answer: run this cell
 guess.reveal(
     meanwhile / alone,
-    why="The messages travel in another thread, so both together take a little more than the longer of the two. If your ranks share few cores it may take longer.",
+    why="The messages travel in another thread, so both together take a little more than the longer of the two."
+    if meanwhile < 1.6 * alone
+    else "With a core for each rank it would be little more than 1. But your ranks share few cores, and sending needs a core too.",
 )
 
 # %% [markdown] name="overlap_explained"

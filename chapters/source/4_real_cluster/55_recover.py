@@ -170,13 +170,13 @@ data_guess
 saved = Path(tempfile.mkdtemp())
 for name in folder.iterdir():
     shutil.copy(name, saved)
-for loaded in (("model",), ("model", "place"), ("model", "place", "random")):
+for loaded in (("model, optimizer",), ("model, optimizer", "place"), ("model, optimizer", "place", "random")):
     for name in saved.iterdir():
         shutil.copy(name, folder)
     second_half = world.run(train, folder, 6, 12, loaded)
     samples = [s for half in (first_half, second_half) for _, seen in half for s in seen]
     off = (second_half[0][0] - whole[0][0]).abs().max().item()
-    print(f"{' + '.join(loaded):22} {len(samples) - len(set(samples)):2} samples twice; weights off by {off:.0e}")
+    print(f"{', '.join(loaded):31} {len(samples) - len(set(samples)):2} samples twice; weights off by {off:.0e}")
 shutil.rmtree(saved)
 
 # %% name="reveal_data" jupyter={"source_hidden": true}
@@ -187,7 +187,7 @@ data_guess.reveal(
 )
 
 # %% [markdown] name="loaded_explained"
-# Only with all three is the training the same *to the last bit*. The random state is each rank's own, so each rank saves its own: Megatron-LM keeps Python's, NumPy's, torch's and CUDA's, and those of its tensor parallel ranks.
+# Only with all four is the training the same *to the last bit*. The random state is each rank's own, so each rank saves its own: Megatron-LM keeps Python's, NumPy's, torch's and CUDA's, and those of its tensor parallel ranks.
 #
 # **On another number of ranks** a loader's state of "rank 3 of 8" means nothing: torchtitan refuses to load it for another number. The way out is above: *one* order for all ranks, from a seed, and one place in it. Each rank cuts its part out of the next global batch, and half as many ranks take twice as much.
 #
@@ -195,7 +195,7 @@ data_guess.reveal(
 #
 # ## 3. A copy on the neighbour
 #
-# Where is the last state? In a file system for all it survives everything, and thousands of ranks read it at once. In the *neighbour's memory* it is near: each rank also keeps a copy of the state of the rank on its left.
+# Where is the last state? In a file system that all ranks share it survives everything, but thousands of ranks read it at once. In the *neighbour's memory* it is near: each rank also keeps a copy of the state of the rank on its left.
 
 
 # %% name="neighbour"

@@ -7,7 +7,7 @@
 #
 # {{picture}}
 #
-# Each box is a GPU, the line below is the switch. Every arrow has a counter.
+# Eight GPUs, and the switch that joins them. Every arrow has a counter.
 #
 # **Read this first.** The authors had no node with eight GPUs: *no cell of this page has run on a GPU.* Where you have GPUs, each cell measures them. Elsewhere it runs on your CPU's ranks what can run there, and for the rest it *computes* (from NCCL's tables) or shows what others *recorded*, with the source. Each line of output begins with **measured**, **computed** or **recorded**.
 
@@ -206,7 +206,8 @@ ring_guess = predict(
 )
 ring_guess
 
-# %% name="sweep_code"
+# %% name="sweep_code" jupyter={"source_hidden": true}
+# the settings, and NCCL's line about its choice: run this cell
 CHOSEN = re.compile(
     r"AllReduce: (\d+) Bytes -> Algo (\w+) proto (\w+) channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\}",
 )
@@ -220,7 +221,8 @@ SETTINGS = [
 ]
 
 
-# %% name="swept"
+# %% name="swept" jupyter={"source_hidden": true}
+# starts the script under torchrun: run this cell
 def swept(setting, sizes, *options):
     """Microseconds of each size under these variables, and what NCCL says that it chose."""
     ranks = min(gpus, 8) or 2
@@ -485,7 +487,7 @@ for channels in (4, 16, 24, 32):
 
 # %% name="one_shot"
 def one_shot(numbers=4096):
-    """Thirty lines of one-shot: how far the sum is from all_reduce's."""
+    """A one-shot all-reduce: how far its sum is from all_reduce's."""
     rank, p, device = dist.get_rank(), dist.get_world_size(), torch.get_default_device()
     if device.type == "cuda":
         from torch.distributed import _symmetric_memory as symmetric
@@ -521,7 +523,8 @@ else:
     print(f"measured: one-shot through {how} is off by", max(world.run(one_shot)))
 
 
-# %% name="kernels"
+# %% name="kernels" jupyter={"source_hidden": true}
+# which kernels a call runs on a GPU: run this cell
 def kernels_of(name):
     """The GPU kernels that a call of torch's symmetric memory runs, and microseconds; none where the switch can't add."""
     from torch.distributed import _symmetric_memory as symmetric
@@ -592,7 +595,7 @@ if gpus < 2:
 # %% [markdown] name="conditions_intro"
 # ## 9. Keep the conditions
 #
-# A figure without its conditions is worth nothing a month later. GPUs lower their clocks when they are hot or at their limit of power.
+# A figure without its conditions is worth nothing a month later. GPUs lower their clocks when they are hot or at their limit of power. The next cell prints the sweep of section 3 with its conditions in one line: save the notebook, or copy the line.
 
 # %% name="record"
 record = {
@@ -614,9 +617,8 @@ if gpus:
             break
     record["gpus"] = done.stdout.splitlines()
     record["nccl"] = trace.meta["nccl"]  # what the ranks used; torch.cuda.nccl.version() is what torch was built for
-record["all_reduce"] = [[row.size, row.time_us] for row in found.rows]
-(folder / "record.json").write_text(json.dumps(record))
-print("measured:", json.dumps({key: record[key] for key in record if key != "all_reduce"}))
+record["all_reduce"] = [[row.size, round(row.time_us, 1)] for row in found.rows]  # bytes, µs
+print("measured:", json.dumps(record))
 
 # %% [markdown] name="check_yourself"
 # ## 10. Check yourself
@@ -641,7 +643,7 @@ print("measured:", json.dumps({key: record[key] for key in record if key != "all
 #
 # Eight measurements: the topology as a picture, each pair, sweeps to 4 GiB under the roof, choices taken away one at a time, bytes counted by the links, profiles before and after, a product beside a collective, and symmetric memory. Keep the conditions with them. **Write down what you expect before each one: where the measurement is different, you learn something about the node or about your model of it.**
 #
-# **On your own cluster.** Run this page on each new node, keep `record.json`, and compare nodes with each other: the odd one out is the one to repair.
+# **On your own cluster.** Run this page on each new node, keep the line of section 9, and compare nodes with each other: the odd one out is the one to repair.
 #
 # **Next question:** the node is known. What does your job wait for? [Your own job](48_your_own_job.ipynb)
 #

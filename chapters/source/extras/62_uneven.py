@@ -42,15 +42,14 @@ print(f"{rows.item()} rows, numbers {first} to {first + rows.item() - 1}")
 
 # %% [markdown] name="scan_why"
 # That brings $p$ numbers to each rank. If the numbers are a *vector*, such as the tokens for each of 256 experts, or if $p$ is large, add on the way instead. Simplest is a chain: rank 0 sends to rank 1, which adds and sends
-# to rank 2.
-
-# %% [markdown] name="doubling"
-# In round $k$ every rank sends its sum so far to the rank $2^k$ above it (Hillis and Steele). After round $k$ a rank has the sum of the $2^{k+1}$ ranks that end with itself.
+# to rank 2. That takes $p-1$ rounds.
+#
+# **Doubling** takes $\lceil\lg p\rceil$ (Hillis and Steele): in round $k = 0, 1, 2, \dots$ every rank sends its sum so far to the rank $2^k$ above it. After round $k$ a rank has the sum of the $2^{k+1}$ ranks that end with itself.
 
 
 # %% name="guess_messages"
 messages = predict(
-    "A chain sends 1,023 messages on 1,024 ranks, in as many rounds. How many does this scan send in all?",
+    "A chain sends 1,023 messages on 1,024 ranks, in as many rounds. How many does doubling send in all?",
     low=1000,
     high=1_000_000,
     unit="messages",

@@ -850,3 +850,8 @@ def test_steps_take_most_of_a_long_rings_all_gather():
     assert (round(few.us / 1e3, 1), round(many.us / 1e3, 1)) == (1.2, 2.3)
     told = words("13_all_gather", "pat_explained")
     assert "expects 1.2 ms for a few bytes and 2.3 ms for 32 MiB, nearly all of it for the steps" in told
+
+
+def test_the_gallery_says_from_how_many_ranks_on_the_player_shows_a_matrix():
+    most = re.search(r"MOST_HUES = (\d+)", (ROOT / "utils/js/src/player/hues.js").read_text(encoding="utf-8"))[1]
+    assert f"With more than {most} ranks" in words("64_player_gallery", "many")

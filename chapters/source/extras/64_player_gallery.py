@@ -136,7 +136,7 @@ Player(trace)
 # %% [markdown] name="many"
 # ## Many ranks
 #
-# **How far is each rank?** With 17 ranks or more the player shows a matrix of ranks and chunks instead of boxes; a cell becomes stronger with each contribution that arrives.
+# **How far is each rank?** With more than 8 ranks, as in the grid above, the player shows a matrix of ranks and chunks instead of boxes; the shade of a cell grows with each contribution that arrives.
 
 # %% name="player_many"
 Player(ring_all_reduce(ranks=64))

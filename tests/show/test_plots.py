@@ -136,6 +136,18 @@ def test_a_page_shows_it_in_the_themes_colours_and_keeps_its_own_style():
     assert figure.points_text() == "steps over ranks\nring: 2 2, 4 6"
 
 
+def test_a_figure_shown_twice_in_a_page_refers_only_to_its_own_patterns():
+    """JupyterLab hides cells that are out of view, and a hidden pattern fills nothing: a second timeline had no waits."""
+    waits = Trace(
+        "live", 1, (Event(0, "wait", start=0.0, end=1.0), Event(0, "compute", start=1.0, end=2.0)), clock="wall"
+    )
+    figure = timeline(waits)
+    pages = figure._repr_html_(), figure._repr_html_()
+    own, other = (set(re.findall(r'\bid="([^"]+)"', page)) for page in pages)
+    used = set(re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', pages[0]))
+    assert used and {first or second for first, second in used} <= own and not own & other
+
+
 def test_a_box_keeps_its_ground_on_a_chart_without_axes():
     figure, axes = chart("", "")
     axes.plot([0, 1], [0, 1])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -198,6 +199,8 @@ def _themed(picture: str) -> str:
     # the sheet behind the axes is the page
     sheet = r'((?:<g id="axes_\d+">\s*<g id="patch_\d+">|<g id="patch_1">)\s*<path[^>]*style=")fill: var\(--ar-paper\)'
     text = re.sub(sheet, r"\1fill: none", text)
+    # a figure may stand in a page twice, and a pattern of one that is scrolled out of view draws nothing
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>u{secrets.token_hex(4)}-", text)
     # a narrow page scrolls before letters become too small
     width = float(re.search(r'width="([\d.]+)pt"', text)[1])  # type: ignore[index]
     return text.replace("<svg", f'<svg style="min-width:{width * 4 / 3 * 0.9:.0f}px"', 1)

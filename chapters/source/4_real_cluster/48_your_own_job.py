@@ -115,9 +115,9 @@ guess_network
 
 # %% name="guess_last"
 guess_last = predict(
-    "Six steps, two calls each. To how many of the 12 calls does the late rank come last?",
-    choices=["to all or nearly all", "to about half", "to about a quarter"],
-    title="Calls to which the late rank comes last",
+    "One rank comes late to each step. Whose all-reduces take the least time in all?",
+    choices=["the late rank's", "those of the ranks that wait", "all ranks' alike"],
+    title="The least time in all-reduce has",
 )
 guess_last
 
@@ -134,10 +134,8 @@ for rank, of_rank in enumerate(calls):
 # %% name="reveal_last" jupyter={"source_hidden": true}
 # the answer: run this cell; its code is folded away because it holds the answer
 guess_last.reveal(
-    "to about half" if came_last[late] < 10 else "to all or nearly all",
-    why="It comes last to the first call of each step; after that call all ranks go on together, and "
-    + ("any of them may come" if came_last[late] < 10 else "by chance it also came")
-    + " last to the second.",
+    "the late rank's",
+    why="It comes when all others are there, so it waits for nobody; the all-reduces of the others hold their waiting. (It comes last to the first call of each step. To the second all come at about the same time.)",
 )
 
 # %% name="reveal_network" jupyter={"source_hidden": true}

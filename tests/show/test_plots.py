@@ -137,7 +137,7 @@ def test_a_page_shows_it_in_the_themes_colours_and_keeps_its_own_style():
 
 
 def test_a_figure_shown_twice_in_a_page_refers_only_to_its_own_patterns():
-    """JupyterLab hides cells that are out of view, and a hidden pattern fills nothing: a second timeline had no waits."""
+    """A pattern in a hidden cell fills nothing: chapter 48's second timeline had no waits in JupyterLab."""
     waits = Trace(
         "live", 1, (Event(0, "wait", start=0.0, end=1.0), Event(0, "compute", start=1.0, end=2.0)), clock="wall"
     )

@@ -12,8 +12,9 @@
 # *Above:* what each of four ranks has. *Below:* what each should hold. Nothing in the picture says how it gets there.
 
 # %% [markdown] name="my_model_needs"
-# This course follows one model, called **my model**: 7 billion parameters in bfloat16, trained with Adam. On one GPU it needs 134 GB, and a
-# GPU has 80 GB. At the end of the course it runs on 64 GPUs, and on 1,024. All of that begins with processes that agree on one number.
+# This course follows one model, called **my model**: 7 billion parameters in bfloat16, trained with Adam. On one GPU it needs 134 GB for
+# weights, gradients, Adam's state and activations, and a GPU has 80 GB. At the end of the course it runs on 64 GPUs, and on 1,024. All of that begins
+# with processes that agree on one number.
 
 # %% [markdown] name="start"
 # ## Ranks, now

@@ -494,7 +494,7 @@ guess.reveal(
 # %% [markdown] name="where"
 # ## 8. Find it in torch
 #
-# **Your task.** Open `torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_allreduce_fut`. DDP needs the mean of the gradients. Does it divide before the all-reduce or behind it, and what would the other order risk in float16?
+# **Your task.** Open `torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py` (`python -c "import torch; print(torch.__path__[0])"` says in which folder torch is) and look for `_allreduce_fut`. DDP needs the mean of the gradients. Does it divide before the all-reduce or after it, and what would the other order risk in float16?
 #
 # <details><summary><b>Answer</b></summary>
 #

@@ -3,8 +3,8 @@
 #
 # {{here}}
 #
-# **In reinforcement learning many actors play with the model, and one learner trains it from what they saw, their experience. In each round the learner hands out work, and every actor sends back 10 MB of experience. The learner's GPU needs 50 ms for
-# a round, however many actors there are. From how many actors on does the learner's link need more time than its GPU?**
+# **In reinforcement learning many actors play with the model, and one learner trains it. In each round every actor sends the learner 10 MB of
+# experience: what it did, and what that brought. The learner's GPU needs 50 ms for a round. From how many actors on does its link need more time?**
 #
 # {{picture}}
 #
@@ -204,9 +204,9 @@ def play(rounds):
         if rank == 0:
             chosen = torch.multinomial(weights.softmax(dim=0), 64 * p, replacement=True)
             parts, room = list(chosen.float().chunk(p)), [torch.empty(64) for _ in range(p)]
-        dist.scatter(arms, parts, src=0)  # work out
+        dist.scatter(arms, parts, src=0)  # hand the work out
         rewards = arms / 9 + 0.1 * torch.randn(64)
-        dist.gather(rewards, room, dst=0)  # experience in
+        dist.gather(rewards, room, dst=0)  # collect the experience
         if rank == 0:
             learn(weights, chosen, torch.cat(room))
         pay.append(rewards.mean().item())
@@ -481,7 +481,7 @@ for p, (_, _, scatter, gather) in enumerate(times, start=2):
 #
 # You also meet it here:
 #
-# - **Actor-learner RL**: work out, experience in. In RL for language models: prompts out; answers and their rewards back to the trainer.
+# - **Actor-learner RL**: work goes out, experience comes back. In RL for language models: prompts out; answers and their rewards back to the trainer.
 # - **Loading sharded models** from one reader: `distribute_tensor` of DTensor scatters rank 0's tensor over a mesh.
 # - **Serving**: one rank receives the requests and scatters them.
 # - **Evaluation**: predictions to rank 0, which computes a score that is no sum (a ranking, an AUC).

@@ -238,7 +238,7 @@ check(tree_reduce)
 #
 # In each step the tree sends the whole tensor. For long tensors it is better to cut it: a reduce-scatter, after which each rank has $\tfrac1p$ of the sum, and a
 # gather to the root, $2\lg p\,\alpha + 2\tfrac{p-1}{p}n\beta + \tfrac{p-1}{p}n\gamma$ (Rabenseifner, for powers of two). Or use the pipelined chain
-# of [Broadcast](10_broadcast.ipynb) in the opposite direction: for long tensors its time is close to $n\beta$, half of that, and NCCL calls it a
+# of [Broadcast](10_broadcast.ipynb) in the opposite direction: for long tensors it takes about $n\beta$, half as long. NCCL does this, and calls it a
 # ring.
 
 # %% name="answer"
@@ -261,9 +261,9 @@ first_guess.reveal(
 
 # %% name="guess_compare"
 guess = predict(
-    "How long does an all-reduce of 8 bytes take, beside a reduce, with the best algorithm for each?",
+    "How long does an all-reduce of 8 bytes take, compared with a reduce, with the best algorithm for each?",
     choices=["twice as long", "a little longer", "just as long"],
-    title="An all-reduce takes, beside a reduce",
+    title="An all-reduce takes, compared with a reduce",
 )
 guess
 

@@ -184,7 +184,7 @@ guess.reveal(
 guess = predict(
     "Bruck's algorithm on 6 ranks: does a rank send more bytes than in the ring?",
     choices=["more bytes", "the same", "fewer bytes"],
-    title="Bruck beside the ring",
+    title="Bruck compared with the ring",
 )
 guess
 
@@ -210,7 +210,7 @@ guess.reveal(
 # impossible, because the number of pieces on a rank can at most double in each step. Bruck reaches both bounds at once, so by the formulas no
 # algorithm is better.
 #
-# **Write it.** A rank's buffer holds the pieces in the order of distance: place $i$ is the piece of rank $(r+i) \bmod p$, so what arrives goes behind what is
+# **Write it.** A rank's buffer holds the pieces in the order of distance: place $i$ is the piece of rank $(r+i) \bmod p$, so what arrives goes after what is
 # there. The function below is right for one rank only. Run it, read what `check` says, and repair the two marked lines.
 
 

@@ -67,9 +67,9 @@ print(full.tolist(), "->", mine.item())
 
 # %% name="guess_equal"
 guess = predict(
-    "A reduce-scatter, then an all-gather, beside one all-reduce: are the results equal?",
+    "A reduce-scatter, then an all-gather, compared with one all-reduce: are the results equal?",
     choices=["not even close", "close, other bits", "the same bits"],
-    title="Reduce-scatter, then all-gather, beside an all-reduce",
+    title="Reduce-scatter, then all-gather, compared with an all-reduce",
 )
 guess
 
@@ -256,7 +256,7 @@ print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(
 guess = predict(
     "Does ZeRO-2 send more bytes than plain data parallelism?",
     choices=["more", "the same", "less"],
-    title="ZeRO-2 sends, beside data parallelism",
+    title="ZeRO-2 sends, compared with data parallelism",
 )
 guess
 

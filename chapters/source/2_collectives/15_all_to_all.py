@@ -31,7 +31,7 @@ first_guess = predict(
     low=0.1,
     high=100,
     log=True,
-    title="An all-to-all takes, beside an all-reduce",
+    title="An all-to-all takes, compared with an all-reduce",
 )
 first_guess
 
@@ -333,7 +333,7 @@ guess = predict(
     low=0.1,
     high=100,
     log=True,
-    title="Bytes that leave a node, beside an all-reduce",
+    title="Bytes that leave a node, compared with an all-reduce",
 )
 guess
 
@@ -373,10 +373,10 @@ guess.reveal(
 
 # %% name="guess_skew"
 guess = predict(
-    "Half of every rank's tokens go to expert 0. On 8 ranks, how many times as long does the exchange take?",
+    "Half of every rank's tokens go to expert 0. On 8 ranks, how many times as long does the exchange take as with even parts?",
     low=0,
     high=10.0,
-    title="With half of the tokens for one expert it takes, times",
+    title="Half of the tokens for one expert: times as long",
 )
 guess
 
@@ -409,7 +409,7 @@ explore.skew(ranks=8, hottest=0.5, nbytes=560 * 7168 * 2, alpha_s=5e-6, bytes_pe
 
 # %% [markdown] name="skew_explained"
 # `wire.run` ran *your* `exchange` on eight forked ranks, and a virtual clock counted 5 µs for each message and 50 GB/s, so you don't need eight real
-# cards. The picture has the same figures for any share: drag it, then choose a capacity. Rank 0 receives four times the bytes, but the seven $\alpha$ are the same. All ranks wait for rank 0, and it also has the most to compute. So
+# GPUs. The picture has the same figures for any share: drag it, then choose a capacity. Rank 0 receives four times the bytes, but the seven $\alpha$ are the same. All ranks wait for rank 0, and it also has the most to compute. So
 # MoE layers give each expert a **capacity** of $c$ times the mean (tokens above it are dropped or sent to another expert), or train the router to
 # distribute its tokens evenly.
 #

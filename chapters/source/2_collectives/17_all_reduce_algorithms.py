@@ -12,7 +12,6 @@
 
 # %% name="start_world"
 import math
-import resource
 
 import torch
 import torch.distributed as dist
@@ -474,52 +473,7 @@ for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", 
 # %% [markdown] name="crossing_measured_explained"
 # If the lines of two algorithms cross more than once, the two are equal within your machine's variations. If they cross far from the formula's size,
 # look at the column *all send* above: in one memory, all three send the same $2(p-1)\,n$ together (for a power of two), so the number of steps
-# decides.
-
-# %% [markdown] name="library_story"
-# ### Why is yours slower than the library's?
-#
-# Not because it is Python. The ring below either copies its input and makes a new result, or works in place. New memory comes page by page: each first
-# touch of 4 KiB is a **page fault**, and 64 MiB have 16,384 pages. How much does that cost?
-
-
-# %% name="ring_in_place"
-def ring(tensor, fresh):
-    rank, p = dist.get_rank(), dist.get_world_size()
-    chunks = (tensor.clone() if fresh else tensor).tensor_split(p)
-    spare = torch.empty_like(chunks[0])
-    for step in range(2 * (p - 1)):
-        into = chunks[(rank - step - 1) % p]
-        arrived = spare[: len(into)] if step < p - 1 else into  # what is only stored goes straight into place
-        both = [
-            dist.P2POp(dist.isend, chunks[(rank - step) % p], (rank + 1) % p),
-            dist.P2POp(dist.irecv, arrived, (rank - 1) % p),
-        ]
-        for work in dist.batch_isend_irecv(both):
-            work.wait()
-        if step < p - 1:
-            into += arrived
-    return torch.cat(chunks) if fresh else tensor
-
-
-# %% name="page_faults"
-def faults(fresh):
-    x, calls = torch.zeros(2**24), 4
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    seconds = bench.seconds_of(lambda: ring(x, fresh), lambda: dist.all_reduce(x), iterations=calls - 1)
-    return *seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / calls
-
-
-found = {words: world.run(faults, words != "in place")[0] for words in ("copies, new result", "in place")}
-for words, (own, library, pages) in found.items():
-    print(f"{words:19} {1e3 * own:6.0f} ms, {own / library:.2f} of the library's, {pages:7,.0f} page faults a call")
-
-# %% [markdown] name="library_story_end"
-# On a CPU, memory that is new for the process costs most. (On GPUs torch keeps freed memory, so there only the copies remain.) The rest can be won with **segments**: one is added while the next one comes. In 4 segments the ring in
-# place took as long as gloo's all-reduce with 64 MiB, but 3.9 times as long with 64 KiB, because each message costs its $\alpha$. (Measured once: 4 ranks
-# on 2 busy cores, torch 2.13, median of 11 rounds.)
-#
-# What your code waits for on a cluster: [Make it fast](../4_real_cluster/47_make_it_fast.ipynb).
+# decides. What your own code waits for on a cluster: [Make it fast](../4_real_cluster/47_make_it_fast.ipynb).
 
 # %% [markdown] name="nccl"
 # ## 6. What NCCL picks

@@ -195,7 +195,7 @@ figure
 # %% [markdown] name="mean_or_sum"
 # ### Sum or mean?
 #
-# `all_reduce` adds; you must divide. If you forget that, how much longer is the first step with SGD, and with Adam?
+# `all_reduce` adds; you must divide. If you forget that, how many times as far do the weights move in the first step, with SGD and with Adam?
 
 
 # %% name="forgot"
@@ -355,12 +355,15 @@ for p in (2, 8, 32, 128, 1024):
     print(f"{p:5} GPUs: {'; '.join(parts)}")
 
 # %% [markdown] name="efficiency_explained"
-# In one call the time levels off: nearly all of it is for the bytes, of which there are never more than $2n$, whatever the batch: a larger share of
-# data for each GPU makes waiting a smaller share of the step (three sequences for each of the picture's 64 GPUs over Ethernet). In buckets every call pays the ring's $2(p-1)$ messages again, and on
-# 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and NCCL takes a tree for vectors of such a size: on 128 nodes of 8
-# GPUs that is 28 steps instead of 2046 ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)). Then data parallelism works with thousands of GPUs (*weak* scaling: each rank keeps its number of samples,
-# so the batch grows with $p$, and you must choose a new learning rate). Most of this time can be hidden behind the backward pass; the next chapter
-# shows how.
+# In one call the time levels off: nearly all of it is for the bytes, and these are never more than $2n$, whatever the batch. So with more data for
+# each GPU, waiting is a smaller share of the step. (Over Ethernet each of the picture's 64 GPUs needs three sequences.)
+#
+# In buckets every call pays the ring's $2(p-1)$ messages again, and on 1024 GPUs these take seconds. So with many GPUs one takes larger buckets, and
+# NCCL takes a tree for vectors of such a size: on 128 nodes of 8 GPUs that is 28 steps instead of 2046
+# ([All-reduce algorithms](../2_collectives/17_all_reduce_algorithms.ipynb)).
+#
+# Then data parallelism works with thousands of GPUs if each keeps its number of samples (*weak* scaling). The batch grows with $p$, so you must choose a
+# new learning rate. Most of the time that is left can be hidden behind the backward pass; the next chapter shows how.
 
 # %% [markdown] name="server_intro"
 # ### Before the ring: a server
@@ -375,7 +378,7 @@ guess = predict(
     low=0.1,
     high=1000,
     log=True,
-    title="One server takes, beside a ring",
+    title="One server takes, compared with a ring",
 )
 guess
 
@@ -432,7 +435,7 @@ guess.reveal(
 # %% [markdown] name="server_explained"
 # The server's link carries $2(p-1)n$, so more workers make each step longer, and one needs many servers. In February 2017 **Baidu** brought the ring of supercomputers to deep learning: training on 40 GPUs became 31
 # times as fast as on one. Uber's **Horovod** made it a library: 88 % efficiency on 128 GPUs, where TensorFlow's servers had lost half. Today DDP and NCCL have it built in. Servers remain where not all
-# workers need all weights (embeddings), and where nobody shall wait for the slowest: a server can answer each worker *at once*, with weights that are some steps old.
+# workers need all weights (embeddings), and where nobody should wait for the slowest: a server can answer each worker *at once*, with weights that are some steps old.
 
 # %% [markdown] name="uneven"
 # ## 6. When ranks do different things
@@ -577,7 +580,8 @@ for seed in (0, rank):
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# This chapter opened an axis. The course's choices are pressed; press another one, and see what it costs. What you choose is kept with your notebooks.
+# Each card below is an **axis**, one way to split the training run, and this chapter opened one. The course's own choices are pressed: press another
+# one, and see what it costs. What you choose is kept with your notebooks.
 #
 # All seconds of my model, here and later, are computed for a step in which nothing goes wrong. Published steps took 0.9 to 2.1 times as long as the same
 # formulas say ([how true the prices are](../../docs/validation.md)).

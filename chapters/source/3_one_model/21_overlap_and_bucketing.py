@@ -118,11 +118,12 @@ guess.reveal(
 # ## 3. Hide it
 #
 # Now combine the two: the hook starts the all-reduce, and after `backward()` we wait for all of them. The step below can all-reduce after or during
-# backward, and notes when each gradient was ready. On a GPU a hook fires when its layer's work is *queued*; so there `Clock` queues events, and the
-# GPU notes when it reaches them.
+# backward, and a clock notes when each gradient was ready; its code is folded. (On a GPU a hook fires when its layer's work is *queued*; so there
+# the clock queues events, and the GPU notes when it reaches them.)
 
 
-# %% name="clock"
+# %% name="clock" jupyter={"source_hidden": true}
+# a clock that works on GPUs too: run this cell
 class Clock:
     """Notes when this rank's device comes to a point, in the seconds that a trace has."""
 
@@ -172,7 +173,8 @@ def one_step(overlap, width=512, layers=6):
 # Do both ways give the same gradients?
 
 
-# %% name="traced"
+# %% name="traced" jupyter={"source_hidden": true}
+# both kinds of bars in one trace: run this cell
 def traced(overlap):
     """The trace of a step, with the computing of each layer that the ranks noted; and the gradients of rank 0."""
     for _ in range(2):  # the first is a warm-up
@@ -474,11 +476,13 @@ explore.overlap(7e9, cluster.ranks, cluster.bytes_per_s, cluster.alpha_s, bucket
 # The next cells run DDP on your ranks, with 8 layers and several bucket sizes, for two kinds of backward pass. A layer has 1 MiB or, between fast GPUs, so much more that its all-reduce takes a millisecond. In `"cores"` the layers
 # really compute, on the cores that also do the all-reduce (on a GPU: on its multiprocessors, of which NCCL's kernels take some). In `"elsewhere"` each
 # layer sleeps instead, one and a half times as long as its all-reduce: it takes time but no core, like an accelerator that computes while another unit sends.
+# (The layers and the clock are folded.)
 #
 # What percentage of the communication do you expect to be hidden?
 
 
-# %% name="two_modules"
+# %% name="two_modules" jupyter={"source_hidden": true}
+# layers that compute, or sleep: run this cell
 class Elsewhere(torch.autograd.Function):
     """Passes on what it gets; on the way back it takes time and no core."""
 
@@ -519,7 +523,8 @@ print(
 )
 
 
-# %% name="seconds_of"
+# %% name="seconds_of" jupyter={"source_hidden": true}
+# the clock of this section: run this cell
 def now():
     if torch.get_default_device().type == "cuda":
         torch.cuda.synchronize()  # the calls have only been queued
@@ -688,7 +693,8 @@ for save in (False, True):
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# This chapter opened an axis. The course's choices are pressed; press another one, and see what it costs. What you choose is kept with your notebooks.
+# Each card below is an **axis**, one way to split the training run, and this chapter opened one. The course's own choices are pressed: press another
+# one, and see what it costs. What you choose is kept with your notebooks.
 
 # %% name="my_model"
 from allranks import my_model

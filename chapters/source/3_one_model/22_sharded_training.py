@@ -45,7 +45,7 @@ bytes_guess = predict(
     low=0.1,
     high=100,
     log=True,
-    title="Bytes, beside data parallelism",
+    title="Bytes, compared with data parallelism",
 )
 bytes_guess
 
@@ -650,7 +650,8 @@ for rank, (moved, own, norm) in enumerate(world.run(early_and_own)):
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# This chapter opened an axis. The course's choices are pressed; press another one, and see what it costs. What you choose is kept with your notebooks.
+# Each card below is an **axis**, one way to split the training run, and this chapter opened one. The course's own choices are pressed: press another
+# one, and see what it costs. What you choose is kept with your notebooks.
 
 # %% name="my_model"
 from allranks import my_model

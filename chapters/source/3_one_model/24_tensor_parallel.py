@@ -636,7 +636,8 @@ print(f"in pieces:           measured {1e3 * hidden:6.1f} ms, formula {1e3 * for
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# This chapter opened an axis. The course's choices are pressed; press another one, and see what it costs. What you choose is kept with your notebooks.
+# Each card below is an **axis**, one way to split the training run, and this chapter opened one. The course's own choices are pressed: press another
+# one, and see what it costs. What you choose is kept with your notebooks.
 
 # %% name="my_model"
 from allranks import my_model

@@ -668,7 +668,8 @@ for model, h_q, h_k in (("Llama 3 8B", 32, 8), ("Llama 3 405B", 128, 8)):
 # %% [markdown] name="my_model_now"
 # ## My model
 #
-# This chapter opened an axis. The course's choices are pressed; press another one, and see what it costs. What you choose is kept with your notebooks.
+# Each card below is an **axis**, one way to split the training run, and this chapter opened one. The course's own choices are pressed: press another
+# one, and see what it costs. What you choose is kept with your notebooks.
 
 # %% name="my_model"
 from allranks import my_model

@@ -81,7 +81,7 @@ guess = predict(
     low=0.1,
     high=100,
     log=True,
-    title="Sending in stage 3, beside stage 0",
+    title="Sending in stage 3, compared with stage 0",
 )
 guess
 

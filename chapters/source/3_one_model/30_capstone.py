@@ -293,7 +293,7 @@ guess = predict(
     low=0.1,
     high=100,
     log=True,
-    title="Tensor parallel sends, beside DDP",
+    title="Tensor parallel sends, compared with DDP",
 )
 guess
 
@@ -347,7 +347,7 @@ for name, events in one_step.items():
 # the answer: run this cell
 guess.reveal(
     planned["tensor_parallel"].bytes_sent / planned["ddp"].bytes_sent,
-    why="DDP sends the weights' gradients, and tensor parallel sends activations four times a layer: 4 sequences of 32 tokens a rank are many, beside so few weights.",
+    why="DDP sends the weights' gradients, and tensor parallel sends activations four times a layer: 4 sequences of 32 tokens a rank are many, compared with so few weights.",
 )
 
 # %% [markdown] name="byte_explained"

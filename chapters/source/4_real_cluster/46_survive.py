@@ -176,7 +176,7 @@ zero.reveal(
 # all-reduce: if that fails on one rank, only a vote after it tells, so torchft votes after it. All ranks get the same sum, so all decide alike,
 # *also the rank that failed*: it must make the same step, or its weights differ from now on.
 #
-# The price by the formula for a ring: $2(p-1)\alpha + 2\frac{p-1}{p}\,n\,\beta$. One number more is nothing beside $n$. A vote of its own costs
+# The price by the formula for a ring: $2(p-1)\alpha + 2\frac{p-1}{p}\,n\,\beta$. One number more is nothing compared with $n$. A vote of its own costs
 # $2(p-1)\alpha$, and you can measure that:
 
 # %% name="vote_price"
@@ -497,7 +497,7 @@ figure
 # - **The top is flat.** For $C = 60$ s all intervals from 12 to 30 minutes are nearly as good. The exact number does not matter.
 # - **The cost matters more than the interval.** From 60 s to 10 s, the best goodput rises by 6 points. That is what `async_save` buys: $C$ becomes the time
 #   of the copy. Not all of it: until the copy is written, $W$ seconds later, only the checkpoint *before* counts. So $W/M$ is lost on top.
-# - The formula is too low where $T$ or $C$ is large beside $M$: it is an approximation for $C \ll T \ll M$.
+# - The formula is too low where $T$ or $C$ is large compared with $M$: it is an approximation for $C \ll T \ll M$.
 #
 # A restart costs $R$ seconds *each time*, so the share $R/M$ is lost whatever you save. And with your World's own cost of a checkpoint:
 

@@ -9,7 +9,7 @@ import textwrap
 from allranks.ranks.wire.wait import Wait
 
 _RADIUS, _NODE, _MARGIN, _ROW = 100, 17, 24, 18
-_MOST, _TEXT_NCHARS, _LINE_NCHARS = 24, 60, 36
+_MOST, _TEXT_NCHARS, _LINE_NCHARS = 24, 60, 44
 
 
 def waits_svg(waits: tuple[Wait, ...], cycle: tuple[int, ...], title: str) -> str:

@@ -170,7 +170,8 @@ def _start_here() -> str:
     one = step_of(START)
     return (
         "This course follows one model, called *my model*: 7 billion parameters in bfloat16, trained with Adam. "
-        f"On one GPU it needs {_gb(one.nbytes)}, and a GPU has {_gb(one.gpu.nbytes)}. At the end of the course it runs on 64 GPUs, "
+        f"On one GPU it needs {_gb(one.nbytes)} for weights, gradients, Adam's state and activations, and a GPU has "
+        f"{_gb(one.gpu.nbytes)}. At the end of the course it runs on 64 GPUs, "
         "and on 1,024. All of that begins with processes that agree on one number."
     )
 

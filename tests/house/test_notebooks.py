@@ -1,5 +1,6 @@
 """The committed notebooks are what their percent scripts build, and a script that can't be built is refused by name."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def test_no_outputs_and_unique_ids(built):
         assert len(set(ids)) == len(ids), path
         for cell in notebook.cells:
             assert cell.cell_type != "code" or (cell.outputs == [] and cell.execution_count is None), path
+
+
+def test_an_answer_that_is_run_again_later_is_that_of_its_own_question(built):
+    for path, text in built.items():
+        code = [cell.source for cell in nbformat.reads(text, as_version=4).cells if cell.cell_type == "code"]
+        asked = re.findall(r"^(\w+) = predict\(", "\n".join(code), flags=re.M)
+        assert len(set(asked)) == len(asked), f"{path}: a later question takes the place of an earlier one"
 
 
 def test_students_get_no_solutions(built):

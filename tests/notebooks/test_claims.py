@@ -815,7 +815,7 @@ def test_who_waits_for_the_root_is_read_from_the_run():
     told = []
     for others in ([0.5, 0.0], [0.0, 0.0]):  # gloo: the one that sends to the root; NCCL may let all go on
         guess = SimpleNamespace(reveal=lambda answer, **_: told.append(answer))
-        run("12_reduce", "reveal_wait", guess=guess, waited={"reduce": [0.0, *others]})
+        run("12_reduce", "reveal_wait", guess_wait=guess, waited={"reduce": [0.0, *others]})
     assert told == ["all in the all-reduce, not all in the reduce", "nobody waits in the reduce"]
     assert all(f'"{answer}"' in cells("12_reduce")["guess_wait"] for answer in told)
 

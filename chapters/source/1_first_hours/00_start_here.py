@@ -35,8 +35,8 @@ world
 # First say what you expect: choose a number and press *Lock in*. It is kept with the notebook and never graded.
 
 # %% name="guess_sum"
-guess = predict("What does the last rank hold after the call?", low=0, high=40, title="The last rank holds")
-guess
+guess_sum = predict("What does the last rank hold after the call?", low=0, high=40, title="The last rank holds")
+guess_sum
 
 # %% name="first_all_reduce"
 # %%ranks
@@ -46,7 +46,7 @@ print(x.item())
 
 # %% name="reveal_sum" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_sum.reveal(
     world["x"][-1].item(),
     why="`all_reduce` adds the numbers of all ranks and gives the sum to every rank: with four ranks 1 + 2 + 3 + 4 = 10.",
 )
@@ -142,12 +142,12 @@ print("torch.ones(4):", torch.ones(4).device)
 
 # %% name="guess_raise"
 choices = ["they print their result", "they raise the same error", "they wait for ever"]
-guess = predict(
+guess_raise = predict(
     "The last rank tries to fold 8 numbers into a 3 × 3 table, which can't work. What do the others do?",
     choices=choices,
     title="One rank raises an error: the others",
 )
-guess
+guess_raise
 
 # %% tags=["raises-exception"] name="one_raises"
 # %%ranks
@@ -158,7 +158,7 @@ print(tuple(batch.shape))
 
 # %% name="reveal_raise" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_raise.reveal(
     choices[0],
     why="Ranks share nothing unless they communicate, and no rank communicates here, so the error stays on one rank.",
 )
@@ -170,12 +170,12 @@ guess.reveal(
 # The next cell is the other case: one `all_reduce` in which rank 0 does not take part.
 
 # %% name="guess_absent"
-guess = predict(
+guess_absent = predict(
     "Rank 0 leaves out one all_reduce, and the others call it. What do the others do?",
     choices=choices,
     title="One rank leaves out the call: the others",
 )
-guess
+guess_absent
 
 # %% tags=["raises-exception"] name="one_absent"
 # %%ranks --deadline 3
@@ -184,7 +184,7 @@ if rank != 0:
 
 # %% name="reveal_absent" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_absent.reveal(
     choices[2],
     why="The sum needs every rank's number, and a rank that waits can't know whether rank 0 is late or will never come.",
 )
@@ -215,13 +215,13 @@ world
 # number; then press play, or step with the arrow keys, and count.
 
 # %% name="guess_messages"
-guess = predict(
+guess_messages = predict(
     "Four ranks do an all-reduce on a ring. How many messages does each of them send?",
     low=0,
     high=16,
     title="Messages that each of four ranks sends",
 )
-guess
+guess_messages
 
 # %% name="player"
 from allranks import Player
@@ -233,7 +233,7 @@ Player(ring, bound=False)
 # %% name="reveal_messages" jupyter={"source_hidden": true}
 # the answer: run this cell
 sent = sum(move.src == 0 for move in ring.moves)
-guess.reveal(
+guess_messages.reveal(
     sent,
     why="Three messages bring each chunk once round the ring, until one rank has its sum; three more bring the sums to all ranks.",
 )

@@ -51,12 +51,12 @@ display(guess_1000, guess_100000)
 # It does so for three batches, each four times as large as the one before.
 
 # %% name="guess_batch"
-guess = predict(
+guess_batch = predict(
     "The batch of each rank grows fourfold. How long does the communication take?",
     choices=["four times as long", "longer, but less than four times", "as long as before"],
     title="Batch times four: the communication",
 )
-guess
+guess_batch
 
 # %% name="two_clocks"
 # %%ranks
@@ -101,7 +101,7 @@ for batch in (16, 64, 256):
 
 # %% name="reveal_batch" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_batch.reveal(
     "as long as before",
     why="A rank sends one number for each parameter, however many samples it has. (Small changes from row to row are noise.)",
 )
@@ -121,14 +121,14 @@ guess.reveal(
 # numbers in a single call.
 
 # %% name="guess_factor"
-guess = predict(
+guess_factor = predict(
     "256 numbers in one call instead of 256 calls: by what factor is it faster?",
     low=1,
     high=1000,
     log=True,
     title="One call instead of 256 is faster by",
 )
-guess
+guess_factor
 
 
 # %% name="many_or_one"
@@ -149,7 +149,7 @@ many, one = seconds_for(256, 1), min(seconds_for(1, 256) for _ in range(5))
 # the answer: run this cell
 many_s, one_s = max(world["many"]), max(world["one"])
 print(f"256 calls: {1e3 * many_s:.1f} ms   1 call: {1e3 * one_s:.2f} ms   factor {many_s / one_s:.0f}")
-guess.reveal(
+guess_factor.reveal(
     many_s / one_s,
     why="Each call costs time before its first byte moves, and 256 calls pay it 256 times for the same bytes.",
     it=f"{many_s / one_s:.0f}",
@@ -292,14 +292,14 @@ display(
 # Between one GPU and 100,000 there is a best number.
 
 # %% name="guess_best"
-guess = predict(
+guess_best = predict(
     "With how many GPUs is the run fastest?",
     low=1,
     high=100000,
     log=True,
     title="GPUs with which the run is fastest",
 )
-guess
+guess_best
 
 # %% name="best"
 counts = [2**k for k in range(18)]
@@ -314,7 +314,7 @@ for p in counts[::2]:
 
 # %% name="reveal_best" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_best.reveal(
     best,
     why="Each added GPU takes a part of the work and adds two messages to the ring; from this number on the messages cost more than it saves.",
 )
@@ -377,12 +377,12 @@ print(f"work and bytes take equal time at {enough:.0f} tokens per GPU; on 1000 G
 # You profile a step, and on rank 0 communication looks free, while on all others it takes a fifth of a second.
 
 # %% name="guess_slow"
-guess = predict(
+guess_slow = predict(
     "Communication looks free on rank 0 and takes a fifth of a second on all others. What is slow?",
     choices=["the links of the others", "rank 0's link", "rank 0's computation", "the others' computation"],
     title="Communication is short on rank 0 only: slow is",
 )
-guess
+guess_slow
 
 # %% name="straggler"
 # %%ranks
@@ -396,7 +396,7 @@ print(f"all_reduce took {communicate_ms:.0f} ms")
 
 # %% name="reveal_slow" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_slow.reveal(
     "rank 0's computation",
     why="Rank 0 came last, because it computed longer: its own call returned at once, and the time of the others is the time that they waited for it.",
 )

@@ -35,7 +35,7 @@ world
 # `dist.send(tensor, dst)` and `dist.recv(tensor, src)` are the smallest operations; all others are built from them.
 
 # %% name="guess_pair"
-guess = predict(
+guess_pair = predict(
     "Rank 0 sends [10, 20] to rank 1. What do the ranks print?",
     choices=[
         "rank 1: [10, 20], others: [10, 20]",
@@ -44,7 +44,7 @@ guess = predict(
     ],
     title="Rank 0 sends to rank 1: they print",
 )
-guess
+guess_pair
 
 # %% name="first_message"
 # %%ranks
@@ -57,7 +57,7 @@ print(x.tolist())
 
 # %% name="reveal_pair" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_pair.reveal(
     "rank 1: [10, 20], others: [0, 0]",
     why="A send and a receive concern two ranks only; the others go on, with their zeros.",
 )
@@ -72,7 +72,7 @@ guess.reveal(
 # Rank 0 sends one number, 4 bytes. Rank 1 sleeps for 0.3 seconds before it receives.
 
 # %% name="guess_send"
-guess = predict(
+guess_send = predict(
     "Rank 0 sends 4 bytes; rank 1 sleeps for 0.3 s before it receives. How many ms does rank 0 spend in `send`?",
     low=0.01,
     high=1000,
@@ -80,7 +80,7 @@ guess = predict(
     log=True,
     title="Time that rank 0 spends in `send`",
 )
-guess
+guess_send
 
 # %% name="send_takes"
 # %%ranks
@@ -102,7 +102,7 @@ took_ms = 1e3 * (time.perf_counter() - start)
 # the answer: run this cell
 spent_ms = world["took_ms"][0]
 print(f"rank 0 spent {spent_ms:.0f} ms in send")
-guess.reveal(
+guess_send.reveal(
     spent_ms,
     why="Nothing promises a buffer: Gloo's `send` returns only when the receiver has called `recv`. (NCCL's returns early.)",
 )
@@ -135,14 +135,14 @@ def send_first():
 
 
 # %% name="guess_arrows"
-guess = predict(
+guess_arrows = predict(
     "Four ranks each send to the right before they receive. Draw an arrow from each rank to the rank that it waits for. "
     "How many arrows do you draw?",
     low=0,
     high=12,
     title="Arrows between four ranks",
 )
-guess
+guess_arrows
 
 # %% tags=["raises-exception"] name="live_deadlock"
 world.reset()  # new ranks: no two of them have a connection yet
@@ -161,7 +161,7 @@ deadlock
 
 # %% name="reveal_arrows" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_arrows.reveal(
     4,
     why="Every rank waits for the next one, and the last one for the first: a circle has as many arrows as ranks.",
 )
@@ -277,12 +277,12 @@ print(arriving.item())
 # many of them undefined: so you see the same on any machine.)
 
 # %% name="guess_buffer"
-guess = predict(
+guess_buffer = predict(
     "Rank 0 starts to send ones, then writes 7 into the tensor before `wait()`. What does rank 1 get?",
     choices=["ones: the send began before", "sevens", "an error on rank 0"],
     title="The buffer is overwritten before `wait()`: rank 1 gets",
 )
-guess
+guess_buffer
 
 
 # %% name="too_early"
@@ -302,7 +302,7 @@ world.run(lambda: overwrite_too_early(dist.new_group(backend="gloo")))[1]
 
 # %% name="reveal_buffer" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_buffer.reveal(
     "sevens",
     why="`isend` does not copy: it stores the address, and Gloo reads what is there when the receiver calls `recv`.",
 )

@@ -255,12 +255,12 @@ names = ["flat_all_reduce", "tree_all_reduce", "recursive_doubling_all_reduce", 
 
 # %% name="guess_fastest"
 choices = [name.removesuffix("_all_reduce").replace("_", " ") for name in names]
-guess = predict(
+guess_fastest = predict(
     "32 ranks sum 1 KB: which of the four is the fastest?",
     choices=choices,
     title="The fastest for 1 KB",
 )
-guess
+guess_fastest
 
 # %% name="competition"
 alpha, beta = 5e-6, 1 / 200e9
@@ -273,7 +273,7 @@ plots.scaling(
 
 # %% name="reveal_fastest" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_fastest.reveal(
     min(choices, key=lambda name: schedules.find("all_reduce", name)(32).price(1000, alpha, beta)),
     why="For 1 KB only the number of steps counts: recursive doubling has 5, the tree 10, and the ring and the flat way 62.",
 )
@@ -411,13 +411,13 @@ print(f"{x.item():g}, {result}")
 # [Scatter and gather](../2_collectives/11_scatter_and_gather.ipynb)). The next cell calls it again on the same `x`.
 
 # %% name="guess_twice"
-guess = predict(
+guess_twice = predict(
     "Four ranks hold 10 after the all-reduce of 1, 2, 3 and 4. What do they hold after a second one?",
     low=0,
     high=100,
     title="Four ranks: after a second all-reduce",
 )
-guess
+guess_twice
 
 # %% name="twice"
 # %%ranks
@@ -426,7 +426,7 @@ print(f"{x.item():g}")
 
 # %% name="reveal_twice" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_twice.reveal(
     40,
     why="Every rank contributes what it holds now, and that is the first sum: 4 times 10.",
 )
@@ -447,14 +447,14 @@ guess.reveal(
 # and between a rank and the notebook?
 
 # %% name="guess_bits"
-guess = predict(
+guess_bits = predict(
     "What percentage of the results differ, in at least one bit, between two ranks?",
     low=0,
     high=100,
     unit="%",
     title="Results that differ between two ranks",
 )
-guess
+guess_bits
 
 # %% name="random_sums"
 # %%ranks
@@ -477,7 +477,7 @@ print("0.1 + (0.2 + 0.3) == (0.1 + 0.2) + 0.3 is", 0.1 + (0.2 + 0.3) == (0.1 + 0
 
 # %% name="reveal_bits" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_bits.reveal(
     100 * (totals[0] != totals[-1]).float().mean().item(),
     why="A sum is made once and then copied to all ranks, so all have the same bits; another order of additions, as in the notebook, gives others.",
 )

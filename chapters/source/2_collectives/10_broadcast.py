@@ -46,12 +46,12 @@ first_guess
 # Then rank 0 broadcasts its parameters.
 
 # %% name="guess_equal"
-guess = predict(
+guess_equal = predict(
     "Rank 0 broadcasts its parameters to all. Are the models the same afterwards?",
     choices=["yes", "no, the parameters differ", "no, something else differs"],
     title="Equal after a broadcast of the parameters?",
 )
-guess
+guess_equal
 
 # %% name="parameters_only"
 # %%ranks
@@ -68,7 +68,7 @@ print(f"weights {weights:+.4f}\noutput  {output:+.4f}")
 
 # %% name="reveal_equal" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_equal.reveal(
     "no, something else differs",
     why="The running mean of a batch norm is a buffer and not a parameter, so no broadcast of parameters carries it.",
 )
@@ -111,12 +111,12 @@ if rank > 0:
 # a second group with Gloo and CPU tensors, as in [Point to point](../1_first_hours/03_point_to_point.ipynb).
 
 # %% name="guess_wrong"
-guess = predict(
+guess_wrong = predict(
     "Rank 0 broadcasts 4 numbers, and the others expect 6. What happens with Gloo?",
     choices=["an error on every rank", "they wait for ever", "a result, and it is wrong"],
     title="4 numbers where 6 are expected",
 )
-guess
+guess_wrong
 
 # %% tags=["raises-exception"] name="short"
 # %%ranks --deadline 5
@@ -127,7 +127,7 @@ print(x.tolist())
 
 # %% name="reveal_wrong" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_wrong.reveal(
     "a result, and it is wrong",
     why="A message carries only bytes, and nobody compares the sizes: the first four numbers arrive, and the rest stays as it was (torch 2.13).",
 )
@@ -334,12 +334,12 @@ world.run(try_it, chain_broadcast, 3)
 # ranks, even if this machine has fewer cores. A message costs 1 and each number of the tensor 0.01; we send 3200 numbers, which cost 32 together.
 
 # %% name="guess_k"
-guess = predict(
+guess_k = predict(
     "8 ranks, a message costs 1, the whole tensor 32. How many segments are fastest?",
     choices=["1", "4", "16", "64", "256"],
     title="The fastest number of segments",
 )
-guess
+guess_k
 
 # %% name="virtual"
 p, numbers, alpha, beta = 8, 3200, 1.0, 0.01 / 4  # 4 bytes a number
@@ -356,7 +356,7 @@ for k, t in zip(segments, timed, strict=True):
 
 # %% name="reveal_k" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_k.reveal(
     str(segments[timed.index(min(timed))]),
     why="With few segments the ranks wait for long messages; with many, the latencies take longer than the bytes.",
 )

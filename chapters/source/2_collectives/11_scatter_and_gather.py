@@ -118,12 +118,12 @@ if rank == 0:
 # A collective reads and writes *memory*. Two programs below look shorter than those above; which memory do they give? First, rank 0 makes the list for the gather in one line.
 
 # %% name="guess_list"
-guess = predict(
+guess_list = predict(
     "`room = [torch.zeros(1)] * world_size`, then a gather of 1, 2 and so on into it. What does rank 0 print?",
     choices=["1, 2 and so on", "the last rank's number everywhere", "zeros", "an error"],
     title="Gathered into `[torch.zeros(1)] * world_size`",
 )
-guess
+guess_list
 
 # %% name="same_room"
 # %%ranks
@@ -141,7 +141,7 @@ PICTURE = """<svg viewBox="0 0 372 96" width="372" height="96" font-size="13" fi
 <path d="M64 62C96 62 100 48 142 48m-8-4 8 4-8 4"/><rect x="146" y="18" width="72" height="50" rx="4"/></g>
 <text x="182" y="48" text-anchor="middle" font-weight="600">last</text><text x="232" y="38">one memory,</text>
 <text x="232" y="56">many names</text></svg>"""
-guess.reveal(
+guess_list.reveal(
     "the last rank's number everywhere",
     why="`[t] * p` is a list of p names for one tensor, so each piece overwrites the one before.",
     picture=PICTURE,
@@ -155,12 +155,12 @@ guess.reveal(
 # [Point to point](../1_first_hours/03_point_to_point.ipynb).)
 
 # %% name="guess_columns"
-guess = predict(
+guess_columns = predict(
     "Rank 0 scatters the columns of a table with Gloo. What happens?",
     choices=["each rank gets its column", "an error", "wrong numbers"],
     title="Columns of a table, scattered",
 )
-guess
+guess_columns
 
 # %% name="columns"
 # %%ranks --deadline 4
@@ -174,7 +174,7 @@ print("want", columns[rank].reshape(-1).int().tolist())
 
 # %% name="reveal_columns" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_columns.reveal(
     "wrong numbers",
     why="A column is a view with gaps, and Gloo (torch 2.13) takes the numbers that lie next to each other in memory.",
 )
@@ -273,12 +273,12 @@ print("whoever comes first: " + ", ".join(f"rank {r} after {ms:.0f} ms" for r, m
 # Flat: the root sends each rank its part. Tree: the root sends *about half of all parts* to one rank, which sends them on in the same way. Watch both.
 
 # %% name="guess_root"
-guess = predict(
+guess_root = predict(
     "With which of the two does the root send fewer bytes?",
     choices=["flat", "tree", "the same in both"],
     title="The root sends fewer bytes with",
 )
-guess
+guess_root
 
 # %% name="watch"
 Player(schedules.flat_scatter(8), schedules.binomial_scatter(8), nbytes=8_000)
@@ -292,7 +292,7 @@ for p in (8, 64):
 
 # %% name="reveal_root" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_root.reveal(
     "the same in both",
     why="A rank that forwards a part must get it first, so each part but the root's own leaves the root once in both.",
 )
@@ -345,7 +345,7 @@ first_guess.reveal(
 # of 10 MB each.
 
 # %% name="guess_less"
-guess = predict(
+guess_less = predict(
     "512 gradients of 10 MB are reduced by a tree. How many MB does the root receive? (Gathered, it would be 5110.)",
     low=1,
     high=10000,
@@ -353,7 +353,7 @@ guess = predict(
     log=True,
     title="MB into the root if 512 gradients are reduced",
 )
-guess
+guess_less
 
 # %% name="less"
 m = 10_000_000
@@ -372,7 +372,7 @@ for p in (8, 64, 512):
 
 # %% name="reveal_less" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_less.reveal(
     into_root(schedules.binomial_reduce(512), m) / 1e6,
     why="The root receives one sum of 10 MB in each round of the tree, and 512 ranks need nine rounds.",
     marks={"gathered": 5110},
@@ -388,14 +388,14 @@ guess.reveal(
 # Rank 0 has read an embedding table of 64 GB, and each of 64 ranks keeps one 64th of it.
 
 # %% name="guess_faster"
-guess = predict(
+guess_faster = predict(
     "How many times faster is it to scatter the table than to broadcast all of it by the best broadcast, the chain?",
     low=0.5,
     high=100,
     log=True,
     title="The scatter is faster by",
 )
-guess
+guess_faster
 
 # %% name="faster"
 p, n = 64, 64e9
@@ -406,7 +406,7 @@ print(f"scatter, tree:     {scatter:7.3f} s: {broadcast / scatter:.2f} times as 
 
 # %% name="reveal_faster" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_faster.reveal(
     broadcast / scatter,
     why="The root's link is the bottleneck in both, and nearly the same bytes must leave it: 63 GB or 64 GB.",
     marks={"64 ranks": 64},

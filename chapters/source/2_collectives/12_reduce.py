@@ -45,12 +45,12 @@ first_guess
 # Rank $r$ contributes $r+1$; the root is rank 0, and gets the sum.
 
 # %% name="guess_others"
-guess = predict(
+guess_others = predict(
     "Rank 0 gets the sum. What do the other ranks hold after `reduce`?",
     choices=["what they had before", "the sum too", "0", "something else"],
     title="After `reduce` the others hold",
 )
-guess
+guess_others
 
 # %% name="others"
 # %%ranks
@@ -60,7 +60,7 @@ print(x.item())
 
 # %% name="reveal_others" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_others.reveal(
     "what they had before" if world["x"][-1].item() == world.ranks and world["x"][1].item() == 2 else "something else",
     why="Their tensors are undefined after the call: Gloo uses them for partial sums. (With two ranks it happens to leave them, and so does NCCL.)",
 )
@@ -84,13 +84,13 @@ print([int(value) for value in x])
 # Each rank stops training when the mean loss falls below 1.2. Rank $r$'s loss is $r+1$, so the mean is at least 1.5 and no rank should stop.
 
 # %% name="guess_stop"
-guess = predict(
+guess_stop = predict(
     "Every rank looks at its own tensor and stops if the mean there is below 1.2. "
     "What happens at the barrier of the next step?",
     choices=["all go on", "all stop", "some stop, and the others wait for them"],
     title="Every rank looks at its own mean: at the next step",
 )
-guess
+guess_stop
 
 # %% tags=["raises-exception"] name="early_stop"
 # %%ranks --deadline 3
@@ -103,7 +103,7 @@ if mean >= 1.2:
 
 # %% name="reveal_stop" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_stop.reveal(
     "some stop, and the others wait for them",
     why="Only the root has the mean; the others divide an undefined number, and some of them stop.",
 )
@@ -163,13 +163,13 @@ for op in ("SUM", "AVG", "MAX", "MIN"):
 # tree**.
 
 # %% name="guess_steps"
-guess = predict(
+guess_steps = predict(
     "Pairs add, then pairs of pairs. How many steps for 6 ranks?",
     low=0,
     high=12,
     title="Steps of the tree for 6 ranks",
 )
-guess
+guess_steps
 
 # %% name="watch"
 Player(schedules.flat_reduce(ranks=8), schedules.binomial_reduce(ranks=8))
@@ -178,7 +178,7 @@ Player(schedules.flat_reduce(ranks=8), schedules.binomial_reduce(ranks=8))
 # the answer: run this cell
 eight, six = schedules.binomial_reduce(ranks=8), schedules.binomial_reduce(ranks=6)
 print(f"8 ranks: {eight.steps} steps, 6 ranks: {six.steps}")
-guess.reveal(
+guess_steps.reveal(
     six.steps,
     why="A step can halve the ranks that still hold something, rounded up: 6, 3, 2, 1.",
 )
@@ -260,12 +260,12 @@ first_guess.reveal(
 # An all-reduce gives the sum to *all ranks*. How much longer does that take?
 
 # %% name="guess_compare"
-guess = predict(
+guess_compare = predict(
     "How long does an all-reduce of 8 bytes take, compared with a reduce, with the best algorithm for each?",
     choices=["twice as long", "a little longer", "just as long"],
     title="An all-reduce takes, compared with a reduce",
 )
-guess
+guess_compare
 
 # %% name="compare"
 reduce, everybody = schedules.binomial_reduce(1024), schedules.recursive_doubling_all_reduce(1024)
@@ -275,7 +275,7 @@ for schedule in (reduce, everybody):
 
 # %% name="reveal_compare" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_compare.reveal(
     "just as long",
     why="In recursive doubling both ranks of a pair send at the same time, so both have the sum at once and nothing must be sent back.",
 )
@@ -302,7 +302,7 @@ print(f"NCCL's reduce {chain_us:.0f} µs, its all-reduce {tree_us:.0f} µs")
 # Rank 0 is half a second late.
 
 # %% name="guess_wait"
-guess = predict(
+guess_wait = predict(
     "Rank 0 is half a second late. Which ranks wait for it, in a reduce to rank 0 and in an all-reduce?",
     choices=[
         "all wait in both",
@@ -311,7 +311,7 @@ guess = predict(
     ],
     title="Rank 0 is late: who waits",
 )
-guess
+guess_wait
 
 
 # %% name="waiting"
@@ -334,7 +334,7 @@ for name, collective in {"reduce": lambda x: dist.reduce(x, dst=0), "all_reduce"
 
 # %% name="reveal_wait" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_wait.reveal(
     "all in the all-reduce, not all in the reduce"
     if max(waited["reduce"][1:]) > 0.25
     else "nobody waits in the reduce",

@@ -63,14 +63,14 @@ print(as_list[-1].tolist(), as_one.tolist())
 # How big is the result? Every rank has a piece of 1000 numbers.
 
 # %% name="guess_growth"
-guess = predict(
+guess_growth = predict(
     "1024 ranks, a piece of 1000 numbers on each. How many numbers do all ranks together hold after the all-gather?",
     low=1000,
     high=10_000_000_000,
     log=True,
     title="Numbers on 1024 ranks after an all-gather",
 )
-guess
+guess_growth
 
 # %% name="growth"
 for p in (4, 1024):
@@ -80,7 +80,7 @@ for p in (4, 1024):
 
 # %% name="reveal_growth" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_growth.reveal(
     1000 * 1024 * 1024,
     why="Each rank holds all 1024 pieces, so what all ranks hold grows with the square of their number.",
 )
@@ -113,12 +113,12 @@ print(tuple(shard.shape), tuple(weight.shape), torch.equal(outputs, inputs @ who
 # Now the backward pass. `shard` is a parameter, so it should get a gradient.
 
 # %% name="guess_grad"
-guess = predict(
+guess_grad = predict(
     "Does `shard` get a gradient through the tensor that `all_gather` gathered?",
     choices=["yes, autograd sees through", "no, and nothing is said", "no, and there is an error"],
     title="A gradient through `all_gather`?",
 )
-guess
+guess_grad
 
 # %% tags=["raises-exception"] name="grad"
 # %%ranks --deadline 5
@@ -129,7 +129,7 @@ print(torch.cat(parts).requires_grad)
 
 # %% name="reveal_grad" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_grad.reveal(
     "no, and nothing is said",
     why="`dist.all_gather` writes into tensors that autograd does not connect with `shard`, and nothing warns you.",
 )
@@ -152,12 +152,12 @@ guess.reveal(
 # Lock in an answer, then step through it.
 
 # %% name="guess_last"
-guess = predict(
+guess_last = predict(
     "Four ranks: which piece does rank 0 send last?",
     choices=["piece 0", "piece 1", "piece 2", "piece 3"],
     title="Rank 0 sends last",
 )
-guess
+guess_last
 
 # %% name="watch"
 ring = schedules.ring_all_gather(ranks=4)
@@ -166,7 +166,7 @@ Player(ring)
 # %% name="reveal_last" jupyter={"source_hidden": true}
 # the answer: run this cell
 last = [move.chunks[0] for move in ring.moves if move.src == 0][-1]
-guess.reveal(
+guess_last.reveal(
     f"piece {last}",
     why="The pieces come from the left, first rank 3's, then rank 2's, so piece 2 is the last one that rank 0 passes on; piece 1 is its neighbour's own.",
 )
@@ -181,12 +181,12 @@ guess.reveal(
 # How many steps does that take for 6 ranks, and how many bytes?
 
 # %% name="guess_bruck"
-guess = predict(
+guess_bruck = predict(
     "Bruck's algorithm on 6 ranks: does a rank send more bytes than in the ring?",
     choices=["more bytes", "the same", "fewer bytes"],
     title="Bruck compared with the ring",
 )
-guess
+guess_bruck
 
 # %% name="watch_bruck"
 Player(schedules.bruck_all_gather(ranks=6), schedules.ring_all_gather(ranks=6))
@@ -200,7 +200,7 @@ for build in (schedules.bruck_all_gather, schedules.ring_all_gather):
 
 # %% name="seen_bruck" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_bruck.reveal(
     "the same",
     why="Each rank must receive the other five pieces, and here too no piece arrives twice.",
 )
@@ -354,12 +354,12 @@ for total, t, r in zip(totals, gather_s, reduce_s, strict=True):
 
 # %% name="guess_unequal"
 choices = ["it works", "an error", "numbers, and they are wrong"]
-guess = predict(
+guess_unequal = predict(
     "The last rank's piece has one number more, and every rank makes room for it. What does Gloo do?",
     choices=choices,
     title="Pieces of unequal length with Gloo",
 )
-guess
+guess_unequal
 
 # %% tags=["raises-exception"] name="unequal"
 # %%ranks --deadline 5
@@ -372,7 +372,7 @@ print(out)
 
 # %% name="reveal_unequal" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_unequal.reveal(
     choices[1],
     why="Gloo's all-gather needs equal sizes, and says so. (Under NCCL torch makes broadcasts of such a call, and it works.)",
 )

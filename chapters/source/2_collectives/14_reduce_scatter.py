@@ -66,12 +66,12 @@ print(full.tolist(), "->", mine.item())
 # After a reduce-scatter the sum of every chunk is on one rank. Which step is missing for an all-reduce?
 
 # %% name="guess_equal"
-guess = predict(
+guess_equal = predict(
     "A reduce-scatter, then an all-gather, compared with one all-reduce: are the results equal?",
     choices=["not even close", "close, other bits", "the same bits"],
     title="Reduce-scatter, then all-gather, compared with an all-reduce",
 )
-guess
+guess_equal
 
 # %% name="two_in_a_row_run"
 # %%ranks
@@ -87,7 +87,7 @@ print("close:", torch.allclose(both, at_once, atol=1e-5), " same bits:", torch.e
 
 # %% name="reveal_equal" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_equal.reveal(
     "the same bits"
     if all(torch.equal(a, b) for a, b in zip(world["both"], world["at_once"], strict=True))
     else "close, other bits",
@@ -101,12 +101,12 @@ guess.reveal(
 # On the left, with four ranks, rank 0 must end with chunk 0.
 
 # %% name="guess_first"
-guess = predict(
+guess_first = predict(
     "Rank 0 must end with chunk 0. Which chunk does it send first?",
     choices=["chunk 0", "chunk 1", "chunk 2", "chunk 3"],
     title="Rank 0 sends first",
 )
-guess
+guess_first
 
 # %% name="watch"
 ring = schedules.ring_reduce_scatter(ranks=4)
@@ -115,7 +115,7 @@ Player(ring, schedules.ring_all_reduce(ranks=4), titles=("reduce-scatter", "all-
 # %% name="reveal_first" jupyter={"source_hidden": true}
 # the answer: run this cell
 first = next(move.chunks[0] for move in ring.moves if move.src == 0)
-guess.reveal(
+guess_first.reveal(
     f"chunk {first}",
     why="A chunk ends p - 1 ranks after its start, so chunk 0 must start on rank 1, and rank 0 begins with chunk 3.",
 )
@@ -178,14 +178,14 @@ check(ring_reduce_scatter)
 # Take 8 ranks and a vector of 800 bytes; in the first step a rank sends 400.
 
 # %% name="guess_halving"
-guess = predict(
+guess_halving = predict(
     "8 ranks, 800 bytes, recursive halving: how many bytes does a rank send in all?",
     low=0,
     high=2400,
     unit="B",
     title="Bytes that a rank sends in all",
 )
-guess
+guess_halving
 
 # %% name="watch_halving"
 halving = schedules.recursive_halving_reduce_scatter(ranks=8)
@@ -203,7 +203,7 @@ for p in (8, 12):
 
 # %% name="seen_halving" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(sum(step), why="Each step sends half of what is left: 400, 200, 100.")
+guess_halving.reveal(sum(step), why="Each step sends half of what is left: 400, 200, 100.")
 
 # %% [markdown] name="halving_explained"
 # $\tfrac12+\tfrac14+\tfrac18 = \tfrac78$: it sends the ring's bytes in 3 steps. It is the first half of Rabenseifner's algorithm; the second half is
@@ -253,12 +253,12 @@ print("agree:", torch.allclose(theirs, ours), " momentum kept:", momentum.numel(
 # ZeRO-1 shards the optimizer's state, ZeRO-2 the gradients too, ZeRO-3 (FSDP) the parameters as well.
 
 # %% name="guess_volume"
-guess = predict(
+guess_volume = predict(
     "Does ZeRO-2 send more bytes than plain data parallelism?",
     choices=["more", "the same", "less"],
     title="ZeRO-2 sends, compared with data parallelism",
 )
-guess
+guess_volume
 
 # %% name="answer"
 parameters, p = 7e9, 32
@@ -282,7 +282,7 @@ display(
         why="Weights, gradients and the optimizer's state are all cut into 32 parts, and each layer's weights are gathered only while they are used.",
         marks={"weights": 14},
     ),
-    guess.reveal(
+    guess_volume.reveal(
         "the same",
         why="An all-reduce is a reduce-scatter and an all-gather: ZeRO-2 makes the same two passes, with the update between them.",
     ),

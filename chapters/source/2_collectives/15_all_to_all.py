@@ -59,12 +59,12 @@ print("the outputs are the inputs transposed:", torch.equal(table.T, torch.stack
 # Rows become columns. Unlike `all_reduce` it needs a second tensor for its output and leaves the input as it was.
 
 # %% name="guess_again"
-guess = predict(
+guess_again = predict(
     "What does each rank hold after a second all-to-all, with `received` as its input?",
     choices=["what it sent at first", "the same as after one", "every rank the same"],
     title="After a second all-to-all each rank holds",
 )
-guess
+guess_again
 
 # %% name="again"
 # %%ranks
@@ -74,7 +74,7 @@ print(again.tolist())
 
 # %% name="reveal_again" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_again.reveal(
     "what it sent at first",
     why="An all-to-all is a transposition, and two of them give back the original.",
 )
@@ -239,12 +239,12 @@ Player(schedules.pairwise_all_to_all(ranks=4), schedules.bruck_all_to_all(ranks=
 # (the second for powers of two: Bruck sends a part once for each bit that is set, so some twice or more). Take 64 ranks, 5 µs for each message and 50 GB/s.
 
 # %% name="guess_winner"
-guess = predict(
+guess_winner = predict(
     "64 MB from each of 64 ranks: which is faster?",
     choices=["pairwise", "bruck"],
     title="For 64 MB the faster one is",
 )
-guess
+guess_winner
 
 # %% name="competition"
 alpha, beta = 5e-6, 1 / 50e9
@@ -256,7 +256,7 @@ for build in (schedules.pairwise_all_to_all, schedules.bruck_all_to_all):
 
 # %% name="reveal_winner" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_winner.reveal(
     "pairwise",
     why="Bruck sends each part once for each bit of its distance, so several times, and with 64 MB the bytes decide.",
 )
@@ -328,14 +328,14 @@ first_guess.reveal(
 # nodes. Take 4 nodes of 8 GPUs, with 1 GB each.
 
 # %% name="guess_nodes"
-guess = predict(
+guess_nodes = predict(
     "4 nodes of 8 GPUs: how many times as many bytes leave a node in an all-to-all as in a hierarchical all-reduce?",
     low=0.1,
     high=100,
     log=True,
     title="Bytes that leave a node, compared with an all-reduce",
 )
-guess
+guess_nodes
 
 
 # %% name="nodes"
@@ -355,7 +355,7 @@ for schedule in (
 
 # %% name="reveal_nodes" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_nodes.reveal(
     leaving(schedules.pairwise_all_to_all(32), 10**9, 8)[1]
     / leaving(schedules.hierarchical_all_reduce(32, 8), 10**9, 8)[1],
     why="An all-reduce adds inside the node first, and only the sum leaves it; of an all-to-all every part is different.",
@@ -372,13 +372,13 @@ guess.reveal(
 # Suppose that half of every rank's tokens go to expert 0, and the rest are distributed evenly. Every rank still *sends* the same amount.
 
 # %% name="guess_skew"
-guess = predict(
+guess_skew = predict(
     "Half of every rank's tokens go to expert 0. On 8 ranks, how many times as long does the exchange take as with even parts?",
     low=0,
     high=10.0,
     title="Half of the tokens for one expert: times as long",
 )
-guess
+guess_skew
 
 
 # %% name="skew"
@@ -399,7 +399,7 @@ print(f"{took[1] / took[0]:.1f} times")
 
 # %% name="reveal_skew" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_skew.reveal(
     took[1] / took[0],
     why="Rank 0 receives four times the bytes, and an exchange ends when its last rank is done. (It is less than four times, because the latencies stay.)",
 )
@@ -466,7 +466,7 @@ for gb_per_s in (450, 50):
 # **Serving** has few tokens. A rank that answers 4 requests has 4 tokens a step, not 4096. Take the network card, and 5 µs for each of the 63 messages.
 
 # %% name="guess_serving"
-guess = predict(
+guess_serving = predict(
     "One dispatch on 64 ranks, in FP8: from how many tokens a rank on do the bytes take longer than the messages?",
     low=1,
     high=10_000,
@@ -474,7 +474,7 @@ guess = predict(
     log=True,
     title="The bytes take longer from",
 )
-guess
+guess_serving
 
 # %% name="serving"
 alpha, beta = 5e-6, 1 / 50e9
@@ -484,7 +484,7 @@ for T in (1, 4, 64, 256, 4096):
 
 # %% name="reveal_serving" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_serving.reveal(
     alpha / (k * h / p * beta),
     why="63 messages cost 315 µs, however short they are, and a token with 8 experts brings only 56 kB, which take 1.1 µs.",
 )

@@ -27,14 +27,14 @@ world
 # seconds late.
 
 # %% name="guess_wait"
-guess = predict(
+guess_wait = predict(
     "Each rank comes 0.3 s after the one before it. How many seconds does the last rank wait?",
     low=0.0,
     high=3.0,
     unit="s",
     title="Seconds that the last rank waits",
 )
-guess
+guess_wait
 
 # %% name="wait"
 # %%ranks
@@ -57,7 +57,7 @@ print(f"waited {waited_s:.1f} s")
 
 # %% name="reveal_wait" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_wait.reveal(
     round(world["waited_s"][-1], 1),
     why="When the last rank comes all others are there, so it waits for nobody; the early ones wait for it.",
 )
@@ -68,12 +68,12 @@ guess.reveal(
 # A barrier orders events. A good use: one rank prepares something that the others then use.
 
 # %% name="guess_file"
-guess = predict(
+guess_file = predict(
     "Rank 0 writes a file and all read it. What happens without the marked barrier?",
     choices=["nothing: the others are slower anyway", "sometimes a rank finds no file", "always an error"],
     title="A file without the barrier",
 )
-guess
+guess_file
 
 # %% name="file"
 # %%ranks
@@ -90,7 +90,7 @@ print(len(file.read_text().split()), "words")
 
 # %% name="reveal_file" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_file.reveal(
     "sometimes a rank finds no file",
     why="Nothing holds the readers back, so now and then one of them is faster than the writer.",
 )
@@ -114,19 +114,19 @@ if rank == 0:
 # rank $r + 2^k$ "I am here, and so are all ranks that I have heard of". In each round a rank knows of twice as many ranks.
 
 # %% name="guess_first"
-guess = predict(
+guess_first = predict(
     "Eight ranks call this barrier at the same moment. Which of them knows first that all have come?",
     choices=["rank 0", "rank 7", "all in the same round"],
     title="Who knows first that all have come",
 )
-guess
+guess_first
 
 # %% name="watch"
 Player(schedules.dissemination_barrier(ranks=8))
 
 # %% name="reveal_first" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_first.reveal(
     "all in the same round",
     why="No rank is special: after each round every rank has heard of twice as many, so all eight know it in the third.",
 )
@@ -226,12 +226,12 @@ print(f"{x.item():g}; rank {rank} is number {dist.get_rank(mine)} of {dist.get_p
 # A rank now has two numbers: its **global rank** and its **group rank**. `src=` in `dist.broadcast` is always a global rank, in any group; `group_src=` is the group rank.
 
 # %% name="guess_outsider"
-guess = predict(
+guess_outsider = predict(
     "A rank calls a collective of a group that it does not belong to. What happens?",
     choices=["an error", "it waits for ever", "nothing: its tensor stays"],
     title="A collective of somebody else's group",
 )
-guess
+guess_outsider
 
 # %% name="outsider"
 # %%ranks
@@ -246,7 +246,7 @@ print(f"{x.item():g}", *(str(w.message) for w in warned))
 
 # %% name="reveal_outsider" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_outsider.reveal(
     "nothing: its tensor stays",
     why="There is only a warning: the rank goes on with its own number.",
 )
@@ -258,12 +258,12 @@ guess.reveal(
 # world, on GPUs too.)
 
 # %% name="guess_members"
-guess = predict(
+guess_members = predict(
     "A group is made by its members only. When does the problem occur?",
     choices=["never", "when this group is used", "with the next group"],
     title="A group made by its members only: the problem comes",
 )
-guess
+guess_members
 
 # %% tags=["raises-exception", "not-on-nccl"] name="members_only"
 # %%ranks --deadline 4
@@ -276,7 +276,7 @@ dist.all_reduce(torch.ones(1, device="cpu"), group=everybody)
 
 # %% name="reveal_members" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_members.reveal(
     "with the next group",
     why="The members agree among themselves, but the last rank has counted one group fewer, so the next group has two numbers.",
 )
@@ -368,12 +368,12 @@ check(hierarchical_all_reduce)
 # Groups are independent, so the library does not compare the order of their calls. Rank 0 sums over the world and then with rank 1; rank 1 sums in the opposite order.
 
 # %% name="guess_order"
-guess = predict(
+guess_order = predict(
     "Rank 0 sums over the world and then with rank 1; rank 1 does it in the opposite order. What happens?",
     choices=["it works: the groups differ", "they wait for ever", "wrong sums"],
     title="Two groups in opposite orders",
 )
-guess
+guess_order
 
 # %% tags=["raises-exception", "not-on-nccl"] name="order"
 # %%ranks --deadline 3
@@ -385,7 +385,7 @@ for group in (pair, None) if rank == 1 else (None, pair):
 
 # %% name="reveal_order" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_order.reveal(
     "they wait for ever",
     why="Each of the two ranks waits in a call that the other makes only afterwards.",
 )

@@ -78,13 +78,13 @@ print("bytes sent by each rank:", trace.bytes_sent())
 # The flat algorithm, on the left, needs 14 steps.
 
 # %% name="guess_tree"
-guess = predict(
+guess_tree = predict(
     "How many steps does the tree take for 8 ranks, up and down together?",
     low=0,
     high=16,
     title="Steps of the tree for 8 ranks",
 )
-guess
+guess_tree
 
 # %% name="watch_tree"
 Player(schedules.flat_all_reduce(ranks=8), schedules.tree_all_reduce(ranks=8))
@@ -93,7 +93,7 @@ Player(schedules.flat_all_reduce(ranks=8), schedules.tree_all_reduce(ranks=8))
 # the answer: run this cell
 tree = schedules.tree_all_reduce(ranks=8)
 print(f"8 ranks: {tree.steps} steps, 1024 ranks: {2 * math.ceil(math.log2(1024))}")
-guess.reveal(
+guess_tree.reveal(
     tree.steps,
     why="Three steps bring all numbers to one rank, since 8 is 2 · 2 · 2, and three more bring the sum back.",
 )
@@ -114,13 +114,13 @@ guess.reveal(
 # Who is the partner of rank 5 in the second step?
 
 # %% name="guess_doubling"
-guess = predict(
+guess_doubling = predict(
     "Recursive doubling: after how many steps are 8 ranks done?",
     low=0,
     high=16,
     title="Steps of recursive doubling for 8 ranks",
 )
-guess
+guess_doubling
 
 # %% name="watch_doubling"
 Player(schedules.recursive_doubling_all_reduce(ranks=8))
@@ -130,7 +130,7 @@ Player(schedules.recursive_doubling_all_reduce(ranks=8))
 swaps = schedules.recursive_doubling_all_reduce(ranks=8)
 partner = next(move.dst for move in swaps.by_step[1] if move.src == 5)
 print(f"rank 5 swaps with rank {partner} in the second step")
-guess.reveal(
+guess_doubling.reveal(
     swaps.steps,
     why="Both ranks of a pair have the sum after each step, so nothing must be sent back.",
 )
@@ -165,12 +165,12 @@ for function in (flat_all_reduce, doubling):
 # Now six ranks.
 
 # %% name="guess_six"
-guess = predict(
+guess_six = predict(
     "The same code on six ranks: what happens?",
     choices=["it works", "some ranks get a wrong sum", "a rank sends to a rank that isn't there"],
     title="Recursive doubling on six ranks",
 )
-guess
+guess_six
 
 # %% name="six"
 outcome = run(doubling, ranks=6, args=(torch.ones(250),))
@@ -178,7 +178,7 @@ print(outcome.failure)
 
 # %% name="reveal_six" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_six.reveal(
     "a rank sends to a rank that isn't there",
     why="`rank ^ 2**k` is a number for every rank, and for some it is the number of a rank that does not exist.",
 )
@@ -272,12 +272,12 @@ for p in (8, 12):
 
 # %% name="guess_cross"
 choices = ["ring", "recursive doubling", "rabenseifner", "rabenseifner far first", "double binary tree"]
-guess = predict(
+guess_cross = predict(
     "Ranks 0 to 7 on one machine, 8 to 15 on another: with which do the fewest bytes cross?",
     choices=choices,
     title="Fewest bytes between two machines",
 )
-guess
+guess_cross
 
 # %% name="crossing"
 print(f"{'16 ranks':24}{'ranks 0-7 | 8-15':>16}{'even | odd':>12}")
@@ -291,7 +291,7 @@ for name in choices:
 
 # %% name="reveal_cross" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_cross.reveal(
     choices[2],
     why="Rabenseifner swaps its large pieces with near partners, and only small pieces go far; over the one link of the ring go nearly 2 n.",
 )
@@ -358,12 +358,12 @@ explore.crossover(ranks=32, nbytes=1e6, alpha_s=alpha, bytes_per_s=1 / beta)
 # if this is above 0; otherwise one of them is never slower. Now ring and Rabenseifner (*halving-doubling*), on 32 ranks and on 24:
 
 # %% name="guess_crossing"
-guess = predict(
+guess_crossing = predict(
     "The times of ring and Rabenseifner over the size: do the two lines cross on 32 ranks, and on 24?",
     choices=["on both", "on 32 only", "on 24 only", "on neither"],
     title="Ring and Rabenseifner cross",
 )
-guess
+guess_crossing
 
 
 # %% name="crossing_formula"
@@ -384,7 +384,7 @@ for p in (4, 24, 32, 1024):
 
 # %% name="reveal_crossing" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_crossing.reveal(
     "on 24 only",
     why="On 32 ranks both send the same bytes, so the one with fewer steps is never slower; on 24 Rabenseifner also pays for the fold.",
 )

@@ -106,12 +106,12 @@ print(f"float32 {int(torch.tensor(16_777_217.0)):,}, float64 {int(torch.tensor(1
 # Now one rank has a NaN. `torch.max` and `torch.argmax` return a NaN if there is one, so that you notice it.
 
 # %% name="guess_nan"
-guess = predict(
+guess_nan = predict(
     "Rank 1 has a NaN, the others have 3. What does `all_reduce` with `MAX` give?",
     choices=["NaN on every rank", "3 on every rank", "NaN on some"],
     title="`MAX` of a NaN and threes",
 )
-guess
+guess_nan
 
 # %% name="nan_live"
 # %%ranks
@@ -121,7 +121,7 @@ print(x.item(), "| torch.max says", torch.tensor([3.0, float("nan")]).max().item
 
 # %% name="reveal_nan" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_nan.reveal(
     {0: "3 on every rank", world.ranks: "NaN on every rank"}.get(
         sum(x.isnan().item() for x in world["x"]), "NaN on some"
     ),
@@ -138,12 +138,12 @@ guess.reveal(
 # $\text{softmax}(x)_i = e^{x_i} / \sum_j e^{x_j}$, and the columns of $x$ are split. The sum over *all* columns is one number per row: an all-reduce.
 
 # %% name="guess_overflow"
-guess = predict(
+guess_overflow = predict(
     "Softmax without any shift, in float32: at which value does it fail first?",
     choices=["x = 50", "x = 90", "x = 1000", "it never does"],
     title="Softmax fails first at",
 )
-guess
+guess_overflow
 
 # %% name="naive_softmax"
 # %%ranks
@@ -155,7 +155,7 @@ for x in (50.0, 90.0, 1000.0):
 
 # %% name="reveal_overflow" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_overflow.reveal(
     "x = 90",
     why="e to the power of 90 is too large: float32 ends between e to the power of 88 and 89.",
 )
@@ -236,12 +236,12 @@ Player(schedules.recursive_doubling_all_reduce(ranks=8))
 # $\sigma^2 = \overline{x^2} - \bar x^2$. Our features have mean 10,000 and variance 1.
 
 # %% name="guess_variance"
-guess = predict(
+guess_variance = predict(
     "Mean 10,000, variance 1, in float32: what variance does the one-round formula give?",
     choices=["1.0", "0.9 to 1.1", "anything, even below 0"],
     title="Variance from the one-round formula",
 )
-guess
+guess_variance
 
 # %% name="variances"
 # %%ranks
@@ -280,7 +280,7 @@ print(f"one round {one_round:9.5f}\ntwo rounds {two_rounds:8.5f}\nmerged {merged
 
 # %% name="reveal_variance" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_variance.reveal(
     "anything, even below 0",
     why="The formula subtracts two numbers near 100,000,000, and float32 has about seven digits, so the 1 is lost.",
 )
@@ -304,13 +304,13 @@ guess.reveal(
 # Here every rank gathers all ranks' summaries and merges them itself. With all-reduces it would get the merged summary at once.
 
 # %% name="guess_rounds"
-guess = predict(
+guess_rounds = predict(
     "How many all-reduces does the vocabulary-parallel loss need?",
     low=0,
     high=10,
     title="All-reduces for the loss",
 )
-guess
+guess_rounds
 
 
 # %% name="vocab_parallel"
@@ -338,7 +338,7 @@ def gathered_loss(logits, target):
 
 # %% name="reveal_rounds" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_rounds.reveal(
     2,
     why="One is for the maximum; the sum and the target's logit are both sums and go in one call, to which a rank without the target contributes 0.",
 )

@@ -80,12 +80,12 @@ for drop_last in (False, True):
 # same seed.
 
 # %% name="guess_epoch"
-guess = predict(
+guess_epoch = predict(
     "Nobody tells the sampler the epoch. What happens?",
     choices=["every epoch has a new order", "every epoch has the same order", "an error"],
     title="A sampler that does not know the epoch",
 )
-guess
+guess_epoch
 
 # %% name="epochs"
 # %%ranks
@@ -98,7 +98,7 @@ with torch.device("cpu"):  # it shuffles with a generator of the CPU
 
 # %% name="reveal_epoch" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_epoch.reveal(
     "every epoch has the same order",
     why="All ranks must shuffle alike, so the order follows from the seed and the epoch's number, and that number stays 0. Call `sampler.set_epoch(epoch)`.",
 )
@@ -251,13 +251,13 @@ check(distributed_mean)
 # sends. `world.trace` records one step of each.
 
 # %% name="guess_calls"
-guess = predict(
+guess_calls = predict(
     "The model has four parameter tensors. How many all-reduces does DDP call in a step?",
     low=0,
     high=10,
     title="All-reduces that DDP calls",
 )
-guess
+guess_calls
 
 
 # %% name="ddp_step"
@@ -286,7 +286,7 @@ for name, trace in (("by hand", hand_trace), ("DDP", ddp_trace)):
 
 # %% name="reveal_calls" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_calls.reveal(
     sum(e.op == "all_reduce" and e.rank == 0 for e in ddp_trace),
     why="DDP copies all gradients into one bucket and reduces that at once.",
 )
@@ -373,14 +373,14 @@ for p in (2, 8, 32, 128, 1024):
 
 
 # %% name="guess_server"
-guess = predict(
+guess_server = predict(
     "128 workers, one server, equal links: how many times as long as with a ring of the workers does a step's sending take?",
     low=0.1,
     high=1000,
     log=True,
     title="One server takes, compared with a ring",
 )
-guess
+guess_server
 
 
 # %% name="with_server"
@@ -426,7 +426,7 @@ for p in (4, 40, 128):
 
 # %% name="reveal_server" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_server.reveal(
     server / ring,
     why="All gradients go in over the server's one link, and all weights come out of it; in a ring each link carries less than two gradients.",
     it=f"{server / ring:.0f} times",
@@ -474,12 +474,12 @@ def two_heads(skip_unused):
 # Head A should get the sum over the even ranks, and head B that over the odd ones: with four ranks $1 + 3 = 4$ and $2 + 4 = 6$.
 
 # %% name="guess_unused"
-guess = predict(
+guess_unused = predict(
     "Even ranks used head A, odd ranks head B, and each skips the other head. What does rank 0 get for head A?",
     choices=["the even ranks' sum", "the sum of all ranks", "an error", "a hang"],
     title="Rank 0's gradient of head A",
 )
-guess
+guess_unused
 
 # %% name="unused_run"
 print("skipping:")
@@ -489,7 +489,7 @@ print("zeros instead:", world.run(two_heads, False)[0])
 
 # %% name="reveal_unused" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_unused.reveal(
     "the sum of all ranks",
     why="Collectives have no names: the one call of each rank is matched with the one call of the others, whatever it is for.",
 )

@@ -51,12 +51,12 @@ first_guess
 # gradient. PyTorch calls a *post-accumulate-grad hook* as soon as a parameter's `.grad` is complete.
 
 # %% name="guess_ready"
-guess = predict(
+guess_ready = predict(
     "Layers 0 to 2 in the order of the forward pass: whose gradient is ready first?",
     choices=["layer 0", "layer 2", "all at the same time"],
     title="Ready first is the gradient of",
 )
-guess
+guess_ready
 
 # %% name="ready_run"
 # %%ranks
@@ -69,7 +69,7 @@ print(", ".join(ready))
 
 # %% name="reveal_ready" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_ready.reveal(
     "layer 2",
     why="Backward goes from the loss to the input, so the last layer is ready while most of the work is still to do.",
 )
@@ -83,12 +83,12 @@ guess.reveal(
 # separate stream. In the next cell rank 0 is 0.3 s late. (The cell uses Gloo and the CPU, also in a world on GPUs.)
 
 # %% name="guess_async"
-guess = predict(
+guess_async = predict(
     "`async_op=True`, and rank 0 is late. What does `x` hold on rank 1 right after the call?",
     choices=["1", "the sum of all ranks", "nobody can say"],
     title="`x` right after an asynchronous call",
 )
-guess
+guess_async
 
 # %% name="async_run"
 # %%ranks
@@ -105,7 +105,7 @@ print(f"after wait: {x.item():g}")
 
 # %% name="reveal_async" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_async.reveal(
     "nobody can say",
     why="Until `wait()` the memory belongs to the backend: it may hold your number, a partial sum or the total.",
 )
@@ -302,7 +302,7 @@ print([(event.op, event.nbytes) for event in trace if event.rank == 0])
 
 
 # %% name="guess_tied"
-guess = predict(
+guess_tied = predict(
     "A matrix is used as the embedding and as the head. When does its hook fire in a backward pass?",
     choices=[
         "twice: at the head and at the embedding",
@@ -311,7 +311,7 @@ guess = predict(
     ],
     title="The hook of a tied matrix fires",
 )
-guess
+guess_tied
 
 
 # %% name="tied"
@@ -337,7 +337,7 @@ print("body.0 skipped, found:", world.run(tied_diary, 1)[0])
 
 # %% name="reveal_tied" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_tied.reveal(
     "once, at the embedding: last of all",
     why="Its gradient is a sum of two terms, and backward computes the embedding's term last of all.",
 )

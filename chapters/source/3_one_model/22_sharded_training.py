@@ -186,12 +186,12 @@ for name, trace, price in (
 # `ZeroRedundancyOptimizer` wraps any optimizer and works together with DDP: each rank updates the parameters that it owns.
 
 # %% name="guess_redundancy"
-guess = predict(
+guess_redundancy = predict(
     "`ZeroRedundancyOptimizer` with DDP: what does a step send, in units of P?",
     choices=["1 P", "2 P", "3 P"],
     title="`ZeroRedundancyOptimizer` sends",
 )
-guess
+guess_redundancy
 
 
 # %% name="redundancy"
@@ -213,7 +213,7 @@ print(f"{sent_by_a_rank(step) / ((world.ranks - 1) / world.ranks * 4 * parameter
 
 # %% name="reveal_redundancy" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_redundancy.reveal(
     "3 P",
     why="DDP all-reduces whole gradients, 2 P, and then each owner broadcasts its parameters, one P more.",
 )
@@ -231,14 +231,14 @@ guess.reveal(
 
 
 # %% name="guess_dropped"
-guess = predict(
+guess_dropped = predict(
     "Each of the eight gradients is dropped after its reduce-scatter: how many KiB of whole gradients at the worst moment?",
     low=0,
     high=72,
     unit="KiB",
     title="Whole gradients at the worst moment",
 )
-guess
+guess_dropped
 
 
 # %% name="gradients_held"
@@ -275,7 +275,7 @@ for drop in (False, True):
 
 # %% name="reveal_dropped" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_dropped.reveal(
     whole,
     why="A gradient is dropped before the next one is ready, so there is never more than one whole gradient of 9 KiB.",
 )
@@ -313,13 +313,13 @@ for name in first:
 # The parameters are `DTensor`s now, split along their first dimension. The head has only one row, so rank 0 has all of it and the others have nothing (it is padded when it is sent).
 
 # %% name="guess_calls"
-guess = predict(
+guess_calls = predict(
     "Three blocks and the head: how many all-gathers does one step make?",
     low=0,
     high=16,
     title="All-gathers in a step of FSDP",
 )
-guess
+guess_calls
 
 
 # %% name="fsdp_trace"
@@ -333,7 +333,7 @@ print(*(f"{short[event.op]} {event.nbytes}" for event in fsdp_trace if event.ran
 
 # %% name="reveal_calls" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_calls.reveal(
     sum(event.op == "all_gather_into_tensor" and event.rank == 0 for event in fsdp_trace),
     why="Each block is gathered forward and backward, and the head only once: it belongs to the root module, whose weights stay after forward.",
 )
@@ -508,12 +508,12 @@ check(zero_sgd_step)
 # **Only rank 0 evaluates.** With DDP many programs do this.
 
 # %% name="guess_evaluate"
-guess = predict(
+guess_evaluate = predict(
     "Sharded weights, and only rank 0 evaluates. What happens?",
     choices=["it works", "rank 0 computes with its shard only", "rank 0 waits for the others"],
     title="Only rank 0 evaluates",
 )
-guess
+guess_evaluate
 
 
 # %% tags=["raises-exception"] name="evaluate"
@@ -527,7 +527,7 @@ world.run(evaluate_on_rank_0, deadline=3)
 
 # %% name="reveal_evaluate" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_evaluate.reveal(
     "rank 0 waits for the others",
     why="Here a forward pass contains communication: rank 0's all-gather waits for the shards of the others.",
 )

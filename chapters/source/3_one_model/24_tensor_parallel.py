@@ -169,12 +169,12 @@ def pairs(leave_out=False):
 # Now leave out $f$ and look at the gradients of $x, A_1, B_1, A_2, B_2$.
 
 # %% name="guess_forgot"
-guess = predict(
+guess_forgot = predict(
     "Without `f`, which gradients are wrong?",
     choices=["none", "only x", "x, A1, B1", "all", "an error"],
     title="Without `f`, wrong are the gradients of",
 )
-guess
+guess_forgot
 
 # %% name="forgot_run"
 print(" " * 12 + "".join(f"{name:>8}" for name in ("x", "A1", "B1", "A2", "B2")))
@@ -186,7 +186,7 @@ for leave_out in (False, True):
 
 # %% name="reveal_forgot" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_forgot.reveal(
     "x, A1, B1",
     why="The last pair gets the right gradient from the loss; only what comes before it lacks the other ranks' parts.",
 )
@@ -196,13 +196,13 @@ guess.reveal(
 # pair and its weights finds nothing: compare the gradient of the **input** with a single process.
 
 # %% name="guess_calls"
-guess = predict(
+guess_calls = predict(
     "How many all-reduces did the two pairs call, forward and backward?",
     low=0,
     high=16,
     title="All-reduces of two pairs",
 )
-guess
+guess_calls
 
 # %% name="count_calls"
 _, trace = world.trace(pairs)
@@ -211,7 +211,7 @@ Player(trace)
 
 # %% name="reveal_calls" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_calls.reveal(
     sum(event.op == "all_reduce" and event.rank == 0 for event in trace),
     why="Each pair needs one forward, for its result, and one backward, for the gradient of its input.",
 )
@@ -290,12 +290,12 @@ for form in ((f, g, False), (f_split, g_split, True)):
 # tokens only.
 
 # %% name="guess_norm_gradient"
-guess = predict(
+guess_norm_gradient = predict(
     "Right is the sum of all ranks' gradients. If each rank takes p times its own gradient instead, the result is",
     choices=["right", "a few percent off", "far off"],
     title="One rank's gradient times p",
 )
-guess
+guess_norm_gradient
 
 
 # %% name="norm_gradient"
@@ -327,7 +327,7 @@ print(f"sum over ranks: off by {max(total):.0e}")
 
 # %% name="reveal_norm_gradient" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_norm_gradient.reveal(
     "far off",
     why="Each rank has other tokens, so the gradients differ in every element, and no factor makes one of them the sum.",
 )
@@ -343,12 +343,12 @@ guess.reveal(
 # the squares of what a rank has, then all-reduces.
 
 # %% name="guess_clip"
-guess = predict(
+guess_clip = predict(
     "Each rank adds the squares of all its gradients, and an all-reduce adds the ranks' sums. What happens to the clipped gradients?",
     choices=["they are right", "too small", "too large", "different on each rank"],
     title="After clipping, the gradients are",
 )
-guess
+guess_clip
 
 # %% name="clip_live"
 # %%ranks
@@ -365,7 +365,7 @@ print(f"counted {world_size} times {everything.sqrt():.1f}, counted once {once.s
 
 # %% name="reveal_clip" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_clip.reveal(
     "too small",
     why="The gradients that all ranks have are counted p times, so the norm is too large, and the factor max_norm / norm too small, the same on every rank.",
 )

@@ -199,12 +199,12 @@ for m in (1, 2, 4, 8):
 # Now **1F1B**: one forward, one backward. A rank first does only as many forward passes as the later stages need, then alternates.
 
 # %% name="guess_1f1b"
-guess = predict(
+guess_1f1b = predict(
     "1F1B instead of GPipe, with the same micro-batches: what does that change?",
     choices=["the bubble shrinks", "less is kept for backward", "both"],
     title="1F1B instead of GPipe",
 )
-guess
+guess_1f1b
 
 
 # %% name="one_f_one_b"
@@ -229,7 +229,7 @@ pipelines.picture(*(pipelines.timeline(pipelines.orders(name, p, 8)) for name in
 
 # %% name="reveal_1f1b" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_1f1b.reveal(
     "less is kept for backward",
     why="The first micro-batch must still pass all stages and its gradient must come back, so the bubble stays; a rank only keeps fewer micro-batches at a time.",
 )
@@ -267,12 +267,12 @@ for name, ranks in runs.items():
 # Now without the batch: first `send`, then `recv`. Let `send` wait for its receiver. Both orders get 5 seconds: who isn't ready then is stopped.
 
 # %% name="guess_deadlock"
-guess = predict(
+guess_deadlock = predict(
     "First `send`, then `recv`, and `send` waits for its receiver. Which of the two orders ends?",
     choices=["both", "only GPipe", "only 1F1B", "neither"],
     title="With blocking sends",
 )
-guess
+guess_deadlock
 
 
 # %% name="blocking_gpipe"
@@ -291,7 +291,7 @@ world.run(pipelined, one_f_one_b, 8, one_by_one, deadline=5)
 
 # %% name="reveal_deadlock" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_deadlock.reveal(
     "only GPipe",
     why="In 1F1B one rank sends an activation forward while the next sends a gradient back, and each waits for the other.",
 )

@@ -76,14 +76,14 @@ print(f"{1e3 * data.seconds:.1f} ms in {data.calls} calls")
 # You saw it: with 64 replicas (TP 1, PP 1) only stage 3 fits. The picture does not say what it sends.
 
 # %% name="guess_sending"
-guess = predict(
+guess_sending = predict(
     "64 replicas, 32 sequences each, one at a time: how many times as long as in stage 0 does a GPU send in stage 3?",
     low=0.1,
     high=100,
     log=True,
     title="Sending in stage 3, compared with stage 0",
 )
-guess
+guess_sending
 
 # %% name="stages"
 stages = [plan("LLaMA 65B", "dgx-h100", dp=64, zero_stage=stage, batch=2048) for stage in range(4)]
@@ -93,7 +93,7 @@ for split in stages:
 
 # %% name="reveal_stages" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_sending.reveal(
     stages[3].seconds / stages[0].seconds,
     why="Stage 0 all-reduces once a step. Stage 3 gathers the weights twice and scatters the gradients for each sequence.",
 )
@@ -204,12 +204,12 @@ first_guess.reveal(
 # The next cell has the same 64 GPUs with a batch of 64 sequences, then nodes with one Ethernet card for eight GPUs.
 
 # %% name="guess_other"
-guess = predict(
+guess_other = predict(
     "Is ZeRO-3 still the best?",
     choices=["in both cases", "with 64 sequences only", "on Ethernet only", "in neither"],
     title="ZeRO-3 is still the best",
 )
-guess
+guess_other
 
 # %% name="compute"
 for machine, batch in (("dgx-h100", 2048), ("dgx-h100", 64), ("cloud-ethernet", 2048)):
@@ -217,7 +217,7 @@ for machine, batch in (("dgx-h100", 2048), ("dgx-h100", 64), ("cloud-ethernet", 
 
 # %% name="reveal_other" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_other.reveal(
     "with 64 sequences only",
     why="With 64 sequences each replica still has one sequence to compute while it gathers; only slow links make the gathers longer than that.",
 )
@@ -233,12 +233,12 @@ guess.reveal(
 
 # %% name="guess_machine"
 machines = ["dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"]
-guess = predict(
+guess_machine = predict(
     "Tensor parallel over 8 ranks: on which machine is it most expensive?",
     choices=machines,
     title="TP is most expensive on",
 )
-guess
+guess_machine
 
 # %% name="machines"
 tensor_s = {}
@@ -249,7 +249,7 @@ for machine in machines:
 
 # %% name="reveal_machine" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_machine.reveal(
     max(tensor_s, key=tensor_s.get),
     why="In the cloud machine the eight GPUs sit in two PCIe islands, and part of the traffic crosses between these; elsewhere they share NVLink.",
 )
@@ -268,12 +268,12 @@ guess.reveal(
 # 8 times fewer replicas, so fewer ranks share its gradients. The next cell sends them in one call, so that nearly all of the time is for bytes.
 
 # %% name="guess_experts"
-guess = predict(
+guess_experts = predict(
     "EP 8 instead of 1: does a rank send more bytes or fewer, and does it take longer?",
     choices=["more, longer", "fewer, shorter", "fewer, and yet longer"],
     title="EP 8 sends",
 )
-guess
+guess_experts
 
 # %% name="experts_price"
 for ep in (1, 8):
@@ -286,7 +286,7 @@ for ep in (1, 8):
 
 # %% name="reveal_experts" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_experts.reveal(
     "fewer, and yet longer",
     why="The replicas of an expert are now on different machines, one in each, and a rank there uses only one network card.",
 )

@@ -240,12 +240,12 @@ for way in (ddp, zero, tensor_parallel):
 # **Without `enter`.** It does nothing forward, so you might leave it out.
 
 # %% name="guess_careless"
-guess = predict(
+guess_careless = predict(
     "Tensor parallel without `enter`: what would you notice?",
     choices=["an error", "the loss does not fall", "the loss falls, nearly as before"],
     title="Tensor parallel without `enter`",
 )
-guess
+guess_careless
 
 
 # %% name="careless_run"
@@ -268,7 +268,7 @@ figure
 
 # %% name="reveal_careless" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_careless.reveal(
     "the loss falls, nearly as before",
     why="Only the last perceptron and the last norm get their right gradients; the others' still point roughly downhill, so the curve looks healthy.",
 )
@@ -288,14 +288,14 @@ guess.reveal(
 # The last one does not depend on $N$, and the first two do not depend on the batch. (A layer calls `enter` twice and `leave` twice.)
 
 # %% name="guess_bytes"
-guess = predict(
+guess_bytes = predict(
     "The small model above, on your ranks: how many times DDP's bytes does tensor parallel send in a step?",
     low=0.1,
     high=100,
     log=True,
     title="Tensor parallel sends, compared with DDP",
 )
-guess
+guess_bytes
 
 
 # %% name="plans"
@@ -345,7 +345,7 @@ for name, events in one_step.items():
 
 # %% name="reveal_byte_table" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_bytes.reveal(
     planned["tensor_parallel"].bytes_sent / planned["ddp"].bytes_sent,
     why="DDP sends the weights' gradients, and tensor parallel sends activations four times a layer: 4 sequences of 32 tokens a rank are many, compared with so few weights.",
 )
@@ -379,12 +379,12 @@ Player(in_zero, in_tensor_parallel, titles=("ZeRO", "Tensor parallel"))
 # ([Reduce-scatter](../2_collectives/14_reduce_scatter.ipynb) has the hint.)
 
 # %% name="guess_wire"
-guess = predict(
+guess_wire = predict(
     "With Gloo, which of the three does not send what was planned?",
     choices=["none", "ddp", "zero", "tensor_parallel"],
     title="Not as planned with Gloo",
 )
-guess
+guess_wire
 
 
 # %% name="wire"
@@ -407,7 +407,7 @@ for name, nbytes in sent.items():
 
 # %% name="reveal_wire" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_wire.reveal(
     "zero",
     why="Gloo's `reduce_scatter_single` all-reduces the vector and drops most of it; plan and trace only assume an algorithm. (On GPUs nothing was measured here; the answer is Gloo's.)",
 )
@@ -425,12 +425,12 @@ guess.reveal(
 
 
 # %% name="guess_slowest"
-guess = predict(
+guess_slowest = predict(
     "Which of the three takes the longest for a step on your ranks?",
     choices=["ddp", "zero", "tensor_parallel"],
     title="The slowest of the three here",
 )
-guess
+guess_slowest
 
 
 # %% name="clocks"
@@ -492,7 +492,7 @@ for name, plan in timed.items():
 
 # %% name="reveal_slowest" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_slowest.reveal(
     max(measured, key=measured.get),
     why="The three compute nearly the same, so the calls decide: how many there are, what they carry, and how long a rank waits in each. Tensor parallel makes the most.",
 )
@@ -518,7 +518,7 @@ guess.reveal(
 # Tensor parallel sends more as soon as the batch has more tokens than $3h$. Take 32 layers of width 4096, 8 sequences of 4096 tokens, bfloat16, on one DGX H100: 8 GPUs, NVLink.
 
 # %% name="guess_dgx"
-guess = predict(
+guess_dgx = predict(
     "That model on 8 H100s: how many ms of communication has a step of tensor parallel?",
     low=1,
     high=10000,
@@ -526,7 +526,7 @@ guess = predict(
     log=True,
     title="ms of tensor parallel's communication",
 )
-guess
+guess_dgx
 
 # %% name="dgx"
 machine = topology.preset("dgx-h100")
@@ -549,7 +549,7 @@ print(f"bs/3h is {8 * 4096 / (3 * 4096):.2f}, and with our own model {4 * p * le
 
 # %% name="reveal_dgx" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_dgx.reveal(
     1e3 * rows["tensor"][0].seconds,
     why="DDP sends its gradients once a step, and tensor parallel its activations four times in each layer: bs/3h times as many bytes.",
     marks={"DDP": 1e3 * rows["DDP"][0].seconds},
@@ -568,14 +568,14 @@ guess.reveal(
 # Now use tensor parallel over two such nodes, connected by 400 Gb/s for each GPU, with the same activations and 16 ranks.
 
 # %% name="guess_nodes"
-guess = predict(
+guess_nodes = predict(
     "Tensor parallel over two nodes instead of one: how many times longer does a flat ring's all-reduce take?",
     low=0.5,
     high=100,
     log=True,
     title="A ring over two nodes takes longer by",
 )
-guess
+guess_nodes
 
 # %% name="nodes"
 activations = 8 * 4096 * 4096 * 2
@@ -589,7 +589,7 @@ print(f"tensor inside, DDP between: {gradients}, which can hide")
 
 # %% name="reveal_nodes" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_nodes.reveal(
     simulate("all_reduce", "ring", 16, activations, machine).seconds / inside,
     why="A ring is as slow as its slowest hop, and between the nodes that is a network card, not NVLink.",
 )

@@ -53,13 +53,13 @@ for name in ("dgx-a100", "dgx-h100", "gb200-nvl72", "cloud-ethernet"):
 # Four DGX nodes, 32 ranks in order, 1 GB.
 
 # %% name="guess_ring"
-guess = predict(
+guess_ring = predict(
     "How many of a node's eight cards does the ring use for sending?",
     low=0,
     high=8,
     title="Cards of a node that the ring uses",
 )
-guess
+guess_ring
 
 # %% name="ring"
 n, gpus = 10**9, 32
@@ -71,7 +71,7 @@ print(f"simulated {1e3 * one_ring.seconds:.1f} ms, formula {1e3 * formula:.1f} m
 
 # %% name="reveal_ring" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_ring.reveal(
     len(
         {
             card
@@ -151,12 +151,12 @@ Player(*traces, titles=("Ring", "Two levels"))
 # In *leader* one rank of each node sums the node's vectors and talks to the other nodes.
 
 # %% name="guess_two"
-guess = predict(
+guess_two = predict(
     "1 GB on four cloud nodes: which is the fastest?",
     choices=["ring", "hierarchical", "leader"],
     title="The fastest in the cloud",
 )
-guess
+guess_two
 
 # %% name="two_levels"
 ways = ["ring", "hierarchical", "leader"]
@@ -168,7 +168,7 @@ for machine in (dgx, cloud):
 
 # %% name="reveal_two" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_two.reveal(
     min(ways, key=lambda name: simulate("all_reduce", name, gpus, n, cloud).seconds),
     why="In the cloud all eight parts share one card, so two levels save little there, and their steps inside the node cost more than that.",
 )
@@ -302,12 +302,12 @@ figure
 
 # %% name="guess_crossing"
 names = ("ring", "ring, round robin", "two levels", "two levels, round robin")
-guess = predict(
+guess_crossing = predict(
     "Two levels, but the ranks are placed round robin and the program does not know: what happens?",
     choices=["an error", "a wrong sum", "the right sum, with more bytes between nodes", "nothing changes"],
     title="Two levels with the wrong placement",
 )
-guess
+guess_crossing
 
 
 # %% name="crossing"
@@ -337,7 +337,7 @@ for name, plan in plans.items():
 
 # %% name="reveal_crossing" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_crossing.reveal(
     "the right sum, with more bytes between nodes"
     if kb["two levels, round robin"] > kb["two levels"]
     else "nothing changes",

@@ -55,13 +55,13 @@ def step():
 
 
 # %% name="guess_step"
-guess = predict(
+guess_step = predict(
     "How many of the five calls does your library carry out?",
     low=0,
     high=5,
     title="Calls of five that your library carries out",
 )
-guess
+guess_step
 
 
 # %% name="carry" jupyter={"source_hidden": true}
@@ -90,7 +90,7 @@ Player(trace)
 
 # %% name="reveal_step" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_step.reveal(
     carried,
     why="Each library has its own types and operations: some have no 16-bit integers, some no mean.",
 )
@@ -138,7 +138,7 @@ print("if you name none:", default)
 # Ask the ranks: the operating system counts every byte that a process writes to a socket. The next cells count those of one all-reduce of 20 MB; Gloo carries it as a ring ([All-reduce](../1_first_hours/04_all_reduce.ipynb)).
 
 # %% name="guess_written"
-guess = predict(
+guess_written = predict(
     "An all-reduce of 20 MB, carried by your library: how many MB does a rank write to sockets?",
     low=0.01,
     high=1000,
@@ -146,7 +146,7 @@ guess = predict(
     log=True,
     title="MB that a rank writes to sockets",
 )
-guess
+guess_written
 
 
 # %% name="follow_bytes"
@@ -168,7 +168,7 @@ print(f"a ring: 2 (p-1)/p n = {2 * (p - 1) / p * 20:.2f} MB")
 
 # %% name="reveal_written" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_written.reveal(
     found[0][1],
     why="With Gloo's ring each chunk of the 20 MB goes round twice, 2 (p-1)/p of the vector; NCCL's GPUs of one machine write to no socket at all.",
 )
@@ -271,13 +271,13 @@ print("wire:", on_wire.failure.message if on_wire.failure else set(on_wire.resul
 # DDA's default: 0 in some versions of src/rccl_wrap.cc and in that page, 1 at 006a440, up to 128 MiB; CHANGELOG.md at 0005e8e, RCCL 2.30.7: "both default on". NVLS in RCCL: projects/rccl at 03a8914 (2026), src/transport/nvls.cc 20: compiled for CUDA only, as in ROCm/rccl 0cbce2a (2024). H100: 371, NCCL's topo.h. MSCCL and MSCCL++ removed: rocm.docs.amd.com/projects/rccl/en/docs-7.14.0/how-to/rccl-usage-tips.html. Looked up 2026-11 -->
 
 # %% name="guess_mesh"
-guess = predict(
+guess_mesh = predict(
     "1 GB from one GPU to one other: how many times as long on the mesh as between two H100s?",
     low=0.5,
     high=16.0,
     title="One GPU to one other: mesh against switch",
 )
-guess
+guess_mesh
 
 # %% name="mesh"
 n, gpus, alone = 1e9, 8, {}
@@ -288,7 +288,7 @@ print(f"8 H100 with NVLS, by NCCL's tuner: {cost.nccl_choice('all_reduce', n, 'd
 
 # %% name="reveal_mesh" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_mesh.reveal(
     alone["8 MI300X, mesh"] / alone["8 H100, NVSwitch"],
     why="On the mesh a pair has one link of 46 GB/s, a seventh of what a GPU has; behind the switch each pair can use all of a GPU's 371 GB/s.",
 )

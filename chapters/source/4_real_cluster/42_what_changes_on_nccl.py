@@ -27,12 +27,12 @@ world
 # Rank 0 is one second late. On gloo the other ranks wait for it inside `dist.all_reduce`. They then read `x.sum().item()`.
 
 # %% name="guess_returned"
-guess = predict(
+guess_returned = predict(
     "Rank 0 is late. Where do the other ranks wait on NCCL?",
     choices=["in dist.all_reduce, as on gloo", "in x.sum()", "in .item(), where the value is needed"],
     title="On NCCL the others wait",
 )
-guess
+guess_returned
 
 
 # %% name="late"
@@ -53,7 +53,7 @@ for rank, (value, call_s, read_s) in enumerate(answers):
 
 # %% name="reveal_returned" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_returned.reveal(
     "in .item(), where the value is needed",
     why="On NCCL the call only puts the work into a queue of the GPU; the program waits where it needs the value.",
 )
@@ -160,13 +160,13 @@ def refused():
 
 
 # %% name="guess_refused"
-guess = predict(
+guess_refused = predict(
     "How many of the nine lines end with an error under NCCL's rules?",
     low=0,
     high=9,
     title="Refused, of nine lines",
 )
-guess
+guess_refused
 
 # %% tags=["not-on-nccl"] name="refused"
 reasons = world.run(refused)[0]
@@ -175,7 +175,7 @@ for name, reason in reasons.items():
 
 # %% name="reveal_refused" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_refused.reveal(
     len(reasons),
     why="NCCL has no names for some types and operations, needs memory without gaps on the rank's own GPU, and a named peer for each message.",
 )
@@ -193,12 +193,12 @@ guess.reveal(
 # Each rank sends to its right neighbour, then receives from its left one. The send is asynchronous, so on gloo this is right.
 
 # %% name="guess_circle"
-guess = predict(
+guess_circle = predict(
     "Every rank starts `isend` to the right, then receives from the left. What does NCCL do?",
     choices=["it works, as on gloo", "it hangs", "an error"],
     title="A circle of `isend` on NCCL",
 )
-guess
+guess_circle
 
 
 # %% name="circle"
@@ -216,7 +216,7 @@ world.run(circle, deadline=3)
 
 # %% name="reveal_circle" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_circle.reveal(
     "it hangs",
     why="NCCL connects two ranks at their first message, and for that both wait on the CPU until the other has come.",
 )

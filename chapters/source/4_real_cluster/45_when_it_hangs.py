@@ -46,13 +46,13 @@ world
 # the step with `continue`. Each rank contributes the number of its step.
 
 # %% name="guess_step"
-guess = predict(
+guess_step = predict(
     "Rank 1 skips step 2. In which of the steps 0 to 4 do the others get stuck?",
     low=0,
     high=4,
     title="The others get stuck in step",
 )
-guess
+guess_step
 
 # %% tags=["raises-exception"] name="skip"
 # %%ranks --deadline 2
@@ -65,7 +65,7 @@ for step in range(5):
 
 # %% name="reveal_step" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_step.reveal(
     4,
     why="The others' call of step 2 is matched with rank 1's next call, of step 3, and so on; only at the end there is one call too few.",
 )
@@ -86,7 +86,7 @@ guess.reveal(
 # Rank 0 broadcasts new weights while the others average gradients, here on the CPU in a group with Gloo.
 
 # %% name="guess_desync"
-guess = predict(
+guess_desync = predict(
     "Rank 0 calls broadcast while the others call all_reduce, with Gloo. What happens?",
     choices=[
         "an error that names both calls",
@@ -95,7 +95,7 @@ guess = predict(
     ],
     title="Broadcast on one rank, all_reduce on the others",
 )
-guess
+guess_desync
 
 
 # %% name="desync"
@@ -114,7 +114,7 @@ except RanksStuck as stuck:
 
 # %% name="reveal_desync" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_desync.reveal(
     "they wait, each in its own call",
     why="No rank sees another's call: each waits for messages that will never come.",
 )
@@ -169,12 +169,12 @@ def training():
 # **A rank dies.** After half a second rank 1 gets SIGKILL, as it would on a machine that is out of memory.
 
 # %% name="guess_kill"
-guess = predict(
+guess_kill = predict(
     "Rank 1 is killed. What do the others see?",
     choices=["all get an error at once", "all wait for the deadline", "some get an error, some may wait"],
     title="A rank is killed: the others",
 )
-guess
+guess_kill
 
 # %% tags=["raises-exception"] name="kill"
 world.fault(rank=1, kind="kill", after_s=0.5)
@@ -182,7 +182,7 @@ world.run(training, deadline=3)
 
 # %% name="reveal_kill" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_kill.reveal(
     "some get an error, some may wait",
     why="Only ranks that use the broken connection at that moment notice it; others wait for a neighbour that has already stopped. (With NCCL they may all wait; with two ranks the other one gets an error.)",
 )
@@ -261,14 +261,14 @@ plots.timeline(slow)
 # A synchronous step takes $T = \max_r t_r + t_{\text{comm}}$, where $t_r$ is the compute time of rank $r$. So one rank that is 5 % slower makes the job up to 5 % slower.
 
 # %% name="guess_idle"
-guess = predict(
+guess_idle = predict(
     "One of 512 GPUs is 5 % slower. The others wait for it: as if how many GPUs were switched off?",
     low=0,
     high=512,
     unit="GPUs",
     title="One of 512 is 5 % slower: lost are",
 )
-guess
+guess_idle
 
 # %% name="slow_cost"
 p, slower = 512, 0.05
@@ -278,7 +278,7 @@ print(
 
 # %% name="reveal_idle" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_idle.reveal(
     (p - 1) * (1 - 1 / (1 + slower)),
     within=3,
     why="In each step all the other 511 wait for a twenty-first part of it, and 511 / 21 is 24.",
@@ -316,12 +316,12 @@ def delays():
 
 
 # %% name="guess_limit"
-guess = predict(
+guess_limit = predict(
     "The wire sees every message. Which of the four faults does it find only after its time limit?",
     choices=["rank 1 dies", "rank 1 is stopped", "rank 1 waits for a message", "rank 1 is slow"],
     title="Found only after the time limit",
 )
-guess
+guess_limit
 
 # %% name="wire_explains"
 for program in (dies, stops, waits, delays):
@@ -330,7 +330,7 @@ for program in (dies, stops, waits, delays):
 
 # %% name="reveal_limit" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_limit.reveal(
     "rank 1 is stopped",
     why="From outside a stopped rank looks like one that still computes; an end and a message that nobody sends are seen at once, and a slow rank is no error.",
 )

@@ -104,12 +104,12 @@ Player(plain.critical_path.marked(plain.trace), axis="time")
 # A common advice: cut the chunks into **segments**, so that they flow. What would eight segments do for this ring?
 
 # %% name="guess_segments"
-guess = predict(
+guess_segments = predict(
     "The same ring, each chunk in 8 segments that flow one behind the other: how many times faster?",
     choices=["not faster", "1.3 times", "2 times", "8 times"],
     title="Eight segments make this ring faster by",
 )
-guess
+guess_segments
 
 # %% name="what_if"
 for change in plain.what_if(any_order=True):
@@ -117,7 +117,7 @@ for change in plain.what_if(any_order=True):
 
 # %% name="reveal_segments" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_segments.reveal(
     "not faster",
     why="Segments let a rank send while it receives or adds, but here the slow card is busy all the time already: only other cards can help.",
 )
@@ -173,13 +173,13 @@ figure
 # each GPU exchanges its quarter over its *own* card, then an all-gather inside.
 
 # %% name="guess_levels"
-guess = predict(
+guess_levels = predict(
     "Two levels instead of one ring, on two nodes of 4 GPUs with a card each: how many times faster?",
     low=1,
     high=10,
     title="Two levels are faster by",
 )
-guess
+guess_levels
 
 
 # %% name="compare"
@@ -195,7 +195,7 @@ for name, found in (ways | {"rabenseifner": on_two_nodes("rabenseifner"), "two l
 
 # %% name="reveal_levels" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_levels.reveal(
     plain.seconds / levels.seconds,
     why="A card carries n/4 each way, seven times less than the ring's 1.75 n, but now the path goes inside the nodes too, where the ring never waited.",
 )
@@ -233,13 +233,13 @@ print(*both.critical_path.sentences(), *(change.sentence() for change in both.wh
 # The same with your own ranks: `time.sleep` stands for a GPU that computes while its CPU is free. The all-reduce is the library's, begun with `async_op=True`; it has 4 MiB or, between fast GPUs, more.
 
 # %% name="guess_overlap"
-guess = predict(
+guess_overlap = predict(
     "Work takes as long as the all-reduce, and they run at the same time: how long, in all-reduces?",
     low=0.5,
     high=2.5,
     title="Both at the same time take, in all-reduces",
 )
-guess
+guess_overlap
 
 
 # %% name="overlap_measured"
@@ -265,7 +265,7 @@ print(f"alone {1e3 * alone:.2f} ms, after work {1e3 * after:.2f} ms, at the same
 
 # %% name="reveal_overlap" jupyter={"source_hidden": true}
 # the answer: run this cell
-guess.reveal(
+guess_overlap.reveal(
     meanwhile / alone,
     why="The messages travel in another thread, so both together take a little more than the longer of the two."
     if meanwhile < 1.6 * alone

@@ -451,7 +451,8 @@ fitted = measured["ring"].fit()
 here = fitted.alpha_s.value, fitted.beta_s_per_byte.value
 print(bench.fitted_words(world, *here, messages=True))
 
-# %% name="crossing_measured"
+# %% name="crossing_measured" jupyter={"source_hidden": true}
+# measured times and formulas in one figure: run this cell
 times = {name: [row.best_us for row in measured[name].rows] for name in rivals}
 figure, axes = plots.chart("bytes", "µs")
 for name, mark, colour in zip(rivals, "osD", (plots.INK, plots.SOFT, plots.WORK), strict=True):

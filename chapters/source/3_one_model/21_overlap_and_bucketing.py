@@ -584,7 +584,8 @@ beta = max(one - 2 * (p - 1) * alpha, 1e-9) / (2 * (p - 1) / p * nbytes)
 here = workload.Cluster(p, 1 / beta, alpha)
 print(f"{bench.fitted_words(world, alpha, beta)}; times in ms")
 
-# %% name="measured_table"
+# %% name="measured_table" jupyter={"source_hidden": true}
+# the table: run this cell
 print(
     f"{'backward':12}{'layers in a bucket':>18}{'backward':>10}{'communication':>15}{'both':>8}{'model':>8}{'hidden':>8}"
 )

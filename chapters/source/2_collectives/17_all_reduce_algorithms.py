@@ -486,7 +486,7 @@ for one, other in (("tree", "ring"), ("tree", "rabenseifner"), ("rabenseifner", 
 # For a call that its ordinary kernels serve, a **tuner** predicts a time for every enabled pair and takes the smallest: latency plus bytes over bandwidth, your
 # $\alpha$ and $\beta$. Its constants are in `src/graph/tuning.cc`; here are those for GPUs on NVLink and protocol LL, in µs.
 #
-# (The tuner does not see every call. Buffers that the program registered in *symmetric windows*, and copies that the GPU's copy engines make, go another way before it.)
+# (The tuner does not see every call: NCCL first handles buffers that the program registered in *symmetric windows*, and copies by the GPU's copy engines.)
 
 
 # %% name="tuner"

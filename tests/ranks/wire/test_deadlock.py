@@ -189,7 +189,7 @@ def test_the_drawing_is_a_legible_svg(pool, program, ranks):
     svg = ET.fromstring(failure.svg())
     texts = [t.text for t in svg.iter("{http://www.w3.org/2000/svg}text")]
     assert [t for t in texts if t.isdigit()] == [str(r) for r in range(ranks)]
-    assert sum("waits for rank" in t for t in texts) == ranks
+    assert sum("waits for rank" in t and "line " in t for t in texts) == ranks  # in one line each
     assert svg.get("stroke") == "currentColor"
     width, height = float(svg.get("width")), float(svg.get("height"))
     for node in svg.iter("{http://www.w3.org/2000/svg}circle"):

@@ -7,6 +7,7 @@ import torch
 from allranks.judge.cases import GUARD, AllOrNothing, Expected, Parameter, Text, Texts, View, views
 from allranks.judge.compare import difference, faults, same
 from allranks.judge.exercise import FaultKind, Result
+from allranks.judge.in_rank import driver
 
 NAN, INF = float("nan"), float("inf")
 VECTOR = torch.tensor([1.0, 2.0, 3.0])
@@ -140,6 +141,11 @@ def test_an_input_must_stay_and_nothing_be_written_beside_it(layout):
             FaultKind.WROTE_BESIDE,
             "rank 0 wrote into memory beside the tensor: it is a window on a larger tensor",
         )
+    (list_changed,) = one_rank((view,), nothing, Result(None, (untouched,), (0,)))
+    assert (list_changed.kind, list_changed.sentence) == (
+        FaultKind.LIST_CHANGED,
+        "rank 0 changed the items of an argument, which is an input and not an output of f",
+    )
     # storage of another shape or dtype tells nothing of what lies beside
     for base in (view.base[:-1].clone(), view.base.double()):
         assert one_rank((view,), nothing, Result(None, ((view.tensor().clone(), base),))) == []
@@ -212,3 +218,22 @@ def test_of_several_arguments_each_is_named_as_the_contract_names_it(which, name
         "f", [given], [Expected(None, {})], [Result(None, tuple(kept))], 0, ("start", "moved", "scale", "rest")
     )
     assert found.sentence == f"rank 0 changed {named}, which is an input and not an output of f"
+
+
+@pytest.mark.parametrize(
+    ("change", "places"),
+    [
+        (lambda chunks, table: None, []),
+        (lambda chunks, table: chunks.reverse(), [0]),
+        (lambda chunks, table: chunks.append(chunks[0]), [0]),
+        (lambda chunks, table: chunks.__setitem__(1, chunks[1].clone()), [0]),
+        (lambda chunks, table: table["lists"][0].pop(), [1]),
+        (lambda chunks, table: table.update(more=1), [1]),
+        (lambda chunks, table: table["lists"][0].__setitem__(0, 2**70), []),
+    ],
+)
+def test_a_rank_tells_which_lists_hold_something_else(change, places):
+    chunks, table = [torch.zeros(1), torch.zeros(1)], {"lists": [[2**70, "a"]], "nan": NAN}
+    held = driver._items([chunks, table])
+    change(chunks, table)
+    assert [place for place, one in enumerate([chunks, table]) if not driver._unchanged(one, held[place])] == places

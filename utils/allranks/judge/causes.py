@@ -55,6 +55,10 @@ class Code(Enum):
         "an input was overwritten",
         ": work on a copy (tensor.clone()), and write only where the contract says so",
     )
+    LIST_CHANGED = (
+        "the items of an argument were changed",
+        ": a list or dict that you are given stays as it is, so make one of your own",
+    )
     OTHER_MEMORY = (
         "this function works in place",
         ": write into the tensor (copy_); .data = and set_ give it other memory instead",

@@ -145,6 +145,10 @@ def _rank_fault(
         if not _guards_unchanged(view, base):
             words = f"rank {rank} wrote into memory beside {thing}: it is a window on a larger tensor"
             return ResultFault(FaultKind.WROTE_BESIDE, rank, call, words)
+    for place in got.lists:
+        thing = arguments[place] if 0 <= place < len(arguments) else "an argument"
+        words = f"rank {rank} changed the items of {thing}, which is an input and not an output of {name}"
+        return ResultFault(FaultKind.LIST_CHANGED, rank, call, words)
     return None
 
 

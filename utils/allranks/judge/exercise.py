@@ -214,10 +214,14 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Result:
-    """What one rank ended with after one call: the value it returned, and (values, storage) of each tensor argument."""
+    """What one rank ended with after one call: the value it returned, and (values, storage) of each tensor argument.
+
+    `lists` are the places of the arguments that are lists or dicts and hold something else now.
+    """
 
     returned: Any
     tensors: tuple[tuple[torch.Tensor | None, torch.Tensor], ...]
+    lists: tuple[int, ...] = ()
 
 
 class About(str):
@@ -263,6 +267,7 @@ class FaultKind(StrEnum):
     SHAPE = "shape"
     VALUES = "values"
     INPUT_CHANGED = "input changed"
+    LIST_CHANGED = "list changed"
     OTHER_MEMORY = "other memory"  # the tensor was given other memory than the caller's
     WROTE_BESIDE = "wrote beside"  # the window, in the same memory
     COMPUTED = "computed"  # with other weights than the block's

@@ -18,6 +18,7 @@ _QUESTIONS_OF_RESULTS = {
     FaultKind.DTYPE: "Which of your lines makes a tensor of another dtype?",
     FaultKind.RETURNED: "What does your function return, on every path and on every rank?",
     FaultKind.INPUT_CHANGED: "Which of your lines writes into memory that is the caller's?",
+    FaultKind.LIST_CHANGED: "Which of your lines puts something into a list that is the caller's, or takes something out?",
     FaultKind.OTHER_MEMORY: "Which of your lines writes into the caller's memory?",
     FaultKind.COMPUTED: "What is in this tensor when the block computes?",
     FaultKind.WROTE_BESIDE: "Which of your lines writes into more than the tensor itself?",

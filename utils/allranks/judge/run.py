@@ -218,7 +218,10 @@ def _read_result(value: Any, tensors: int) -> Result | None:
     for now, base in states:
         if not (now is None or isinstance(now, torch.Tensor)) or not isinstance(base, torch.Tensor):
             return None
-    return Result(_read_returned(value.get("returned")), tuple((now, base) for now, base in states))
+    lists = value.get("lists", ())
+    if not isinstance(lists, list | tuple) or not all(isinstance(place, int) for place in lists):
+        return None
+    return Result(_read_returned(value.get("returned")), tuple((now, base) for now, base in states), tuple(lists))
 
 
 def _read_later(results: list, calls: list[tuple[Args, ...]]) -> tuple[tuple[Result | None, ...], ...]:

@@ -36,6 +36,8 @@ def common_mistake(run: Run, faults: Sequence[ResultFault]) -> Cause | None:
             return _dtype_mistake(first, [view for _, view in views(given)], _outputs(run, first))
         case FaultKind.INPUT_CHANGED:
             return cause(Code.INPUT_CHANGED)
+        case FaultKind.LIST_CHANGED:
+            return cause(Code.LIST_CHANGED)
         case FaultKind.OTHER_MEMORY:
             return cause(Code.OTHER_MEMORY)
         case FaultKind.CHANGED_LATER:

@@ -61,17 +61,37 @@ def call(function: Callable, case: dict) -> dict:
     for described in case["args"]:
         made = build(described, handles, given)
         (given if KINDS.get(described[0], Argument).is_argument else after).append(made)
+    held = _items(given)
     returned = function(*given)
+    changed = [place for place, (now, was) in enumerate(zip(given, held, strict=True)) if not _unchanged(now, was)]
     for done in after:
         done(returned)
     _earlier.append((returned, handles))
-    result = {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles]}
+    result = {"returned": _plain(returned), "tensors": [_state(handle) for handle in handles], "lists": changed}
     if case["last"]:
         result["earlier"] = [
             {"returned": _plain(value), "tensors": [_state(handle) for handle in held]} for value, held in _earlier[:-1]
         ]
         _earlier.clear()
     return result
+
+
+def _items(value: Any) -> Any:
+    """A list, tuple or dict with the same items in it; anything else as it is."""
+    if isinstance(value, dict):
+        return {key: _items(item) for key, item in value.items()}
+    return type(value)(map(_items, value)) if type(value) in (list, tuple) else value
+
+
+def _unchanged(now: Any, was: Any) -> bool:
+    """Whether lists and dicts hold what they held: the same objects, or equal plain ones. What is in a tensor is not looked at."""
+    if now is was or type(now) is not type(was):
+        return now is was
+    if isinstance(was, list | tuple):
+        return len(now) == len(was) and all(map(_unchanged, now, was))
+    if isinstance(was, dict):
+        return list(now) == list(was) and all(_unchanged(now[key], was[key]) for key in was)
+    return isinstance(was, bool | int | float | str) and now == was
 
 
 def _state(handle: Handle) -> list:

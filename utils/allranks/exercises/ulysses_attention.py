@@ -39,17 +39,19 @@ def _oracle(
     place: Callable[[torch.Tensor], torch.Tensor] = lambda index: index,
     dim: int = -1,
     masked_late: bool = False,
+    hides: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = torch.gt,
 ) -> list[Expected]:
     """Attention of every head over the whole sequence, cut back into the ranks' tokens; `place` is for the mask, `dim` the softmax's.
 
-    `masked_late`: the weights of later tokens set to zero after the softmax."""
+    `masked_late`: the weights of later tokens set to zero after the softmax. `hides` says of a key's and a query's place whether the mask
+    hides the key."""
     kind, n = args[0][0].base.dtype, setup.size
     q, k, v = (torch.cat([plain(a[i]) for a in args]).double().transpose(0, 1) for i in range(3))
     scores = q @ k.transpose(1, 2) * scale
     weights = torch.softmax(scores, dim)
     if causal:
         where = place(torch.arange(scores.shape[1]))
-        later = where[None, :] > where[:, None]
+        later = hides(where[None, :], where[:, None])
         weights = (
             weights.masked_fill(later, 0)
             if masked_late
@@ -70,6 +72,12 @@ _wrong = oracle_maker(_oracle)
 def _root_of(setup: Setup, args: Sequence[Args], number: Callable[[Setup], int]) -> list[Expected]:
     """The scores divided by the root of another number than the head's width."""
     return _oracle(setup, args, scale=1 / math.sqrt(number(setup)))
+
+
+def _first_sees_nothing(setup: Setup, args: Sequence[Args]) -> list[Expected]:
+    """No token sees itself, and the first one, which sees nothing, gets zeros."""
+    made = _oracle(setup, args, hides=torch.ge)
+    return [Expected(e.returns.nan_to_num(0.0), {}, torch.as_tensor(e.atol).nan_to_num(0.0)) for e in made]
 
 
 def _heads(setup: Setup) -> int:
@@ -166,6 +174,11 @@ EXERCISE = Exercise(
     ),
     mistakes={
         "every token sees all tokens: it must see only those that are not behind it": _wrong(causal=False),
+        "a token does not see itself: the key at the query's own place counts too": [
+            _wrong(hides=torch.ge),
+            _wrong(hides=lambda key, query: (key >= query) & (query > 0) | (key > query)),
+            _first_sees_nothing,
+        ],
         "the mask has a token's place on its own rank: it needs the place in the whole sequence, and rank 0 has "
         "the beginning": lambda s, a: _oracle(s, a, place=lambda index: index % s.size),
         "the scores are divided by the head's width: it must be the root of the width": _wrong(scale=1 / WIDTH),

@@ -114,7 +114,7 @@ class Code(Enum):
         ": nothing was exchanged or computed, or what came of it was not returned",
     )
     OWN_ONLY = "each rank's result is of its own arguments only", ": nothing of the other ranks is in it"
-    OF_ANOTHER_RANK = "each rank r ends with what {other} must have", ": it must end with its own part"
+    OF_ANOTHER_RANK = "each rank r ends with what {other} must have", ": it must end with what rank r must have"
     ZERO_RETURNED = "0 came back", ": another number is right, on every rank"
     OTHER_ORDER = (
         "the pieces are right, but not in the order of ranks",

@@ -230,3 +230,23 @@ def test_what_fits_special_cases_by_chance_is_not_said(answer, false, pool):
     exercise = answer.partition("/")[0]
     text = (EXERCISES / "wrong" / f"{answer}.py").read_text()
     assert false not in judge_text(get(exercise), text, pool=pool).text()
+
+
+def test_only_four_is_said_after_another_case_of_four_ranks(pool):
+    """Where the inputs are drawn, a few cases that show nothing may all have 4 ranks."""
+    text = """def moe_dispatch_combine(tokens, experts, expert_fn):
+    rank, p = dist.get_rank(), dist.get_world_size()
+    order, counts = torch.argsort(experts, stable=True), torch.bincount(experts, minlength=p)
+    theirs = torch.empty_like(counts)
+    dist.all_to_all_single(theirs, counts)
+    send, receive = counts.tolist(), theirs.tolist()
+    arrived = tokens.new_empty((sum(receive), tokens.shape[1]))
+    dist.all_to_all_single(arrived, tokens[order].contiguous(), receive, send)
+    made, back = expert_fn(arrived), torch.empty_like(tokens, memory_format=torch.contiguous_format)
+    dist.all_to_all_single(back, made.contiguous(), send, receive)
+    result = torch.empty_like(back)
+    result[order] = back
+    return torch.where((experts == rank)[:, None], tokens, result)  # its own tokens stay as they were
+"""
+    verdict = verdict_on("moe_dispatch_combine", text, pool, secret=11)
+    assert not verdict.passed and "p = 4" not in verdict.reason

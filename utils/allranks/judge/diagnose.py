@@ -33,7 +33,7 @@ from allranks.ranks.wire import Failure, FailureKind
 from allranks.ranks.wire.failures import DeadlockCause
 
 _ROOM_S = 5  # an extra run only if so much time is left
-_MORE = ((3, 6), (3, 7), (6, 12), (12, 24), (2, 5))  # ranks and elements: they tell a pattern from luck
+_MORE = ((3, 6), (3, 7), (6, 12), (12, 24), (2, 5), (4, 8))  # ranks and elements: they tell a pattern from luck
 _HIDDEN = "If sends do not wait, all cases pass. But a send may wait: write as if every send waited."
 _WORTH = 3  # a case with a cause counts as much as so many without one
 

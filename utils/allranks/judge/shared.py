@@ -46,7 +46,7 @@ def properties(found: Sequence[tuple[Setup, bool]], unit: str = "element") -> li
     if about_dtypes is not None:
         fitting.append((about_dtypes, None))
     if not fitting and {s.ranks for s in right} == {4} and any(s.ranks != 4 for s in wrong):
-        fitting.append((cause(Code.ONLY_FOUR), None))
+        fitting.append((cause(Code.ONLY_FOUR), lambda s: s.ranks != 4))  # with luck few cases are right, and all have 4
     return fitting
 
 

@@ -230,7 +230,9 @@ class Call:
             if s.rank in absent:
                 doing = str(s).partition(": ")[2]
                 other = s.op and s.group and s.group != group
-                alike.setdefault(f"{doing} (a call of {name_ranks(s.group)} only)" if other else doing, []).append(s.rank)
+                alike.setdefault(f"{doing} (a call of {name_ranks(s.group)} only)" if other else doing, []).append(
+                    s.rank
+                )
         elsewhere = [f"{name_ranks(ranks)}: {doing}" for doing, ranks in alike.items()]
         return "; ".join(map(capital, elsewhere))
 

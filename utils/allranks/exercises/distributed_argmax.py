@@ -64,13 +64,13 @@ def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
             flat[:] = tie
         elif kind == "later tie" and rank:
             flat[-1] = top
-            flat[len(flat) // 2] = top
+            flat[max(len(flat) - 1 - rank, 0)] = top  # the lowest rank's index is not the lowest of all
         elif kind == "negative":
             flat[:] = flat - highest - 1
         elif kind == "NaN" and rank == setup.ranks - 1:
             flat[-1] = math.nan
         elif kind == "NaN on two ranks" and rank:
-            flat[-1] = math.nan
+            flat[len(flat) - rank] = math.nan  # the lowest rank's index is not the lowest of all
             flat[0] = top
         elif kind == "infinity" and rank == setup.ranks // 2:
             flat[0] = math.inf
@@ -133,7 +133,16 @@ def _last_index(best: Place, args: Sequence[Args], rank: int) -> Place:
     return (*best[:2], max(i for i, v in enumerate(values) if v == best[0] or v != v))
 
 
+def _lowest_index(best: Place, args: Sequence[Args], rank: int) -> Place:
+    """The lowest rank, and the lowest index of all ranks' that hold it."""
+    tied = [_best([a]) for a in args]
+    return (*best[:2], min(i for value, _, i in tied if value == best[0] or value != value))
+
+
 _TIES = {
+    "the index is the lowest of all ranks that hold the maximum: take that of the lowest of these ranks": _made(
+        _lowest_index
+    ),
     "ties go to the lowest rank, then the lowest index": _made(_latest),
     "ties go to the lowest rank, then the lowest index: this is the last index of that rank": _made(_last_index),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -31,6 +32,8 @@ def _inputs(setup: Setup, rng: Draws) -> Iterator[Args]:
     for rank in range(setup.ranks):
         update = draw(setup, rng.of_rank(rank), *shape_of(setup))
         kind = of_rank.get(rank, "")
+        if setup.option("_large") and rank == setup.ranks - 1:  # finite numbers, whose sum and squares overflow
+            update.view(-1)[:2] = 0.75 * torch.finfo(update.dtype).max
         if "NaN" in kind or "infinity" in kind:
             place = rng.integer(0, max(update.numel(), 1))
             update.view(-1)[place] = float("nan") if "NaN" in kind else float("inf") * (1 - 2 * rng.integer(0, 2))
@@ -42,7 +45,9 @@ def _who(args: Sequence[Args]) -> dict[str, list[bool]]:
     """Which ranks say that they are healthy, which have finite updates, which count, and all of them."""
     healthy, finite = [a[2] for a in args], [bool(plain(a[1]).isfinite().all()) for a in args]
     count = [a and b for a, b in zip(healthy, finite, strict=True)]
-    return {"healthy": healthy, "finite": finite, "count": count, "all": [True] * len(args), "one": [True]}
+    of_sum = [a[2] and bool(plain(a[1]).sum().isfinite()) for a in args]
+    who = {"healthy": healthy, "finite": finite, "count": count, "finite sum": of_sum}
+    return {**who, "all": [True] * len(args), "one": [True]}
 
 
 def _counts(args: Sequence[Args]) -> list[bool]:
@@ -155,6 +160,10 @@ def _case(ranks: int, size: int, failed: int, at_least: int = 1, kind: str | Non
     return setup if kind is None else setup.with_options(**{"with": kind})
 
 
+def _large(setup: Setup) -> Setup:
+    return replace(setup, note="large, finite numbers").with_options(_large=True)
+
+
 EXERCISE = Exercise(
     name="commit_step",
     promise="adds the healthy ranks' mean update to every rank's weights if there are at_least so many, and returns how many there are",
@@ -172,6 +181,9 @@ EXERCISE = Exercise(
         ),
         Group("any layout", 1, tuple(_case(s.ranks, s.size, 1, 2, layout=s.layout) for s in LAYOUTS)),
         circumstances(_case(3, 4, 1), job=_case(3, 3, 1)),
+        Group(
+            "large, finite numbers", 1, tuple(_large(_case(3, 4, 0, dtype=kind)) for kind in ("float32", "bfloat16"))
+        ),
     ),
     inputs=_inputs,
     labels={"failed": "{} failed", "with": "by {}"},
@@ -196,6 +208,10 @@ EXERCISE = Exercise(
         "both the word and the numbers count": _changed(_mean("finite", "finite")),
         "NaN or infinity came into the weights: a rank whose update is not finite does not count, whatever it "
         "says": _changed(_mean("healthy", "healthy")),
+        "a rank with large, finite numbers did not count: ask of each number whether it is finite, since the sum of two, or "
+        "a square, may be infinite": _ending(
+            _mean("finite sum", "finite sum"), _enough, lambda args: sum(_who(args)["finite sum"])
+        ),
         "elements that are not finite became zero, and the rest of that rank's update was added: the whole rank "
         "must not count": [_changed(_cleaned("healthy", by)) for by in ("healthy", "count")],
         "the updates of ranks that do not count were added: put zeros in place of the whole update of such a rank": [

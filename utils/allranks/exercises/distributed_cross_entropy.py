@@ -149,6 +149,12 @@ def _kept_off_zero(found: torch.Tensor, right: torch.Tensor) -> bool:
     return bool(0 < small < 1e-4) and any(torch.allclose(-k.log(), found.double(), rtol=1e-3, atol=1e-3) for k in kept)
 
 
+def _no_logit_below_zero(rows: torch.Tensor, targets: torch.Tensor, width: int) -> torch.Tensor:
+    """The logit as it is, without a maximum: only below zero another rank's zero wins."""
+    logit = rows.gather(1, targets[:, None])[:, 0]
+    return _losses(rows, targets, width) + logit - logit.clamp(min=0)
+
+
 def _three_small(run: Run) -> str | None:
     enough = "three are enough, a maximum and two sums"
     return three_numbers_a_row(run, enough, "enough in all")
@@ -214,10 +220,9 @@ EXERCISE = Exercise(
             _oracle_from(lambda rows, targets, width: torch.logsumexp(rows, -1)),
             (_OF_THE_SUM, lambda run: not evidence.maxima_at_least(2)(run)),
         ],
-        "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it": (
-            _OF_THE_SUM,
-            evidence.maxima_at_least(2),
-        ),
+        "the target's logit was reduced with MAX, where the zeros of the other ranks win: add it": [
+            (oracle, evidence.maxima_at_least(2)) for oracle in (_OF_THE_SUM, _oracle_from(_no_logit_below_zero))
+        ],
         "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": [
             _own_maximum(back) for back in (False, True)
         ],
@@ -251,6 +256,7 @@ EXERCISE = steadied(
         "off by one": lambda setup: setup.option("all_on") != 0,
         "a logit for the target": lambda setup: setup.size == 1 or setup.option("width") == 1,
         "looked up as if": lambda setup: setup.size < 3 or setup.option("width") == 1,
-        "the target's logit": lambda setup: setup.size < 3 or setup.option("width") == 1,
+        "the target's logit is missing": lambda setup: setup.size < 3 or setup.option("width") == 1,
+        "reduced with MAX": lambda setup: not setup.option("shift"),
     },
 )

@@ -63,6 +63,12 @@ def _own_maximum(parts: list[torch.Tensor], whole: torch.Tensor) -> list[torch.T
     return [e / sum(map(_sum, exps)) for e in exps]
 
 
+def _own_scale_in_the_sum(parts: list[torch.Tensor], whole: torch.Tensor) -> list[torch.Tensor]:
+    """The sums are of each rank's own scale, and only what is divided by them is brought to that of all."""
+    sums = [_sum(torch.exp(t - _top(t))) for t in parts]
+    return [torch.exp(t - _top(whole)) / sum(sums) for t in parts]
+
+
 def _unstable_sum(parts: list[torch.Tensor], whole: torch.Tensor) -> torch.Tensor:
     """Each rank's sum is that of exp without a maximum, and is made smaller only then."""
     return (whole - _top(whole)).exp() / sum((_sum(t.exp()).log() - _top(whole)).exp() for t in parts)
@@ -150,9 +156,10 @@ EXERCISE = Exercise(
         ],
         "0/0 is NaN: the sum of a rank's own columns is zero where they are far below the row's maximum; divide "
         "by the sum over all ranks only": _made(_own_sum_first),
-        "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": _made(
-            _own_maximum, wide=True
-        ),
+        "each rank subtracted its own maximum: the sums only fit together with the maximum over all ranks": [
+            _made(_own_maximum, wide=True),
+            _made(_own_scale_in_the_sum, wide=True),
+        ],
         "one maximum for all rows: a row far below it becomes 0/0; subtract "
         "from each row its own, over all ranks": _made(
             lambda parts, whole: _normalised(torch.exp(whole - whole.amax()))

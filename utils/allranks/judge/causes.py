@@ -114,6 +114,10 @@ class Code(Enum):
         ": nothing was exchanged or computed, or what came of it was not returned",
     )
     OWN_ONLY = "each rank's result is of its own arguments only", ": nothing of the other ranks is in it"
+    OWN_ONLY_TIMES = (
+        "each rank's result is {value} times that of its own arguments",
+        ": nothing of the other ranks is in it",
+    )
     OF_ANOTHER_RANK = "each rank r ends with what {other} must have", ": it must end with what rank r must have"
     ZERO_RETURNED = "0 came back", ": another number is right, on every rank"
     OTHER_ORDER = (

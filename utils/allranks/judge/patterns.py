@@ -44,6 +44,40 @@ def _nothing_written(run: Run, faults: Sequence[ResultFault]) -> bool:
 
 def _own_only(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
     """Whether each rank has what its own arguments alone give, as in a world of one rank."""
+    told = _alone(run, faults)
+    if told is None:
+        return None
+    return cause(Code.OWN_ONLY) if _all_ended_as(run, faults[0].call, told) else False
+
+
+def _own_only_times(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
+    """Whether each rank has what its own arguments alone give, times p or divided by it."""
+    told = _alone(run, faults)
+    if told is None:
+        return None
+    for value, times in (("1/p", 1 / run.ranks), ("p", run.ranks)):
+        scaled = [_scaled(one, times) for one in told]
+        if None not in scaled and _all_ended_as(run, faults[0].call, scaled):
+            return cause(Code.OWN_ONLY_TIMES, value=value)
+    return False
+
+
+def _all_ended_as(run: Run, call: int, told: Sequence[Expected | None]) -> bool:
+    return all(one is not None and ended_as(run, call, rank, one) for rank, one in enumerate(told))
+
+
+def _scaled(told: Expected, times: float) -> Expected | None:
+    """What is told, times this number; None if it is no floating tensors."""
+    returns = {} if told.returns is None else {"returns": told.returns}
+    tensors: dict[Any, Any] = {**told.changed, **returns}
+    if not all(isinstance(t, torch.Tensor) and t.dtype.is_floating_point for t in tensors.values()):
+        return None
+    scaled = {path: t * times for path, t in tensors.items()}
+    return replace(told, returns=scaled.pop("returns", None), changed=scaled)
+
+
+def _alone(run: Run, faults: Sequence[ResultFault]) -> list[Expected] | None:
+    """What each rank's own arguments alone give; None if there is no such world, or nothing to be seen."""
     call, root = faults[0].call, run.setup.root
     alone = replace(run.setup, ranks=1, root=None if root is None else 0)
     told: list[Expected] = []
@@ -54,7 +88,7 @@ def _own_only(run: Run, faults: Sequence[ResultFault]) -> Cause | bool | None:
             return None
     if all(_is_zero(told[f.rank]) for f in faults) or not all(says_something(told[f.rank]) for f in faults):
         return None
-    return cause(Code.OWN_ONLY) if all(ended_as(run, call, r, one) for r, one in enumerate(told)) else False
+    return told
 
 
 def _is_zero(told: Expected) -> bool:
@@ -168,6 +202,7 @@ _FORMULAS = (
 _FINDS: dict[Code, Callable[[Run, Sequence[ResultFault]], Cause | bool | None]] = {
     Code.INPUT_BACK: _input_back,
     Code.OWN_ONLY: _own_only,
+    Code.OWN_ONLY_TIMES: _own_only_times,
     Code.OF_ANOTHER_RANK: _of_another_rank,
     Code.OTHER_ORDER: _other_order,
     Code.ZERO_RETURNED: _zero,

@@ -77,6 +77,8 @@ def _of_rank(run: Run, fault: ResultFault, table: dict[float, Source]) -> tuple[
     output = next((o for o in outputs if o.wrong()), None)
     if output is None or output.found.shape != output.wanted.shape:
         return None
+    if rearranged := _rearranged(output):
+        return f"the elements of {output.name} are right, but {rearranged}", f"{output.name}: {rearranged}"
     wanted = [table.get(v) for v in output.wanted.reshape(-1).tolist()]
     if all(source is not None for source in wanted):
         value = output.found.reshape(-1).tolist()[output.wrong()[0]]
@@ -167,7 +169,7 @@ def _moved(
     else:
         holds = f"{verb} {'values' if several else 'a value'} that no rank was given"
     sentence = f"{where} {holds}, but must hold {must}"
-    return sentence + _whether_it_came(run, fault, output.wanted.reshape(-1)[first].item(), right), f"{where} {holds}"
+    return sentence + _whether_it_came(run, fault, output, first, right), f"{where} {holds}"
 
 
 def _follows(a: Source | None, b: Source | None) -> bool:
@@ -221,9 +223,9 @@ def _named(run: Run, fault: ResultFault, source: Source | None, count: int) -> s
     return f"elements {source.index} to {source.index + count - 1} of {whose} {what}"
 
 
-def _whether_it_came(run: Run, fault: ResultFault, value: float, source: Source | None) -> str:
-    """What the log says of the missing value: whether it came to this rank at all."""
-    rank = fault.rank
+def _whether_it_came(run: Run, fault: ResultFault, output: _Output, first: int, source: Source | None) -> str:
+    """What the log says of the value that is missing at this place: whether it came to this rank at all."""
+    rank, value = fault.rank, output.wanted.reshape(-1)[first].item()
     if source is None or source.rank == rank or run.collectives:
         return ""
     came = [e for e in received_by(run, rank) if e.call == fault.call]
@@ -234,8 +236,33 @@ def _whether_it_came(run: Run, fault: ResultFault, value: float, source: Source 
         if numbers is None:
             return ""
         if numbers.dtype == torch.float64 and bool((numbers == value).any()):
-            return f": it came from rank {entry.rank}{run.at(entry.line)}, but is not there at the end"
+            places = torch.nonzero(output.found.reshape(-1) == value).reshape(-1).tolist()
+            ends = f"and stands at element {places[0]} instead" if places else "but is not there at the end"
+            return f": it came from rank {entry.rank}{run.at(entry.line)}, {ends}"
     return f": no message brought it to rank {rank}"
+
+
+def _rearranged(output: _Output) -> str | None:
+    """Whether all elements are the right ones, in reverse order or all moved by as many places: then no value is wrong."""
+    found, wanted = output.found.reshape(-1).double(), output.wanted.reshape(-1).double()
+    near = _near(output.wanted)
+
+    def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+        return bool(((a - b).abs() <= near * (1 + b.abs())).all())
+
+    if len(wanted.unique()) < max(3, len(wanted)) or not same(found.sort().values, wanted.sort().values):
+        return None
+    if same(found, wanted.flip(0)):
+        return "in reverse order"
+    if output.wanted.dim() > 1 and same(output.found.double(), output.wanted.double().flip(0)):
+        return "its rows are in reverse order"
+    places = int((found - wanted[0]).abs().argmin())
+    if same(found, wanted.roll(places)):
+        back = 2 * places > len(found)
+        off = len(found) - places if back else places
+        ends = "too early, and the first ones stand last" if back else "too far on, and the last ones stand first"
+        return f"each stands {off} place{'' if off == 1 else 's'} {ends}"
+    return None
 
 
 # ------------------------------------------------------------------------------------------------------------- sums

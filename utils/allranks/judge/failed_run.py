@@ -106,6 +106,9 @@ def _failure_sentence(run: Run, failure: Failure, withhold: bool) -> str:
     return f"{sentence} {run.exercise.empty_advice}".rstrip() if _has_one_end(run, failure) else sentence
 
 
+_NARROW_BITS = {"int8": 8, "uint8": 8, "int16": 16}
+
+
 def _why_the_ends_differ(run: Run, failure: Failure) -> str:
     """Why the two ends of a message don't fit, as far as it tells, without a full stop."""
     if _has_one_end(run, failure):
@@ -123,6 +126,19 @@ def _why_the_ends_differ(run: Run, failure: Failure) -> str:
     if failure.numels == (own[source], own[rank]) and all(e.numel == own[e.rank] for e in came):
         unit = run.exercise.unit.partition(" ")[0]
         return f"rank {rank} makes room for as many elements as its own tensor has, but the ranks have different numbers of {unit}s"
+    return _of_a_narrow_count(run, failure.numels)
+
+
+def _of_a_narrow_count(run: Run, numels: tuple[int, int]) -> str:
+    """Whether the two lengths differ as a number does that went through a dtype too small for it, and such a number was sent."""
+    apart = abs(numels[0] - numels[1])
+    for entry in run.outcome.log:
+        bits = _NARROW_BITS.get(entry.dtype)
+        if bits and apart and apart % 2**bits == 0 and entry.numel <= run.ranks:
+            return (
+                f"the two lengths differ by a multiple of {2**bits}, and numbers were sent as {entry.dtype}{run.at(entry.line)}, "
+                "which loses such multiples: send counts as int64"
+            )
     return ""
 
 

@@ -257,7 +257,7 @@ def _rearranged(output: _Output) -> str | None:
     if output.wanted.dim() > 1 and same(output.found.double(), output.wanted.double().flip(0)):
         return "its rows are in reverse order"
     places = int((found - wanted[0]).abs().argmin())
-    if same(found, wanted.roll(places)):
+    if 2 * places != len(found) and same(found, wanted.roll(places)):  # of swapped halves more is told piece by piece
         back = 2 * places > len(found)
         off = len(found) - places if back else places
         ends = "too early, and the first ones stand last" if back else "too far on, and the last ones stand first"

@@ -455,7 +455,7 @@ def test_a_figure_has_no_white_box_and_follows_the_theme(new_page):
     figure = plots.fit([(1000, 2e-6), (3000, 5e-6)], alpha=1e-6, beta=1e-9)
     page = new_page(viewport={"width": 390, "height": 800})
     page.set_content(f'<body data-theme="dark" style="background:#16191d">{figure._repr_html_()}</body>')
-    sheet = "getComputedStyle(document.querySelector('#patch_1 path')).fill"
+    sheet = "getComputedStyle(document.querySelector('[id$=patch_1] path')).fill"
     letters = "getComputedStyle(document.querySelector('.ar-figure svg')).fill"
     assert (page.evaluate(sheet), page.evaluate(letters)) == ("none", "rgb(232, 234, 237)")
     page.evaluate("document.body.dataset.theme = 'light'")

@@ -27,6 +27,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.notebooks,
     pytest.mark.live,
+    pytest.mark.timeout(500),  # the first test builds the site, whichever it is
     # myst-parser's, about what Sphinx 11 will remove
     pytest.mark.filterwarnings("ignore:.*Check CHANGES for Sphinx API modifications"),
 ]
@@ -54,7 +55,6 @@ def site(tool, tmp_path_factory) -> Path:
     return folder / "pages"
 
 
-@pytest.mark.timeout(500)
 def test_no_link_is_broken(site):
     pages, broken, links = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}, [], 0
     ids = {path: {unquote(i) for i in re.findall(r'\b(?:id|name)="([^"]+)"', text)} for path, text in pages.items()}

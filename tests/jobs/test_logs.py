@@ -810,7 +810,7 @@ def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[Rank 0] rank=0 | comm op: all_gather | time (ms): 9.46 | msg size: 6.0 MB\n", "log of DeepSpeed's calls"),
+        ("[Rank 0] rank=0 | comm op: all_gather | time (ms): 9.46 | msg size: 6.0 MB\n", "allranks fit reads it"),
         (
             " Time (%)  Total Time (ns)  Instances  Name\n 33.2  277809887  4048  ncclDevKernel_AllReduce\n",
             "nsys export",
@@ -819,7 +819,7 @@ def test_the_output_of_nccl_tests_is_sent_to_fit(tmp_path):
         ("(min, max) time across ranks (ms):\n  forward-backward ....: (26094.39, 26095.09)\n", "Megatron's"),
         (" iteration 30/ 100 | elapsed time per iteration (ms): 123.4 | lm loss: 1.01E+01 |\n", "Megatron's"),
         ("collective: nccl:all_reduce\nerror msg: Culprit rank 2; Error type: SIZE\n", "torchfrtrace: give the dumps"),
-        ("       Count        Size                Time, us\n    65536  262144  76.46\n", "UCC's perftest"),
+        ("       Count        Size                Time, us\n    65536  262144  76.46\n", "allranks fit reads it"),
         (
             'Thread 0x00007f4fe54b0480 (most recent call first):\n  File "t.py", line 320 in wait\n',
             "faulthandler prints",

@@ -194,6 +194,7 @@ _RESULTS: dict[str, str] = {  # what is wrong with a result, by its FaultKind
     "shape": "wrong shape",
     "values": "wrong values",
     "input changed": "changes its input",
+    "list changed": "changes a list of the caller's",
     "other memory": "puts the result into other memory",
     "wrote beside": "writes beside its tensor",
     "computed": "computes with wrong weights",

@@ -87,7 +87,7 @@ function about(frame, key, value) {
   const values = { ...frame.values, [key]: value };
   const wrong = wrongWith(frame, values);
   if (wrong) return { note: "–", disabled: wrong };
-  const found = compute(frame, values, key === "bucket");
+  const found = compute(frame, values);
   if (key === "bucket") return { note: stepTime(sums(found).all) };
   return { note: gigabytes(found.total), bad: !fits(found) };
 }

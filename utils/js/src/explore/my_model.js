@@ -118,7 +118,7 @@ function moreOf(frame) {
 /** Bytes that one GPU would need without any axis. @param {Frame} frame */
 function wholeOf(frame) {
   const alone = { ...frame.values, ranks: 1, zero_stage: 0, tp: 1, pp: 1, cp: 1, ep: Math.min(1, frame.values.ep) };
-  return wrongWith(frame, alone) ? 0 : compute(frame, alone, false).total;
+  return wrongWith(frame, alone) ? 0 : compute(frame, alone).total;
 }
 
 /** @param {Found} found */

@@ -75,8 +75,8 @@ export function fallback(values) {
   return { ...alone, tokens: Math.max(values.tokens, values.ranks * values.sequence) };
 }
 
-/** @param {Frame} frame @param {Values} values @param {boolean} whole whether the step is wanted too */
-export function compute(frame, values, whole = true) {
+/** @param {Frame} frame @param {Values} values */
+export function compute(frame, values) {
   const { machines, assumed } = frame.data;
   const model = modelOf(frame, values);
   const machine = machines[values.machine];
@@ -91,7 +91,10 @@ export function compute(frame, values, whole = true) {
     held: /** @type {Record<string, number>} */ (held),
     total,
     limit: machine.nbytes,
-    spent: whole ? spentOf(model, machine, split, assumed) : null,
+    // only where it is asked for: of the splits of a search most do not fit
+    get spent() {
+      return /** @type {Record<string, number>} */ (spentOf(model, machine, split, assumed));
+    },
   };
 }
 
@@ -99,8 +102,7 @@ export function compute(frame, values, whole = true) {
 export const fits = ({ total, limit }) => total <= limit;
 
 /** @param {Found} found */
-export function sums({ spent }) {
-  const parts = /** @type {Record<string, number>} */ (spent);
+export function sums({ spent: parts }) {
   const all = Object.values(parts).reduce((sum, s) => sum + s, 0);
   return { parts, all, lost: all - parts.useful - parts.kernels, mfu: parts.useful / all };
 }
@@ -119,9 +121,9 @@ const searched = new WeakMap();
  */
 export function bestOf(frame, values, keys) {
   // what an axis is at now makes no difference to the search, so that most choices need no new one
-  const tried = (/** @type {[string, any]} */ [key, value]) =>
-    key !== "bucket" && key !== "ranks" && keys.includes(key) && WAYS[key].includes(value);
-  const given = Object.entries(values).map((entry) => (tried(entry) ? (entry[0] === "ep" ? !entry[1] : "") : entry[1]));
+  const given = { ...values };
+  for (const key of keys.filter((key) => key !== "bucket" && key !== "ranks"))
+    if (WAYS[key].includes(values[key])) given[key] = key === "ep" && Boolean(values.ep);
   const place = JSON.stringify([keys, given]);
   const known = searched.get(frame.data) ?? new Map();
   searched.set(frame.data, known);
@@ -134,9 +136,11 @@ function search(frame, values, keys) {
   let count = 0;
   let best = { mfu: 0, values };
   for (const other of splitsBy(values, keys)) {
-    if (wrongWith(frame, other) || !fits(compute(frame, other, false))) continue;
+    if (wrongWith(frame, other)) continue;
+    const found = compute(frame, other);
+    if (!fits(found)) continue;
     count++;
-    const { mfu } = sums(compute(frame, other));
+    const { mfu } = sums(found);
     if (mfu > best.mfu) best = { mfu, values: other };
   }
   return { count, ...best };

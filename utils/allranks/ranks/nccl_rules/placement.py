@@ -328,7 +328,7 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
             return func(*args, **kwargs)
         host = [placement.on_host(t) for t in tensors]
         if any(host) and not all(host):
-            self._check_mixed(func, args, tensors, host)
+            self._check_mixed(name, args, tensors, host)
         result = func(*args, **kwargs)
         if tensors and (host[0] if name in _INDEXING or name == "copy_" else all(host)):
             placement.mark_host(result)
@@ -348,8 +348,7 @@ class _Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch giv
             if _is_plain(type(tensor)):
                 self.placement.flight.touch(tensor, id(tensor) in written)
 
-    def _check_mixed(self, func: Any, args: Any, tensors: list[torch.Tensor], host: list[bool]) -> None:
-        name = func._schema.name.split("::")[-1]
+    def _check_mixed(self, name: str, args: Any, tensors: list[torch.Tensor], host: list[bool]) -> None:
         if name in _CROSS:
             return
         if name in _INDEXING and not host[0]:  # the indices may be anywhere; of new values, only a single one

@@ -119,7 +119,7 @@ def _compared(row: Cells) -> bool | None:
 
 
 def _is_alltoall(columns: Sequence[str], rows: Sequence[Sequence[str]], cells: Sequence[Cells]) -> bool:
-    low, high = _by_ratio("all_to_all", cells)
+    low, high = ranks_allowed("all_to_all", cells)
     parts = [int(c["count"]) * _WIDTH.get(c["type"], 4) * low == int(c["size"]) for c in cells if c["count"].isdigit()]
     return low == high and _checked_apart(columns, rows) and all(parts)
 
@@ -144,7 +144,7 @@ def count_of_ranks(
     >>> count_of_ranks("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}], [], (None, None, None), None)[0]
     8
     """
-    low, high = _by_ratio(collective, rows)
+    low, high = ranks_allowed(collective, rows)
     alone, listed = ran_alone(devices), [rank for rank, _, _ in devices]
     if high == 1:
         if alone:
@@ -189,15 +189,6 @@ def ran_alone(devices: Sequence[Device]) -> str:
     return f"rank {rank} is listed {times} times: {times} processes ran alone, and sent each other nothing; {_MPI}"
 
 
-def ranks_allowed(collective: str, rows: list[Cells]) -> tuple[int, int]:
-    """The least and the most ranks that the printed figures allow.
-
-    >>> ranks_allowed("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}])
-    (8, 8)
-    """
-    return _by_ratio(collective, rows)
-
-
 def by_world(collective: str, rows: Sequence[Cells]) -> list[list[int]]:
     """The places of the rows of each number of ranks, where one table has several; else all places together.
 
@@ -211,7 +202,7 @@ def by_world(collective: str, rows: Sequence[Cells]) -> list[list[int]]:
     whole = [list(range(len(rows)))]
     if len({row.get("size") for row in rows}) == len(rows):
         return whole
-    ranges = [_by_ratio(collective, [row]) for row in rows]
+    ranges = [ranks_allowed(collective, [row]) for row in rows]
     exact = {place: low for place, (low, high) in enumerate(ranges) if 1 < low == high}
     worlds = sorted(set(exact.values()))
     sizes = {world: {rows[p].get("size") for p, of in exact.items() if of == world} for world in worlds}
@@ -245,8 +236,12 @@ def _why_ranks(count: int, listed: Sequence[int], known: int | None, by: str) ->
     return ""
 
 
-def _by_ratio(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:
-    """The least and the most ranks that all rows' busbw / algbw allow, as precisely as they are printed."""
+def ranks_allowed(collective: str, rows: Sequence[Cells]) -> tuple[int, int]:
+    """The least and the most ranks that all rows' busbw / algbw allow, as precisely as they are printed.
+
+    >>> ranks_allowed("all_reduce", [{"algbw": "171.72", "busbw": "300.51"}])
+    (8, 8)
+    """
     low, high = 1, MOST_RANKS
     of = {"all_reduce": 2.0}.get(collective, 1.0)
     if collective in ("broadcast", "reduce", "barrier"):

@@ -118,7 +118,7 @@ class World:
             self.why_stopped: str | None = None
             self._line: Line | None = None
             self._lease: Lease | None = None
-            self._let_gpus_go: Callable[[], None] = _nothing
+            self._gpus_kept = contextlib.ExitStack()
             self._engines = elsewhere or self._engines_here(wanted, launcher)
             self._idle = Idle(60 * wanted.idle_minutes, self._stop_idle, self._say_idle, self._look)
             self._told_dead: dict[int, str] = {}
@@ -176,7 +176,7 @@ class World:
             if self.backend == "nccl" and self._lease is None and self._engines.ours:
                 self._lease = self._wait_for_gpus(line)
                 self._engines.placement = self._placement.moved_to(self._lease.gpus)
-                self._let_gpus_go = gpu_processes.keep_initialized({gpu.physical for gpu in self._lease.gpus})
+                self._gpus_kept.callback(gpu_processes.keep_initialized({gpu.physical for gpu in self._lease.gpus}))
             self._engines.start(line.say)
             if self._shared is not None and self._engines.ours:
                 self._shared.publish(self._engines)
@@ -214,8 +214,7 @@ class World:
 
     def _give_back(self) -> None:
         lease, self._lease = self._lease, None
-        let_go, self._let_gpus_go = self._let_gpus_go, _nothing
-        let_go()
+        self._gpus_kept.close()
         if lease is not None:
             lease.release()
         if self._keeper is not None:
@@ -516,10 +515,6 @@ def _elsewhere(wanted: Request, launcher: str) -> Engines | None:
     )
 
 
-def _nothing() -> None:
-    return None
-
-
 def _stop_at_exit() -> None:
     if _current is not None:
         _current.stop()
@@ -535,7 +530,7 @@ def _forget() -> None:
         world._idle.forget()
         world.why_stopped = "This process was forked from the one that started the world: use the world there."
         world._engines.forget()
-        world._let_gpus_go = _nothing  # else the parent's GPUs, by descriptors that both have
+        world._gpus_kept.pop_all()  # else the parent's GPUs, by descriptors that both have
         if world._lease is not None:
             world._lease.forget()
         if world._shared is not None:
